@@ -202,11 +202,23 @@ class TestKnown(WeigherCase):
             {"id": "untold", "blocks": [{"uri": "c", "devices": {"processors": [{}]}}, gpu]},
         ]
         self.scores([1.0, 0.5, 0.0], known, allowed, *podms)
+        self.scores([1.0, 0.5], known, allowed, *podms[:2])  # of all the first need is known
 
     def test_where_nothing_unknown_is_taken_all_are_alike(self):
         unreported = {"uri": "c", "devices": {"processors": [{}]}}
         podms = [{"id": "told", "blocks": [cpu("c", 8)]}, {"id": "untold", "blocks": [unreported]}]
         self.scores([1.0, 1.0], known, request({"processor": {"total_cores": 8}}), *podms)
+
+    def test_a_stock_alone_is_no_device(self):
+        asked = request({"stocks": [{"resource": "gib", "amount": 5}]})
+        needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
+        asked = msgspec.structs.replace(asked, needs=needs)
+        stock = {"uri": "s", "resource": "gib"}
+        podms = [
+            {"id": "told", "stocks": [{**stock, "total": 5}]},
+            {"id": "not", "stocks": [stock]},
+        ]
+        self.scores([1.0, 1.0], known, asked, *podms)
 
     def test_an_untold_stock_is_not_known(self):
         asked = request(

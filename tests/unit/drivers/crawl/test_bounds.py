@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much is read of one pod manager, and what of the cache is believed."""
 
+import json
 import os
 import tempfile
 import unittest
@@ -8,8 +9,15 @@ from pathlib import Path
 from unittest import mock
 
 from tests.unit.drivers.crawl.test_faults import BLOCKS, TREE, LiveTest
+from tests.unit.drivers.served import DIALECTS
 from valence_sched.drivers.crawl import crawler, document_cache
 from valence_sched.drivers.crawl.document_cache import MAX_AGE_S, DocumentCache
+from valence_sched.drivers.crawl.expand import ExpandReader
+from valence_sched.drivers.crawl.reading import read_in_passes
+from valence_sched.drivers.fields import MAX_TEXT
+from valence_sched.drivers.http.connection import Connection
+from valence_sched.drivers.http.exchange import Deadline
+from valence_sched.model.registration import Registration
 
 
 class DocumentsTest(LiveTest):
@@ -32,6 +40,33 @@ class DocumentsTest(LiveTest):
                         self.assertIn(f"links more than {most} documents", reading.failure)
                         self.assertEqual(((), "Unknown"),
                                          (reading.podm.blocks, reading.podm.status))  # fmt: skip
+
+    def test_a_link_of_more_characters_than_the_bound_is_not_followed(self):
+        uri = next(uri for uri in TREE if uri.endswith("/ResourceBlocks"))
+        collection = json.loads(TREE[uri])
+        for length, followed in ((MAX_TEXT, True), (MAX_TEXT + 1, False)):
+            link = f"{uri}/".ljust(length, "x")
+            members = [*collection["Members"], {"@odata.id": link}]
+            data = json.dumps(collection | {"Members": members}).encode()
+            server = self.serve({**TREE, uri: data})
+            (reading,) = self.read(server)
+            self.assertIsNone(reading.failure)
+            self.assertEqual(followed, link in server.gets())
+
+    def test_one_request_at_a_time_starts_no_other_thread(self):
+        server = self.serve(TREE)
+        known = Registration(name="podm", url=server.url)
+        for parallel, starts in ((1, False), (2, True)):
+            started = []
+            with Connection(known, None, Deadline(20)) as connection:
+                cache = DocumentCache(None, server.url, None, 0)
+                crawl = crawler.Crawler(
+                    ExpandReader(connection), cache, connection.host, parallel,
+                    lambda *_, seen=started: bool(seen.append(1)),
+                )  # fmt: skip
+                root = connection.get("/redfish/v1").json("/redfish/v1")
+                read_in_passes(crawl, DIALECTS["redfish"](), root, "podm", connection.host)
+            self.assertEqual(starts, bool(started))
 
 
 class TestCache(unittest.TestCase):
