@@ -202,7 +202,6 @@ class TestKnown(WeigherCase):
             {"id": "untold", "blocks": [{"uri": "c", "devices": {"processors": [{}]}}, gpu]},
         ]
         self.scores([1.0, 0.5, 0.0], known, allowed, *podms)
-        self.scores([1.0, 0.5], known, allowed, *podms[:2])  # of all the first need is known
 
     def test_where_nothing_unknown_is_taken_all_are_alike(self):
         unreported = {"uri": "c", "devices": {"processors": [{}]}}
@@ -219,6 +218,19 @@ class TestKnown(WeigherCase):
             {"id": "not", "stocks": [stock]},
         ]
         self.scores([1.0, 1.0], known, asked, *podms)
+
+    def test_a_stock_that_all_have_enough_of_is_known(self):
+        asked = request(
+            {"accelerators": [{"model": "A100"}], "stocks": [{"resource": "gib", "amount": 5}]}
+        )
+        needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
+        stocks = [{"uri": "s", "resource": "gib", "total": 50}]
+        podms = [
+            {"id": name, "stocks": stocks, "blocks": [{"uri": "g", "devices": {
+                "accelerators": [{"kind": "GPU", "model": model}]}}]}
+            for name, model in (("told", "A100"), ("untold", None))
+        ]  # fmt: skip
+        self.scores([1.0, 0.5], known, msgspec.structs.replace(asked, needs=needs), *podms)
 
     def test_an_untold_stock_is_not_known(self):
         asked = request(
