@@ -116,6 +116,16 @@ class TestStocks(unittest.TestCase):
             self.assertEqual(fragmentation(view(*podms), asked, of=of).tolist(), seen[-1])
         self.assertEqual(3, len(set(map(tuple, seen))))
 
+    def test_the_only_one_that_is_left_counts_too(self):
+        pair = request({"stocks": [{"resource": "cards", "amount": 2}]})
+        asked = replaced(request({"stocks": [{"resource": "cards", "amount": 1}]}),
+                         Mix((FlavorShare(pair.needs, NameRequirements(), 1),)))  # fmt: skip
+        site = view(*({"id": str(n), "stocks": [{"uri": "s", "resource": "cards", "total": n}]}
+                      for n in (0, 1)))  # fmt: skip
+        # of no use for the pair, and gone with this node: half of what the pair takes
+        expected = [0.5, scored(-0.5)]
+        self.assertEqual(expected, fragmentation(site, asked, of="cards").tolist())
+
     def test_it_is_a_weigher_whatever_is_scarce(self):
         check_weigher(fragmentation)
         check_weigher(fragmentation, step=0.125)
