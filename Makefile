@@ -9,8 +9,9 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -
 PACKAGING := setup.cfg setup.py pyproject.toml constraints.txt tools/build_with_pbr.py
 TESTS ?=
 ARGS ?=
+ROOM ?= weighers
 
-.PHONY: help demo demo-live test soak bench lint check format types docs notes clean
+.PHONY: help demo demo-live test soak bench mutants lint check format types docs notes clean
 .DEFAULT_GOAL := help
 
 help:
@@ -19,6 +20,7 @@ help:
 	@echo 'make test                  all tests; TESTS=regex chooses, ARGS=... goes to stestr run'
 	@echo 'make soak                  races for claims and deaths while composing, in full size, on each database'
 	@echo 'make bench                 the benchmarks, a JSON line each; ARGS=name runs one'
+	@echo 'make mutants ROOM=weighers  changes of lines that the tests of a room do not notice'
 	@echo 'make lint                  ruff check, ruff format --check, mypy --strict'
 	@echo 'make docs                  doc/build/html, warnings are errors'
 	@echo 'make notes                 reno lint of the release notes; needs git history'
@@ -39,6 +41,10 @@ soak: .venv/installed-test
 bench: .venv/installed-test
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
 
+# Not in CI: a room takes minutes. It goes on where it was ended.
+mutants: .venv/installed-mutants
+	@$(BIN)/python tools/mutants.py $(ROOM) $(ARGS)
+
 lint: check format types
 
 check: .venv/installed-lint
@@ -57,7 +63,7 @@ notes: .venv/installed-docs
 	$(BIN)/reno -q lint
 
 clean:
-	rm -rf .venv .tox .stestr .hypothesis .mypy_cache .ruff_cache build dist doc/build cover *.egg-info
+	rm -rf .venv .tox .stestr .hypothesis .mutants .mypy_cache .ruff_cache build dist doc/build cover *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/installed: $(PACKAGING)

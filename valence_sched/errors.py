@@ -272,6 +272,28 @@ def describe_error(error: BaseException) -> str:
 
 def one_line(text: str, limit: int = 600) -> str:
     """Return ``text`` on a single line of printable characters, cut at ``limit`` characters."""
-    flat = " ".join(text.split())
-    flat = "".join(char if char.isprintable() else "\ufffd" for char in flat)
+    flat = escape(" ".join(text.split()))
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def escape(text: str, keep: str = "") -> str:
+    r"""Return ``text`` with what does not print escaped as in JSON: ``\n``, ``\u001b``.
+
+    That are control characters, those without a width or that turn the direction of text, line
+    separators, every space but the plain one, and halves of surrogate pairs. What is in ``keep``
+    stays.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in keep else _escaped_character(char) for char in text
+    )
+
+
+_SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def _escaped_character(char: str) -> str:
+    code = char.encode("utf-16-be", "surrogatepass").hex()
+    units = (f"\\u{code[at : at + 4]}" for at in range(0, len(code), 4))
+    return _SHORT_ESCAPES.get(char) or "".join(units)

@@ -4,6 +4,7 @@
 import contextlib
 import gzip
 import os
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import msgspec
 import zstandard
 
 from valence_sched.errors import InputError, one_line
-from valence_sched.model.codec import MAX_HUMAN_BYTES
+from valence_sched.model.codec import MAX_HUMAN_BYTES, escape_json
 from valence_sched.model.inventory import SCHEMA, VERSION, FullPodm, InventoryHeader, to_json
 
 
@@ -61,7 +62,7 @@ def write_inventory(podms: Iterable[FullPodm], file: str) -> tuple[int, int]:
         for podm in podms:
             if count:
                 stream.write(b"" if lines else b",\n")
-            stream.write(to_json(podm) + (b"\n" if lines else b""))
+            stream.write(escape_json(to_json(podm)) + (b"\n" if lines else b""))
             count, blocks = count + 1, blocks + len(podm.blocks)
         stream.write(b"" if lines else b"\n]}\n")
     return count, blocks
@@ -70,8 +71,9 @@ def write_inventory(podms: Iterable[FullPodm], file: str) -> tuple[int, int]:
 class AtomicFile:
     """A file opened for writing that takes its name only when all of it is written.
 
-    Its permissions are ``mode``, by default those of any new file. With ``sync`` it is on disk
-    before it takes its name. A pipe or a terminal is written to as it is.
+    Its permissions are ``mode``, by default those of the file that it replaces, else of any new
+    one. With ``sync`` it is on disk before it takes its name. A pipe or a terminal is written to
+    as it is.
 
     Raises:
         OSError: it cannot be written; an earlier file of this name is untouched.
@@ -98,7 +100,8 @@ class AtomicFile:
                 if self._sync:
                     os.fsync(self.stream.fileno())
                 self.stream.close()
-                os.chmod(self._temporary, 0o666 & ~_umask() if self._mode is None else self._mode)
+                mode = _usual_mode(self._path) if self._mode is None else self._mode
+                os.chmod(self._temporary, mode)
                 os.replace(self._temporary, self._path)
                 self._temporary = ""
         finally:
@@ -151,7 +154,7 @@ class PendingJson:
 
 def _indented_json(document: object, file: str) -> bytes:
     try:
-        return msgspec.json.format(to_json(document), indent=2) + b"\n"
+        return msgspec.json.format(escape_json(to_json(document)), indent=2) + b"\n"
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InputError(file, "", one_line(str(error), 200), "what JSON can hold") from None
 
@@ -184,7 +187,10 @@ def _compressor(stream: IO[bytes], file: str) -> Iterator[Any]:
         yield stream
 
 
-def _umask() -> int:
+def _usual_mode(path: Path) -> int:
+    """Return the permissions of a file that is there, else those that the umask leaves."""
+    with contextlib.suppress(FileNotFoundError):
+        return stat.S_IMODE(path.stat().st_mode)
     mask = os.umask(0)
     os.umask(mask)
-    return mask
+    return 0o666 & ~mask

@@ -21,6 +21,7 @@ from valence_sched_cli.output.columns import (
     prepare_formatter,
 )
 from valence_sched_cli.output.delivery import Delivery
+from valence_sched_cli.output.logs import escape_logs
 from valence_sched_cli.output.streams import log_failures
 from valence_sched_cli.signals import interrupt_on_signals
 
@@ -78,6 +79,7 @@ class PodmCommand:
         from valence_sched.model.effect import EffectLog
 
         self.closing, self.effects, self._words = [], EffectLog(), parsed_args
+        escape_logs()
         self._delivery = Delivery(self.effects, self.app.stdout, self.tell)
         with interrupt_on_signals(), log_failures() as failures:
             try:

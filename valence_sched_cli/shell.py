@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from cliff import app
 from cliff.commandmanager import CommandManager
 
+from valence_sched_cli.output.logs import escape_logs
+
 if TYPE_CHECKING:
     from valence_sched.app import App
 
@@ -72,6 +74,7 @@ class Shell(app.App):
         console = logging.getLogger("").handlers[-1]
         verbose_level = 3 if self.options.debug else self.options.verbose_level
         console.setLevel(LEVELS.get(verbose_level, logging.DEBUG))
+        escape_logs()
 
     def interact(self) -> None:
         """Read commands from a terminal; without a terminal, a missing command is an error."""

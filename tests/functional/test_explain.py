@@ -156,7 +156,7 @@ class TestScreen(Explain):
         report = self.folder / "evil-report.json"
         done = run("valence-sched", *ASK[:2], "--inventory", inventory, *ASK[4:], "--explain",
                    "--report", report)  # fmt: skip
-        self.assertIn("evil\ufffd[31m", done.err)
+        self.assertIn("evil\\u001b[31m", done.err)
         self.assertNotIn(ESCAPE, done.out + done.err + self.explain(report).out)
 
 

@@ -12,7 +12,7 @@ import msgspec
 import yaml
 from msgspec import inspect
 
-from valence_sched.errors import InputError, NewerSchema, suggest
+from valence_sched.errors import InputError, NewerSchema, escape, suggest
 
 T = TypeVar("T")
 
@@ -78,6 +78,18 @@ def load_yaml(data: bytes, file: str) -> Any:
         raise InputError(file, "", _ENDLESS, "YAML of modest depth") from None
 
 
+def escape_json(data: bytes) -> bytes:
+    """Return JSON in which what would control a terminal is escaped; it decodes to the same."""
+    if data.isascii() and b"\x7f" not in data:
+        return data
+    return escape(data.decode(), keep="\n").encode()
+
+
+def dump_yaml(value: object) -> str:
+    """Return plain values as YAML in block style, text that does not print in double quotes."""
+    return yaml.dump(value, Dumper=_PrintingDumper, default_flow_style=False)
+
+
 def check_schema(found: str, version: str, schema: str, ours: str, file: str) -> list[str]:
     """Refuse another schema or a newer major version; return a warning for a newer minor one."""
     if found != schema:
@@ -93,6 +105,19 @@ def check_schema(found: str, version: str, schema: str, ours: str, file: str) ->
     if (major, minor) > (our_major, our_minor):
         return [f"{file}: {schema} {version} is newer than {ours}: unknown fields are refused"]
     return []
+
+
+class _PrintingDumper(yaml.SafeDumper):
+    """A safe dumper that escapes line ends too, which YAML could also fold."""
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        node: yaml.ScalarNode = super().represent_str(data)
+        if not data.isprintable():
+            node.style = '"'
+        return node
+
+
+_PrintingDumper.add_representer(str, _PrintingDumper.represent_str)
 
 
 class _PlainLoader(yaml.SafeLoader):

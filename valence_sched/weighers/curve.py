@@ -47,6 +47,6 @@ def curve(
     for need in request.needs:
         used = view.total(need, by) - view.free(need, by) + need.amount * need.count
         inverse = view.inverse(need, by)
-        share = np.where(inverse > 0.0, np.minimum(used * inverse, 1.0), 1.0)
+        share = np.where(inverse > 0.0, used * inverse, 1.0)  # beyond 1 it is flat
         total += np.interp(share, utilisations, scores)
-    return np.clip(total / max(1, len(request.needs)), 0.0, 1.0)
+    return total / max(1, len(request.needs))

@@ -22,4 +22,5 @@ def preference(view: View, request: Request, *, rules: tuple[PreferenceRule, ...
     if most == least:
         return np.full(len(view), 0.5)
     matched = sum_matches(view, "preference", [(rule, rule.weight) for rule in rules])
-    return np.clip((matched - least) / (most - least), 0.0, 1.0)
+    score: Floats = (matched - least) / (most - least)
+    return score

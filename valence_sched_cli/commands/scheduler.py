@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from valence_sched_cli import base
 from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import PairLines, or_absent
-from valence_sched_cli.output.columns import STRUCTURED
+from valence_sched_cli.output.columns import STRUCTURED, prepare_formatter
 from valence_sched_cli.output.decision import warning_lines
 from valence_sched_cli.output.explanation import ReportRenderer, reports_by_name
 
@@ -55,7 +55,8 @@ class ExplainScheduler(base.Lister):
             return super().produce_output(parsed_args, column_names, data)
         if parsed_args.formatter in STRUCTURED:
             fields = _document_fields(self._document)
-            self.formatter.emit_one([*fields], [*fields.values()], self.app.stdout, parsed_args)
+            formatter = prepare_formatter(self.formatter, parsed_args.formatter)
+            formatter.emit_one([*fields], [*fields.values()], self.app.stdout, parsed_args)
             return 0
         if parsed_args.formatter != "table":
             return super().produce_output(parsed_args, column_names, data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 
+from valence_sched.errors import escape
 from valence_sched_cli import base
 from valence_sched_cli.options.types import add_option, add_options, natural
 
@@ -75,7 +76,7 @@ class ServePodm(base.Command):
     def _ready(self, podms: list[tuple[str, str]]) -> None:
         self._tell_problems()
         for id_, url in podms:
-            self.app.stdout.write(f"{id_} {url}\n")
+            self.app.stdout.write(f"{escape(id_)} {escape(url)}\n")
         self.app.stdout.flush()
         if self.app.stderr.isatty():
             self.tell("Ctrl-C ends it")

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cliff.columns import FormattableColumn
 
-from valence_sched.errors import UsageError, one_line, suggest
+from valence_sched.errors import UsageError, escape, one_line, suggest
 
 FLAT = ("csv", "shell", "value")  # formats whose cells cannot hold a list or a map
 STRUCTURED = ("json", "yaml")
@@ -17,17 +18,27 @@ MACHINE = (*FLAT, *STRUCTURED, "tsv")  # formats that programs read
 
 
 def prepare_formatter(formatter: Any, name: str) -> Any:
-    """Return the formatter of this name with what its cells need done to them."""
-    if name in FLAT:
-        return _CellFormatter(formatter, _flat_cell)
-    return formatter if name in STRUCTURED else _CellFormatter(formatter, _printable_cell)
+    """Return the formatter of this name with what its cells need done to them.
+
+    What does not print is escaped in every format; ``json`` escapes it by itself.
+    """
+    if name == "yaml":
+        return _YamlFormatter()
+    if name in STRUCTURED:
+        return formatter
+    return _CellFormatter(formatter, _flat_cell if name in FLAT else _printable_cell)
 
 
 class _PrintableCell(FormattableColumn[Any]):
-    """A cell that people see without the characters that would control their terminal."""
+    """A cell that people see without the characters that would control their terminal.
+
+    They are escaped in the value: of the line ends that people see none is part of a name.
+    """
 
     def human_readable(self) -> str:
-        return printable(self._value.human_readable())
+        cell = copy.copy(self._value)
+        cell._value = _escaped(cell._value)
+        return escape(cell.human_readable(), keep="\n")
 
     def machine_readable(self) -> Any:
         return self._value.machine_readable()
@@ -41,10 +52,11 @@ class _CellFormatter:
 
     def emit_list(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
         rows = (tuple(map(self._prepare, row)) for row in data)
-        self._formatter.emit_list(names, rows, stdout, parsed_args)
+        self._formatter.emit_list(tuple(map(escape, names)), rows, stdout, parsed_args)
 
     def emit_one(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
-        self._formatter.emit_one(names, tuple(map(self._prepare, data)), stdout, parsed_args)
+        cells = tuple(map(self._prepare, data))
+        self._formatter.emit_one(tuple(map(escape, names)), cells, stdout, parsed_args)
 
 
 class StreamFormatter:
@@ -60,25 +72,65 @@ class StreamFormatter:
         self._formatter.emit_one(names, data, self._stream, parsed_args)
 
 
-def printable(text: str) -> str:
-    """Return text with every character that is not for printing replaced, but for line ends."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text)
+class _YamlFormatter:
+    """YAML as cliff prints it, with line ends in text escaped as every other control character."""
+
+    def emit_list(self, names: Sequence[str], data: Any, stdout: Any, _parsed_args: Any) -> None:
+        stdout.write(_yaml([dict(zip(names, map(_value, row), strict=True)) for row in data]))
+
+    def emit_one(self, names: Sequence[str], data: Any, stdout: Any, _parsed_args: Any) -> None:
+        for name, cell in zip(names, data, strict=True):
+            stdout.write(_yaml({name: _value(cell)}))
+
+
+def _yaml(value: object) -> str:
+    from valence_sched.model.codec import dump_yaml
+
+    return dump_yaml(value)
+
+
+def _escaped(value: Any) -> Any:
+    """Return a value with all text within it escaped."""
+    if isinstance(value, str):
+        return escape(value)
+    if isinstance(value, Mapping):
+        return {_escaped(key): _escaped(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = map(_escaped, value)
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if fields := getattr(type(value), "__struct_fields__", ()):
+        return _escaped_struct(value, fields)
+    return value
+
+
+def _escaped_struct(noun: Any, fields: Sequence[str]) -> Any:
+    """Return a copy of a noun that is only shown: what it checks when it is made is not checked."""
+    from msgspec.structs import force_setattr
+
+    copied = copy.copy(noun)
+    for name in fields:
+        force_setattr(copied, name, _escaped(getattr(noun, name)))
+    return copied
 
 
 def _printable_cell(cell: Any) -> Any:
     """Return a cell for people: no name of a pod manager can control their terminal."""
     if isinstance(cell, FormattableColumn):
         return _PrintableCell(cell)
-    return printable(cell) if isinstance(cell, str) else cell
+    return escape(cell) if isinstance(cell, str) else cell
+
+
+def _value(cell: Any) -> Any:
+    return cell.machine_readable() if isinstance(cell, FormattableColumn) else cell
 
 
 def _flat_cell(cell: Any) -> Any:
     """Return a cell that holds no structure: JSON in its place, nothing for null."""
-    value = cell.machine_readable() if isinstance(cell, FormattableColumn) else cell
+    value = _value(cell)
     if isinstance(value, (list, dict)):
-        return json.dumps(value, ensure_ascii=False)
+        return escape(json.dumps(value, ensure_ascii=False))
+    if isinstance(value, str):
+        return escape(value)
     return "" if value is None else value
 
 

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from valence_sched.errors import escape
 from valence_sched_cli.output.cells import Absent, or_absent
-from valence_sched_cli.output.columns import prepare_formatter, printable
+from valence_sched_cli.output.columns import prepare_formatter
 from valence_sched_cli.output.decision import request_names
+from valence_sched_cli.output.logs import RenderedText
 
 if TYPE_CHECKING:
     from valence_sched.model.decision import PodmVerdict, Report, Reports
@@ -46,9 +48,9 @@ def heat_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int =
 
     table = Table(box=box.ASCII, highlight=False)
     for name in names:
-        table.add_column(Text(printable(name)), overflow="fold")
+        table.add_column(Text(escape(name)), overflow="fold")
     for row in rows:
-        table.add_row(*(Text(printable(str(cell)), style=_style(cell)) for cell in row))
+        table.add_row(*(Text(escape(str(cell)), style=_style(cell)) for cell in row))
     page = io.StringIO()
     console = Console(file=page, force_terminal=True, width=width or None, highlight=False)
     console.print(table)
@@ -98,9 +100,9 @@ class ReportRenderer:
             cells += [HeatCell(f"{part.part:.6f}", part.score) for part in in_order]
             rows.append((one.podm, one.pool, one.outcome, *cells))
         if self._colour:
-            yield heat_table(names, rows, self._parsed_args.max_width)
+            yield RenderedText(heat_table(names, rows, self._parsed_args.max_width))
         else:
-            yield self.table(names, [tuple(map(str, row)) for row in rows])
+            yield RenderedText(self.table(names, [tuple(map(str, row)) for row in rows]))
 
     def explanation(self, report: Report) -> Iterator[str]:
         """Yield the candidates and the sentences of an explanation, if the report has one."""
@@ -116,7 +118,7 @@ class ReportRenderer:
             yield from self.report(document)
             return
         for name, report in reports_by_name(document).items():
-            yield printable(f"request {name}")
+            yield escape(f"request {name}")
             yield from self.report(report)
         yield f"placed {document.placed:,} of {document.requested:,} in all"
 
@@ -171,7 +173,7 @@ def _weight(explanation: Explanation, weigher: str) -> str:
 
 def explanation_lines(explanation: Explanation) -> Iterator[str]:
     """Yield an explanation in sentences that are harmless to a terminal."""
-    yield from map(printable, explanation.lines())
+    yield from map(escape, explanation.lines())
 
 
 def _header(report: Report) -> Iterator[str]:
@@ -181,10 +183,10 @@ def _header(report: Report) -> Iterator[str]:
     weights = ", ".join(f"{use.name}={use.weight:g}" for use in policy.weighers)
     weighing = f" ({weights})" if weights else ""
     counts = f"{report.placed} of {report.requested}"
-    yield printable(f"{outcome}: {counts}, request {request.id}{flavor}")
-    yield printable(f"policy {policy.name}{weighing}, seed {report.seed}")
+    yield escape(f"{outcome}: {counts}, request {request.id}{flavor}")
+    yield escape(f"policy {policy.name}{weighing}, seed {report.seed}")
     sizes = f"{source.podms:,} pod managers, {source.pools:,} pools, {source.blocks:,} blocks"
-    yield printable(f"inventory {source.digest}: {sizes}")
+    yield escape(f"inventory {source.digest}: {sizes}")
 
 
 def _verdicts(report: Report) -> tuple[Sequence[str], Rows]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from valence_sched_cli.output.columns import printable
+from valence_sched.errors import escape
 
 MAX_NAME_LENGTH = 40  # characters of a name on the line
 QUIET_S = 1.0  # of reading files, before the line is shown
@@ -30,7 +30,7 @@ class StatusLine:
         if self._terminal and (text or self._shown):
             self._shown = bool(text)
             try:
-                self._stream.write(f"\r{text}\x1b[K")
+                self._stream.write(f"\r{escape(text)}\x1b[K")
                 self._stream.flush()
             except (OSError, ValueError):  # the terminal is gone; what is shown goes on without
                 self._terminal = False
@@ -58,7 +58,7 @@ def progress(
         elif every is None:
             line.show(f"read {podms:,} pod managers" if clock() - started > QUIET_S else "")
         else:
-            waiting = f", waiting for {printable(slowest[:MAX_NAME_LENGTH])}" if slowest else ""
+            waiting = f", waiting for {slowest[:MAX_NAME_LENGTH]}" if slowest else ""
             line.show(f"read {podms:,} of {every:,} pod managers{waiting}")
 
     return show

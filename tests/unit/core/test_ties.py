@@ -9,7 +9,8 @@ import numpy as np
 
 from tests.unit.chi_square import chi_square
 from tests.unit.core.test_evaluate import ASKED, site
-from valence_sched.core.ranking import draw_lots, order_by_lot
+from valence_sched.core.fit.fit import Fit
+from valence_sched.core.ranking import choose_fit, draw_lots, order_by_lot
 
 
 class TestLots(unittest.TestCase):
@@ -37,6 +38,25 @@ class TestLots(unittest.TestCase):
         other = msgspec.structs.replace(ASKED, seed=1)
         self.assertEqual(draw_lots(lots, ASKED, 0).tolist(), draw_lots(lots, ASKED, 0).tolist())
         self.assertNotEqual(draw_lots(lots, ASKED, 0).tolist(), draw_lots(lots, other, 0).tolist())
+
+    def test_each_turn_of_a_batch_is_a_draw_of_its_own(self):
+        seen, rows = site(30), np.arange(30)
+        for count in (1, 5):
+            asked = msgspec.structs.replace(ASKED, count=count)
+            orders = {tuple(order_by_lot(seen, rows, asked, turn).tolist()) for turn in range(9)}
+            self.assertEqual(9, len(orders))
+            lots = {tuple(draw_lots(seen.lot, asked, turn).tolist()) for turn in range(9)}
+            self.assertEqual(9, len(lots))
+
+    def test_each_turn_takes_another_one_of_the_best(self):
+        seen = site(8)
+        fits = [Fit(row=row, blocks=(), grants=(), waste=0) for row in range(8)]
+        chosen = Counter()
+        for turn in range(400):
+            found = choose_fit(seen, iter(range(8)), fits.__getitem__, ASKED, 4, turn, set())
+            chosen[found.row] += 1
+        self.assertEqual({0, 1, 2, 3}, set(chosen))
+        self.assertLess(chi_square(chosen, 4), 11.34, chosen)  # 3 degrees of freedom, p = 0.01
 
     def test_who_goes_first_does_not_depend_on_who_else_is_there(self):
         seen = site(20)

@@ -58,6 +58,10 @@ class TestPodmFilters(FilterCase):
             with self.subTest(words):
                 self.keeps(verdicts, target, Request(**words), podms)
 
+    def test_target_on_no_pod_manager_is_a_mask_too(self):
+        found = target(view(), Request(podms=("a",), exclude_podms=("b",)))
+        self.assertEqual((bool, 0), (found.dtype, len(found)))
+
     def test_zone_keeps_the_asked_one_and_a_podm_without_zone_is_in_none(self):
         podms = ids({"zone": "a"}, {"zone": "b"}, {})
         self.keeps([True, False, False], zone, Request(zone="a"), podms)

@@ -53,6 +53,10 @@ class TestSpread(unittest.TestCase):
         wide = {"spread": (Spread("zone", 3),)}
         self.keeps("yynnyn", asked({"a": 2, "b": 3}, ("a", "b", "c"), **wide))
 
+    def test_a_group_without_any_node_yet_is_kept_from_nowhere_that_tells_the_value(self):
+        for rules in ({"anti_affinity": ("zone",)}, {"at_most": {"zone": 1}}):
+            self.keeps("yyyyyn", Request(group=Group(name="web", **rules)))
+
     def test_the_reason_says_rule_need_and_have(self):
         request = asked({"a": 1}, anti_affinity=("zone",))
         (term,) = spread.terms(ZONES, request)
@@ -87,6 +91,13 @@ class TestIsolation(unittest.TestCase):
         found = isolation(self.SITE, Request(owner="biology"), key="kept")
         self.assertEqual([True, True, True, False], found.tolist())
 
+    def test_a_reason_names_the_owners_and_who_asked(self):
+        for owner, need in ((None, "for nobody"), ("biology", "for biology")):
+            (term,) = isolation.terms(self.SITE, Request(owner=owner))
+            shown = [term.have.values[code] for code in term.have.codes]
+            owners = ["for nobody", "for physics", "for physics, biology", "for nobody"]
+            self.assertEqual(("reserved", need, owners), (term.label, term.need, shown))
+
     def test_where_nothing_is_reserved_there_is_nothing_to_explain(self):
         self.assertEqual([], list(isolation.terms(view({"id": "a"}), Request())))
 
@@ -120,12 +131,14 @@ class TestQuarantine(unittest.TestCase):
     """Put aside by hand, or by its failures."""
 
     def test_any_text_but_a_no(self):
-        reported = ["disk smells", "yes", 1.0, 0.0, "", "false", "No", "0", ["a"]]
+        reported = ["disk smells", "yes", 1.0, 0.0, "", "false", "No", "0", ["a"],
+                    ["no", "0"], ["no", "a"]]  # fmt: skip
         site = view(
             *({"id": str(n), "facts": {"quarantine": word}} for n, word in enumerate(reported)),
             {"id": "silent"},
         )
-        expected = [False, False, False, True, True, True, True, True, False, True]
+        expected = [False, False, False, True, True, True, True, True, False, True, False,
+                    True]  # fmt: skip
         self.assertEqual(expected, quarantine(site, Request()).tolist())
         (term,) = quarantine.terms(site, Request())
         self.assertEqual("disk smells", term.have[0])

@@ -44,6 +44,12 @@ class TestLocation(unittest.TestCase):
         self.assertEqual(self.passing("dc1"), self.passing("dc1/"))
         self.assertIn("dc1/", self.passing("dc1"))
 
+    def test_a_letter_at_the_end_does(self):
+        site = view(*({"id": str(n), "facts": {"location": f"dc/{name}"}}
+                      for n, name in enumerate(("rack-X", "rack-", "rack-XX"))))  # fmt: skip
+        found = location(site, Request(locations=("dc/rack-X/",)))
+        self.assertEqual([True, False, False], found.tolist())
+
     def test_one_of_several_is_enough_on_either_side(self):
         self.assertEqual([["dc2/row-1", "dc1/row-4"]], self.passing("dc2"))
         self.assertEqual([["dc2/row-1", "dc1/row-4"]], self.passing("dc1/row-4", "nowhere"))

@@ -51,6 +51,15 @@ class TestChance(unittest.TestCase):
         self.assertEqual(4, len(counts))
         self.assertLess(chi_square(counts, 4), 11.34, counts)
 
+    def test_their_pools_are_draws_of_their_own_too(self):
+        pools = [{"id": str(n)} for n in range(4)]
+        blocks = [{**block, "pools": [str(n // 100)]} for n, block in enumerate(cpus(400))]
+        found = engine_of({"id": "a", "pools": pools, "blocks": blocks})
+        asked = request(CORES, policy="chance", count=80, min_count=0)
+        counts = Counter(p.chosen.pool for p in found.select_destinations(asked).placements)
+        self.assertEqual(4, len(counts))
+        self.assertLess(chi_square(counts, 4), 11.34, counts)  # p = 0.01
+
     def test_the_best_score_does_not_matter(self):
         site = view({"id": "full", "blocks": cpus(1)}, {"id": "roomy", "blocks": cpus(50)})
         policy = Policy(name="mine", scheduler="chance", weighers=(WeigherUse("room"),))

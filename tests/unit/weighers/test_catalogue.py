@@ -88,8 +88,14 @@ class TestCurve(WeigherCase):
         self.scores([8 / 64, 8 / 64], curve, ASKED, pools)
         self.scores([8 / 16, 8 / 48], curve, ASKED, pools, by="pool")
 
+    def test_two_points_at_one_utilisation_are_a_step_in_the_order_given(self):
+        podms = [{"id": str(n), "blocks": [cpu("a", n)]} for n in (32, 10)]  # at 0.25 and 0.8
+        for before, after, scores in ((1, 0, [1, 0]), (0, 1, [0.5, 0.4])):
+            points = (Point(0, 1), Point(0.5, before), Point(0.5, after), Point(1, 0))
+            self.scores(scores, curve, ASKED, *podms, points=points)
+
     def test_a_curve_without_points_is_refused(self):
-        with self.assertRaisesRegex(ValueError, "at least one point"):
+        with self.assertRaisesRegex(ValueError, "^a curve needs at least one point$"):
             curve(view({"id": "a"}), ASKED, points=())
 
 
@@ -112,6 +118,16 @@ class TestScarce(WeigherCase):
 
     def test_who_asks_for_any_of_a_kind_is_kept_from_none_of_that_kind(self):
         self.scores([1, 1, 1 / 2, 1], scarce, request({"accelerators": [{}]}), *self.PODMS)
+
+    def test_requests_on_one_view_are_counted_each_for_itself(self):
+        site = view(*self.PODMS)
+        for asked, scores in (
+            (ASKED, [1, 1 / 2, 1 / 4, 1]),
+            (request({"accelerators": [{"model": "A100"}]}), [1, 1, 1 / 2, 1]),
+            (request({"accelerators": [{"kind": "FPGA"}]}), [1, 1 / 2, 1 / 3, 1]),
+            (ASKED, [1, 1 / 2, 1 / 4, 1]),
+        ):
+            self.assertEqual(scores, scarce(site, asked).tolist())
 
     def test_what_two_groups_would_take_is_left_out_once(self):
         big = {"accelerators": [{"kind": "GPU", "model": "H100", "memory_mib": 81920}]}
@@ -244,6 +260,12 @@ class TestCost(WeigherCase):
 
     def test_a_pod_manager_that_costs_the_scale_scores_one_half(self):
         self.scores([1, 1 / 2], cost, ASKED, *self.PODMS[:2], rules=self.RULES, scale=25)
+
+    def test_a_scale_below_1_counts_and_one_not_above_0_is_refused(self):
+        self.scores([1, 1 / 51], cost, ASKED, *self.PODMS[:2], rules=self.RULES, scale=0.5)
+        for scale in (0.0, -1.0):
+            with self.assertRaisesRegex(ValueError, f"^scale must be above 0, not {scale}$"):
+                cost(view(*self.PODMS), ASKED, scale=scale)
 
     def test_without_rules_all_are_free(self):
         self.scores([1, 1, 1, 1], cost, ASKED, *self.PODMS)

@@ -103,6 +103,29 @@ class TestStocks(unittest.TestCase):
             growth -= useless(free, cards, traits, mix)
             self.assertAlmostEqual(scored(growth / largest), score, 9)
 
+    def test_another_mix_or_another_scarce_thing_on_the_same_view_is_counted_anew(self):
+        pools = ((8, [1000, 450]), (3, [700, 500]))
+        podms = [{"id": str(n), "stocks": stocks(*pool)} for n, pool in enumerate(pools)]
+        site, one = view(*podms), request({"stocks": needs(1, 250, 1)})
+        seen = []
+        wide, narrow = needs(2, 750, 1), needs(1, 200, 1)
+        for flavor, of in ((narrow, "milli"), (wide, "milli"), (wide, "cores"), (narrow, "milli")):
+            share = FlavorShare(request({"stocks": flavor}).needs, NameRequirements(), 1)
+            asked = replaced(one, Mix((share,)))
+            seen.append(fragmentation(site, asked, of=of).tolist())
+            self.assertEqual(fragmentation(view(*podms), asked, of=of).tolist(), seen[-1])
+        self.assertEqual(3, len(set(map(tuple, seen))))
+
+    def test_the_only_one_that_is_left_counts_too(self):
+        pair = request({"stocks": [{"resource": "cards", "amount": 2}]})
+        asked = replaced(request({"stocks": [{"resource": "cards", "amount": 1}]}),
+                         Mix((FlavorShare(pair.needs, NameRequirements(), 1),)))  # fmt: skip
+        site = view(*({"id": str(n), "stocks": [{"uri": "s", "resource": "cards", "total": n}]}
+                      for n in (0, 1)))  # fmt: skip
+        # of no use for the pair, and gone with this node: half of what the pair takes
+        expected = [0.5, scored(-0.5)]
+        self.assertEqual(expected, fragmentation(site, asked, of="cards").tolist())
+
     def test_it_is_a_weigher_whatever_is_scarce(self):
         check_weigher(fragmentation)
         check_weigher(fragmentation, step=0.125)

@@ -83,6 +83,19 @@ class TestPack(WeigherCase):
         podm = {"id": "a", "blocks": [{"uri": "a", "devices": unreported}]}
         self.scores([0.5], pack, msgspec.structs.replace(asked, needs=needs), podm)
 
+    def test_a_podm_counts_whole_unless_pools_are_asked_for(self):
+        asked = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 100}})
+        pools = {
+            "id": "a",
+            "pools": [{"id": "1"}, {"id": "2"}],
+            "blocks": [cpu("a", 16, 200, pools=["1"]), cpu("b", 48, 600, pools=["2"])],
+        }
+        self.scores([0.125, 0.125], pack, asked, pools)
+        self.scores([0.5, 1 / 6], pack, asked, pools, by="pool")
+        lopsided = {**pools, "blocks": [cpu("a", 16, 800, pools=["1"]), cpu("b", 16, pools=["2"])]}
+        self.scores([1 - (8 / 32 - 100 / 800) / 2, 0.0], balance, asked, lopsided)
+        self.scores([1 - (8 / 16 - 100 / 800) / 2, 0.0], balance, asked, lopsided, by="pool")
+
     def test_it_prefers_the_fuller_where_room_prefers_the_emptier(self):
         podms = [
             {"id": "empty", "blocks": [cpu("a", 32), cpu("b", 32)]},
@@ -114,6 +127,25 @@ class TestBalance(WeigherCase):
         mean = sum(shares) / 3
         deviation = (sum((share - mean) ** 2 for share in shares) / 3) ** 0.5
         self.scores([1 - deviation], balance, asked, podm)
+
+    def test_what_nobody_told_the_amount_of_counts_as_unused(self):
+        asked = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 100}})
+        needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
+        unreported = {"processors": [{"cores": 16}], "memory": [{}]}
+        podms = [{"id": "a", "blocks": [{"uri": "a", "devices": unreported}]},
+                 {"id": "b", "blocks": [cpu("b", 32, 400)]}]  # fmt: skip
+        # shares 8/16 and 0, and 8/32 and 100/400
+        self.scores([0.75, 1.0], balance, msgspec.structs.replace(asked, needs=needs), *podms)
+
+    def test_equal_shares_are_in_balance_however_they_are_rounded(self):
+        asked = request(
+            {"processor": {"total_cores": 1, "sockets": 1}, "memory": {"capacity_mib": 1}}
+        )
+        for total in range(1, 60):
+            devices = {"processors": [{"cores": 1}], "memory": [{"capacity_mib": 1}]}
+            blocks = [{"uri": str(n), "devices": devices} for n in range(total)]
+            (score,) = balance(view({"id": "a", "blocks": blocks}), asked).tolist()
+            self.assertAlmostEqual(1.0, score, 6, total)
 
     def test_a_single_need_is_always_in_balance(self):
         asked = request({"processor": {"total_cores": 16}})
@@ -175,6 +207,30 @@ class TestKnown(WeigherCase):
         unreported = {"uri": "c", "devices": {"processors": [{}]}}
         podms = [{"id": "told", "blocks": [cpu("c", 8)]}, {"id": "untold", "blocks": [unreported]}]
         self.scores([1.0, 1.0], known, request({"processor": {"total_cores": 8}}), *podms)
+
+    def test_a_stock_alone_is_no_device(self):
+        asked = request({"stocks": [{"resource": "gib", "amount": 5}]})
+        needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
+        asked = msgspec.structs.replace(asked, needs=needs)
+        stock = {"uri": "s", "resource": "gib"}
+        podms = [
+            {"id": "told", "stocks": [{**stock, "total": 5}]},
+            {"id": "not", "stocks": [stock]},
+        ]
+        self.scores([1.0, 1.0], known, asked, *podms)
+
+    def test_a_stock_that_all_have_enough_of_is_known(self):
+        asked = request(
+            {"accelerators": [{"model": "A100"}], "stocks": [{"resource": "gib", "amount": 5}]}
+        )
+        needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
+        stocks = [{"uri": "s", "resource": "gib", "total": 50}]
+        podms = [
+            {"id": name, "stocks": stocks, "blocks": [{"uri": "g", "devices": {
+                "accelerators": [{"kind": "GPU", "model": model}]}}]}
+            for name, model in (("told", "A100"), ("untold", None))
+        ]  # fmt: skip
+        self.scores([1.0, 0.5], known, msgspec.structs.replace(asked, needs=needs), *podms)
 
     def test_an_untold_stock_is_not_known(self):
         asked = request(

@@ -24,6 +24,7 @@ from valence_sched.drivers.links import MAX_PAGES, ROOT, link_path, path_of
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.drivers.short_links import places_below
 from valence_sched.errors import InputError, one_line
+from valence_sched.model.codec import escape_json
 
 DOCUMENT = "index.json"
 #: Bytes of one part of a path on the file systems there are.
@@ -155,7 +156,7 @@ def _fold(path: str) -> str:
 
 def _encode(json: Json) -> bytes | None:
     try:
-        data = msgspec.json.format(msgspec.json.encode(json), indent=2) + b"\n"
+        data = msgspec.json.format(escape_json(msgspec.json.encode(json)), indent=2) + b"\n"
     except (RecursionError, msgspec.MsgspecError, UnicodeEncodeError):
         return None
     return data if len(data) <= MAX_DOCUMENT_BYTES else None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from valence_sched.model.codec import escape_json
 from valence_sched.simulator.redfish.composition import Composition
 from valence_sched.simulator.server import writes
 from valence_sched.simulator.server.documents import DocumentTree, SimulatedReply, etag_of
@@ -160,7 +161,7 @@ def encode_reply(answer: SimulatedReply) -> EncodedReply:
     headers["Content-Type"] = "application/json"
     if answer.status == 200:
         headers["ETag"] = etag_of(body)
-    return EncodedReply(answer.status, body, headers)
+    return EncodedReply(answer.status, escape_json(body), headers)
 
 
 def _unauthorized() -> SimulatedReply:

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may read a file that is written: as the table of the operator's page says."""
+
+import ast
+import os
+import re
+import stat
+import tempfile
+import unittest
+from pathlib import Path
+
+from tests.unit.structure import ROOT, every_module
+from valence_sched import files
+from valence_sched.config.credentials import SecureFile
+from valence_sched.drivers.crawl.document_cache import DocumentCache
+from valence_sched.drivers.files import tree_writer
+from valence_sched.store.store import Store
+from valence_sched.testing import generate
+
+#: The modules that make files, and the rows of the table that are theirs.
+WRITERS = {
+    "config/credentials": ["secure file"],
+    "config/schemas": [],  # run when the project is developed
+    "drivers/crawl/document_cache": ["cache of documents"],
+    "drivers/files/tree_writer": ["Redfish tree"],
+    "files": ["report", "plan", "inventory"],
+    "store/schema": ["state file"],
+    "testing/generate": ["generated inventory"],
+}
+BY_CLIFF = ["log"]
+WRITING = {"write_bytes", "write_text", "NamedTemporaryFile", "mkstemp", "atomic", "touch"}
+
+
+def makes_a_file(call: ast.Call) -> bool:
+    """Return whether a call makes a file, as far as its name and its words tell."""
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    words = [*call.args, *(keyword.value for keyword in call.keywords)]
+    texts = [word.value for word in words if isinstance(word, ast.Constant)]
+    if name == "open":
+        modes = any(
+            isinstance(text, str) and re.fullmatch("[wax]b?|r\\+b?", text) for text in texts
+        )
+        return modes or "O_CREAT" in ast.dump(call)
+    return name in WRITING
+
+
+def documented() -> dict[str, str]:
+    """Return the permissions of each kind of file on the operator's page."""
+    page = (ROOT / "doc/source/operator.rst").read_text()
+    section = page.partition("Files that are written\n====")[2].partition("Their folders")[0]
+    rows = [re.split("  +", line) for line in section.split("\n") if re.search("  +(0|u)", line)]
+    return {kind.partition(" (")[0].partition(",")[0]: words for kind, words in rows}
+
+
+class TestTable(unittest.TestCase):
+    """The table knows every writer."""
+
+    def test_no_module_but_these_makes_files(self):
+        found = {
+            module.address
+            for module in every_module()
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.Call) and makes_a_file(node)
+            and "devnull" not in ast.dump(node)
+        }  # fmt: skip
+        self.assertEqual(set(WRITERS), found)
+
+    def test_what_they_make_is_on_the_page_and_nothing_else(self):
+        kinds = sorted([kind for kinds in WRITERS.values() for kind in kinds] + BY_CLIFF)
+        known = sorted(documented())
+        self.assertEqual(len(kinds), len(known), known)
+        for kind, page in zip(kinds, known, strict=True):
+            self.assertTrue(page.startswith(kind), (page, kind))
+
+
+class TestModes(unittest.TestCase):
+    """What each writer does under a umask that hides nothing, and under one that hides all."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="modes-")
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.addCleanup(os.umask, os.umask(0o022))
+
+    def secure(self, place):
+        SecureFile(place / "secure").put("a", "hunter2")
+
+    def cache(self, place):
+        cache = DocumentCache(place / "cache", "https://h", None, 0.0)
+        cache.save([("/redfish/v1", {"a": 1})])
+
+    def state(self, place):
+        Store(f"sqlite:///{place / 'state.db'}").close()
+
+    def modes(self, write, umask):
+        place = self.folder / f"{write.__name__}-{umask:o}"
+        place.mkdir()
+        os.umask(umask)
+        write(place)
+        os.umask(0o022)
+        return {stat.S_IMODE(path.stat().st_mode) for path in place.rglob("*") if path.is_file()}
+
+    def test_what_may_hold_a_secret_is_for_its_owner_alone(self):
+        for write in (self.secure, self.cache, self.state):
+            for umask in (0, 0o027):
+                with self.subTest(write.__name__, umask=umask):
+                    self.assertEqual({0o600}, self.modes(write, umask))
+
+    def test_what_is_to_be_shared_follows_the_umask(self):
+        def shared(place):
+            files.write_json({"a": 1}, str(place / "report.json"))
+            files.write_inventory((), str(place / "site.jsonl.gz"))
+            tree = place / "tree"
+            tree_writer.build_folder(str(tree), lambda folder: tree_writer.write_tree(
+                {"/redfish/v1": {"a": 1}}, folder, self.fail) and None)  # fmt: skip
+            words = ["--podms", "1", "--blocks", "1", "--output", str(place / "generated")]
+            self.assertEqual(0, generate.main(words))
+
+        for umask in (0, 0o027, 0o077):
+            with self.subTest(umask=umask):
+                self.assertEqual({0o666 & ~umask}, self.modes(shared, umask))
+
+    def test_what_replaces_a_file_keeps_its_permissions_but_for_a_secret(self):
+        file = self.folder / "report.json"
+        for mode in (0o600, 0o640, 0o664):
+            file.write_text("{}")
+            file.chmod(mode)
+            files.write_json({"a": 1}, str(file))
+            self.assertEqual(mode, stat.S_IMODE(file.stat().st_mode))
+        with files.atomic(file, mode=0o600) as stream:
+            stream.write(b"x")
+        self.assertEqual(0o600, stat.S_IMODE(file.stat().st_mode))
