@@ -33,6 +33,7 @@ from valence_sched.model.decision_result import (
 )
 from valence_sched.model.dispatch import Receipt
 from valence_sched.model.flavor import Flavor
+from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
 from valence_sched.model.lifecycle import (
     ClaimRecord,
     ClaimResult,
@@ -51,6 +52,7 @@ from valence_sched.model.read_options import DEFAULT_SELECTION, Selection
 from valence_sched.model.reports import parse_report
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
+from valence_sched.view import hardware
 from valence_sched.view.summary import overview, overviews
 from valence_sched.view.view import View
 
@@ -128,6 +130,18 @@ class Engine(Scheduler):
 
     def podm(self, name: str) -> PodmOverview:
         return overview(self.view(), name, self._sources.live_ids)
+
+    def blocks(self, wanted: BlockFilter) -> Iterator[BlockOverview]:
+        return hardware.blocks(self.view(), wanted)
+
+    def block(self, name: str, podm: str | None = None) -> BlockOverview:
+        return hardware.block(self.view(), name, podm)
+
+    def pools(self, podm: str | None = None) -> Sequence[PoolOverview]:
+        return list(hardware.pools(self.view(), podm))
+
+    def device_counts(self, wanted: BlockFilter) -> Sequence[DeviceCount]:
+        return hardware.device_counts(self.view(), wanted)
 
     def block_usage(self, podm: str) -> BlockUsage:
         if self._registry.empty:

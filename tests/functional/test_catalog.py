@@ -41,17 +41,17 @@ class TestCatalog(Case):
     def test_regions_name_them_and_numbers_where_one_has_several(self):
         cloud = self.cloud(("west", SILENT), ("east", f"{SILENT}1"), ("east", f"{SILENT}0"))
         rows = self.listed(cloud).data
-        self.assertEqual(["east-1", "east-2", "west"], [row["ID"] for row in rows])
+        self.assertEqual(["east-1", "east-2", "west"], [row["Podm"] for row in rows])
 
     def test_one_region_can_be_asked_for(self):
         cloud = self.cloud(("west", SILENT), ("east", f"{SILENT}0"))
         rows = self.listed(cloud, OS_REGION_NAME="west").data
-        self.assertEqual(["west"], [row["ID"] for row in rows])
+        self.assertEqual(["west"], [row["Podm"] for row in rows])
 
     def test_every_region_can_be_asked_for_whichever_is_configured(self):
         cloud = self.cloud(("west", SILENT), ("east", f"{SILENT}0"))
         rows = self.listed(cloud, "--all-regions", OS_REGION_NAME="west").data
-        self.assertEqual(["east", "west"], [row["ID"] for row in rows])
+        self.assertEqual(["east", "west"], [row["Podm"] for row in rows])
         done = run("openstack", "podm", "list", "--all-regions", **cloud.environment)
         line = "--all-regions: only with --from-catalog\n"
         self.assertEqual((2, "", line), done)
@@ -73,7 +73,7 @@ class TestCatalog(Case):
         for more in ((), ("--os-auth-type", "admin_token")):
             given = ("--os-endpoint", self.podm.url, "--os-token", "a-token", *more)
             done = run("openstack", *given, *words)
-            self.assertEqual((0, "podm"), (done.code, done.data[0]["ID"]), done.err)
+            self.assertEqual((0, "podm"), (done.code, done.data[0]["Podm"]), done.err)
             self.assertIn("unread: podm: ", done.err)
             self.assertNotIn("a-token", done.out + done.err)
 
@@ -112,7 +112,7 @@ class TestCatalog(Case):
         other = {"url": "http://127.0.0.1:1"}
         text = yaml.safe_dump({"podms": {"mine": entry, "not-in-the-catalogue": other}})
         done = self.listed(cloud, "--podm-file", self.write("podms.yaml", text), WORD="word")
-        self.assertEqual([("mine", "Online")], [(row["ID"], row["Status"]) for row in done.data])
+        self.assertEqual([("mine", "Online")], [(row["Podm"], row["Status"]) for row in done.data])
 
     def test_every_other_command_takes_it_too(self):
         cloud = self.cloud(("west", SILENT))

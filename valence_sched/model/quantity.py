@@ -76,3 +76,24 @@ def _find_unit(word: str) -> tuple[str, int] | None:
         return exact
     alike = {UNITS[unit] for unit in UNITS if unit.lower() == word.lower()}
     return alike.pop() if len(alike) == 1 else None
+
+
+def format_bytes(number: float) -> str:
+    """Return a number of bytes in the largest binary unit of which there is one: ``3.5 TiB``."""
+    return _in_largest(number, {f"{prefix}B": size for prefix, size in reversed(_BINARY.items())})
+
+
+def format_mbps(number: float) -> str:
+    """Return a rate in Mbps in the largest decimal unit of which there is one: ``25 Gbps``."""
+    return _in_largest(number, {"Tbps": 10**6, "Gbps": 10**3, "Mbps": 1})
+
+
+def _in_largest(number: float, units: dict[str, int]) -> str:
+    """Return a number with at most three digits, or as many as it has before the point."""
+    for unit, size in units.items():
+        if number >= size:
+            amount = number / size
+            digits = 0 if amount >= 100 else 1
+            text = f"{amount:,.{digits}f}"
+            return f"{text.removesuffix('.0')} {unit}"
+    return f"{number / size:.3g} {unit}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 COLUMNS = (
-    "ID", "State", "Owner", "Group", "Key", "Created At", "Expires At", "Note", "Pod Managers",
+    "ID", "State", "Owner", "Group", "Key", "Created At", "Expires At", "Note", "Podms",
     "Nodes", "Blocks", "Amounts",
 )  # fmt: skip
 
@@ -35,7 +35,7 @@ class ListClaim(base.Lister):
         inventory.add_state_option(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        columns = ["ID", "State", "Owner", "Pod Managers", "Nodes", "Expires At"]
+        columns = ["ID", "State", "Owner", "Podms", "Nodes", "Expires At"]
         if parsed_args.long:
             columns += ["Created At", "Key", "Blocks", "Note"]
         claims = self.scheduler(parsed_args).claims(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from valence_sched.model.registration import Registration
 
 COLUMNS = (
-    "ID", "URL", "Driver", "Enabled", "Zone", "Aggregates", "Capabilities", "Traits", "Facts",
+    "Podm", "URL", "Driver", "Enabled", "Zone", "Aggregates", "Capabilities", "Traits", "Facts",
     "Username", "Password", "Auth", "CA Cert", "TLS Verified", "Registered In",
 )  # fmt: skip
 

@@ -54,7 +54,7 @@ class Age(Cell[float]):
     def human_readable(self) -> str:
         from valence_sched.model.age import format_age
 
-        return format_age(self._value)
+        return f"{format_age(self._value)} ago"
 
     def machine_readable(self) -> int:
         return int(self._value)
