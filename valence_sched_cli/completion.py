@@ -12,27 +12,25 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import argcomplete
 from argcomplete.completers import ChoicesCompleter
 from argcomplete.finders import safe_actions
 from argcomplete.shell_integration import shellcode
 from cliff import command
+from cliff.app import App
 
 from valence_sched.errors import SchedulerError
 from valence_sched_cli.base import PodmCommand
 from valence_sched_cli.options.types import StoreOnce
-
-if TYPE_CHECKING:
-    from valence_sched_cli.shell import Shell
 
 PROGRAM = "valence-sched"
 PLUGIN_GROUPS = {"liveness": "liveness", "dispatch": "dispatchers", "driver": "dialects"}
 SHELLS = ("bash", "zsh", "fish")
 
 
-def complete(shell: Shell) -> None:
+def complete(shell: App) -> None:
     """Write the completions of the line in the environment, and end the process."""
     line = os.environ["COMP_LINE"][: int(os.environ.get("COMP_POINT", "0"))]
     words = _words(line)
@@ -59,7 +57,7 @@ def _words(line: str) -> list[str]:
     return line.split()
 
 
-def _command(shell: Shell, words: Sequence[str]) -> tuple[list[str], Any]:
+def _command(shell: App, words: Sequence[str]) -> tuple[list[str], Any]:
     """Return the words that name a command, or begin one, and the command if it is whole."""
     names = [tuple(name.split()) for name, _ in shell.command_manager]
     typed: list[str] = []
@@ -75,7 +73,7 @@ def _command(shell: Shell, words: Sequence[str]) -> tuple[list[str], Any]:
     return typed, None
 
 
-def _next_words(shell: Shell, typed: Sequence[str]) -> argparse.ArgumentParser:
+def _next_words(shell: App, typed: Sequence[str]) -> argparse.ArgumentParser:
     """Return a parser of which the only argument is the next word of a command."""
     names = [name.split() for name, _ in shell.command_manager]
     following = {name[len(typed)]: None for name in names if name[: len(typed)] == list(typed)
@@ -100,7 +98,7 @@ def _add_completers(parser: argparse.ArgumentParser, command_: Any) -> None:
             action.completer = _quiet(values[action.dest])  # type: ignore[attr-defined]
         elif action.dest in PLUGIN_GROUPS:
             group = entry_points(group=f"valence_sched.{PLUGIN_GROUPS[action.dest]}")
-            action.completer = ChoicesCompleter(sorted(group.names))  # type: ignore[attr-defined]
+            action.completer = ChoicesCompleter(dict.fromkeys(group.names, ""))  # type: ignore[attr-defined]
 
 
 def _quiet(values: Callable[[argparse.Namespace], Iterable[str]]) -> Any:
