@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli import base
+from valence_sched_cli import base, paging
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.types import add_option, age
 from valence_sched_cli.output.cells import PairLines, WordLines, Words, or_absent
@@ -24,8 +24,10 @@ COLUMNS = (
 )  # fmt: skip
 
 
-class ListClaim(base.Lister):
+class ListClaim(paging.PagedLister):
     """List claims: what is held of which pod manager, for whom and until when."""
+
+    marker_columns = ("ID",)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "--podm <podm>: only of this pod manager")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, get_args
 
-from valence_sched_cli import base
+from valence_sched_cli import base, paging
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.types import add_option, add_options
 from valence_sched_cli.output.cells import PairLines, WordLines, Words, or_absent
@@ -39,8 +39,10 @@ def _filter(parsed_args: argparse.Namespace) -> BlockFilter:
                        model=parsed_args.model, free=parsed_args.free)  # fmt: skip
 
 
-class ListBlock(base.Lister):
+class ListBlock(paging.PagedLister):
     """List blocks: what each is made of, how often it can still be used, and which node has it."""
+
+    marker_columns = ("Podm", "Block")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         _add_filter_options(parser)
@@ -83,8 +85,10 @@ def _cells(block: BlockOverview) -> dict[str, Any]:
     }
 
 
-class ListPool(base.Lister):
+class ListPool(paging.PagedLister):
     """List pools, the regions in which one node can be made, and what is free in each."""
+
+    marker_columns = ("Podm", "Pool")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_inventory_options(parser)
@@ -107,8 +111,10 @@ class ListPool(base.Lister):
         return columns, rows
 
 
-class ListDevice(base.Lister):
+class ListDevice(paging.PagedLister):
     """Count devices by model: how many there are, how many are free, on how many pod managers."""
+
+    marker_columns = ("Device", "Model")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         _add_filter_options(parser)

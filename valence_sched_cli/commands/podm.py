@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli import base
+from valence_sched_cli import base, paging
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import (
@@ -55,7 +55,7 @@ class NodesCell(UriTails):
         return "\n".join(name or tail for name, tail in zip(self._names, tails, strict=True))
 
 
-class ListPodm(base.Lister):
+class ListPodm(paging.PagedLister):
     """List pod managers and what is free on each."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -65,6 +65,8 @@ class ListPodm(base.Lister):
         add_option(parser, "--zone <zone>: only this availability zone")
         add_option(parser, "--status: only this status", choices=("Online", "Offline", "Unknown"))
         add_option(parser, "--driver <driver>: only what this driver read")
+        for word in ("trait", "aggregate"):
+            add_option(parser, f"--{word} <{word}>...: only with this {word} (repeat for several)")
         add_option(
             parser,
             "--stale: only those read longer ago than --max-age (default: 10m), or nobody knows "
@@ -102,6 +104,10 @@ class ListPodm(base.Lister):
                 if any(
                     getattr(parsed_args, word) not in (None, getattr(podm, word))
                     for word in ("zone", "status", "driver")
+                ):
+                    continue
+                if not {*parsed_args.trait} <= {*podm.traits} or not (
+                    {*parsed_args.aggregate} <= {*podm.aggregates}
                 ):
                     continue
                 age = age_s(podm.read_at, now)

@@ -102,13 +102,13 @@ def _flat_cell(cell: Any) -> Any:
 MIN_SIMILARITY = 0.6
 
 
-def check_columns(names: Sequence[str], columns: Sequence[str]) -> None:
+def check_columns(names: Sequence[str], columns: Sequence[str], option: str = "--column") -> None:
     """Refuse the name of an unknown column: UsageError, with the nearest one."""
     keys = set(map(_column_key, columns))
     for name in names:
         if _column_key(name) not in keys:
             hint = suggest(name, dict.fromkeys(columns), MIN_SIMILARITY)
-            raise UsageError(one_line(f"--column: no column named {name!r} ({hint})"))
+            raise UsageError(one_line(f"{option}: no column named {name!r} ({hint})"))
 
 
 def has_any_column(names: Sequence[str], columns: Sequence[str]) -> bool:
