@@ -292,6 +292,21 @@ class TestOptions(Case):
         chosen = [row for row in placed.data if row["Outcome"] == "chosen"]
         self.assertEqual(counts["total"], len(chosen))
 
+    def test_a_table_of_fits_is_a_matrix_and_what_is_required_decides_the_exit_code(self):
+        words = ("podm", "fit", *INVENTORY, "--flavor", "small")
+        for required, code, told in (
+            ("gpu-large=4", 0, ""),
+            ("gpu-large=5", 3, "gpu-large fits 4 times, and 5 are required\n"),
+        ):
+            with self.subTest(required):
+                done = run("valence-sched", *words, "--require", required, COLUMNS="80")
+                self.assertEqual((code, told), (done.code, done.err))
+                rows = [line.split("|")[1:-1] for line in done.out.splitlines() if "|" in line]
+                self.assertEqual("Flavor", rows[0][0].strip())
+                self.assertEqual(["small", "gpu-large"], [row[0].strip() for row in rows[1:]])
+                self.assertEqual(["24", "4"], [row[-1].strip() for row in rows[1:]])
+                self.assertLess(len(done.out.splitlines()[0]), 80)
+
     def test_fit_says_when_it_stopped_counting(self):
         done = asked(
             "valence-sched", "podm", "fit", *INVENTORY, "--flavor", "small", "--limit", "2"
