@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from valence_sched.errors import (
         ClaimLost as ClaimLost, ClaimState as ClaimState, CloudError as CloudError,
         ComposeFailed as ComposeFailed, CredentialError as CredentialError,
+        DecisionUndecided as DecisionUndecided,
         DispatchFailed as DispatchFailed, DuplicateId as DuplicateId, InUse as InUse,
         InputError as InputError, InventoryIncomplete as InventoryIncomplete,
         InventoryStale as InventoryStale, NameTaken as NameTaken, NewerSchema as NewerSchema,
@@ -67,8 +68,8 @@ _MODULES = {
         "drivers.files.json_inventory": "Record",
         "engine": "Engine",
         "errors": """
-            ClaimLost ClaimState CloudError ComposeFailed CredentialError DispatchFailed
-            DuplicateId InUse InputError InventoryIncomplete InventoryStale NameTaken
+            ClaimLost ClaimState CloudError ComposeFailed CredentialError DecisionUndecided
+            DispatchFailed DuplicateId InUse InputError InventoryIncomplete InventoryStale NameTaken
             NewerSchema PluginError PodmError RequestError SchedulerError StillComposing
             StoreError UnknownName Unverified UsageError
         """,

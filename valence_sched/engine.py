@@ -105,8 +105,9 @@ class Engine(Scheduler):
 
     def count_fits(self, request: Request, most: int) -> FitCounts:
         warnings: list[str] = []
-        counts = self.decider().count_fits(request, most, warnings)
-        return FitCounts(podms=tuple(counts), warnings=tuple(warnings))
+        undecided: list[str] = []
+        counts = self.decider().count_fits(request, most, warnings, undecided)
+        return FitCounts(podms=tuple(counts), warnings=tuple(warnings), undecided=tuple(undecided))
 
     def decision(self, decision_id: str) -> Report | Reports:
         with self._registry.store() as store:

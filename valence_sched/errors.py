@@ -23,6 +23,7 @@
     ├── DispatchFailed        dispatch_failed       1  502   the composer did not accept it
     ├── Unverified            unverified            7  502   the present state is unknown
     │   └── StillComposing    still_composing       7  502   it goes on after all patience
+    ├── DecisionUndecided     undecided             5  503   the budget ended before the answer
     └── InventoryIncomplete   inventory_incomplete  5  503   the answer cannot be trusted
         └── InventoryStale    inventory_stale       5  503   it is older than the maximum age
 """
@@ -212,6 +213,12 @@ class InventoryStale(InventoryIncomplete):
     """The last reading of a pod manager is older than the maximum age."""
 
     code = "inventory_stale"
+
+
+class DecisionUndecided(SchedulerError):
+    """The budget of the policy left a pool open that might have been chosen."""
+
+    code, exit_code, http_status = "undecided", 5, 503
 
 
 def closest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:

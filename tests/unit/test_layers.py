@@ -71,6 +71,7 @@ ONLY_IN = {
     "alembic": {"store"},
     "argcomplete": {"valence_sched_cli/completion"},
     "cliff": {"valence_sched_cli"},
+    "highspy": {"core/fit/optimiser"},
     "keystoneauth1": {"integrations", "valence_sched_cli"},
     "openstack": {"integrations", "valence_sched_cli"},
     "numpy": {"core", "filters", "schedulers", "testing", "view", "weighers"},

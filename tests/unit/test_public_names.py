@@ -21,6 +21,7 @@ PUBLIC = [
     "CloudError",
     "ComposeFailed",
     "CredentialError",
+    "DecisionUndecided",
     "Devices",
     "Diagnostic",
     "Diagnostics",

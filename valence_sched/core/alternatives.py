@@ -57,8 +57,10 @@ def _best_by_anchor(
             break
         open_rows &= ~rows_in_same_domains(context, nodes[0].chosen.row)
         attempts = attempt(open_rows)
-        if _count_nodes(attempts) > _count_nodes(best):
-            best = attempts
+        better = _count_nodes(attempts) > _count_nodes(best)
+        best, other = (attempts, best) if better else (best, attempts)
+        for attempt_ in other:  # it might have been the better one
+            best[0].batch.undecided_rows.update(attempt_.batch.undecided_rows)
     return best
 
 
@@ -128,15 +130,20 @@ def _next_context(last: Attempt, alternative: Alternative, count: int) -> Evalua
     needs, bonds, before = alternative.needs, alternative.bonds, last.batch.request
     request = msgspec.structs.replace(before, needs=needs, bonds=bonds, count=count, min_count=None)
     return context_of(last.batch.view, request, last.context.bound, strict=last.context.strict,
-                      other_nodes=last.context.other_nodes)  # fmt: skip
+                      other_nodes=last.context.other_nodes,
+                      spending=last.context.spending)  # fmt: skip
 
 
-def count_fits(context: EvaluationContext, most: int) -> Iterator[tuple[int, int]]:
-    """Yield ``(podm number, nodes)``: how many more nodes each podm makes one after another.
+def count_fits(context: EvaluationContext, most: int) -> Iterator[tuple[int, int, int | None]]:
+    """Yield ``(podm number, nodes, row)``: how many more nodes each podm makes one after another.
 
-    At most ``most`` a podm. Placing one after another, least waste first, gives a lower bound:
-    packing a whole pod at its best is a harder problem.
+    At most ``most`` a podm; the row is a pool that may make more, where that is undecided. Placing
+    one after another, least waste first, gives a lower bound: packing a whole pod at its best is
+    a harder problem.
     """
     best_first = functools.partial(place, order=rank_rows)
     for podm, (first, last) in enumerate(itertools.pairwise(context.view.first_row.tolist())):
-        yield podm, _count_nodes(try_alternatives(context.window(first, last, most), best_first))
+        attempts = try_alternatives(context.window(first, last, most), best_first)
+        number = _count_nodes(attempts)
+        undecided = set().union(*(one.batch.undecided_rows for one in attempts))
+        yield podm, number, first + min(undecided) if undecided and number < most else None

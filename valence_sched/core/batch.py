@@ -30,13 +30,18 @@ class PlacedNode(Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class Batch:
-    """The outcome: nodes in order; view, evaluation and request as the last node left them."""
+    """The outcome: nodes in order; view, evaluation and request as the last node left them.
+
+    ``undecided_rows`` are those that would have been chosen if they made the node, which was not
+    settled.
+    """
 
     nodes: list[PlacedNode]
     view: View
     evaluation: Evaluation
     request: Request
     rows_without_fit: set[int] = field(default_factory=set)
+    undecided_rows: set[int] = field(default_factory=set)
 
 
 def schedule(context: EvaluationContext) -> Batch:
@@ -67,11 +72,12 @@ def place(
     request = context.request
     batch = Batch([], context.view, context.evaluation, request)
     ahead: Lookahead | None = None
-    fits: FitFinder = functools.partial(context.fitter.fit, context.view)
+    fits: FitFinder = functools.partial(context.fit, context.view)
     for turn in range(request.count):
         rows = order(batch.view, batch.evaluation.cost, request, turn)
         best_of, unfit = context.bound.policy.pick.best_of, batch.rows_without_fit
-        fit = choose_fit(batch.view, rows, fits, request, best_of, turn, unfit)
+        undecided = batch.undecided_rows
+        fit = choose_fit(batch.view, rows, fits, request, best_of, turn, unfit, undecided)
         if fit is None:
             break
         others: list[Fit] = []

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -15,7 +15,9 @@ from valence_sched.core.batch import Batch, schedule
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.evaluation_cache import EvaluationCache, SplicedSnapshot
+from valence_sched.core.explain.undecided import undecided_text
 from valence_sched.core.explain.unknown_terms import unknown_terms
+from valence_sched.core.fit.spending import Spending, Undecided
 from valence_sched.core.group_state import EarlierNodes, with_group_state
 from valence_sched.core.ledger import Ledger
 from valence_sched.core.multi_request import Decisions, decide_all
@@ -29,10 +31,11 @@ from valence_sched.core.policy import (
 )
 from valence_sched.core.ranking import rank_rows
 from valence_sched.core.readers import RequestReader
-from valence_sched.errors import RequestError, UnknownName
+from valence_sched.errors import DecisionUndecided, RequestError, UnknownName
+from valence_sched.model.decision import Candidate, PoolRef
 from valence_sched.model.decision_result import Ranking
 from valence_sched.model.inventory import LeanPodm
-from valence_sched.model.policy import Policy
+from valence_sched.model.policy import DEFAULT_BUDGET, Policy
 from valence_sched.model.request import Mix, Request, sealed
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.expression import check_amounts
@@ -82,10 +85,13 @@ class Decider:
     def select_destinations(self, request: Request) -> Decision:
         """Choose pool and blocks for every node of a request; if nothing fits, the reasons.
 
-        Errors as for :class:`valence_sched.model.scheduler.Scheduler`; and PluginError if a plug-in
-        broke its contract and the decider is strict.
+        Errors as for :class:`valence_sched.model.scheduler.Scheduler`; and, of a strict decider,
+        PluginError if a plug-in broke its contract, DecisionUndecided if the budget left a pool
+        open that might have been chosen.
         """
-        return Decision(try_alternatives(self._context(request), schedule), self._skipped)
+        decision = Decision(try_alternatives(self._context(request), schedule), self._skipped)
+        self._check_decided(decision.undecided, decision.context.bound.policy)
+        return decision
 
     def select_all(self, requests: Sequence[Request]) -> Decisions:
         """Choose for several requests, each as if those before it were composed: all or nothing."""
@@ -97,30 +103,54 @@ class Decider:
                 alone = len(requests) == 1
                 raise (error if alone else error.at(f"request {number}")) from None
 
+        budgets = [self._policy(request.policy).policy.budget for request in sealed_requests]
+        spending = Spending(
+            max(budgets, key=lambda one: one.decision_states, default=DEFAULT_BUDGET)
+        )
+
         def context(ledger: Ledger, request: Request, earlier: EarlierNodes) -> EvaluationContext:
             bound = self._policy(request.policy)
             eligible = functools.partial(self._eligible, request, bound)
             request = with_group_state(ledger.view, request, eligible, earlier)
             bound = self._reduce(bound, idle_readers(request, bound))
-            return ledger.context(request, bound, strict=self._strict)
+            made = ledger.context(request, bound, strict=self._strict)
+            return dataclasses.replace(made, spending=spending)  # all requests are one decision
 
-        return decide_all(self._view, sealed_requests, context, schedule, self._skipped)
+        decisions = decide_all(self._view, sealed_requests, context, schedule, self._skipped)
+        for decision in decisions.decisions:
+            self._check_decided(decision.undecided, decision.context.bound.policy)
+        return decisions
 
     def rank(self, request: Request, limit: int) -> Ranking:
         """Return at most ``limit`` candidates, best first; errors as for a decision."""
         context = self._context(request)
         attempt = Attempt(context, Batch([], context.view, context.evaluation, context.request))
         decision = Decision([attempt], self._skipped)
-        rows = rank_rows(context.view, context.evaluation.cost, context.request, 0)
-        candidates = filter(None, map(decision.candidate, rows))
-        return Ranking(candidates=tuple(itertools.islice(candidates, limit)))
+        candidates: list[Candidate] = []
+        open_pools: list[PoolRef] = []
+        for row in rank_rows(context.view, context.evaluation.cost, context.request, 0):
+            if len(candidates) >= limit:
+                break
+            if isinstance(context.fit(context.view, row), Undecided):
+                podm = context.view.podm(row).id
+                open_pools.append(PoolRef(podm=podm, pool=context.view.pools[row].id))
+            elif candidate := decision.candidate(row):
+                candidates.append(candidate)
+        self._check_decided(open_pools, context.bound.policy)
+        missing = [undecided_text(open_pools, context.bound.policy)] if open_pools else []
+        return Ranking(candidates=tuple(candidates), missing=tuple(missing))
 
     def count_fits(
-        self, request: Request, most: int, warnings: list[str] | None = None
+        self,
+        request: Request,
+        most: int,
+        warnings: list[str] | None = None,
+        undecided: list[str] | None = None,
     ) -> list[tuple[str, int]]:
         """Return how many more nodes of a request each podm makes, at most ``most`` each.
 
         ``warnings`` gets a line for each plug-in that broke its contract and each unknown term.
+        ``undecided`` gets the podms that may make more: the budget of the policy left that open.
         """
         _check_countable(request)
         context = self._context(request)
@@ -128,8 +158,17 @@ class Decider:
             view, request = context.view, context.request
             notes = [*context.evaluation.notes, *unknown_terms(view, request)]
             warnings += [note for note in notes if note not in warnings]
-        fits = count_fits(context, most)
-        return [(self._view.podms[podm].id, number) for podm, number in fits]
+        podms, counts, open_pools = self._view.podms, [], []
+        for podm, number, row in count_fits(context, most):
+            counts.append((podms[podm].id, number))
+            if row is not None:
+                open_pools.append(PoolRef(podm=podms[podm].id, pool=self._view.pools[row].id))
+        self._check_decided(open_pools, context.bound.policy)
+        if undecided is not None:
+            undecided += [pool.podm for pool in open_pools]
+        if open_pools and warnings is not None:
+            warnings.append(undecided_text(open_pools, context.bound.policy))
+        return counts
 
     def replace(self, podm: LeanPodm, file: str = "update") -> None:
         """Replace a podm by a newer reading; InputError if it is invalid, and nothing changes."""
@@ -137,6 +176,10 @@ class Decider:
         builder.add(podm, file)
         number = self._numbers.setdefault(podm.id, len(self._numbers))
         self._snapshot.replace(*splice(self._view, number, builder.view()))
+
+    def _check_decided(self, pools: Sequence[PoolRef], policy: Policy) -> None:
+        if pools and self._strict:
+            raise DecisionUndecided(undecided_text(pools, policy))
 
     def _context(self, request: Request) -> EvaluationContext:
         alone, bound = self._prepare(request)

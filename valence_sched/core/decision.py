@@ -13,7 +13,14 @@ from valence_sched.core.batch import Batch, PlacedNode
 from valence_sched.core.evaluation import COST_SCALE, INFINITE_COST, EvaluationContext
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.group_state import substitute_rows, with_members
-from valence_sched.model.decision import BlockRef, Candidate, GrantRef, Outcome, Placement
+from valence_sched.model.decision import (
+    BlockRef,
+    Candidate,
+    GrantRef,
+    Outcome,
+    Placement,
+    PoolRef,
+)
 from valence_sched.model.request import Request
 from valence_sched.view.view import View
 
@@ -105,10 +112,23 @@ class Decision:
         first = next((n for n, attempt in enumerate(self.attempts) if attempt.batch.nodes), 0)
         return list(enumerate(self.attempts[:first], 1))
 
+    @functools.cached_property
+    def undecided_rows(self) -> list[int]:
+        """Return the pools that would have been chosen if they make the node: it is not known."""
+        return sorted(set().union(*(one.batch.undecided_rows for one in self.attempts)))
+
+    @property
+    def undecided(self) -> tuple[PoolRef, ...]:
+        """Return the same pools by name."""
+        return tuple(
+            PoolRef(podm=self.view.podm(row).id, pool=self.view.pools[row].id)
+            for row in self.undecided_rows
+        )
+
     @property
     def outcome(self) -> Outcome:
         if not self.placed_nodes:
-            return "nothing_fits"
+            return "undecided" if self.undecided_rows else "nothing_fits"
         return "placed" if len(self.placed_nodes) == self.request.count else "placed_in_part"
 
     @property
@@ -126,8 +146,8 @@ class Decision:
     def candidate(self, row: int) -> Candidate | None:
         """Return the first node that pool ``row`` would make, None when it makes none."""
         cost = int(self.context.evaluation.cost[row])
-        fit = self.context.fitter.fit(self.view, row) if cost != INFINITE_COST else None
-        if fit is None:
+        fit = self.context.fit(self.view, row) if cost != INFINITE_COST else None
+        if not isinstance(fit, Fit):
             return None
         return self._candidate(fit, cost, self.context.evaluation.scores_of(row))
 

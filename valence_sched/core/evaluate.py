@@ -14,6 +14,7 @@ from valence_sched.core.evaluation import (
     write_costs,
 )
 from valence_sched.core.fit.fit import Fitter
+from valence_sched.core.fit.spending import Spending
 from valence_sched.core.policy import BoundFilter, BoundPolicy, BoundWeigher
 from valence_sched.errors import PluginError, describe_error, one_line
 from valence_sched.model.request import Request
@@ -60,12 +61,21 @@ def evaluate(
 
 
 def context_of(
-    view: View, request: Request, bound: BoundPolicy, *, strict: bool = False, other_nodes: int = 0
+    view: View,
+    request: Request,
+    bound: BoundPolicy,
+    *,
+    strict: bool = False,
+    other_nodes: int = 0,
+    spending: Spending | None = None,
 ) -> EvaluationContext:
     """Return what a decision on a request is made from, with all pools evaluated."""
     evaluation = evaluate(view, request, bound, strict=strict)
-    fitter = Fitter(request.needs, view.kinds, request.bonds)
-    return EvaluationContext(view, request, bound, evaluation, fitter, strict, other_nodes)
+    fitter = Fitter(request.needs, view.kinds, request.bonds, bound.policy.budget)
+    spending = spending or Spending(bound.policy.budget)
+    return EvaluationContext(
+        view, request, bound, evaluation, fitter, strict, other_nodes, spending
+    )
 
 
 class _ReadTracker:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import numpy as np
 
-from valence_sched.core.fit.fit import Fitter
+from valence_sched.core.fit.fit import Fit, Fitter
+from valence_sched.core.fit.spending import Spending, Undecided
 from valence_sched.core.policy import BoundPolicy
 from valence_sched.model.request import Request
 from valence_sched.view.view import Floats, Ints, Mask, View
@@ -94,6 +95,7 @@ class EvaluationContext:
 
     With ``strict`` a plug-in that breaks its contract raises. ``other_nodes`` is how many nodes
     other requests ask for at the same time, which may take the blocks of an alternate.
+    ``spending`` is what the decision has left for questions that are hard to settle.
     """
 
     view: View
@@ -103,6 +105,11 @@ class EvaluationContext:
     fitter: Fitter
     strict: bool = False
     other_nodes: int = 0
+    spending: Spending = field(default_factory=Spending)
+
+    def fit(self, view: View, row: int) -> Fit | Undecided | None:
+        """Return what makes the node of the request on a row of a view of these podms."""
+        return self.fitter.fit(view, row, self.spending)
 
     def window(self, first: int, last: int, count: int) -> EvaluationContext:
         """Return the context of ``count`` nodes on rows ``[first, last)``: whole podms."""
@@ -111,6 +118,7 @@ class EvaluationContext:
             view=self.view.window(first, last),
             evaluation=self.evaluation.window(first, last),
             request=msgspec.structs.replace(self.request, count=count, alternates=0),
+            spending=Spending(self.bound.policy.budget),
         )
 
 

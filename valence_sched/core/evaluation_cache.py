@@ -13,6 +13,7 @@ import numpy as np
 from valence_sched.core.evaluate import context_of, evaluate
 from valence_sched.core.evaluation import INFINITE_COST, Evaluation, EvaluationContext
 from valence_sched.core.fit.fit import Fitter
+from valence_sched.core.fit.spending import Spending
 from valence_sched.core.policy import BoundPolicy
 from valence_sched.model.request import Request
 from valence_sched.view.update import Splice
@@ -80,8 +81,10 @@ class EvaluationCache:
                 del self._entries[key]
             elif len(self._entries) > self._most:
                 self._entries.popitem(last=False)
-        evaluation, fitter = cached.evaluation, cached.fitter
-        return EvaluationContext(self._snapshot.view, request, bound, evaluation, fitter, strict)
+        return EvaluationContext(
+            self._snapshot.view, request, bound, cached.evaluation, cached.fitter, strict,
+            spending=Spending(bound.policy.budget),
+        )  # fmt: skip
 
     def _evaluate(self, request: Request, bound: BoundPolicy, strict: bool) -> CachedEvaluation:
         view = self._snapshot.uncached_view()

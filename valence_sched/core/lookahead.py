@@ -21,6 +21,7 @@ from valence_sched.core.evaluation import (
     write_costs,
 )
 from valence_sched.core.fit.fit import Fit
+from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.group_state import affects_own_podm_only, with_members
 from valence_sched.core.ranking import order_by_lot
 from valence_sched.model.request import Request
@@ -73,7 +74,7 @@ class Lookahead:
             self._new_member_rows = []
         return self._request
 
-    def fit(self, row: int) -> Fit | None:
+    def fit(self, row: int) -> Fit | Undecided | None:
         """Return the fit of a row as it is now, whether its pod is one node ahead or not."""
         podm = int(self.view.podm_of[row])
         ahead = self._ahead.get(podm)
@@ -81,7 +82,7 @@ class Lookahead:
             if ahead.fit.row == row:
                 return ahead.fit
             self._overlay.apply([self._ahead.pop(podm).undo])
-        return self._context.fitter.fit(self.view, row)
+        return self._context.fit(self.view, row)
 
     def take(self, fit: Fit) -> tuple[int, int]:
         """Take the blocks and amounts of a fit; return the rows that may have changed."""
@@ -130,7 +131,10 @@ class Lookahead:
         self._hits = 0
 
     def _likely_fits(self, chosen_podm: int) -> list[Fit]:
-        """Return the fits of the pods that are best now, at most as many as to look ahead at."""
+        """Return the fits of the pods that are best now, at most as many as to look ahead at.
+
+        Only those that a short search settles: the others are left to their turn.
+        """
         count = self._count_ahead - 1
         if not count:
             return []
@@ -143,7 +147,7 @@ class Lookahead:
         for row, podm in zip(rows.tolist(), self.view.podm_of[rows].tolist(), strict=True):
             if podm == chosen_podm or podm in ahead or podm in self._ahead:
                 continue
-            fit = self._context.fitter.fit(self.view, row)
+            fit = self._context.fitter.quick_fit(self.view, row)
             if fit is not None:
                 ahead[podm] = fit
                 if len(ahead) == count:

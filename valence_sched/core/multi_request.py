@@ -52,7 +52,9 @@ class Decisions:
     @property
     def outcome(self) -> Outcome:
         if not self.placed_count:
-            return "nothing_fits"
+            decided = [self.failure] if self.failure else self.decisions
+            undecided = any(decision.undecided_rows for decision in decided)
+            return "undecided" if undecided else "nothing_fits"
         return "placed" if self.placed_count == self.requested_count else "placed_in_part"
 
 

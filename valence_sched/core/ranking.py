@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from valence_sched.core.evaluation import INFINITE_COST
 from valence_sched.core.fit.fit import Fit
+from valence_sched.core.fit.spending import Undecided
 from valence_sched.model.request import Request
 from valence_sched.view.view import Ints, View
 
@@ -28,8 +29,8 @@ Lots = npt.NDArray[np.uint64]
 RowOrder = Callable[[View, Ints, Request, int], Iterator[int]]
 #: Called with the rows whose costs a node may have changed, before the next turn.
 CostListener = Callable[[Sequence[int] | Ints], None]
-#: Finds the blocks and amounts that make the node on a row, if any do.
-FitFinder = Callable[[int], Fit | None]
+#: Finds the blocks and amounts that make the node on a row, if any do and it can be settled.
+FitFinder = Callable[[int], Fit | Undecided | None]
 
 
 def draw_lots(lots: Lots, request: Request, turn: int = 0) -> Lots:
@@ -92,19 +93,23 @@ def choose_fit(
     best_of: int,
     turn: int,
     rows_without_fit: set[int],
+    undecided_rows: set[int],
 ) -> Fit | None:
     """Return the fit of the first of ``rows`` that makes the node, None when none does.
 
     With ``best_of`` K, one of the first K by lot. Rows that passed all filters but have no
     set of blocks that makes the node are added to ``rows_without_fit``, and rows in it are skipped.
+    Rows of which that was not settled are added to ``undecided_rows``.
     """
     fits: list[Fit] = []
     for row in rows:
         fit = find_fit(row) if row not in rows_without_fit else None
-        if fit is None:
+        if isinstance(fit, Undecided):
+            undecided_rows.add(row)
+        elif fit is None:
             rows_without_fit.add(row)
-            continue
-        fits.append(fit)
+        else:
+            fits.append(fit)
         if len(fits) == best_of:
             break
     if len(fits) < 2:
@@ -122,7 +127,7 @@ def alternate_fits(
     while len(fits) < most and (row := next(rows, None)) is not None:
         podm = int(view.podm_of[row])
         fit = find_fit(row) if podm not in podms else None
-        if fit is not None:
+        if isinstance(fit, Fit):
             fits.append(fit)
             podms.add(podm)
     return fits

@@ -70,6 +70,7 @@ def _short_report(decision: Decision, detail: Detail) -> Report:
         podms=verdicts,
         funnel=(),
         warnings=tuple(decision_warnings(decision)),
+        undecided=decision.undecided,
     )
 
 

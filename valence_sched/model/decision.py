@@ -14,7 +14,8 @@ SCHEMA = "valence-sched/decision"
 DECISIONS_SCHEMA = "valence-sched/decisions"
 VERSION = "1.0"
 
-Outcome = Literal["placed", "placed_in_part", "nothing_fits"]
+#: ``undecided``: no pool is known to fit, and of some it was not settled within the budget.
+Outcome = Literal["placed", "placed_in_part", "nothing_fits", "undecided"]
 
 
 class BlockRef(Struct, frozen=True, kw_only=True):
@@ -101,7 +102,7 @@ class PodmVerdict(Struct, frozen=True, kw_only=True):
 
     podm: str
     pool: str
-    outcome: Literal["chosen", "alternate", "fits", "rejected"]
+    outcome: Literal["chosen", "alternate", "fits", "undecided", "rejected"]
     score: float | None
     behind: float | None
     pools: int
@@ -110,12 +111,24 @@ class PodmVerdict(Struct, frozen=True, kw_only=True):
     reason: Reason | None
 
 
-class FunnelStep(Struct, frozen=True, kw_only=True):
-    """One filter of the funnel: how many pools it was given and how many it kept."""
+class PoolRef(Struct, frozen=True, kw_only=True):
+    """A pool of a pod manager."""
+
+    podm: str
+    pool: str
+
+
+class FunnelStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One filter of the funnel: how many pools it was given and how many it kept.
+
+    The step ``fit`` is there where pools are ``undecided``: they passed every filter, and whether
+    their blocks make the node was not settled within the budget of the policy.
+    """
 
     filter: str
     came_in: int = field(name="in")
     went_on: int = field(name="out")
+    undecided: int = 0
 
 
 class InventorySummary(Struct, frozen=True, kw_only=True):
@@ -132,6 +145,8 @@ class Report(Struct, frozen=True, kw_only=True):
     """A decision with all its inputs; the same inputs and seed give the same bytes.
 
     ``fitting`` nodes fit; they are ``placed`` if they are as many as the request requires.
+    ``undecided`` are pools that would have been chosen if they make the node, which was not
+    settled within the budget of the policy.
     """
 
     schema: str = SCHEMA
@@ -150,6 +165,7 @@ class Report(Struct, frozen=True, kw_only=True):
     funnel: tuple[FunnelStep, ...]
     warnings: tuple[str, ...]
     explanation: Explanation | None = None
+    undecided: tuple[PoolRef, ...] = ()
 
 
 class Reports(Struct, frozen=True, kw_only=True):

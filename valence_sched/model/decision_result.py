@@ -73,10 +73,14 @@ class DecisionResults(Struct, frozen=True, kw_only=True):
 
 
 class FitCounts(Struct, frozen=True, kw_only=True):
-    """How many more nodes of one request fit, by pod manager; and what to know about that."""
+    """How many more nodes of one request fit, by pod manager; and what to know about that.
+
+    Pod managers that are ``undecided`` may make more: it was not settled within the budget.
+    """
 
     podms: tuple[tuple[str, int], ...]
     warnings: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
 
 
 class Ranking(Struct, frozen=True, kw_only=True):

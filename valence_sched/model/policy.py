@@ -53,6 +53,20 @@ class Pick(Noun, frozen=True):
     best_of: Annotated[int, Meta(ge=1, le=1000)] = 1
 
 
+class Budget(Noun, frozen=True, kw_only=True):
+    """How many states a decision may search for the blocks of a node; what is left is undecided.
+
+    ``pool_states`` are those of one question about one pool, ``decision_states`` those of all
+    questions of a decision that a short search does not settle.
+    """
+
+    pool_states: Annotated[int, Meta(ge=1, le=10_000_000)] = 200_000
+    decision_states: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 10_000_000
+
+
+DEFAULT_BUDGET = Budget()
+
+
 class Policy(Noun, frozen=True, kw_only=True):
     """A named list of filters and of weighted weighers, in the order in which they run."""
 
@@ -63,6 +77,7 @@ class Policy(Noun, frozen=True, kw_only=True):
     weighers: tuple[WeigherUse, ...] = ()
     pick: Pick = Pick()
     unknown: Unknown = "reject"
+    budget: Budget = DEFAULT_BUDGET
 
 
 class PolicyText(Noun, frozen=True, kw_only=True):
@@ -75,6 +90,7 @@ class PolicyText(Noun, frozen=True, kw_only=True):
     weighers: tuple[str | WeigherUse, ...] = ()
     pick: Pick = Pick()
     unknown: Unknown = "reject"
+    budget: Budget = DEFAULT_BUDGET
 
     def policy(self) -> Policy:
         """Return the policy with every filter and weigher written out."""

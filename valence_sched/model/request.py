@@ -30,6 +30,11 @@ from valence_sched.model.need import (
 SCHEMA = "valence-sched/request"
 VERSION = "1.0"
 MAX_DEVICE_GROUPS = 8  # groups of one kind; the exact fit tries every subset of them
+MAX_NODES = 1_000_000  # and alternates
+MAX_ALTERNATIVES = 17  # ways to make the node
+MAX_NEEDS = 64  # of one alternative
+MAX_GRANTS = 1_000  # of one need
+MAX_DOMAINS = 32  # that the rules of a group are about
 
 
 class NameRequirements(Noun, frozen=True):
@@ -200,11 +205,12 @@ def sealed(request: Request) -> Request:
     ``count`` and ``alternates`` are not digested: for more nodes, the first answer is the same.
 
     Raises:
-        RequestError: the request has no needs, too many groups, a ``count`` below ``min_count``,
-            a podm that is both requested and excluded, a location or a group without a name, an
-            unknown attribute or operator, an invalid expression, topology constraints that cannot
-            hold, or a model without a word in it.
+        RequestError: the request has no needs, too many of something, a ``count`` below
+            ``min_count``, a podm that is both requested and excluded, a location or a group without
+            a name, an unknown attribute or operator, an invalid expression, topology constraints
+            that cannot hold, or a model without a word in it.
     """
+    _check_sizes(request)
     for alternative in request.alternatives:
         _check_alternative(alternative)
     _check_requirements(request)
@@ -215,6 +221,20 @@ def sealed(request: Request) -> Request:
     identified = msgspec.structs.replace(request, id=digest.hexdigest())
     identified.__dict__.update(request.__dict__)  # neither depends on the id
     return identified
+
+
+def _check_sizes(request: Request) -> None:
+    """Refuse a request that would take without end to decide, or to hold in memory."""
+    _check_size(request.count, "nodes", MAX_NODES)
+    _check_size(request.alternates, "alternates", MAX_NODES)
+    _check_size(1 + len(request.fallbacks), "alternatives", MAX_ALTERNATIVES)
+    if request.group is not None:
+        _check_size(len(request.group.domains), "domains of a group", MAX_DOMAINS)
+
+
+def _check_size(size: int, what: str, most: int) -> None:
+    if size > most:
+        raise RequestError(one_line(f"{size:,} {what}, at most {most:,}: ask for fewer"))
 
 
 def _check_requirements(request: Request) -> None:
@@ -243,6 +263,10 @@ def _check_requirements(request: Request) -> None:
 def _check_alternative(alternative: Alternative) -> None:
     if not alternative.needs:
         raise RequestError("the request asks for nothing: name processors, memory or devices")
+    _check_size(len(alternative.needs), "needs", MAX_NEEDS)
+    for need in alternative.needs:
+        if need.count > MAX_GRANTS:
+            _check_size(need.count, f"grants of {need.label}", MAX_GRANTS)
     if wrong := constraints_problem(alternative):
         raise RequestError(one_line(wrong))
     tests = [test for need in alternative.needs for test in need.tests if test.operator == "words"]

@@ -50,15 +50,18 @@ class FitPodm(base.Lister):
             known = self.scheduler_app.config.flavors(parsed_args.flavor_file)
             names = [(name, None) for name in known]
         warnings: list[str] = []
+        undecided: list[str] = []
         fits = []
         for name, nova_name in names:
             request = make_request(self, parsed_args, name, nova_name)
             with flavor_named(request, parsed_args):
                 counts = scheduler.count_fits(request, parsed_args.limit)
             warnings += [line for line in counts.warnings if line not in warnings]
+            undecided += counts.undecided
             fits.append((name or request.flavor or "resources", counts.podms))
         self.closing += warning_lines(warnings)
-        self.exit_code = 0 if any(n for _, counts in fits for _, n in counts) else 3
+        none = 5 if undecided else 3
+        self.exit_code = 0 if any(n for _, counts in fits for _, n in counts) else none
         limit = parsed_args.limit
         if any(n >= limit for _, counts in fits for _, n in counts):
             self.closing.append(f"stopped counting at {limit:,} a pod manager: see --limit")

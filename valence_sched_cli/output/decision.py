@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("Node", "Rank", "Podm", "Pool", "Score", "Outcome", "Blocks", "Amounts", "Reason")
 EXPLAIN_COLUMNS = (*COLUMNS, "Scores", "Waste", "Reasons")
-EXIT_CODES = {"placed": 0, "nothing_fits": 3, "placed_in_part": 4}
+EXIT_CODES = {"placed": 0, "nothing_fits": 3, "placed_in_part": 4, "undecided": 5}
 
 
 def decision_rows(result: DecisionResult, *, explain: bool) -> Iterator[tuple[Any, ...]]:
@@ -152,9 +152,12 @@ def nodes_text(count: int) -> str:
 def funnel_line(report: Report, funnel: Sequence[FunnelStep]) -> str:
     """Return a funnel in one line: how many pools each filter left."""
     left = [f"{report.inventory.pools:,} in all"]
-    left += [f"{s.went_on:,} after {s.filter}" for s in funnel if s.went_on < s.came_in]
+    cuts = (step for step in funnel if step.went_on < step.came_in and not step.undecided)
+    left += [f"{step.went_on:,} after {step.filter}" for step in cuts]
     idle = ", ".join(step.filter for step in funnel if step.went_on == step.came_in)
-    return f"pools: {', '.join(left)}" + (f"; kept all: {idle}" if idle else "")
+    undecided = sum(step.undecided for step in funnel)
+    line = f"pools: {', '.join(left)}" + (f"; kept all: {idle}" if idle else "")
+    return line + (f"; undecided: {undecided:,}" if undecided else "")
 
 
 def request_names(requests: Sequence[Request]) -> list[str]:

@@ -126,10 +126,13 @@ class ReportRenderer:
         steps: Rows = [
             (step.filter, step.came_in, step.went_on, step.came_in - step.went_on)
             for step in report.funnel
+            if not step.undecided
         ]
         if steps:
             yield "filters: pools in and out"
             yield self.table(("Filter", "In", "Out", "Rejected"), steps)
+        if undecided := sum(step.undecided for step in report.funnel):
+            yield f"undecided: {undecided:,} of the pools that are left"
         if report.explanation:
             yield from self.candidates(report.explanation)
         if report.podms:

@@ -69,7 +69,9 @@ class TestLookahead(unittest.TestCase):
         fits: list[Fit] = []
         for turn in range(asked.count):
             rows = order(ahead.view, ahead.evaluation.cost, asked, turn)
-            fit = choose_fit(ahead.view, rows, ahead.fit, asked, bound, turn, rows_without_fit)
+            fit = choose_fit(
+                ahead.view, rows, ahead.fit, asked, bound, turn, rows_without_fit, set()
+            )
             if fit is None:
                 break
             fits.append(fit)

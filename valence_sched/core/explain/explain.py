@@ -15,6 +15,7 @@ from valence_sched.core.explain.sensitivity import (
     schedule_one,
     weight_changes,
 )
+from valence_sched.core.fit.fit import Fit
 from valence_sched.core.policy import WEIGHT_UNITS
 from valence_sched.core.ranking import rank_rows
 from valence_sched.model.explanation import (
@@ -40,10 +41,14 @@ def explain(decision: Decision) -> Explanation:
     rows += itertools.islice(_others(decision, chosen), MOST_CANDIDATES - len(rows))
     search = NearMissSearch(decision, notes)
     changes = tuple(sorted(_changes(decision, chosen, notes), key=relative_size))
+    misses = search.run()
+    if undecided := decision.context.spending.undecided:
+        notes.append(f"undecided within the budget of the policy: {undecided:,} questions: "
+                     "what depends on their answers is left out")  # fmt: skip
     return Explanation(
         candidates=tuple(_contender(decision, row, chosen) for row in rows),
         runner_up=_runner_up(decision, rows) if _is_by_cost(decision) else None,
-        nearest_misses=search.run(),
+        nearest_misses=misses,
         flips=changes,
         notes=tuple(notes),
     )
@@ -61,7 +66,7 @@ def _others(decision: Decision, chosen: int | None) -> Iterator[int]:
     seen_podms = set() if chosen is None else {int(context.view.podm_of[chosen])}
     for row in rank_rows(context.view, context.evaluation.cost, context.request, 0):
         podm = int(context.view.podm_of[row])
-        if podm not in seen_podms and context.fitter.fit(context.view, row) is not None:
+        if podm not in seen_podms and isinstance(context.fit(context.view, row), Fit):
             seen_podms.add(podm)
             yield row
 
@@ -69,7 +74,7 @@ def _others(decision: Decision, chosen: int | None) -> Iterator[int]:
 def _changes(decision: Decision, chosen: int | None, notes: list[str]) -> Iterator[Sensitivity]:
     context = decision.context
     if chosen is None:
-        if schedule_one(context) is not None:
+        if schedule_one(context).nodes:
             notes.append("flips: one node would fit, not as many as must")
             return
     elif context.request.count > 1 and needs_anchor(context.request):

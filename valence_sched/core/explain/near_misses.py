@@ -16,6 +16,7 @@ from valence_sched.core.decision import Decision
 from valence_sched.core.evaluate import reevaluate
 from valence_sched.core.evaluation import INFINITE_COST
 from valence_sched.core.explain.verdicts import Verdicts
+from valence_sched.core.fit.fit import Fit
 from valence_sched.model.explanation import NearMiss, NodeRemoval, Shortfall
 from valence_sched.model.inventory import Node
 from valence_sched.view.overlay import Overlay
@@ -69,7 +70,7 @@ class NearMissSearch:
             if self._fits >= MOST_FITS:
                 return
             self._fits += 1
-            if self.decision.context.fitter.fit(view, row) is None:
+            if not isinstance(self.decision.context.fit(view, row), Fit):
                 continue
             seen_podms.add(podm)
             yield NearMiss(podm=view.podms[podm].id, pool=view.pools[row].id, kind="word",
@@ -97,7 +98,7 @@ class NearMissSearch:
         return missing
 
     def _takes_node(self, podm: int) -> bool:
-        """Return whether a podm takes the next node, or may take it: the tries ran out."""
+        """Return whether a podm takes the next node, or may take it: it was not settled."""
         view, cost = self.decision.batch.view, self.decision.batch.evaluation.cost
         first, last = int(view.first_row[podm]), int(view.first_row[podm + 1])
         for row in range(first, last):
@@ -106,7 +107,7 @@ class NearMissSearch:
             if self._fits >= MOST_FITS:
                 return True
             self._fits += 1
-            if self.decision.context.fitter.fit(view, row) is not None:
+            if self.decision.context.fit(view, row) is not None:
                 return True
         return False
 
@@ -146,7 +147,7 @@ class NearMissSearch:
             part = batch.evaluation.window(first, last).copy()
             reevaluate(view, context.request, context.bound, part)
             for row in np.flatnonzero(part.cost != INFINITE_COST).tolist():
-                if context.fitter.fit(view, row) is not None:
+                if isinstance(context.fit(view, row), Fit):
                     name = node.name or node.uri.rstrip("/").rpartition("/")[2]
                     return NodeRemoval(node=name, uri=node.uri, pool=view.pools[row].id)
             undo()

@@ -12,6 +12,7 @@ from valence_sched.core.alternatives import Attempt
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluate import funnel
 from valence_sched.core.explain.explain import explain as explain_decision
+from valence_sched.core.explain.undecided import undecided_text
 from valence_sched.core.explain.unknown_terms import unknown_terms
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.multi_request import Decisions
@@ -43,22 +44,33 @@ def decision_report(
         funnel=funnel_steps(decision),
         warnings=tuple(decision_warnings(decision)),
         explanation=explain_decision(decision) if explain and decision.explainable else None,
+        undecided=decision.undecided,
     )
 
 
 def decision_warnings(decision: Decision) -> list[str]:
-    """Return plug-ins that broke their contract, and terms of the request that nothing reports."""
-    notes = decision.batch.evaluation.notes
-    return [*notes, *unknown_terms(decision.view, decision.request)]
+    """Return plug-ins that broke their contract, terms that nothing reports, undecided pools."""
+    notes = [*decision.batch.evaluation.notes, *unknown_terms(decision.view, decision.request)]
+    if decision.undecided_rows:
+        notes.append(undecided_text(decision.undecided, decision.context.bound.policy))
+    return notes
 
 
 def funnel_steps(decision: Decision, attempt: Attempt | None = None) -> tuple[FunnelStep, ...]:
     """Return the funnel of an attempt's first node: pools into and out of every filter."""
     if not decision.explainable:
         return ()
-    context = (attempt or decision.main_attempt).context
-    steps = funnel(context.bound, context.evaluation.verdicts, len(context.view))
-    return tuple(FunnelStep(filter=name, came_in=i, went_on=out) for name, i, out in steps)
+    attempt = attempt or decision.main_attempt
+    context, undecided = attempt.context, len(attempt.batch.undecided_rows)
+    steps = [
+        FunnelStep(filter=name, came_in=i, went_on=out)
+        for name, i, out in funnel(context.bound, context.evaluation.verdicts, len(context.view))
+    ]
+    if undecided:
+        passed = steps[-1].went_on if steps else len(context.view)
+        left = max(0, passed - undecided)
+        steps.append(FunnelStep(filter="fit", came_in=passed, went_on=left, undecided=undecided))
+    return tuple(steps)
 
 
 def decisions_report(decisions: Decisions, *, explain: bool = True) -> Reports:

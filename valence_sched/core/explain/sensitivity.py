@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
-from valence_sched.core.batch import schedule
+from valence_sched.core.batch import Batch, schedule
 from valence_sched.core.evaluate import context_of
 from valence_sched.core.evaluation import COST_SCALE, INFINITE_COST, EvaluationContext, write_costs
 from valence_sched.core.fit.fit import Fit
@@ -30,18 +30,17 @@ MOST_FITS = 2000  # fits tried for one weight and direction
 MOST_TIES = 64  # fits tried of pools of equal cost
 
 
-def schedule_one(context: EvaluationContext) -> Fit | None:
-    """Return the first node that the policy's scheduler places, None when nothing fits."""
+def schedule_one(context: EvaluationContext) -> Batch:
+    """Return the batch in which the policy's scheduler places the first node, if any fits."""
     alone = msgspec.structs.replace(context.request, count=1, min_count=None, alternates=0)
-    placed = schedule(dataclasses.replace(context, request=alone)).nodes
-    return placed[0].chosen if placed else None
+    return schedule(dataclasses.replace(context, request=alone))
 
 
 def has_ties(context: EvaluationContext, row: int) -> bool:
     """Return whether another podm makes the node at the same cost: then lots decided."""
     equal = context.evaluation.cost == context.evaluation.cost[row]
     others = np.flatnonzero(equal & (context.view.podm_of != context.view.podm_of[row]))[:MOST_TIES]
-    return any(context.fitter.fit(context.view, other) is not None for other in others.tolist())
+    return any(isinstance(context.fit(context.view, other), Fit) for other in others.tolist())
 
 
 def weight_changes(context: EvaluationContext, chosen: int) -> Iterator[Sensitivity]:
@@ -92,7 +91,7 @@ def _least_step(
     within = steps <= most
     able, steps = able[within], steps[within]
     for index in np.argsort(steps, kind="stable")[:MOST_FITS].tolist():
-        if context.fitter.fit(context.view, int(rows[able[index]])) is not None:
+        if isinstance(context.fit(context.view, int(rows[able[index]])), Fit):
             return int(steps[index])
     return None
 
@@ -108,11 +107,11 @@ def _verify(
     evaluation = context.evaluation.copy()
     write_costs(evaluation, bound)
     changed = dataclasses.replace(context, bound=bound, evaluation=evaluation)
-    fit = schedule_one(changed)
-    if fit is None or fit.row == chosen:
+    batch = schedule_one(changed)
+    if batch.undecided_rows or not batch.nodes or batch.nodes[0].chosen.row == chosen:
         return None
     change = "weight", old.name, "", old.weight / WEIGHT_UNITS, weight / WEIGHT_UNITS
-    return choice_change(changed, *change, fit.row, chosen)
+    return choice_change(changed, *change, batch.nodes[0].chosen.row, chosen)
 
 
 def choice_change(
@@ -158,6 +157,7 @@ class AmountSearch:
     alternatives: tuple[Alternative, ...] = ()
     attempt_index: int = 0
     out_of_tries: bool = False
+    _undecided: bool = False  # an amount that the present search came across
     _tries: int = 0
     _row_by_amount: dict[tuple[int, float], int | None] = field(default_factory=dict)
 
@@ -194,6 +194,7 @@ class AmountSearch:
     ) -> Iterator[Sensitivity]:
         """Yield the change at the least of 1..most steps, unless the tries run out first."""
         unchanged, step = 0, min(1, most)
+        self._undecided = False
         while step and not self._differs(number, need, sign * step):
             unchanged, step = step, min(2 * step, most) if step < most else 0
         while step - unchanged > 1:
@@ -202,21 +203,24 @@ class AmountSearch:
                 step = middle
             else:
                 unchanged = middle
-        if step and not self.out_of_tries:
+        if step and not (self.out_of_tries or self._undecided):
             amount = need.amount + sign * step * _step(need)
             context, row = self._decide(number, need, amount)
             change = "need", need.label, need.unit, need.amount, amount
             yield choice_change(context, *change, row, self.chosen)
 
     def _differs(self, number: int, need: Need, steps: int) -> bool:
-        """Return whether so many steps change the choice; True when the tries ran out."""
+        """Return whether so many steps change the choice; True when that cannot be told."""
         amount = need.amount + steps * _step(need)
         key = number, amount
         if key not in self._row_by_amount:
             if self._tries >= MOST_TRIES:
                 self.out_of_tries = True
                 return True
-            _, self._row_by_amount[key] = self._decide(number, need, amount)
+            _, row = self._decide(number, need, amount)
+            if self._undecided:
+                return True
+            self._row_by_amount[key] = row
         return self._row_by_amount[key] != self.chosen
 
     def _changed_alternatives(self, number: int) -> list[int]:
@@ -238,15 +242,17 @@ class AmountSearch:
                 continue  # it makes no node, as before
             self._tries += 1
             context = self._context_of(Alternative(tuple(needs), alternative.bonds))
-            fit = schedule_one(context)
-            if fit is not None:
-                return context, fit.row
+            batch = schedule_one(context)
+            self._undecided = self._undecided or bool(batch.undecided_rows)
+            if batch.nodes:
+                return context, batch.nodes[0].chosen.row
         return context, None
 
     def _context_of(self, alternative: Alternative) -> EvaluationContext:
         context, needs, bonds = self.context, alternative.needs, alternative.bonds
         request = msgspec.structs.replace(context.request, needs=needs, bonds=bonds)
-        tried = context_of(context.view, request, context.bound, other_nodes=context.other_nodes)
+        tried = context_of(context.view, request, context.bound, other_nodes=context.other_nodes,
+                           spending=context.spending)  # fmt: skip
         return dataclasses.replace(tried, strict=context.strict)
 
 

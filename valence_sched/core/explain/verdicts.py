@@ -11,6 +11,8 @@ import numpy as np
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluate import first_failures
 from valence_sched.core.evaluation import INFINITE_COST
+from valence_sched.core.fit.fit import Fit
+from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.policy import BoundFilter
 from valence_sched.errors import describe_error, one_line
 from valence_sched.model.decision import PodmVerdict, Reason
@@ -28,7 +30,7 @@ class Verdicts:
     def podm_verdicts(self) -> Iterator[PodmVerdict]:
         """Yield one verdict per pod manager: chosen, others best first, then the rejected."""
         reasons = [self.podm_verdict(podm) for podm in range(len(self.view.podms))]
-        rank = {"chosen": 0, "alternate": 1, "fits": 2, "rejected": 3}
+        rank = {"chosen": 0, "alternate": 1, "fits": 2, "undecided": 3, "rejected": 4}
         yield from sorted(reasons, key=lambda v: (rank[v.outcome], -(v.score or 0.0), v.podm))
 
     def stop_reason(self, podm: int) -> Reason | None:
@@ -46,6 +48,11 @@ class Verdicts:
         for filter_, passed in zip(filters, verdicts.tolist(), strict=True):
             reasons += [] if passed else self._reasons_of(filter_, one_row)
         if not reasons:
+            fit = self.context.fit(self.batch.view, row)
+            if isinstance(fit, Undecided):
+                states = f"{fit.states:,} for a pool"
+                budget = "more than the budget of the policy"
+                return [_reason("fit", "states to settle it", budget, states)]
             label, need, have = self.context.fitter.shortfall(self.batch.view, row)
             reasons.append(_reason("fit", label, need, have))
         return reasons
@@ -85,11 +92,25 @@ class Verdicts:
         costs = self.context.evaluation.cost
         cost_, row = min((int(costs[row]), row) for row in self._rows_with_fit(first, last))
         free_now = INFINITE_COST not in (cost_, self.batch.evaluation.cost[row])
-        if free_now and self.context.fitter.fit(self.batch.view, row) is not None:
+        if free_now and isinstance(self.context.fit(self.batch.view, row), Fit):
             return self._fitting_verdict("fits", row, cost_, common)
-        row = self.furthest_row(first, last)
-        return PodmVerdict(pool=self.view.pools[row].id, outcome="rejected", score=None,
-                                 behind=None, reason=self.reasons(row)[0], **common)  # fmt: skip
+        undecided = self._undecided_row(first, last)
+        row = self.furthest_row(first, last) if undecided is None else undecided
+        return PodmVerdict(
+            pool=self.view.pools[row].id,
+            outcome="rejected" if undecided is None else "undecided",
+            score=None,
+            behind=None,
+            reason=self.reasons(row)[0],
+            **common,
+        )
+
+    def _undecided_row(self, first: int, last: int) -> int | None:
+        """Return a row of a podm that may make a node, which was not settled."""
+        costs, view = self.batch.evaluation.cost, self.batch.view
+        passed = (row for row in range(first, last) if costs[row] != INFINITE_COST)
+        answers = ((row, self.context.fit(view, row)) for row in passed)
+        return next((row for row, fit in answers if isinstance(fit, Undecided)), None)
 
     def _fitting_verdict(
         self, outcome: Any, row: int, cost: int, common: dict[str, Any]
@@ -109,7 +130,8 @@ class Verdicts:
         """Return the rows of a podm that still make a node, or all when none does."""
         rows = range(first, last)
         passed = [row for row in rows if self.batch.evaluation.cost[row] != INFINITE_COST]
-        return [row for row in passed if self.context.fitter.fit(self.batch.view, row)] or rows
+        fits = [row for row in passed if isinstance(self.context.fit(self.batch.view, row), Fit)]
+        return fits or rows
 
     def furthest_row(self, first: int, last: int) -> int:
         """Return the pool of a podm that got through most filters before it was rejected."""

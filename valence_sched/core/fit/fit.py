@@ -5,11 +5,13 @@ Which devices satisfy which group of the request is a matching; by Hall's theore
 when every set of groups finds enough devices that pass for one of them. So a choice of blocks
 makes the node when it covers a list of whole-number demands: the totals, one demand for each
 set of groups, and the pool's least numbers of blocks. The cheapest cover is the fit that wastes
-least (prices: ``view.block_kinds``). Feasibility is always exact; of the covers, the cheapest that
-``IMPROVE_STATES`` states find. Where a request has topology constraints, many such covers are
-compared (``topology``).
+least (prices: ``view.block_kinds``). Where a request has topology constraints, many such covers are
+compared (``topology``). A yes or a no is always exact; a question that the budget does not settle
+is undecided (``spending``), and of covers the cheapest is taken that was found within it.
 """
 
+import functools
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,19 +19,20 @@ from msgspec import Struct
 
 from valence_sched.core.fit import stock_allocation, topology
 from valence_sched.core.fit.demands import Demand, demands, least_blocks, waste
-from valence_sched.core.fit.set_cover import Item, cheapest_cover, upper_bound
-from valence_sched.core.fit.stock_allocation import allocate_in_pool
+from valence_sched.core.fit.dive import Item, upper_bound
+from valence_sched.core.fit.set_cover import cheapest_cover
+from valence_sched.core.fit.spending import FREE_STATES, SearchOutcome, Spending, Undecided
 from valence_sched.model.inventory import BlockType, Limit, Pool
 from valence_sched.model.need import Need, TopologyConstraint
+from valence_sched.model.policy import DEFAULT_BUDGET, Budget
 from valence_sched.view.block_counts import Counts
 from valence_sched.view.block_kinds import BlockKinds, device_amount
 from valence_sched.view.view import View
 
-MOST_ANSWERS = 100_000  # offers whose cover is remembered per request
+MOST_ANSWERS = 100_000  # questions whose answer is remembered per request
+NOTHING = "nothing"  # the question of a request for no block, in a pool without limits
 
 Limits = tuple[tuple[BlockType, Limit], ...]  # of a pool
-#: How many blocks of each kind make the node, and what that wastes in points.
-BlocksAndWaste = tuple[dict[int, int], int]
 
 
 class Fit(Struct, frozen=True, gc=False):
@@ -52,11 +55,13 @@ class Fitter:
     needs: tuple[Need, ...]
     kinds: BlockKinds
     bonds: tuple[TopologyConstraint, ...] = ()
+    budget: Budget = DEFAULT_BUDGET
     demands: list[Demand] = field(init=False)
     _amounts: stock_allocation.AmountsByResource = field(init=False)
     _gives: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _useful: dict[Limits, Counts] = field(default_factory=dict)
-    _answers: dict[object, BlocksAndWaste | None] = field(default_factory=dict)
+    _short: dict[Hashable, SearchOutcome] = field(default_factory=dict)
+    _long: dict[Hashable, SearchOutcome] = field(default_factory=dict)
     _topology: topology.TopologyFitter | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -67,17 +72,31 @@ class Fitter:
             fitter = topology.TopologyFitter.of(self.needs, self.bonds, self.demands, self.kinds)
             self._topology = fitter if fitter.domains else None
 
-    def fit(self, view: View, row: int) -> Fit | None:
-        """Return the blocks and amounts of pool ``row`` that make the node, None when none do."""
-        grants = allocate_in_pool(view, row, self._amounts) if self._amounts else []
-        if grants is None:
-            return None
+    def fit(self, view: View, row: int, spending: Spending | None = None) -> Fit | Undecided | None:
+        """Return the blocks and amounts of pool ``row`` that make the node, None when none do.
+
+        ``spending`` is what the decision has left for hard questions: a new decision without.
+        """
+        return self._fit(view, row, spending or Spending(self.budget))
+
+    def quick_fit(self, view: View, row: int) -> Fit | None:
+        """Return the fit of a pool where the short search settles it, which spends nothing."""
+        fit = self._fit(view, row, None)
+        return fit if isinstance(fit, Fit) else None
+
+    def _fit(self, view: View, row: int, spending: Spending | None) -> Fit | Undecided | None:
+        grants: list[tuple[int, float]] = []
+        if self._amounts:
+            answer = self._allocation(view, row, spending)
+            if answer.found is None or (spending is None and not answer.complete):
+                return self._undecided(answer)
+            grants = answer.found
         if self._topology:
-            return self._fit_topology(self._topology, view, row, grants)
-        cheapest = self._cheapest_blocks(view, row)
-        if cheapest is None:
-            return None
-        counts, wasted = cheapest
+            return self._fit_topology(self._topology, view, row, grants, spending)
+        answer = self._answer(*self._cover_question(view, row), spending)
+        if answer.found is None or (spending is None and not answer.complete):
+            return self._undecided(answer)
+        counts, wasted = answer.found
         table = view.block_tables[view.podm_of[row]]
         blocks = table.free_blocks(int(view.position_of[row]), counts)
         return Fit(row, tuple(blocks), tuple(grants), wasted)
@@ -88,18 +107,69 @@ class Fitter:
         view: View,
         row: int,
         grants: list[tuple[int, float]],
-    ) -> Fit | None:
-        counts = topology.cheapest_blocks(view, row)
-        if counts is None:
-            return None
+        spending: Spending | None,
+    ) -> Fit | Undecided | None:
+        offer = topology.block_offer(view, row)
+        answer = self._answer(*topology.question(offer, view.pools[row]), spending)
+        if answer.found is None or (spending is None and not answer.complete):
+            return self._undecided(answer)
+        counts = {offer.keys[group]: number for group, number in answer.found.items()}
         table = view.block_tables[view.podm_of[row]]
         blocks = table.free_blocks_by_topology(int(view.position_of[row]), counts, topology.domains)
         kinds = [(kind, number) for (kind, _), number in counts.items()]
         return Fit(row, tuple(blocks), tuple(grants), waste(self.kinds, kinds, self.needs))
 
+    def _undecided(self, answer: SearchOutcome) -> Undecided | None:
+        return None if answer.complete else Undecided(self.budget.pool_states)
+
+    def _allocation(self, view: View, row: int, spending: Spending | None) -> SearchOutcome:
+        """Return which stocks grant the amounts of the request."""
+        allocate = functools.partial(stock_allocation.allocate_in_pool, view, row, self._amounts)
+        short = allocate(self._free_states)
+        if short.complete or spending is None:
+            return short
+        key = stock_allocation.question(view, row, self._amounts)
+        return self._spend(key, short, allocate, spending)
+
+    def _answer(
+        self, key: Hashable, search: Callable[[int], SearchOutcome], spending: Spending | None
+    ) -> SearchOutcome:
+        """Return the answer to a question; pools that pose the same one share it."""
+        short = self._short.get(key)
+        if short is None:
+            if len(self._short) >= MOST_ANSWERS:
+                self._short.clear()
+            short = self._short[key] = search(self._free_states)
+        if short.complete or spending is None:
+            return short
+        return self._spend(key, short, search, spending)
+
+    def _spend(
+        self,
+        key: Hashable,
+        short: SearchOutcome,
+        search: Callable[[int], SearchOutcome],
+        spending: Spending,
+    ) -> SearchOutcome:
+        def long() -> SearchOutcome:
+            answer = self._long.get(key)
+            if answer is None:
+                if len(self._long) >= MOST_ANSWERS:
+                    self._long.clear()
+                answer = self._long[key] = search(self.budget.pool_states)
+            return answer
+
+        return spending.answer((self.needs, self.bonds, key), short, long)
+
+    @property
+    def _free_states(self) -> int:
+        return min(FREE_STATES, self.budget.pool_states)
+
     def shortfall(self, view: View, row: int) -> tuple[str, float, float]:
         """Return why no set of blocks makes the node: a label, the amount needed, the most."""
-        shortfall = stock_allocation.stock_shortfall(view, row, self._amounts)
+        shortfall = stock_allocation.stock_shortfall(
+            view, row, self._amounts, self.budget.pool_states
+        )
         if shortfall:
             return shortfall
         _, items, caps, demands = self._cover_problem(view, row)
@@ -111,32 +181,32 @@ class Fitter:
                 return f"{labels[index]} within the pool's block limits", needed, most
         if self._topology:
             groups = self._topology.block_offer(view, row).groups
-            shortfall = topology.topology_shortfall(self._topology.rules, groups, view.pools[row])
+            pool, states = view.pools[row], self.budget.pool_states
+            shortfall = topology.topology_shortfall(self._topology.rules, groups, pool, states)
             if shortfall:
                 return shortfall
         return "one set of blocks for all of it", 1, 0
 
-    def _cheapest_blocks(self, view: View, row: int) -> BlocksAndWaste | None:
-        """Return how many blocks of each kind make the node; equal offers share one answer."""
+    def _cover_question(
+        self, view: View, row: int
+    ) -> tuple[Hashable, Callable[[int], SearchOutcome]]:
+        """Return what is asked about a pool; equal offers pose equal questions."""
         limits = tuple(view.pools[row].limits.items())
         if not self.demands and not limits:
-            return {}, 0
+            return NOTHING, lambda states: SearchOutcome(({}, 0), True, 0)
         kinds, free = view.block_counts.row(row)
         useful = self._useful_by_kind(limits)
         key = (limits, kinds.tobytes(), np.minimum(free, useful[kinds]).tobytes())
-        if key not in self._answers:
-            if len(self._answers) >= MOST_ANSWERS:
-                self._answers.clear()
-            self._answers[key] = self._solve(view, row)
-        return self._answers[key]
+        return key, functools.partial(self._solve, view, row)
 
-    def _solve(self, view: View, row: int) -> BlocksAndWaste | None:
+    def _solve(self, view: View, row: int, states: int) -> SearchOutcome:
         offer, items, caps, amounts = self._cover_problem(view, row)
-        counts = cheapest_cover(items, amounts, caps)
-        if counts is None:
-            return None
-        by_kind = {kind: n for (kind, _), n in zip(offer, counts, strict=True) if n}
-        return by_kind, waste(self.kinds, by_kind.items(), self.needs)
+        cover = cheapest_cover(items, amounts, caps, states=states)
+        if cover.counts is None:
+            return SearchOutcome(None, cover.complete, cover.states)
+        by_kind = {kind: n for (kind, _), n in zip(offer, cover.counts, strict=True) if n}
+        wasted = waste(self.kinds, by_kind.items(), self.needs)
+        return SearchOutcome((by_kind, wasted), cover.complete, cover.states)
 
     def _cover_problem(
         self, view: View, row: int

@@ -1,188 +1,79 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Set cover: the cheapest choice of items that meets every demand within the caps (exact).
+"""Set cover: the cheapest choice of items that meets every demand within the caps.
 
 Minimise ``sum(price * n)`` subject to ``sum(gives[j] * n) >= demand[j]`` for every demand,
 ``sum(n over the items that count against a cap) <= cap`` and ``0 <= n <= available``. All
-numbers are whole, so feasibility is exact; the cover is the cheapest that ``IMPROVE_STATES`` states
-find. The method is depth-first branch and bound: items in order of price per share of the demand,
-bounds from the most that the remaining items can give and the least that must cost, and no state
-visited twice at a higher price.
+numbers are whole, so an answer is exact. Three searches follow one another, each where the one
+before it ended without an answer:
+
+1. depth first, item by item in order of price per share of the demand, for ``FREE_STATES``: nearly
+   every question ends here;
+2. layer by layer, over all states that are still open, with the bounds of the linear relaxation
+   (``layered_search``);
+3. an exact optimiser, where one is installed (``optimiser``).
+
+The work is counted in states, not timed: equal questions get equal answers. A question that all
+three leave open is undecided. Of equally cheap covers the one with more of the earlier items wins.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple
 
-#: States visited in search of a cheaper cover once one is known. The search for any cover at all
-#: is never cut short. Counted, not timed: equal problems get equal answers.
-IMPROVE_STATES = 20_000
+from valence_sched.core.fit.dive import Dive, Item
+from valence_sched.core.fit.layered_search import LayeredSearch
+from valence_sched.core.fit.optimiser import optimal_cover
+from valence_sched.core.fit.spending import FREE_STATES
+
+IMPROVE_STATES = 50_000  # states of the second in search of a cheaper cover once one is known
+WIDTH = 16  # demands and caps from which on a state counts as several
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One kind of thing to take: its number, the price and gifts of one, and the caps it uses."""
+class Cover(NamedTuple):
+    """How many to take of each item; None where no choice, or no cheaper one, was found.
 
-    available: int
-    price: int
-    gives: tuple[int, ...]
-    caps: tuple[int, ...] = ()
+    It is ``complete`` where all was searched: then there is no better one, or none at all.
+    """
+
+    counts: list[int] | None
+    states: int
+    complete: bool
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether it is not known if there is a cover."""
+        return self.counts is None and not self.complete
 
 
 def cheapest_cover(
-    items: Sequence[Item], demand: Sequence[int], caps: Sequence[int] = ()
-) -> list[int] | None:
-    """Return how many to take of each item, or None when no choice meets the demand.
-
-    Of equally cheap covers the one that takes more of the earlier items wins, so callers that
-    pass items in a stable order get stable answers.
-    """
-    return cheaper_cover(items, demand, caps)[0]
-
-
-def cheaper_cover(
     items: Sequence[Item],
     demand: Sequence[int],
     caps: Sequence[int] = (),
+    *,
     ceiling: int | None = None,
-    states: int | None = None,
-) -> tuple[list[int] | None, int]:
-    """Return the cheapest cover that costs less than ``ceiling``, and the states visited.
+    states: int = FREE_STATES,
+    improve: bool = True,
+) -> Cover:
+    """Return the cheapest cover that costs less than ``ceiling``, found within so many states.
 
-    ``states`` bounds the search for a better one once there is a ceiling or a cover
-    (default ``IMPROVE_STATES``): then None means that none was found, not that there is none.
+    Without ``improve`` the first that is found will do.
     """
     if not any(demand):
-        return ([0] * len(items) if ceiling is None or ceiling > 0 else None), 0
-    most = IMPROVE_STATES if states is None else states
-    search = _BranchAndBound(items, tuple(demand), ceiling, most)
-    search.run(tuple(demand), tuple(caps))
-    if search.best is None:
-        return None, search.states
-    counts = [0] * len(items)
-    for position, number in zip(search.order, search.best, strict=False):
-        counts[position] = number
-    return counts, search.states
-
-
-def upper_bound(items: Sequence[Item], demand: int, caps: Sequence[int]) -> int:
-    """Return an upper bound of what all items together give to one demand within the caps."""
-    search = _BranchAndBound(items, (0,) * (demand + 1), None, 0)
-    return _most_given(search.remaining_gifts[0][demand], search.cap_room(tuple(caps)))
-
-
-Branch = tuple[int, tuple[int, ...], tuple[int, ...], int]
-
-
-class _BranchAndBound:
-    """One search: the items in order, their bounds, the best cover so far."""
-
-    def __init__(
-        self, items: Sequence[Item], demand: tuple[int, ...], ceiling: int | None, most: int
-    ) -> None:
-        self.demands = range(len(demand))
-        prices = [_price_per_share(item, demand) for item in items]
-        self.order = sorted(range(len(items)), key=prices.__getitem__)
-        self.items = [items[position] for position in self.order]
-        self.best: tuple[int, ...] | None = None
-        self.ceiling = ceiling  # a cover must cost less; the best one so far, once there is one
-        self.states, self.most = 0, most
-        self.seen: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
-        self._bounds(len(demand))
-
-    def _bounds(self, demands: int) -> None:
-        """Prepare, per item onward: the gifts that remain per cap set, and the least unit price."""
-        size = len(self.items)
-        self.groups = sorted({item.caps for item in self.items})
-        #: [item][demand][group] = (sum of gifts, largest gift) of the items from here on
-        self.remaining_gifts: list[list[list[tuple[int, int]]]] = [[]] * (size + 1)
-        self.least_unit_price: list[list[float]] = [[]] * (size + 1)
-        rest = [[(0, 0)] * len(self.groups) for _ in range(demands)]
-        unit = [float("inf")] * demands
-        self.remaining_gifts[size], self.least_unit_price[size] = rest, unit
-        for position in range(size - 1, -1, -1):
-            item = self.items[position]
-            group = self.groups.index(item.caps)
-            rest = [list(row) for row in rest]
-            unit = list(unit)
-            for j, gift in zip(range(demands), item.gives, strict=False):
-                if gift:
-                    total, best = rest[j][group]
-                    rest[j][group] = (total + gift * item.available, max(best, gift))
-                    unit[j] = min(unit[j], item.price / gift)
-            self.remaining_gifts[position], self.least_unit_price[position] = rest, unit
-
-    def run(self, demand: tuple[int, ...], caps: tuple[int, ...]) -> None:
-        """Search depth first; ``best`` holds the cheapest cover found, None when there is none."""
-        numbers: list[int] = []
-        stack = [self._steps(0, demand, caps, 0)]
-        while stack:
-            step = next(stack[-1], None)
-            if step is None:
-                stack.pop()
-                if stack:
-                    numbers.pop()
-                continue
-            number, unmet, room, price = step
-            numbers.append(number)
-            if any(unmet):
-                stack.append(self._steps(len(numbers), unmet, room, price))
-                continue
-            if self.ceiling is None or price < self.ceiling:
-                self.best, self.ceiling = tuple(numbers), price
-            numbers.pop()
-
-    def _steps(
-        self, position: int, demand: tuple[int, ...], caps: tuple[int, ...], spent: int
-    ) -> Iterator[Branch]:
-        """Yield the branches for the item at ``position``, most of it first."""
-        state = (position, demand, caps)
-        if self.seen.get(state, spent + 1) <= spent or not self._can_improve(*state, spent):
-            return
-        self.seen[state] = spent
-        self.states += 1
-        item = self.items[position]
-        for number in range(self._useful(item, demand, caps), -1, -1):
-            price = spent + number * item.price
-            if self.ceiling is not None and (price >= self.ceiling or self.states > self.most):
-                continue
-            if not number:  # without any of it, demand and caps stay the same
-                yield 0, demand, caps, price
-                continue
-            pairs = zip(demand, item.gives, strict=True)
-            unmet = tuple([d - number * g if d > number * g else 0 for d, g in pairs])
-            left = [cap - number if index in item.caps else cap for index, cap in enumerate(caps)]
-            yield number, unmet, tuple(left), price
-
-    def _can_improve(
-        self, position: int, demand: tuple[int, ...], caps: tuple[int, ...], spent: int
-    ) -> bool:
-        rest, unit = self.remaining_gifts[position], self.least_unit_price[position]
-        rooms, floor = self.cap_room(caps), 0.0
-        for j in self.demands:
-            if demand[j]:
-                if _most_given(rest[j], rooms) < demand[j]:
-                    return False
-                floor = max(floor, demand[j] * unit[j])
-        return self.ceiling is None or spent + floor < self.ceiling
-
-    def cap_room(self, caps: tuple[int, ...]) -> list[int | None]:
-        """Return how many items the caps leave room for, per cap set; None where nothing caps."""
-        return [min([caps[index] for index in group]) if group else None for group in self.groups]
-
-    def _useful(self, item: Item, demand: tuple[int, ...], caps: tuple[int, ...]) -> int:
-        helpful = max([-(-d // g) for d, g in zip(demand, item.gives, strict=True) if g], default=0)
-        return max(0, min([item.available, helpful, *[caps[index] for index in item.caps]]))
-
-
-def _most_given(rest: Sequence[tuple[int, int]], rooms: Sequence[int | None]) -> int:
-    """Return the most that the rest gives: per cap set its sum, or the room times its best."""
-    give = 0
-    for room, (total, largest) in zip(rooms, rest, strict=True):
-        give += total if room is None or total < room * largest else room * largest
-    return give
-
-
-def _price_per_share(item: Item, demand: tuple[int, ...]) -> tuple[float, int]:
-    """Order items by price per share of the demand met, then by price."""
-    gifts = zip(item.gives, demand, strict=False)
-    share = sum(min(1.0, give / amount) for give, amount in gifts if amount)
-    return (item.price / share if share else float("inf"), item.price)
+        return Cover([0] * len(items) if ceiling is None or ceiling > 0 else None, 0, True)
+    weight = 1 + (len(demand) + len(caps)) // WIDTH
+    dive = Dive(items, tuple(demand), ceiling, min(states, FREE_STATES) // weight)
+    dive.improve = improve
+    dive.run(tuple(demand), tuple(caps))
+    visited = dive.states * weight
+    if dive.complete or states <= FREE_STATES or not (improve or dive.best is None):
+        return Cover(dive.counts(dive.best), visited, dive.complete)
+    left = states - visited
+    left = left if dive.best is None and ceiling is None else min(left, IMPROVE_STATES)
+    in_order = [items[position] for position in dive.order]
+    search = LayeredSearch(in_order, demand, caps, dive.ceiling, left // weight)
+    complete = search.run()
+    visited += search.states * weight
+    best = search.best or dive.best
+    if complete or best is not None or ceiling is not None:
+        return Cover(dive.counts(best), visited, complete)
+    best, complete = optimal_cover(search)
+    return Cover(dive.counts(best), visited, complete)

@@ -1,41 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stock allocation: assigns each requested amount to one stock with the least surplus (exact)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
+from valence_sched.core.fit.spending import SearchOutcome
 from valence_sched.model.inventory import Stock
 from valence_sched.model.need import Need
 from valence_sched.model.stock import free_amount, grant_size
 from valence_sched.view.view import View
 
-#: States visited in search of less surplus once all amounts are assigned; see ``set_cover``.
-IMPROVE_STATES = 20_000
+IMPROVE_STATES = 20_000  # states visited in search of less surplus, all amounts being assigned
+#: What assigning one amount counts as: it takes as long as so many states of a cover.
+STATES_PER_LEVEL, STATES_PER_STOCK = 20, 8
+
+ROUNDING = 1.0 + 1e-6  # by which a sum of amounts may exceed what is free
 
 StockAmount = tuple[int, float]  # which stock of the list, how much of it
+NO_GRANTS = SearchOutcome(None, True, 1)
 
 
-def allocate(stocks: list[Stock], amounts: list[float]) -> list[StockAmount] | None:
-    """Return one grant per amount, in the order of ``amounts``, or None when they do not fit.
+def allocate(stocks: list[Stock], amounts: list[float], states: int) -> SearchOutcome:
+    """Return one grant per amount, in the order of ``amounts``, found within so many states.
 
-    Exact: if any assignment of the amounts to the stocks exists, one is found. Among the
-    stocks, the one that is left with least goes first.
+    Exact: if any assignment of the amounts to the stocks exists, one is found, or the answer is
+    open. Among the stocks, the one that is left with least goes first.
     """
-    if not amounts:
-        return []
-    if len(amounts) == 1:
-        return _choices(stocks, amounts[0])[:1] or None
+    if len(amounts) < 2:
+        return SearchOutcome(_choices(stocks, amounts[0])[:1] or None if amounts else [], True, 1)
+    if _is_too_much(stocks, amounts):
+        return NO_GRANTS
     order = sorted(range(len(amounts)), key=lambda index: (-amounts[index], index))
-    search = _AllocationSearch([amounts[index] for index in order])
+    search = _AllocationSearch(stocks, [amounts[index] for index in order], states)
     search.run(stocks)
     if search.best is None:
-        return None
+        return SearchOutcome(None, search.complete, search.states)
     grants: list[StockAmount] = [(0, 0.0)] * len(amounts)
     for index, grant in zip(order, search.best, strict=True):
         grants[index] = grant
-    return grants
+    return SearchOutcome(grants, search.complete, search.states)
 
 
 @dataclass(slots=True)
@@ -45,26 +50,32 @@ class _Level:
     stocks: list[Stock]
     total: float
     choices: Iterator[StockAmount]
-    state: tuple[int, tuple[float, ...]]
+    state: Hashable
     placed: bool = False
 
 
 class _AllocationSearch:
     """One search over the amounts, largest first."""
 
-    def __init__(self, amounts: list[float]) -> None:
-        self.amounts = amounts
+    def __init__(self, stocks: list[Stock], amounts: list[float], most: int) -> None:
+        self.amounts, self.most, self.complete = amounts, most, True
         self.least = sum(amounts)
         self.best: list[StockAmount] | None = None
         self.best_total = float("inf")
-        self.states = 0
-        self.dead_ends: set[tuple[int, tuple[float, ...]]] = set()
+        self.states = self._levels = 0
+        self._limits = [
+            (stock.min, -1.0 if stock.max is None else stock.max, stock.step) for stock in stocks
+        ]
+        self.dead_ends: set[Hashable] = set()
 
     def run(self, stocks: list[Stock]) -> None:
         """Assign every amount, depth first; ``best`` holds the least that can be granted."""
         grants: list[StockAmount] = []
         levels = [self._level(stocks, 0, 0.0)]
         while levels:
+            if self.states > self.most or (self.best and self.states > IMPROVE_STATES):
+                self.complete = self.best_total <= self.least
+                return
             level = levels[-1]
             choice = next(level.choices, None)
             if choice is None or self._is_pruned(level.total + choice[1]):
@@ -91,13 +102,32 @@ class _AllocationSearch:
                 levels.append(next_level)
 
     def _level(self, stocks: list[Stock], depth: int, total: float) -> _Level:
-        self.states += 1
-        state = (depth, tuple(stock.used for stock in stocks))
+        self._levels += 1
+        if self._levels > len(self.amounts):  # the first try of all amounts is free
+            self.states += STATES_PER_LEVEL + STATES_PER_STOCK * len(stocks)
+        # which of equal stocks is used makes no difference
+        contents = ((stock.total or 0.0) - stock.used for stock in stocks)
+        state = (depth, tuple(sorted(zip(contents, self._limits, strict=True))))
         return _Level(stocks, total, iter(_choices(stocks, self.amounts[depth])), state)
 
     def _is_pruned(self, total: float) -> bool:
-        enough = self.states > IMPROVE_STATES or self.best_total <= self.least
+        enough = self.best_total <= self.least
         return self.best is not None and (enough or total > self.best_total)
+
+
+def _is_too_much(stocks: list[Stock], amounts: list[float]) -> bool:
+    """Return whether the sum, or the number of amounts of some size and above, is beyond all."""
+    free = [free_amount(stock) for stock in stocks]
+    if sum(amounts) > sum(free) * ROUNDING:
+        return True
+    sizes = sorted(amounts, reverse=True)
+    for number, size in enumerate(sizes, 1):
+        if number < len(sizes) and sizes[number] == size:
+            continue
+        grants = [(grant_size(stock, size), left) for stock, left in zip(stocks, free, strict=True)]
+        if number > sum(left * ROUNDING // grant for grant, left in grants if grant):
+            return True
+    return False
 
 
 def _choices(stocks: list[Stock], amount: float) -> list[StockAmount]:
@@ -114,7 +144,6 @@ def _choices(stocks: list[Stock], amount: float) -> list[StockAmount]:
 
 
 AmountsByResource = Mapping[str, list[float]]
-Allocated = list[StockAmount] | None  # None where there is too little
 
 
 def stock_amounts(needs: Iterable[Need]) -> AmountsByResource:
@@ -126,36 +155,65 @@ def stock_amounts(needs: Iterable[Need]) -> AmountsByResource:
     return by_resource
 
 
-def allocate_in_pool(view: View, row: int, by_resource: AmountsByResource) -> Allocated:
-    """Return how much of which stock of the podm pool ``row`` gives; None when it cannot."""
+def question(view: View, row: int, by_resource: AmountsByResource) -> Hashable:
+    """Return what decides how a pool can grant amounts: the stocks of each resource."""
+    table, position = view.block_tables[view.podm_of[row]], int(view.position_of[row])
+    return tuple(
+        tuple((number, table.stocks[number]) for number in table.stocks_of(position, resource))
+        for resource in by_resource
+    )
+
+
+def allocate_in_pool(
+    view: View, row: int, by_resource: AmountsByResource, states: int
+) -> SearchOutcome:
+    """Return how much of which stock of the podm pool ``row`` gives, found within so many states.
+
+    Each resource may take so many.
+    """
     table, position = view.block_tables[view.podm_of[row]], int(view.position_of[row])
     grants: list[StockAmount] = []
+    complete, visited = True, 0
     stocks, stocks_of = table.stocks, table.stocks_of
     for resource, amounts in by_resource.items():
         numbers = stocks_of(position, resource)
         if len(numbers) == len(amounts) == 1:  # no choice, and by far the usual case
             amount = grant_size(stocks[numbers[0]], amounts[0])
             if amount is None:
-                return None
+                return NO_GRANTS
             grants.append((numbers[0], amount))
             continue
-        assigned = allocate([stocks[number] for number in numbers], amounts)
-        if assigned is None:
-            return None
-        grants += [(numbers[index], amount) for index, amount in assigned]
-    return grants
+        assigned = allocate([stocks[number] for number in numbers], amounts, states)
+        visited += assigned.states
+        if assigned.found is None and assigned.complete:
+            return SearchOutcome(None, True, visited)
+        complete = complete and assigned.complete
+        grants += [(numbers[index], amount) for index, amount in assigned.found or ()]
+        if assigned.found is None:
+            return SearchOutcome(None, False, visited)
+    return SearchOutcome(grants, complete, visited)
 
 
 def stock_shortfall(
-    view: View, row: int, by_resource: AmountsByResource
+    view: View, row: int, by_resource: AmountsByResource, states: int
 ) -> tuple[str, float, float] | None:
     """Return a resource that a pool cannot grant: a label, the grants needed, the most."""
     table, position = view.block_tables[view.podm_of[row]], int(view.position_of[row])
     for resource, amounts in by_resource.items():
         stocks = [table.stocks[number] for number in table.stocks_of(position, resource)]
-        if allocate(stocks, amounts) is None:
-            tries = (
-                n for n in range(len(amounts)) if allocate(stocks, sorted(amounts)[:n]) is not None
-            )
-            return f"grants of {resource}", len(amounts), max(tries)
+        answer = allocate(stocks, amounts, states)
+        if answer.found is None and answer.complete:
+            return f"grants of {resource}", len(amounts), _most_grants(stocks, amounts, states)
     return None
+
+
+def _most_grants(stocks: list[Stock], amounts: list[float], states: int) -> int:
+    """Return how many of the amounts, smallest first, the stocks are known to grant."""
+    least_first, low, high = sorted(amounts), 0, len(amounts) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if allocate(stocks, least_first[:middle], states).found is None:
+            high = middle - 1
+        else:
+            low = middle
+    return low

@@ -7,17 +7,19 @@ a value for two names that are to be apart, the search branches once for each na
 value. A cover without such a conflict is a node. Cases whose cover cannot cost less than a known
 node are skipped, and of values with equal blocks only one is tried: ``v`` values of ``t`` kinds
 under ``s`` same constraints are ``t ** s`` cases, and two names that are apart at them
-``(v / t + 1) ** t`` at most.
+``(v / t + 1) ** t`` at most. All cases together may take as many states as one question.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from valence_sched.core.fit.demands import Demand, least_blocks
-from valence_sched.core.fit.set_cover import cheaper_cover
+from valence_sched.core.fit.set_cover import cheapest_cover
+from valence_sched.core.fit.spending import SearchOutcome
 from valence_sched.core.fit.topology_cases import (
     UNREPORTED,
     CoverProblem,
@@ -34,14 +36,9 @@ from valence_sched.core.fit.topology_groups import (
 from valence_sched.model.inventory import BlockType, Pool
 from valence_sched.model.need import Need, TopologyConstraint
 from valence_sched.view.block_kinds import BlockKinds
-from valence_sched.view.blocks import KindAndTopology
 from valence_sched.view.view import View
 
-#: States visited, over all cases, in search of a cheaper node once one is known.
-IMPROVE_STATES = 20_000
-MOST_ANSWERS = 10_000  # offers whose blocks are remembered per request
-
-BlocksByTopology = dict[KindAndTopology, int]  # blocks of each kind and topology
+IMPROVE_STATES = 20_000  # states visited, over all cases, in search of a cheaper node
 
 
 @dataclass(slots=True)
@@ -49,7 +46,6 @@ class TopologyFitter:
     """A request's needs and topology constraints, prepared once and fitted in many pools."""
 
     rules: TopologyRules
-    _answers: dict[Hashable, dict[int, int] | None] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -68,16 +64,18 @@ class TopologyFitter:
     def domains(self) -> tuple[str, ...]:
         return self.rules.domains
 
-    def cheapest_blocks(self, view: View, row: int) -> BlocksByTopology | None:
-        """Return how many blocks of each kind and topology make the node; None when none do."""
-        pool, offer = view.pools[row], self.block_offer(view, row)
+    def question(
+        self, offer: BlockOffer, pool: Pool
+    ) -> tuple[Hashable, Callable[[int], SearchOutcome]]:
+        """Return what is asked about a pool; equal groups pose equal questions.
+
+        What is found is how many blocks of each group make the node.
+        """
         key = (offer.groups, tuple(pool.limits.items()))
-        if key not in self._answers:
-            if len(self._answers) >= MOST_ANSWERS:
-                self._answers.clear()
-            self._answers[key] = TopologySearch(self.rules, offer.groups, pool).run()
-        blocks = self._answers[key]
-        return None if blocks is None else {offer.keys[group]: n for group, n in blocks.items()}
+        return key, functools.partial(self._solve, offer.groups, pool)
+
+    def _solve(self, groups: tuple[BlockGroup, ...], pool: Pool, states: int) -> SearchOutcome:
+        return TopologySearch(self.rules, groups, pool, states).run()
 
     def block_offer(self, view: View, row: int) -> BlockOffer:
         """Return the free blocks of a pool that could help, by kind and topology."""
@@ -111,41 +109,55 @@ class TopologySearch:
     rules: TopologyRules
     groups: tuple[BlockGroup, ...]
     pool: Pool
-    most: int = IMPROVE_STATES
+    most: int
     best_blocks: dict[int, int] | None = None
     price: int | None = None
     states: int = 0
+    complete: bool = True
+    _states_of_first: int = 0
     _blocks_by_value: list[dict[int, Hashable]] = field(default_factory=list)
 
-    def run(self) -> dict[int, int] | None:
-        """Return how many blocks of each group make the cheapest node found, None if none do."""
+    def run(self) -> SearchOutcome:
+        """Return how many blocks of each group make the cheapest node found within the states."""
         domains = range(len(self.rules.domains))
         self._blocks_by_value = [blocks_by_value(self.groups, domain) for domain in domains]
         cases = [TopologyCase((), {})]
-        while cases and (self.best_blocks is None or self.states <= self.most):
+        while cases and self._states_left > 0:
             cases += reversed(list(self._branch(cases.pop())))
-        return self.best_blocks
+        return SearchOutcome(self.best_blocks, self.complete and not cases, self.states)
+
+    @property
+    def _states_left(self) -> int:
+        if self.price is None:
+            return self.most - self.states
+        return min(self.most, self._states_of_first + IMPROVE_STATES) - self.states
 
     def _branch(self, case: TopologyCase) -> Iterator[TopologyCase]:
         """Record the node of a case if it is cheaper, else yield the cases within it."""
-        problem = self.rules.cover_problem(case, self.groups, self.pool)
-        states_left = self.most - self.states
+        problem = self.rules.cover_problem(case, self.groups, self.pool, self._states_left)
+        if problem is None:
+            self.states, self.complete = self.most, False
+            return
         is_open = len(case.assigned) < len(self.rules.same)
-        limit, items = 0 if is_open and self.price is None else states_left, problem.items
-        counts, states = cheaper_cover(items, problem.amounts, problem.caps, self.price, limit)
-        if self.price is not None:
-            self.states += 1 + states
-        if counts is None:
+        cover = cheapest_cover(problem.items, problem.amounts, problem.caps, ceiling=self.price,
+                               states=max(1, self._states_left),
+                               improve=not is_open or self.price is not None)  # fmt: skip
+        self.states += 1 + cover.states + len(problem.uses)
+        if cover.counts is None:
+            self.complete = self.complete and cover.complete
             return
         if is_open:
             yield from self._assignments(case)
             return
-        conflict = self._conflict(case, problem, counts)
+        conflict = self._conflict(case, problem, cover.counts)
         if conflict is not None:
             yield from self._resolutions(case, *conflict)
             return
+        self.complete = self.complete and cover.complete
+        if self.price is None:
+            self._states_of_first = self.states
         self.best_blocks = {}
-        for use, number in zip(problem.uses, counts, strict=True):
+        for use, number in zip(problem.uses, cover.counts, strict=True):
             if number:
                 self.best_blocks[use.group] = self.best_blocks.get(use.group, 0) + number
         kinds = self.rules.kinds.kinds
@@ -210,7 +222,7 @@ class TopologySearch:
 
 
 def topology_shortfall(
-    rules: TopologyRules, groups: tuple[BlockGroup, ...], pool: Pool
+    rules: TopologyRules, groups: tuple[BlockGroup, ...], pool: Pool, states: int
 ) -> tuple[str, float, float] | None:
     """Return the constraint that a pool cannot satisfy: a label, the number needed, the most."""
     for constraint in rules.bonds:
@@ -223,7 +235,8 @@ def topology_shortfall(
         alone = TopologyRules(rules.needs, (constraint,), rules.demands, rules.kinds)
         domain = rules.domain_index(constraint)
         projected = tuple(group._replace(values=(group.values[domain],)) for group in groups)
-        if TopologySearch(alone, projected, pool).run() is None:
+        answer = TopologySearch(alone, projected, pool, states).run()
+        if answer.found is None and answer.complete:
             labels = [need.label for need in rules.needs if need_name(need) in constraint.of]
             where = "on one" if constraint.relation == "same" else "apart by"
             return f"{' and '.join(labels)} {where} {constraint.place}", 1, 0

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from valence_sched.core.fit.demands import Demand, least_blocks
-from valence_sched.core.fit.set_cover import Item
+from valence_sched.core.fit.dive import Item
 from valence_sched.core.fit.topology_groups import BlockGroup
 from valence_sched.model.inventory import Pool
 from valence_sched.model.need import Need, TopologyConstraint
@@ -91,9 +91,12 @@ class TopologyRules:
         return gives
 
     def cover_problem(
-        self, case: TopologyCase, groups: tuple[BlockGroup, ...], pool: Pool
-    ) -> CoverProblem:
-        """Return the set cover of the groups of a pool in a case."""
+        self, case: TopologyCase, groups: tuple[BlockGroup, ...], pool: Pool, states: int
+    ) -> CoverProblem | None:
+        """Return the set cover of the groups of a pool in a case.
+
+        None where one block can be used in more ways than there are states.
+        """
         least = least_blocks(pool.limits)
         capped = [name for name, limit in pool.limits.items() if limit.max is not None]
         caps = [pool.limits[name].max or 0 for name in capped]
@@ -103,6 +106,8 @@ class TopologyRules:
             types = self.kinds.kinds[group.kind].types
             price = self.kinds.kinds[group.kind].price
             common = tuple(int(name in types) for name in least)
+            if self._most_uses(group) > states:
+                return None
             item_caps = tuple(cap for cap, name in enumerate(capped) if name in types)
             block_uses = [
                 (gives + common, device_choice, serves)
@@ -119,6 +124,18 @@ class TopologyRules:
                 caps_used = tuple(sorted((*item_caps, *(shared[cap] for cap in own_caps))))
                 uses.append(BlockUse(index, serves, Item(number, price, gives, caps_used)))
         return CoverProblem(uses, [d.amount for d in self.demands] + list(least.values()), caps)
+
+    def _most_uses(self, group: BlockGroup) -> int:
+        """Return in how many ways a block of a group can be used at most."""
+        lines = self.device_gives(group.kind)
+        names = {need_name(need) for line in lines for need in line}
+        most = 1
+        for constraint in self.apart:
+            if group.values[self.domain_index(constraint)] is None:
+                most *= len(constraint.of)
+        for _ in filter(self._is_single_apart, names):
+            most *= len(lines) + 1
+        return most
 
     def _device_caps(
         self, group: BlockGroup, device_choice: DeviceChoice

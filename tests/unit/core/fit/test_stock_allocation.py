@@ -8,12 +8,17 @@ from hypothesis import strategies as st
 
 from tests.unit.core.fit import brute
 from tests.unit.core.sites import quietly
-from valence_sched.core.fit.stock_allocation import allocate
+from valence_sched.core.fit import stock_allocation
+from valence_sched.core.fit.stock_allocation import StockAmount
 from valence_sched.model.inventory import Stock
 
 
 def stock(total: float | None = 10.0, **words: float | None) -> Stock:
     return Stock(uri="s", resource="gib", total=total, **words)
+
+
+def allocate(stocks: list[Stock], amounts: list[float]) -> list[StockAmount] | None:
+    return stock_allocation.allocate(stocks, amounts, 10_000_000).found
 
 
 STOCKS = st.lists(

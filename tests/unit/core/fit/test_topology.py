@@ -207,7 +207,7 @@ class TestPlaces(unittest.TestCase):
         seen, asked = view(*podms), request(TWO)
         plan = Fitter(asked.needs, seen.kinds, asked.bonds)
         self.assertEqual([(1, 2)] * 20, [plan.fit(seen, row).blocks for row in range(20)])
-        self.assertEqual(1, len(plan._topology._answers))
+        self.assertEqual(1, len(plan._short))
 
     def test_many_roots_alike_are_tried_once(self):
         """A thousand roots of one card each: two sorts of name stand apart, none are together."""

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pools that a decision leaves undecided, in one line: what happened and what to do."""
+
+import importlib.util
+from collections.abc import Sequence
+
+from valence_sched.model.decision import PoolRef
+from valence_sched.model.policy import Policy
+
+MOST_NAMES = 5  # pools that are named; the report has them all
+
+
+def undecided_text(pools: Sequence[PoolRef], policy: Policy) -> str:
+    """Return which pools may fit although that was not settled within the budget of a policy."""
+    names = ", ".join(f"{one.podm} ({one.pool})" for one in pools[:MOST_NAMES])
+    more = f" and {len(pools) - MOST_NAMES:,} more" if len(pools) > MOST_NAMES else ""
+    what = "1 pool" if len(pools) == 1 else f"{len(pools):,} pools"
+    budget = policy.budget
+    extra = "" if importlib.util.find_spec("highspy") else " or install valence-sched[optimiser]"
+    return (
+        f"undecided: {what} may fit: {names}{more}: not settled within {budget.pool_states:,} "
+        f"states for a pool and {budget.decision_states:,} for a decision: raise the budget of "
+        f"policy {policy.name!r}{extra}"
+    )
