@@ -258,12 +258,12 @@ class Engine(Scheduler):
         with self._access() as access:
             yield from map(access.preview, report.placements)
 
-    def plan(self, request: Request, *, detail: Detail = "report") -> PlanResult:
+    def plan(self, request: Request) -> PlanResult:
         texts: dict[str, bytes] = {}
         policies = self._intake.policies()
         decider = self._intake.decider(self._intake.view(texts), policies)
         decision = decider.select_destinations(request)
-        result = decision_result(decision, detail if detail == "explanation" else "report")
+        result = decision_result(decision, "report")
         if not result.report.placements:
             return PlanResult(decision=result)
         return PlanResult(decision=result, plan=self._planner().plan(result.report, texts))

@@ -34,7 +34,12 @@ def read(file: str, limit: int = MAX_HUMAN_BYTES + 1) -> bytes:
 def write_json(document: object, file: str) -> None:
     """Write a document as indented JSON with a stable order, whole or not at all."""
     with _output(file) as stream:
-        stream.write(msgspec.json.format(to_json(document), indent=2) + b"\n")
+        stream.write(json_text(document))
+
+
+def json_text(document: object) -> bytes:
+    """Return a document as indented JSON with a stable order."""
+    return msgspec.json.format(to_json(document), indent=2) + b"\n"
 
 
 def write_inventory(podms: Iterable[FullPodm], file: str) -> tuple[int, int]:

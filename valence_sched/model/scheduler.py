@@ -201,7 +201,7 @@ class Scheduler(Ranker, Protocol):
     def preview(self, report: Report) -> Iterator[lifecycle.Preview]:
         """Ask the chosen pod managers whether they would compose the nodes of a decision."""
 
-    def plan(self, request: Request, *, detail: Detail = "report") -> lifecycle.PlanResult:
+    def plan(self, request: Request) -> lifecycle.PlanResult:
         """Decide, and return the plan of the decision, to be claimed or composed later."""
 
     def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:

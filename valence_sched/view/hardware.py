@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from valence_sched.errors import UnknownName, UsageError, one_line
 from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
 from valence_sched.model.inventory import Devices
-from valence_sched.model.need import has_words
+from valence_sched.model.need import Need, has_words
 from valence_sched.view.summary import summarise_pools
 from valence_sched.view.view import View
 
@@ -100,6 +100,26 @@ def device_counts(view: View, wanted: BlockFilter) -> list[DeviceCount]:
                     podms=len(podms[kind, model]))
         for kind, model in sorted(every, key=lambda key: (key[0], key[1] is None, key[1] or ""))
     ]  # fmt: skip
+
+
+def free_models(view: View, need: Need, row: int) -> Counter[str]:
+    """Count the free devices of a pool that are of a need's kind, by model."""
+    table = view.block_tables[view.podm_of[row]]
+    position = int(view.position_of[row])
+    kinds = Counter(
+        kind
+        for kind, slots, pools in zip(table.kinds, table.slots, table.pools, strict=True)
+        if slots > 0 and position in pools
+    )
+    models: Counter[str] = Counter()
+    wanted = {test.value for test in need.tests if test.attribute == "kind"}
+    for kind, blocks in kinds.items():
+        for device_kind, device in view.kinds.devices_of(kind):
+            if device_kind != need.kind or (wanted and device.kind not in wanted):
+                continue
+            model = getattr(device, "model", None) or "of unknown model"
+            models[model] += blocks * device.count
+    return models
 
 
 def _counted(devices: Devices) -> Iterator[tuple[str, str | None, int]]:
