@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli.output.cells import Cell, GrantsCell, PairLines, UriTails
 from valence_sched_cli.output.columns import MACHINE
+from valence_sched_cli.output.not_chosen import reason_text
 
 if TYPE_CHECKING:
     from valence_sched.model.decision import FunnelStep, Report
@@ -82,7 +83,7 @@ def summary_lines(result: DecisionResult, *, explain: bool) -> Iterator[str]:
     chosen = dict.fromkeys(placement.chosen.podm for placement in report.placements)
     for podm in list(chosen)[:MAX_LISTED_PODMS]:
         if reason := reasons.get(podm):
-            yield f"no more on {podm}: {reason.text}"
+            yield f"no more on {podm}: {reason_text(reason)}"
     *others, outcome = outcome_lines(result)
     yield from others
     yield outcome if explain or not report.placements else outcome + _others(report)
@@ -113,7 +114,7 @@ def outcome_lines(result: DecisionResult, fewer: str = "--min-count {}") -> Iter
     report, request = result.report, result.report.request
     choices = len(request.alternatives)
     for failed in result.details.failed_choices if result.details else ():
-        funnel = funnel_line(report, failed.funnel)
+        funnel = funnel_text(report, failed.funnel)
         yield f"choice {failed.choice} of {choices} fits nowhere: {funnel}"
     if report.placements and choices > 1:
         counts = sorted(Counter(placement.choice for placement in report.placements).items())
@@ -133,15 +134,13 @@ def nodes_text(count: int) -> str:
     return f"{count:,} node" if count == 1 else f"{count:,} nodes"
 
 
-def funnel_line(report: Report, funnel: Sequence[FunnelStep]) -> str:
-    """Return a funnel in one line: how many pools each filter left."""
-    left = [f"{report.inventory.pools:,} in all"]
+def funnel_text(report: Report, funnel: Sequence[FunnelStep]) -> str:
+    """Return a funnel in one line: how many pools each filter left that rejected some."""
+    left = [f"{report.inventory.pools:,} pools"]
     cuts = (step for step in funnel if step.went_on < step.came_in and not step.undecided)
     left += [f"{step.went_on:,} after {step.filter}" for step in cuts]
-    idle = ", ".join(step.filter for step in funnel if step.went_on == step.came_in)
     undecided = sum(step.undecided for step in funnel)
-    line = f"pools: {', '.join(left)}" + (f"; kept all: {idle}" if idle else "")
-    return line + (f"; undecided: {undecided:,}" if undecided else "")
+    return ", ".join(left) + (f"; undecided: {undecided:,}" if undecided else "")
 
 
 def request_names(requests: Sequence[Request]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from valence_sched_cli.output.columns import prepare_formatter, printable
 from valence_sched_cli.output.decision import (
     COLUMNS,
+    funnel_text,
     placement_rows,
     request_names,
     without_redundant,
@@ -108,6 +109,9 @@ class ReportRenderer:
         if report.explanation is not None:
             yield from self._candidates(report.explanation)
         yield from self.reasons(report)
+        if any(step.went_on < step.came_in for step in report.funnel):
+            yield ""
+            yield _hang("Filters", funnel_text(report, report.funnel))
         if report.explanation is not None:
             yield from _what_would_change(report.explanation)
 
@@ -239,4 +243,5 @@ def _header(report: Report) -> Iterator[str]:
     yield printable(f"{outcome}: {counts} (policy {policy.name}, seed {report.seed})")
     yield request_line(report)
     sizes = f"{source.podms:,} pod managers, {source.pools:,} pools, {source.blocks:,} blocks"
-    yield printable(f"inventory {source.digest}: {sizes}; request {request.id}")
+    yield printable(f"request {request.id}, inventory {source.digest}")
+    yield sizes

@@ -62,6 +62,11 @@ def not_chosen(
         )
 
 
+def reason_text(reason: Reason) -> str:
+    """Return a reason in words."""
+    return _Words(frozenset()).of_reason(reason)
+
+
 def _podm_lines(
     verdict: PodmVerdict, words: _Words, but_for_one: Container[str]
 ) -> Iterator[tuple[str, str]]:
@@ -69,7 +74,8 @@ def _podm_lines(
     texts = {one.pool: words.of_pool(one.reasons) for one in verdict.pool_reasons}
     if not texts:
         texts = {verdict.pool: words.of_pool([verdict.reason] if verdict.reason else [])}
-    after = f"after {verdict.fitting:,} nodes: " if verdict.fitting else ""
+    noun = "node" if verdict.fitting == 1 else "nodes"
+    after = f"after {verdict.fitting:,} {noun}: " if verdict.fitting else ""
     if len(set(texts.values())) == 1:
         otherwise = "; would fit otherwise" if verdict.podm in but_for_one else ""
         yield verdict.podm, after + next(iter(texts.values())) + otherwise
