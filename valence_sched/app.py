@@ -119,6 +119,10 @@ class App:
         finally:
             pending.discard()
 
+    def report_text(self, report: Report | Reports) -> str:
+        """Return a decision as the JSON that a file would get."""
+        return files.json_text(report).decode()
+
     def read_report(self, file: str) -> tuple[Report | Reports, list[str]]:
         """Read one written decision or several, ``-`` for stdin; also return warnings.
 

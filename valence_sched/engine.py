@@ -34,6 +34,7 @@ from valence_sched.model.decision_result import (
 from valence_sched.model.dispatch import Receipt
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.flavor import Flavor
+from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
 from valence_sched.model.lifecycle import (
     ClaimRecord,
     ClaimResult,
@@ -53,6 +54,7 @@ from valence_sched.model.reports import parse_report
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
 from valence_sched.model.stats import podm_id
+from valence_sched.view import hardware
 from valence_sched.view.summary import overview, overviews
 from valence_sched.view.view import View
 
@@ -134,6 +136,18 @@ class Engine(Scheduler):
 
     def podm(self, name: str) -> PodmOverview:
         return overview(self.view(), name, self._sources.live_ids)
+
+    def blocks(self, wanted: BlockFilter) -> Iterator[BlockOverview]:
+        return hardware.blocks(self.view(), wanted)
+
+    def block(self, name: str, podm: str | None = None) -> BlockOverview:
+        return hardware.block(self.view(), name, podm)
+
+    def pools(self, podm: str | None = None) -> Sequence[PoolOverview]:
+        return list(hardware.pools(self.view(), podm))
+
+    def device_counts(self, wanted: BlockFilter) -> Sequence[DeviceCount]:
+        return hardware.device_counts(self.view(), wanted)
 
     def block_usage(self, podm: str) -> BlockUsage:
         if self._registry.empty:
@@ -256,12 +270,12 @@ class Engine(Scheduler):
         with self._access() as access:
             yield from map(access.preview, report.placements)
 
-    def plan(self, request: Request, *, detail: Detail = "report") -> PlanResult:
+    def plan(self, request: Request) -> PlanResult:
         texts: dict[str, bytes] = {}
         policies = self._intake.policies()
         decider = self._intake.decider(self._intake.view(texts), policies)
         decision = decider.select_destinations(request)
-        result = decision_result(decision, detail if detail == "explanation" else "report")
+        result = decision_result(decision, "report")
         if not result.report.placements:
             return PlanResult(decision=result)
         return PlanResult(decision=result, plan=self._planner().plan(result.report, texts))

@@ -41,6 +41,11 @@ def write_json(document: object, file: str) -> None:
         pending.discard()
 
 
+def json_text(document: object) -> bytes:
+    """Return a document as the indented JSON that a file would get."""
+    return _indented_json(document, "-")
+
+
 def write_inventory(podms: Iterable[FullPodm], file: str) -> tuple[int, int]:
     """Write podms as one inventory file and return how many podms and blocks it holds.
 

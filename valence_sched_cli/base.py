@@ -6,17 +6,26 @@ from __future__ import annotations
 import argparse
 import functools
 import logging
+import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cliff import command, lister, show
 
-from valence_sched.errors import InventoryIncomplete, SchedulerError, UsageError
+from valence_sched.errors import (
+    InventoryIncomplete,
+    SchedulerError,
+    UsageError,
+    one_line,
+    suggest,
+)
 from valence_sched_cli import cloud
 from valence_sched_cli.options.types import StoreOnce
 from valence_sched_cli.output.columns import (
+    MIN_SIMILARITY,
     StreamFormatter,
     check_columns,
+    full_titles,
     has_any_column,
     prepare_formatter,
 )
@@ -62,6 +71,7 @@ class PodmCommand:
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return cliff's parser with our arguments, which refuse the second of a single value."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
+        parser.error = functools.partial(_refuse, parser)  # type: ignore[method-assign]
         for action in (None, "store"):
             parser.register("action", action, StoreOnce)
         self.add_arguments(parser)
@@ -96,7 +106,7 @@ class PodmCommand:
     def _run(self, parsed_args: argparse.Namespace) -> int:
         _check_stdin(parsed_args)
         if known := self.column_names(parsed_args):
-            check_columns(parsed_args.columns, known)
+            check_columns(full_titles(parsed_args.columns, known), known)
         status: int = super().run(parsed_args)  # type: ignore[misc]
         if self.untold is not None:
             raise self.untold
@@ -113,6 +123,9 @@ class PodmCommand:
         Where only another outcome of the command has the named columns, there are no rows.
         """
         known = self.column_names(parsed_args) or column_names
+        parsed_args.columns = full_titles(parsed_args.columns, known)
+        if hasattr(parsed_args, "sort_columns"):
+            parsed_args.sort_columns = full_titles(parsed_args.sort_columns, known)
         check_columns(parsed_args.columns, known)
         if not has_any_column(parsed_args.columns, column_names):
             column_names, data = known, ()
@@ -210,6 +223,22 @@ class PodmCommand:
             liveness=getattr(parsed_args, "liveness", None),
         )
 
+    def known_flavors(self, parsed_args: argparse.Namespace) -> Iterable[str]:
+        """Return the names of flavors that an option may have."""
+        return self.scheduler_app.config.flavors(getattr(parsed_args, "flavor_file", None) or ())
+
+    def known_policies(self, parsed_args: argparse.Namespace) -> Iterable[str]:
+        """Return the names of policies that an option may have."""
+        return self.scheduler_app.config.policies(getattr(parsed_args, "policy_file", None) or ())
+
+    def known_podms(self, parsed_args: argparse.Namespace) -> Iterable[str]:
+        """Return the ids of pod managers: of the inventories named, else those registered."""
+        if self.scheduler_app.sources.named_sources(self.selection(parsed_args)):
+            return (one.podm.id for one in self.scheduler(parsed_args).podms())
+        registry = self.scheduler_app.registry(getattr(parsed_args, "state", None))
+        live = self.live(parsed_args)
+        return (member.registration.name for member in registry.members(live))
+
     def change_each(self, change: Callable[[str], object], names: Iterable[str]) -> None:
         """Call a change for each name; after an error the others can go all the same."""
         for name in dict.fromkeys(names):
@@ -276,6 +305,14 @@ class ShowOne(PodmCommand, show.ShowOne):
 
     def _load_formatter_plugins(self) -> Any:
         return _add_styles(super()._load_formatter_plugins(), "show")
+
+
+def _refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
+    """Exit with 2 and one line about wrong words; of an unknown option it names the nearest."""
+    if unknown := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
+        hint = suggest(unknown[1], parser._option_string_actions, MIN_SIMILARITY)
+        message += f" ({hint})" if hint.startswith("did") else ""
+    parser.exit(2, one_line(f"{parser.prog}: {message}; see {parser.prog} --help") + "\n")
 
 
 def _add_styles(manager: Any, kind: str) -> Any:

@@ -7,6 +7,8 @@ import argparse
 import functools
 import gc
 import importlib.metadata
+import inspect
+import itertools
 import logging
 import os
 import sys
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from cliff import app
 from cliff.commandmanager import CommandManager
 
+from valence_sched.errors import one_line, suggest
 from valence_sched_cli.output.logs import escape_logs
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 GROUP = "openstack.podm.v1"
 COLLECT_AFTER = 50_000  # new objects: a command ends soon, and makes few that are garbage
+MIN_SIMILARITY = 0.6  # from 0 to 1, of a word that stands for a command
 LEVELS = {0: logging.ERROR, 1: logging.WARNING, 2: logging.INFO}  # by how often -v is given
 
 
@@ -57,6 +61,9 @@ class Shell(app.App):
             command_manager=Commands(GROUP),
             deferred_help=True,
         )
+        self.command_manager.commands["complete"] = importlib.metadata.EntryPoint(
+            "complete", "valence_sched_cli.completion:CompleteCommand", GROUP
+        )
         self.client_manager = ClientManager()
 
     def build_option_parser(self, *args: Any, **words: Any) -> argparse.ArgumentParser:
@@ -85,16 +92,35 @@ class Shell(app.App):
         raise SystemExit(0)  # cliff would exit 1
 
     def run_subcommand(self, argv: list[str]) -> int:
-        """Run a command; the message about an unknown one goes to standard error."""
+        """Run a command; the words that several begin with list these, a typo names the nearest."""
         try:
             self.command_manager.find_command(argv)
         except ValueError:
-            self.stdout = self.stderr
+            return self._list_or_refuse(argv)
         return int(super().run_subcommand(argv))
+
+    def _list_or_refuse(self, argv: Sequence[str]) -> int:
+        words = list(itertools.takewhile(lambda word: not word.startswith("-"), argv))
+        names = [name for name, _ in self.command_manager]
+        below = [name for name in names if name.split()[: len(words)] == words]
+        if below:
+            for name in sorted(below):
+                factory, _, _ = self.command_manager.find_command(name.split())
+                summary = inspect.getdoc(factory) or ""
+                self.stdout.write(f"{name:<28} {summary.partition(chr(10))[0]}\n")
+            return 0
+        hint = suggest(" ".join(words), names, MIN_SIMILARITY)
+        hint = hint if hint.startswith("did") else f"see {self.NAME} --help"
+        self.stderr.write(one_line(f"no command named {' '.join(words)!r} ({hint})") + "\n")
+        return 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code."""
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what may follow
+        from valence_sched_cli.completion import complete
+
+        complete(Shell())
     arguments = list(sys.argv[1:] if argv is None else argv)
     gc.set_threshold(COLLECT_AFTER)
     try:

@@ -57,7 +57,7 @@ class Bad(Case):
         file = self.write("part.json", inventory(GOOD, *podms))
         done = run("valence-sched", "podm", "list", "--inventory", file, "-f", "json")
         self.assertEqual(0, done.code, done.err)
-        self.assertEqual(["good"], [row["ID"] for row in done.data])
+        self.assertEqual(["good"], [row["Podm"] for row in done.data])
         (line,) = done.err.splitlines()
         self.assertTrue(line.startswith(f"skipped: {file}: "), line)
         return line.removeprefix(f"skipped: {file}: ")
@@ -210,7 +210,7 @@ class TestPodms(Bad):
             ),
         )
         done = run("valence-sched", "podm", "list", "--inventory", file, "-f", "json")
-        self.assertEqual(["good"], [row["ID"] for row in done.data])
+        self.assertEqual(["good"], [row["Podm"] for row in done.data])
         (line,) = done.err.splitlines()
         self.assertIn("$.podms[1].generation: found ", line)
         self.assertLess(len(line), 700)
@@ -345,7 +345,7 @@ class TestArchives(Bad):
         (tree / "redfish" / "v1" / "self").symlink_to("self")
         done = run("valence-sched", "podm", "list", "--inventory", str(tree), "-f", "json")
         self.assertEqual(0, done.code, done.err)
-        self.assertEqual(["loop"], [row["ID"] for row in done.data])
+        self.assertEqual(["loop"], [row["Podm"] for row in done.data])
 
     def test_a_link_that_is_its_own_target_is_refused(self):
         link = self.folder / "self.json"

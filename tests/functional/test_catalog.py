@@ -43,7 +43,7 @@ class TestCatalog(Case):
         names = {}
         for gone in (None, *every):
             cloud = self.cloud(*(one for one in every if one != gone))
-            names[gone] = [row["ID"] for row in self.listed(cloud).data]
+            names[gone] = [row["Podm"] for row in self.listed(cloud).data]
         self.assertEqual(["east-90p", "east-91p", "west-9p"], names[None])
         for gone, left in names.items():
             self.assertEqual(left, [name for name in names[None] if name in left], gone)
@@ -52,12 +52,12 @@ class TestCatalog(Case):
     def test_one_region_can_be_asked_for(self):
         cloud = self.cloud(("west", SILENT), ("east", f"{SILENT}0"))
         rows = self.listed(cloud, OS_REGION_NAME="west").data
-        self.assertEqual(["west-9p"], [row["ID"] for row in rows])
+        self.assertEqual(["west-9p"], [row["Podm"] for row in rows])
 
     def test_every_region_can_be_asked_for_whichever_is_configured(self):
         cloud = self.cloud(("west", SILENT), ("east", f"{SILENT}0"))
         rows = self.listed(cloud, "--all-regions", OS_REGION_NAME="west").data
-        self.assertEqual(["east-90p", "west-9p"], [row["ID"] for row in rows])
+        self.assertEqual(["east-90p", "west-9p"], [row["Podm"] for row in rows])
         done = run("openstack", "podm", "list", "--all-regions", **cloud.environment)
         line = "--all-regions: only with --from-catalog\n"
         self.assertEqual((2, "", line), done)
@@ -79,7 +79,7 @@ class TestCatalog(Case):
         for more in ((), ("--os-auth-type", "admin_token")):
             given = ("--os-endpoint", self.podm.url, "--os-token", "a-token", *more)
             done = run("openstack", *given, *words)
-            self.assertEqual((0, "podm"), (done.code, done.data[0]["ID"]), done.err)
+            self.assertEqual((0, "podm"), (done.code, done.data[0]["Podm"]), done.err)
             self.assertIn("unread: podm: ", done.err)
             self.assertNotIn("a-token", done.out + done.err)
 
@@ -118,7 +118,7 @@ class TestCatalog(Case):
         other = {"url": "http://127.0.0.1:1"}
         text = yaml.safe_dump({"podms": {"mine": entry, "not-in-the-catalogue": other}})
         done = self.listed(cloud, "--podm-file", self.write("podms.yaml", text), WORD="word")
-        self.assertEqual([("mine", "Online")], [(row["ID"], row["Status"]) for row in done.data])
+        self.assertEqual([("mine", "Online")], [(row["Podm"], row["Status"]) for row in done.data])
 
     def test_every_other_command_takes_it_too(self):
         cloud = self.cloud(("west", SILENT))

@@ -27,7 +27,7 @@ class TestClaims(Case):
             with self.subTest(program):
                 (row,) = self.asked("list", "-f", "json", program=program).data
                 self.assertEqual((self.claim.id, "HELD", "ana", ["rack-1"], 1),
-                                 (row["ID"], row["State"], row["Owner"], row["Pod Managers"],
+                                 (row["ID"], row["State"], row["Owner"], row["Podms"],
                                   row["Nodes"]))  # fmt: skip
                 self.assertRegex(row["Expires At"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
         shown = self.asked("show", self.claim.id, "-f", "json").data

@@ -36,20 +36,20 @@ class TestDialect(unittest.TestCase):
         return json.loads(self.podm(*words, "-f", "json"))
 
     def test_it_reads_a_recorded_tree_reads_live_and_composes(self):
-        columns = ("ID", "Blocks", "Free Blocks", "Free Cores")
-        (recorded,) = self.rows("list", "--inventory", str(RECORDED))
+        columns = ("Podm", "Total Blocks", "Free Blocks", "Free Cores")
+        (recorded,) = self.rows("list", "--long", "--inventory", str(RECORDED))
         self.assertEqual(["rack-9", 3, 2, 96], [recorded[name] for name in columns])
         flavor = self.folder / "sled.yaml"
         flavor.write_text(FLAVOR)
         state = ("--state", self.state)
         with lease_server() as server:
             self.podm("create", "rack-9", server.url, *state)
-            (live,) = self.rows("list", *state)
+            (live,) = self.rows("list", "--long", *state)
             self.assertEqual([recorded[name] for name in columns], [live[name] for name in columns])
             self.podm("schedule", "--flavor", str(flavor), "--compose", *state)
             (node,) = self.rows("node", "list", *state)
-            (live,) = self.rows("list", *state)
+            (live,) = self.rows("list", "--long", *state)
             self.assertEqual(1, live["Free Blocks"])
             self.podm("node", "delete", node["ID"], *state)
-            (live,) = self.rows("list", *state)
+            (live,) = self.rows("list", "--long", *state)
             self.assertEqual(2, live["Free Blocks"])

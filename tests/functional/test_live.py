@@ -100,16 +100,17 @@ class TestReading(Live):
     def test_registered_ones_are_read_without_an_option_by_every_command(self):
         found = self.serve(TREE)
         self.register(found)
-        (row,) = self.podm("list", "-f", "json").data
-        self.assertEqual((RACK, "Online", 2), (row["ID"], row["Status"], row["Blocks"]))
+        (row,) = self.podm("list", "--long", "-f", "json").data
+        told = (row["Podm"], row["Status"], row["Total Blocks"])
+        self.assertEqual((RACK, "Online", 2), told)
         self.assertLess(row["Age"], 60)
-        self.assertEqual(2, self.podm("show", RACK, "-f", "json").data["Blocks"])
+        self.assertEqual(2, self.podm("show", RACK, "-f", "json").data["Total Blocks"])
         self.assertEqual(RACK, self.podm("schedule", *SMALL, "-f", "json").data[0]["Podm"])
         self.assertTrue(self.podm("fit", *SMALL, "-f", "json").data)
         output = str(self.folder / "live.json")
         self.podm("inventory", "convert", "-o", output)
-        kept = self.podm("list", "--inventory", output, "-f", "json").data
-        self.assertEqual(2, kept[0]["Blocks"])
+        kept = self.podm("list", "--long", "--inventory", output, "-f", "json").data
+        self.assertEqual(2, kept[0]["Total Blocks"])
         self.assertEqual(0, found[RACK].open_sessions)
 
     def test_what_the_operator_says_stands_in_the_inventory(self):
@@ -129,13 +130,13 @@ class TestReading(Live):
         file = self.file(self.urls(found))
         alone = self.podm("list", "--podm-file", file, "-f", "json")
         self.assertEqual(
-            ([RACK], True), ([row["ID"] for row in alone.data], "skipped" in alone.err)
+            ([RACK], True), ([row["Podm"] for row in alone.data], "skipped" in alone.err)
         )
         beside = self.podm("list", "--podm-file", file, "--inventory", SITE, "-f", "json").data
         self.assertEqual(9, len(beside))
         both = self.podm("list", "--podm-file", file, "--state", str(self.state), "--timeout", "2",
                          "-f", "json").data  # fmt: skip
-        self.assertEqual(["other", RACK], [row["ID"] for row in both])
+        self.assertEqual(["other", RACK], [row["Podm"] for row in both])
 
     def test_one_id_twice_is_refused(self):
         found = self.serve(TREE)
@@ -153,7 +154,7 @@ class TestReading(Live):
         self.write("valence-sched/podms.yaml", text)
         self.podm("create", "other", "http://127.0.0.1:9")
         rows = self.podm("list", "--timeout", "2", "-f", "json", XDG_CONFIG_HOME=str(self.folder))
-        self.assertEqual(["other", "mine"], [row["ID"] for row in rows.data])
+        self.assertEqual(["other", "mine"], [row["Podm"] for row in rows.data])
 
     def test_with_a_podm_file_alone_nothing_is_written(self):
         file = self.file(self.urls(self.serve(TREE)))
@@ -211,8 +212,9 @@ class TestSilent(Live):
         self.podm("list")
         self.podm("set", RACK, "--zone", "moved")
         self.stop()
-        (row,) = self.podm("list", "--timeout", "2", "-f", "json").data
-        self.assertEqual(("Offline", 2, "moved"), (row["Status"], row["Blocks"], row["Zone"]))
+        (row,) = self.podm("list", "--long", "--timeout", "2", "-f", "json").data
+        told = (row["Status"], row["Total Blocks"], row["Zone"])
+        self.assertEqual(("Offline", 2, "moved"), told)
         self.assertIsInstance(row["Age"], int)
         done = self.podm("schedule", *SMALL, "--timeout", "2", "-f", "json", code=3)
         self.assertEqual(["alive: status: needs Online, has Offline"],
@@ -239,8 +241,9 @@ class TestSilent(Live):
 
     def test_what_was_never_read_has_no_age_and_no_blocks(self):
         self.podm("create", "gone", "http://127.0.0.1:9")
-        (row,) = self.podm("list", "--timeout", "2", "-f", "json").data
-        self.assertEqual(("Offline", None, 0), (row["Status"], row["Age"], row["Blocks"]))
+        (row,) = self.podm("list", "--long", "--timeout", "2", "-f", "json").data
+        told = (row["Status"], row["Age"], row["Total Blocks"])
+        self.assertEqual(("Offline", None, 0), told)
 
     def test_a_password_that_is_not_there_leaves_out_that_one_alone(self):
         found = self.serve(TREE)
@@ -259,8 +262,8 @@ class TestSilent(Live):
     def test_two_names_for_one_address_hand_out_what_is_there_once(self):
         url = self.serve(TREE)[RACK].url
         file = self.file({"a": url, "b": url.removesuffix("/redfish/v1")})
-        done = self.podm("list", "--podm-file", file, "-f", "json")
-        found = {row["ID"]: (row["Status"], row["Blocks"]) for row in done.data}
+        done = self.podm("list", "--long", "--podm-file", file, "-f", "json")
+        found = {row["Podm"]: (row["Status"], row["Total Blocks"]) for row in done.data}
         self.assertEqual({"a": ("Online", 2), "b": ("Unknown", 0)}, found)
         self.assertIn(
             f"unread: b: {url.removesuffix('/redfish/v1')}: is read as 'a' already", done.err
@@ -371,14 +374,14 @@ class TestAges(Live):
         every = self.podm(*words, "--long").data
         stale = self.podm(*words, "--stale").data
         self.assertEqual(8, len(stale))
-        self.assertNotIn(RACK, [row["ID"] for row in stale])
+        self.assertNotIn(RACK, [row["Podm"] for row in stale])
         self.assertEqual([], self.podm(*words, "--stale", "--max-age", "99999d").data)
         drivers = {row["Driver"] for row in every}
         self.assertIn("redfish", drivers)
         for driver in drivers - {None}:
             rows = self.podm(*words, "--driver", driver).data
-            self.assertEqual([row["ID"] for row in every if row["Driver"] == driver],
-                             [row["ID"] for row in rows])  # fmt: skip
+            self.assertEqual([row["Podm"] for row in every if row["Driver"] == driver],
+                             [row["Podm"] for row in rows])  # fmt: skip
 
     def test_an_age_or_timeout_that_is_none_is_a_matter_of_usage(self):
         for words in (("--max-age", "soon"), ("--max-age", "-1"), ("--timeout", "0"),

@@ -76,9 +76,11 @@ class TestAllocateBodies(Case):
                     self.assertTrue(all(block in links for block in expected[0]), links)
 
     def test_a_folder_of_racks_is_listed_with_all_other_trees(self):
-        done = run("valence-sched", "podm", "list", "--inventory", str(RECORDED), "-f", "json")
+        done = run(
+            "valence-sched", "podm", "list", "--long", "--inventory", str(RECORDED), "-f", "json"
+        )
         self.assertEqual(0, done.code, done.err)
-        found = {row["ID"]: row["Free Blocks"] for row in done.data}
+        found = {row["Podm"]: row["Free Blocks"] for row in done.data}
         self.assertEqual((3, 3), (found["rsd-network"], found["rsd-pcie"]))
         self.assertIn("no-zones", found)
 

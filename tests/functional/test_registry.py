@@ -49,7 +49,7 @@ class TestCommands(Registry):
         ).data  # fmt: skip
         self.assertEqual(
             {
-                "ID": "rack-7", "URL": "https://rack-7.invalid:8443", "Identity": None,
+                "Podm": "rack-7", "URL": "https://rack-7.invalid:8443", "Identity": None,
                 "Driver": "redfish", "Enabled": False, "Zone": "east",
                 "Aggregates": ["gold", "ssd"],
                 "Capabilities": {"fabric": ["pcie", "cxl"]}, "Traits": ["T"],
@@ -112,7 +112,7 @@ class TestCommands(Registry):
         line = self.refused("delete", "a", "nobody", "b")
         self.assertIn("no registered pod manager named 'nobody' (known: b, c)", line)
         rows = self.podm("list", "--timeout", "2", "-f", "json").data
-        self.assertEqual(["c"], [row["ID"] for row in rows])
+        self.assertEqual(["c"], [row["Podm"] for row in rows])
 
     def test_the_last_one_deleted_leaves_none(self):
         self.podm("create", "a", URL)
@@ -123,7 +123,7 @@ class TestCommands(Registry):
         path = self.folder / "named.sqlite"
         self.podm("create", "a", URL, "--state", str(path))
         rows = self.podm("list", "--state", f"sqlite:///{path}", "-f", "json").data
-        self.assertEqual(["a"], [row["ID"] for row in rows])
+        self.assertEqual(["a"], [row["Podm"] for row in rows])
         self.assertFalse(self.state.exists())
 
     def test_the_usual_state_is_in_the_state_directory_for_its_owner_alone(self):
@@ -297,7 +297,7 @@ class TestTyped(Registry):
         kept = self.state.with_name(f"{self.state.name}.passwords")
         kept.chmod(0o644)
         done = self.podm("list", "--timeout", "2", "-f", "json")
-        self.assertEqual(["a", "b"], [row["ID"] for row in done.data])
+        self.assertEqual(["a", "b"], [row["Podm"] for row in done.data])
         self.assertIn(
             f"unread: a: {kept}: others can read or change it: chmod 600 {kept}", done.err
         )

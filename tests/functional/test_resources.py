@@ -40,7 +40,7 @@ class TestResources(Case):
 
     def test_it_shows_in_list_and_show_and_stays_in_what_is_converted(self):
         words = ("podm", "list", *self.words, "--long", "-f", "json")
-        free = {row["ID"]: row["Free Stocks"] for row in asked("valence-sched", *words).data}
+        free = {row["Podm"]: row["Free Stocks"] for row in asked("valence-sched", *words).data}
         self.assertEqual((3, 0), (free["gpu-west"]["licences"], free["store-1"]["licences"]))
         self.assertIn("storage_gib", free["store-1"])
         shown = run("valence-sched", "podm", "show", *self.words, "mem-1", "-f", "json").data

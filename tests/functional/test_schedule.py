@@ -390,7 +390,7 @@ class TestStreams(Case):
                     check=False,
                 )
                 self.assertEqual((141, ""), (done.returncode, done.stderr))
-                self.assertTrue(done.stdout.startswith('"ID","Status"'))
+                self.assertTrue(done.stdout.startswith('"Podm","Status"'))
 
     def test_a_large_site_lists_what_was_placed_and_says_that_there_is_more(self):
         done = run("valence-sched", "podm", "schedule", "--inventory", self.many,

@@ -52,12 +52,13 @@ class TestServe(Case):
         podms = {"podms": {name: {"url": url} for name, url in urls.items()}}
         file = self.write("podms.yaml", json.dumps(podms))
         columns = ["-f", "json", *(f"-c{name}" for name in (
-            "ID", "Pools", "Blocks", "Free Blocks", "Free Cores", "Free Memory MiB", "Free GPUs",
+            "Podm", "Pools", "Total Blocks", "Free Blocks", "Free Cores", "Free Memory MiB",
+            "Free GPUs",
         ))]  # fmt: skip
-        live = run("valence-sched", "podm", "list", "--podm-file", file, *columns)
+        live = run("valence-sched", "podm", "list", "--long", "--podm-file", file, *columns)
         self.assertEqual(0, live.code, live)
-        told = run("valence-sched", "podm", "list", "--inventory", SITE, *columns)
-        self.assertEqual([row for row in told.data if row["ID"] in urls], live.data)
+        told = run("valence-sched", "podm", "list", "--long", "--inventory", SITE, *columns)
+        self.assertEqual([row for row in told.data if row["Podm"] in urls], live.data)
 
     def test_a_login_is_asked_for_and_its_password_is_nowhere(self):
         canary = "canary-7e3b"

@@ -62,7 +62,7 @@ class TestStats(Live):
     def test_they_stand_beside_those_that_are_read_and_are_not_read(self):
         self.register(found := self.serve())
         self.report("told")
-        rows = {row["ID"]: row for row in self.podm("list", "-f", "json").data}
+        rows = {row["Podm"]: row for row in self.podm("list", "-f", "json").data}
         self.assertEqual({*found, "told"}, set(rows))
         self.assertLess(rows["told"]["Age"], 60)
         output = self.folder / "all.json"
@@ -90,10 +90,10 @@ class TestStats(Live):
         for _ in range(2):
             self.assertEqual(["p"], self.chosen("--claim"))
         self.chosen("--claim", code=3)
-        self.assertEqual(0, self.podm("list", "-f", "json").data[0]["Free Blocks"])
+        self.assertEqual(0, self.podm("list", "--long", "-f", "json").data[0]["Free Blocks"])
         self.report("p", power_w=3)
         self.assertLess(self.podm("stats", "show", "p", "-f", "json").data["Age"], 60)
-        self.assertEqual(0, self.podm("list", "-f", "json").data[0]["Free Blocks"])
+        self.assertEqual(0, self.podm("list", "--long", "-f", "json").data[0]["Free Blocks"])
 
     def test_what_cannot_be_taken_in_is_one_line(self):
         done = self.report("p", code=1, status="Fine")

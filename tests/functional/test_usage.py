@@ -18,7 +18,7 @@ class TestHeld(Live):
         self.register({"gpu-east": self.found["gpu-east"]})
 
     def free(self, *words: str) -> int:
-        (row,) = self.podm("list", "-f", "json", *words).data
+        (row,) = self.podm("list", "--long", "-f", "json", *words).data
         return int(row["Free Blocks"])
 
     def fitting(self) -> int:

@@ -52,7 +52,7 @@ class SchedulerContract:
 
     def test_nothing_that_fits_is_a_decision_with_reasons(self):
         short = self.scheduler.select_destinations(request(TOO_MANY))
-        whole = self.scheduler.select_destinations(request(TOO_MANY), detail="explanation")
+        whole = self.scheduler.select_destinations(request(TOO_MANY), detail="report")
         self.assertEqual(("nothing_fits", ()), (short.report.outcome, short.report.podms))
         self.assertEqual("nothing_fits", whole.report.outcome)
         self.assertTrue(whole.report.funnel)
@@ -64,7 +64,7 @@ class SchedulerContract:
     def test_each_detail_says_what_the_one_before_says(self):
         results = [
             self.scheduler.select_destinations(request(), detail=detail)
-            for detail in ("placements", "summary", "report", "explanation")
+            for detail in ("placements", "summary", "report")
         ]
         self.assertEqual(1, len({to_json(one.report.placements) for one in results}))
         self.assertEqual(1, len({to_json(one.report.podms) for one in results[1:]}))

@@ -69,6 +69,7 @@ FOR_ALL = {"msgspec"}
 ONLY_IN = {
     "aiohttp": {"simulator"},
     "alembic": {"store"},
+    "argcomplete": {"valence_sched_cli/completion"},
     "cliff": {"valence_sched_cli"},
     "highspy": {"core/fit/optimiser"},
     "keystoneauth1": {"integrations", "valence_sched_cli"},

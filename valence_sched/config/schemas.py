@@ -11,6 +11,7 @@ from typing import Any, get_args
 import msgspec
 
 from valence_sched.config.podms_file import PodmFile
+from valence_sched.model import quantity
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import Inventory
@@ -29,6 +30,9 @@ NOUNS: dict[str, Any] = {
     "requests": RequestFile | RequestSpec,
 }
 
+#: Documents that people write: amounts in them may have a unit.
+WRITTEN_BY_PEOPLE = ("flavor", "requests")
+
 #: Files that hold one of these, a list of them, or a list under this key.
 LIST_KEYS = {"flavor": "flavors", "policy": "policies"}
 
@@ -40,6 +44,9 @@ def json_schema(name: str) -> bytes:
         "title": f"valence-sched/{name}",
         **_clean_descriptions(_file_schema(name)),
     }
+    if name in WRITTEN_BY_PEOPLE:
+        for noun in document["$defs"].values():
+            _accept_units(noun.get("properties", {}))
     text = msgspec.json.encode(document, order="deterministic")
     return msgspec.json.format(text, indent=1) + b"\n"
 
@@ -53,6 +60,21 @@ def _file_schema(name: str) -> dict[str, Any]:
         found += [many, {"type": "object", "properties": {LIST_KEYS[name]: many},
                          "required": [LIST_KEYS[name]], "additionalProperties": False}]  # fmt: skip
     return {**({"anyOf": found} if len(found) > 1 else found[0]), "$defs": defined}
+
+
+def _accept_units(properties: dict[str, Any]) -> None:
+    """Accept a text with a unit where the name of a number ends in one, as ``convert`` does.
+
+    ``resources`` and the ``amount`` of a stock have the unit of the name of a resource.
+    """
+    text = {"type": "string", "pattern": f"^{quantity.PATTERN}$"}
+    for name, schema in properties.items():
+        if name == "resources":
+            schema["additionalProperties"] = {"anyOf": [schema["additionalProperties"], text]}
+        elif name == "amount" or quantity.unit_of(name):
+            default = {"default": schema.pop("default")} if "default" in schema else {}
+            forms = schema.get("anyOf", [schema])
+            properties[name] = {"anyOf": [*forms, text], **default}
 
 
 def _clean_descriptions(schema: Any) -> Any:

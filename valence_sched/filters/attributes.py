@@ -18,7 +18,7 @@ def attributes(view: View, request: Request) -> Iterator[Term]:
     for path, text in request.attributes.items():
         values = _attribute(view, *split_attribute(path))
         have = Labels([_display(value) for value in values.values], values.codes)
-        yield Term(path, text, have, holds=values.where(parse_condition(text).holds))
+        yield Term(path, text, have, holds=values.where(parse_condition(text, path).holds))
 
 
 def _attribute(view: View, root: str, name: str) -> Labels:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices filter: keeps pools with enough free devices of each requested kind."""
 
+import functools
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request
+from valence_sched.view.hardware import free_models
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
 
@@ -14,4 +16,5 @@ def devices(view: View, request: Request) -> Iterator[Term]:
     for need in request.needs:
         if need.measure == "devices":
             have, podm_have = view.free(need), view.free(need, "podm")
-            yield Term(need.label, need.amount, have, podm_have=podm_have)
+            models = functools.partial(free_models, view, need)
+            yield Term(need.label, need.amount, have, podm_have=podm_have, instead=models)

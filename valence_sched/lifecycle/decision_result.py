@@ -26,7 +26,6 @@ from valence_sched.model.decision_result import (
     DecisionResults,
     Detail,
     FailedChoice,
-    PodmDetail,
 )
 from valence_sched.model.inventory import to_json
 from valence_sched.view.view import View
@@ -35,21 +34,17 @@ from valence_sched.view.view import View
 def decision_result(decision: Decision, detail: Detail = "placements") -> DecisionResult:
     """Return a decision with its report and details; ``detail`` says how much of them is made."""
     report = decision_report(decision) if _is_whole(detail) else _short_report(decision, detail)
-    return DecisionResult(report=report, details=_details(decision, report.podms, detail))
+    return DecisionResult(report=report, details=_details(decision))
 
 
 def decision_results(decisions: Decisions, detail: Detail = "placements") -> DecisionResults:
     """Return several decisions with their report and details."""
     report = decisions_report(decisions) if _is_whole(detail) else _short_reports(decisions, detail)
-    details = (
-        _details(decision, one.podms, detail)
-        for decision, one in zip(decisions.decisions, report.decisions, strict=True)
-    )
-    return DecisionResults(report=report, details=tuple(details))
+    return DecisionResults(report=report, details=tuple(map(_details, decisions.decisions)))
 
 
 def _is_whole(detail: Detail) -> bool:
-    return detail in ("report", "explanation")
+    return detail == "report"
 
 
 def _short_report(decision: Decision, detail: Detail) -> Report:
@@ -75,8 +70,11 @@ def _short_report(decision: Decision, detail: Detail) -> Report:
 
 
 def _short_verdicts(decision: Decision) -> Iterable[PodmVerdict]:
-    """Return every verdict of a small inventory; of a large one why chosen ones took no more."""
-    if len(decision.view.podms) <= MAX_LISTED_PODMS:
+    """Return every verdict of a small inventory, or where nothing fits.
+
+    Of a large inventory else only why the chosen pod managers took no more.
+    """
+    if not decision.placed_nodes or len(decision.view.podms) <= MAX_LISTED_PODMS:
         return Verdicts(decision).podm_verdicts()
     if decision.outcome != "placed_in_part":
         return ()
@@ -108,28 +106,12 @@ def inventory_summary(view: View) -> InventorySummary:
     )
 
 
-def _details(
-    decision: Decision, verdicts: Iterable[PodmVerdict], detail: Detail
-) -> DecisionDetails | None:
+def _details(decision: Decision) -> DecisionDetails | None:
     if not decision.explainable:
         return None
-    listed = detail == "explanation" or len(decision.view.podms) <= MAX_LISTED_PODMS
     return DecisionDetails(
-        podms={
-            verdict.podm: _podm_detail(decision, verdict, every_reason=detail == "explanation")
-            for verdict in verdicts
-            if listed and verdict.outcome not in ("chosen", "alternate")
-        },
         failed_choices=tuple(
             FailedChoice(choice=number, funnel=funnel_steps(decision, attempt))
             for number, attempt in decision.failed_attempts
         ),
     )
-
-
-def _podm_detail(decision: Decision, verdict: PodmVerdict, *, every_reason: bool) -> PodmDetail:
-    row = decision.row_of(verdict.podm, verdict.pool)
-    candidate = decision.candidate(row) if verdict.outcome == "fits" else None
-    if candidate is not None or not every_reason:
-        return PodmDetail(candidate=candidate)
-    return PodmDetail(reasons=tuple(Verdicts(decision).reasons(row)))

@@ -13,8 +13,10 @@ import yaml
 from msgspec import inspect
 
 from valence_sched.errors import InputError, NewerSchema, escape, suggest
+from valence_sched.model import quantity
 
 T = TypeVar("T")
+_NUMBERS = {inspect.IntType, inspect.FloatType}
 
 MAX_HUMAN_BYTES = 1 << 20
 _ENDLESS = "nesting without end"
@@ -45,13 +47,43 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: 
 
 
 def convert(value: object, type_: type[T], file: str, document_path: str = "$") -> T:
-    """Convert plain lists and maps to ``type_``, numbers also from text; errors as for decoding."""
+    """Convert plain lists and maps to ``type_``; errors as for decoding.
+
+    Numbers may be texts; one whose name ends in a unit may have another unit, as in ``256GiB``.
+    """
     try:
-        return msgspec.convert(value, type_, strict=False)
+        return msgspec.convert(_read_quantities(value, type_, file, document_path), type_,
+                               strict=False)  # fmt: skip
     except msgspec.ValidationError as error:
         raise _input_error(str(error), value, type_, file, document_path) from None
     except RecursionError:
         raise InputError(file, document_path, _ENDLESS, "a document of modest depth") from None
+
+
+def _read_quantities(value: Any, type_: Any, file: str, document_path: str) -> Any:
+    """Return plain lists and maps in which amounts with a unit are numbers of their name's unit."""
+
+    def read(item: Any, path: str, name: str) -> Any:
+        if isinstance(item, dict):
+            # A stock's amount has the unit of the resource beside it.
+            names = {"amount": item.get("resource")} if "resource" in item else {}
+            return {key: read(below, f"{path}.{key}", str(names.get(key, key)))
+                    for key, below in item.items()}  # fmt: skip
+        if isinstance(item, list):
+            return [read(below, f"{path}[{number}]", "") for number, below in enumerate(item)]
+        if not isinstance(item, str) or not quantity.is_quantity(item):
+            return item
+        unit = quantity.unit_of(name)
+        kinds = {type(kind) for kind in _types_at(type_, path)} if unit else set()
+        if unit is None or kinds.isdisjoint(_NUMBERS) or inspect.StrType in kinds:
+            return item
+        try:
+            amount = quantity.quantity_in(item, unit)
+        except ValueError as error:
+            raise InputError(file, document_path + path, str(error)) from None
+        return amount if inspect.FloatType in kinds else int(amount)
+
+    return read(value, "", "")
 
 
 def load_yaml(data: bytes, file: str) -> Any:

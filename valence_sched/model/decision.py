@@ -68,7 +68,8 @@ class Reason(Struct, frozen=True, kw_only=True):
     """Why a pool was rejected: the filter, what it needs and what it has.
 
     ``podm_have`` is what the pod manager has in all its pools together, if that is enough; it
-    does not help, because a node is made in one pool.
+    does not help, because a node is made in one pool. Where the pool has none, ``instead`` counts
+    the free devices of that kind by model.
     """
 
     filter: str
@@ -77,6 +78,7 @@ class Reason(Struct, frozen=True, kw_only=True):
     have: Value
     unit: str
     podm_have: Value = None
+    instead: dict[str, int] = {}
 
     @property
     def text(self) -> str:
@@ -91,13 +93,21 @@ class Reason(Struct, frozen=True, kw_only=True):
         return f"{what}: needs {need}{unit}, has {have}{unit}{elsewhere}"
 
 
+class PoolReasons(Struct, frozen=True, kw_only=True):
+    """A pool that makes no node, and every reason against it."""
+
+    pool: str
+    reasons: tuple[Reason, ...]
+
+
 class PodmVerdict(Struct, frozen=True, kw_only=True):
     """The verdict on one pod manager: its best pool, or why all its pools are rejected.
 
     ``behind`` is how far its score is below that of the chosen pool. ``pools`` counts its pools
     and ``pools_passed`` those that passed every filter. ``fitting`` nodes of the request fit there
     one after another; they are placed if enough fit in total. If fewer nodes were placed than
-    requested, the ``reason`` of a chosen pod manager says why it took no more.
+    requested, the ``reason`` of a chosen pod manager says why it took no more. On a small site
+    ``pool_reasons`` has every reason against each pool of one that is rejected, the nearest first.
     """
 
     podm: str
@@ -109,6 +119,7 @@ class PodmVerdict(Struct, frozen=True, kw_only=True):
     pools_passed: int
     fitting: int
     reason: Reason | None
+    pool_reasons: tuple[PoolReasons, ...] = ()
 
 
 class PoolRef(Struct, frozen=True, kw_only=True):

@@ -5,24 +5,16 @@ from typing import Literal
 
 from msgspec import Struct
 
-from valence_sched.model.decision import Candidate, FunnelStep, Reason, Report, Reports
+from valence_sched.model.decision import Candidate, FunnelStep, Report, Reports
 
 #: How much is said about a decision; saying more takes longer.
 #:
 #: placements   the nodes, their alternates and the warnings
-#: summary      also the verdicts, where there are at most MAX_LISTED_PODMS pod managers
+#: summary      also the verdicts, where nothing fits or at most MAX_LISTED_PODMS are listed
 #: report       the whole report: every verdict, the funnel, the explanation, the digests
-#: explanation  the whole report, and every reason against each pod manager
-Detail = Literal["placements", "summary", "report", "explanation"]
+Detail = Literal["placements", "summary", "report"]
 
 MAX_LISTED_PODMS = 50  # how many pod managers a decision lists unless every one is asked for
-
-
-class PodmDetail(Struct, frozen=True, kw_only=True):
-    """The node that the best pool of a pod manager would make, and every reason against it."""
-
-    candidate: Candidate | None = None
-    reasons: tuple[Reason, ...] = ()
 
 
 class FailedChoice(Struct, frozen=True, kw_only=True):
@@ -33,12 +25,8 @@ class FailedChoice(Struct, frozen=True, kw_only=True):
 
 
 class DecisionDetails(Struct, frozen=True, kw_only=True):
-    """What a screen shows of a decision beside its report.
+    """What a screen shows of a decision beside its report."""
 
-    ``podms`` are those of the report's verdicts that take no node, by id.
-    """
-
-    podms: dict[str, PodmDetail] = {}
     failed_choices: tuple[FailedChoice, ...] = ()
 
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The explanation of a decision: score parts, runner-up, near misses and sensitivity."""
 
-from collections.abc import Iterator
 from typing import Literal
 
 from msgspec import Struct
 
 from valence_sched.model.base import Value, format_value
+from valence_sched.model.quantity import format_bytes
+
+MIB = 1 << 20
 
 
 class ScorePart(Struct, frozen=True, kw_only=True):
@@ -19,13 +21,17 @@ class ScorePart(Struct, frozen=True, kw_only=True):
 
 
 class Contender(Struct, frozen=True, kw_only=True):
-    """A pool that could take the first node; its parts, largest first, add up to its score."""
+    """A pool that could take the first node; its parts, largest first, add up to its score.
+
+    ``excess`` is what the blocks would have beyond the request: cores, MiB of memory, devices.
+    """
 
     podm: str
     pool: str
     outcome: Literal["chosen", "fits"]
     score: float
     parts: tuple[ScorePart, ...]
+    excess: dict[str, float] = {}
 
 
 class ScoreDifference(Struct, frozen=True, kw_only=True):
@@ -67,6 +73,8 @@ class Shortfall(Struct, frozen=True, kw_only=True):
         unit = f" {self.unit}" if self.unit else ""
         if _is_number(self.need) and _is_number(self.have):
             missing = float(self.need) - float(self.have)  # type: ignore[arg-type]
+            if self.unit == "MiB":
+                return f"{format_bytes(missing * MIB)} {self.label}"
             return f"{format_value(missing)}{unit} {self.label}"
         return f"{self.label} {format_value(self.need)}{unit} (has {format_value(self.have)})"
 
@@ -100,7 +108,7 @@ class NearMiss(Struct, frozen=True, kw_only=True):
         if self.kind == "word":
             values = [(one.label, *map(format_value, (one.need, one.have))) for one in self.lacks]
             but = " and ".join(f"{label}: needs {need}, has {have}" for label, need, have in values)
-            return f"{self.podm} would do but for {but} (filter {self.lacks[0].filter})"
+            return f"{self.podm} fits but for {but} (filter {self.lacks[0].filter})"
         lacks = " and ".join(lack.text for lack in self.lacks)
         return f"{self.podm} lacks {lacks}; {self._remedy}"
 
@@ -108,12 +116,12 @@ class NearMiss(Struct, frozen=True, kw_only=True):
     def _remedy(self) -> str:
         if self.freeing:
             where = f" (in {self.freeing.pool})" if self.freeing.pool != self.pool else ""
-            return f"freeing node {self.freeing.node} would do{where}"
+            return f"removing node {self.freeing.node}{where} frees it"
         if not self.nodes:
-            return "it has no node to free"
+            return "it has no node to remove"
         if self.tried < self.nodes:
-            return f"freeing one of {self.tried} of its {self.nodes} nodes would not do"
-        return "freeing any one of its nodes would not do"
+            return f"removing one of {self.tried} of its {self.nodes} nodes is not enough"
+        return "removing any one of its nodes is not enough"
 
 
 class Sensitivity(Struct, frozen=True, kw_only=True):
@@ -137,26 +145,31 @@ class Sensitivity(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        return f"{self._change}: {self._effect}" + (" (by lot)" if self.by_lot else "")
+        """Return it in one line for people: what would be chosen, and with which change."""
+        return f"{self._effect}, {self._change}" + (" (tie, broken by the seed)" * self.by_lot)
 
     @property
     def _change(self) -> str:
         if self.of == "weight":
-            return f"weight of {self.name} from {self.was:g} to {self.becomes:g}"
+            return f"if the weight of {self.name} is {self.becomes:g} instead of {self.was:g}"
         if not self.becomes:
-            return f"without {self.name}"
-        unit = f" {self.unit}" if self.unit else ""
-        return f"{format_value(self.becomes)}{unit} {self.name} instead of {format_value(self.was)}"
+            return f"without the {self._amount(self.was)} {self.name}"
+        return f"with {self._amount(self.becomes)} {self.name} instead of {self._amount(self.was)}"
+
+    def _amount(self, value: float) -> str:
+        if self.unit == "MiB":
+            return format_bytes(value * MIB)
+        return f"{format_value(value)} {self.unit}".rstrip()
 
     @property
     def _effect(self) -> str:
         if self.podm is None:
             return "nothing fits"
         if self.instead_of is None:
-            return f"{self.podm} would do"
+            return f"{self.podm} fits"
         if self.podm == self.instead_of:
             return f"pool {self.pool} of {self.podm} instead of {self.instead_of_pool}"
-        return f"{self.podm} instead of {self.instead_of}"
+        return f"{self.podm} instead"
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
@@ -172,24 +185,6 @@ class Explanation(Struct, frozen=True, kw_only=True):
     nearest_misses: tuple[NearMiss, ...] = ()
     flips: tuple[Sensitivity, ...] = ()
     notes: tuple[str, ...] = ()
-
-    def lines(self, limit: int = 3) -> Iterator[str]:
-        """Yield the explanation in lines for people, at most ``limit`` of each sort."""
-        if self.runner_up:
-            yield f"runner-up: {self.runner_up.text}"
-        for sort, kind in (("nearest miss", "hardware"), ("but for a word", "word")):
-            texts = [miss.text for miss in self.nearest_misses if miss.kind == kind]
-            yield from _first_lines(sort, texts, limit)
-        for sort, of in (("flips at another weight", "weight"), ("flips at another need", "need")):
-            texts = [flip.text for flip in self.flips if flip.of == of]
-            yield from _first_lines(sort, texts, limit)
-        yield from (f"note: {note}" for note in self.notes)
-
-
-def _first_lines(sort: str, texts: list[str], limit: int) -> Iterator[str]:
-    yield from (f"{sort}: {text}" for text in texts[:limit])
-    if len(texts) > limit:
-        yield f"{sort}: {len(texts) - limit} more in the report"
 
 
 def _is_number(value: Value) -> bool:

@@ -28,6 +28,7 @@ from typing import Any
 from msgspec import json
 
 from valence_sched.errors import InputError, one_line, suggest
+from valence_sched.model import quantity
 from valence_sched.model.base import Noun
 from valence_sched.model.extra_specs import as_number, as_text
 
@@ -186,7 +187,23 @@ class _Parser:
         if not any(isinstance(argument, AttributePath) for argument in arguments):
             hint = _missing_dollar_hint(arguments)
             raise self._wrong(path, "no path", "a text that begins with $", hint)
-        return Comparison(operator, arguments)
+        return Comparison(operator, self._in_unit(arguments, path))
+
+    def _in_unit(self, arguments: tuple[Argument, ...], path: str) -> tuple[Argument, ...]:
+        """Return amounts with a unit as numbers of the unit that the name of a path ends in."""
+        names = (one.name for one in arguments if isinstance(one, AttributePath))
+        unit = next(filter(None, map(quantity.unit_of, names)), None)
+        if unit is None:
+            return arguments
+        try:
+            return tuple(
+                quantity.quantity_in(one, unit)
+                if isinstance(one, str) and quantity.is_quantity(one)
+                else one
+                for one in arguments
+            )
+        except ValueError as error:
+            raise self._wrong(path, str(error)) from None
 
     def _argument(self, item: object, path: str) -> Argument:
         self._count(path)

@@ -28,6 +28,7 @@ from typing import Any
 from msgspec import Struct
 
 from valence_sched.errors import one_line, suggest
+from valence_sched.model import quantity
 
 NUMBER_OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     "=": operator.ge,
@@ -86,8 +87,10 @@ class AttributeCondition(Struct, frozen=True):
         return as_text(item) in self.values
 
 
-def parse_condition(text: str) -> AttributeCondition:
+def parse_condition(text: str, attribute: str = "") -> AttributeCondition:
     """Parse an operator and its values; without an operator the text itself is the value.
+
+    A number that is compared with an ``attribute`` whose name ends in a unit may have another unit.
 
     Raises:
         ValueError: an unknown operator (the nearest is named), no value, too many, or no number.
@@ -107,6 +110,9 @@ def parse_condition(text: str) -> AttributeCondition:
     if name != "<all-in>" and len(values) > 1:
         hint = "without an operator the whole text must be equal"
         raise ValueError(one_line(f"{name!r} takes one word, {values[1]!r} is a second ({hint})"))
+    unit = quantity.unit_of(attribute)
+    if name in NUMBER_OPERATORS and unit and quantity.is_quantity(values[0]):
+        return AttributeCondition(name, (str(quantity.quantity_in(values[0], unit)),))
     if name in NUMBER_OPERATORS and math.isnan(as_number(values[0])):
         other = f"s{name}" if f"s{name}" in TEXT_OPERATORS else "s=="
         shown = one_line(values[0], 60)
@@ -145,7 +151,7 @@ def condition_problem(path: str, text: str) -> str | None:
     """Return what is wrong with a condition on an attribute, None if it is valid."""
     try:
         split_attribute(path)
-        parse_condition(text)
+        parse_condition(text, path)
     except ValueError as error:
         return str(error)
     return None

@@ -134,7 +134,7 @@ def _group_need(name: str, group: DeviceGroupSpec) -> Need:
         return _device_need("accelerator", group.count, name, equal={"kind": group.kind},
                         words=group.model, least={"memory_mib": group.memory_mib})  # fmt: skip
     if isinstance(group, specs.DriveSpec):
-        size = group.capacity_gib * GIB if group.capacity_gib else None
+        size = round(group.capacity_gib * GIB) if group.capacity_gib else None
         remote = None if group.remote is None else str(group.remote)
         where = {"media": group.media, "protocol": group.protocol, "remote": remote}
         return _device_need("drive", group.count, name, words=group.model, equal=where,

@@ -2,7 +2,8 @@
 """The ``properties`` of a flavor: the devices and amounts of a node as a person writes them.
 
 A superset of the Valence flavor: ``memory``, ``processor``, ``pci_device`` and ``remote_storage``,
-with numbers accepted as strings, and the devices that Valence does not have.
+with numbers accepted as strings, sizes and rates also with a unit (``256GiB``), and the devices
+that Valence does not have.
 """
 
 from typing import Annotated
@@ -12,6 +13,7 @@ from msgspec import Meta
 from valence_sched.model.base import Noun
 
 PositiveInt = Annotated[int, Meta(ge=1, le=10**15)]
+PositiveNumber = PositiveInt | Annotated[float, Meta(gt=0, le=10**15)]
 Word = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
@@ -72,7 +74,7 @@ class AcceleratorSpec(DeviceGroupSpec, frozen=True, kw_only=True):
 class DriveSpec(DeviceGroupSpec, frozen=True, kw_only=True):
     """A number of drives, each with at least this capacity and rotation speed."""
 
-    capacity_gib: PositiveInt | None = None
+    capacity_gib: PositiveNumber | None = None
     media: Word | None = None
     protocol: Word | None = None
     rpm: PositiveInt | None = None
@@ -103,7 +105,7 @@ class PciDevice(Noun, frozen=True):
 class RemoteStorage(Noun, frozen=True):
     """Valence's remote volume: an amount of the stock ``storage_gib``."""
 
-    capacity_gib: PositiveInt
+    capacity_gib: PositiveNumber
 
 
 class TopologyConstraintSpec(Noun, frozen=True, kw_only=True):

@@ -73,16 +73,20 @@ def stock_name(name: str) -> str:
     return name.removeprefix(CUSTOM).lower() if name.startswith(CUSTOM) else name
 
 
-def compile_amounts(amounts: Mapping[str, int]) -> Properties:
-    """Return what amounts of classes ask for; classes without ``fault``, amounts from 1 on."""
-    cores = sum(amounts.get(name, 0) for name in CORES)
-    sockets = amounts.get(SOCKETS)
-    kbps = max(amounts.get(name, 0) for name in BANDWIDTHS)
-    cards = [(kind, amounts[name]) for name, kind in ACCELERATORS.items() if name in amounts]
+def compile_amounts(amounts: Mapping[str, float]) -> Properties:
+    """Return what amounts of classes ask for; classes without ``fault``, amounts above 0.
+
+    Of the standard classes only ``DISK_GB`` keeps a fraction.
+    """
+    whole = {name: int(amount) for name, amount in amounts.items()}
+    cores = sum(whole.get(name, 0) for name in CORES)
+    sockets = whole.get(SOCKETS)
+    kbps = max(whole.get(name, 0) for name in BANDWIDTHS)
+    cards = [(kind, whole[name]) for name, kind in ACCELERATORS.items() if name in amounts]
     others = [(name, amount) for name, amount in amounts.items() if name not in STANDARD]
     return Properties(
         processor=specs.ProcessorSpec(cores or None, sockets) if cores or sockets else None,
-        memory=specs.MemorySpec(amounts[MEMORY]) if MEMORY in amounts else None,
+        memory=specs.MemorySpec(whole[MEMORY]) if MEMORY in amounts else None,
         accelerators=tuple(specs.AcceleratorSpec(kind=kind, count=count) for kind, count in cards),
         drives=(specs.DriveSpec(capacity_gib=amounts[DRIVE]),) if DRIVE in amounts else (),
         nics=(specs.NicSpec(speed_mbps=-(-kbps // _KBPS_PER_MBPS)),) if kbps else (),

@@ -16,6 +16,7 @@ from valence_sched.model.decision_result import (
     Ranking,
 )
 from valence_sched.model.flavor import Flavor
+from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
 from valence_sched.model.plan import Plan
 from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
 from valence_sched.model.policy import PluginKind, PluginList, Policy
@@ -86,6 +87,23 @@ class Scheduler(Ranker, Protocol):
 
     def podm(self, name: str) -> PodmOverview:
         """Return one pod manager by its id or its name, with its pools; UnknownName for others."""
+
+    def blocks(self, wanted: BlockFilter) -> Iterator[BlockOverview]:
+        """Yield the blocks that a filter keeps; UnknownName for its pod manager or pool."""
+
+    def block(self, name: str, podm: str | None = None) -> BlockOverview:
+        """Return a block by its URI or the last part of it, of all pod managers or of one.
+
+        Raises:
+            UnknownName: there is no such block.
+            UsageError: several blocks have this name.
+        """
+
+    def pools(self, podm: str | None = None) -> Sequence[PoolOverview]:
+        """Return the pools of all pod managers or of one; UnknownName where that is not there."""
+
+    def device_counts(self, wanted: BlockFilter) -> Sequence[DeviceCount]:
+        """Count the devices of the blocks that a filter keeps by model; errors as for blocks."""
 
     def block_usage(self, podm: str) -> BlockUsage:
         """Return which blocks of a pod manager are in use; none where it was never stored."""
@@ -183,7 +201,7 @@ class Scheduler(Ranker, Protocol):
     def preview(self, report: Report) -> Iterator[lifecycle.Preview]:
         """Ask the chosen pod managers whether they would compose the nodes of a decision."""
 
-    def plan(self, request: Request, *, detail: Detail = "report") -> lifecycle.PlanResult:
+    def plan(self, request: Request) -> lifecycle.PlanResult:
         """Decide, and return the plan of the decision, to be claimed or composed later."""
 
     def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:

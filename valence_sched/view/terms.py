@@ -8,7 +8,7 @@ it explains itself: the comparison that rejects a pool is the one that is shown.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
@@ -27,7 +27,8 @@ class Term(Struct, frozen=True):
 
     ``have`` is an array or labels, one value per row. ``holds`` defaults to ``have >= need``, which
     is false if ``have`` is NaN (unknown). ``podm_have`` is what the pod manager has in all its
-    pools, shown if that would be enough.
+    pools, shown if that would be enough. ``instead`` counts what a row has in place of what it has
+    none of, by name.
     """
 
     label: str
@@ -36,6 +37,7 @@ class Term(Struct, frozen=True):
     unit: str = ""
     holds: Mask | None = None
     podm_have: Floats | None = None
+    instead: Callable[[int], Mapping[str, int]] | None = None
 
     @property
     def mask(self) -> Mask:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli import base
+from valence_sched_cli import base, paging
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.types import add_option, age
 from valence_sched_cli.output.cells import PairLines, WordLines, Words, or_absent
@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 
 COLUMNS = (
-    "ID", "State", "Owner", "Group", "Key", "Created At", "Expires At", "Note", "Pod Managers",
+    "ID", "State", "Owner", "Group", "Key", "Created At", "Expires At", "Note", "Podms",
     "Nodes", "Blocks", "Amounts",
 )  # fmt: skip
 
 
-class ListClaim(base.Lister):
+class ListClaim(paging.PagedLister):
     """List claims: what is held of which pod manager, for whom and until when."""
+
+    marker_columns = ("ID",)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "--podm <podm>: only of this pod manager")
@@ -35,7 +37,7 @@ class ListClaim(base.Lister):
         inventory.add_state_option(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        columns = ["ID", "State", "Owner", "Pod Managers", "Nodes", "Expires At"]
+        columns = ["ID", "State", "Owner", "Podms", "Nodes", "Expires At"]
         if parsed_args.long:
             columns += ["Created At", "Key", "Blocks", "Note"]
         claims = self.scheduler(parsed_args).claims(

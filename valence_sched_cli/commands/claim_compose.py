@@ -124,9 +124,8 @@ def claim_line(claim: Claim) -> str:
 
 def detail_of(args: argparse.Namespace) -> Detail:
     """Return how much of the decision the options show."""
-    if args.explain:
-        return "explanation"
-    return "report" if args.report or args.dispatch is not None else "summary"
+    whole = args.explain or args.report or args.dispatch is not None
+    return "report" if whole else "summary"
 
 
 @contextlib.contextmanager

@@ -4,19 +4,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.request import add_request_options, flavor_named, make_request
 from valence_sched_cli.options.types import add_option, positive
+from valence_sched_cli.output.columns import MACHINE
 from valence_sched_cli.output.decision import warning_lines
+from valence_sched_cli.output.fit_matrix import fit_matrix
 
 
 class FitPodm(base.Lister):
     """Count how many more nodes of each flavor fit, per pod manager and in total.
 
-    Counted by placing one node after another, so it is what scheduling would reach.
+    Counted by placing one node after another, so it is what scheduling would reach. Tables have a
+    column for each pod manager, other formats a row for each flavor and pod manager.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -28,11 +30,18 @@ class FitPodm(base.Lister):
             type=positive,
             default=1000,
         )
+        add_option(
+            parser,
+            "--require <flavor=n>...: exit 3 unless at least so many nodes of this flavor fit "
+            "(repeat for several)",
+            type=_requirement,
+        )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        required = dict(parsed_args.require)
         scheduler = self.scheduler(parsed_args)
         names: list[tuple[str | None, str | None]] = [
-            *((name, None) for name in dict.fromkeys(parsed_args.flavor)),
+            *((name, None) for name in dict.fromkeys((*parsed_args.flavor, *required))),
             *((None, name) for name in dict.fromkeys(parsed_args.nova_flavor)),
         ]
         if not names and parsed_args.resource:
@@ -57,10 +66,24 @@ class FitPodm(base.Lister):
         if any(n >= limit for _, counts in fits for _, n in counts):
             self.closing.append(f"stopped counting at {limit:,} a pod manager: see --limit")
 
-        def rows() -> Iterator[tuple[str, str, int]]:
-            for name, counts in fits:
-                for podm, number in counts:
-                    yield name, podm, number
-                yield name, "total", sum(number for _, number in counts)
+        table = {name: dict(counts) for name, counts in fits}
+        for name, least in required.items():
+            found = sum(table[name].values())
+            if found < least:
+                self.exit_code = 3
+                self.closing.append(f"{name} fits {found:,} times, and {least:,} are required")
+        if parsed_args.formatter not in MACHINE and not parsed_args.columns:
+            return fit_matrix(table)
+        return ("Flavor", "Podm", "Nodes"), [
+            (name, podm, number)
+            for name, counts in table.items()
+            for podm, number in (*counts.items(), ("total", sum(counts.values())))
+        ]
 
-        return ("Flavor", "Podm", "Nodes"), rows()
+
+def _requirement(text: str) -> tuple[str, int]:
+    """Parse ``FLAVOR=N``."""
+    flavor, equals, number = text.rpartition("=")
+    if not equals or not flavor:
+        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not FLAVOR=N, as in gpu-large=4")
+    return flavor, positive(number)

@@ -7,7 +7,7 @@ import argparse
 import logging
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli import base
+from valence_sched_cli import base, paging
 from valence_sched_cli.commands import claim_compose
 from valence_sched_cli.commands.claim import event_cell, format_time
 from valence_sched_cli.options import inventory
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from valence_sched.model.composition import ComposedNode
 
 
-class ListNode(base.Lister):
+class ListNode(paging.PagedLister):
     """List the nodes that were composed here, and with --live those of others, too."""
+
+    marker_columns = ("ID",)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "--podm <podm>: only of this pod manager")

@@ -4,32 +4,58 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli import base
+from valence_sched_cli import base, paging
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import (
     Age,
-    AmountLines,
-    AmountTable,
+    Cell,
     PairLines,
-    Pairs,
     UriTails,
     WordLines,
-    Words,
     or_absent,
 )
+from valence_sched_cli.output.columns import MACHINE
+from valence_sched_cli.output.hardware import PoolsCell, amount_cells, bar_cells
 
 if TYPE_CHECKING:
-    from valence_sched.model.podm_overview import BlockUsage, PodmSummary
+    from valence_sched.model.inventory import Node
+    from valence_sched.model.podm_overview import BlockUsage
     from valence_sched.model.read_options import Selection
 
 STALE_S = 600.0  # what --stale lists, where --max-age does not say
 
 
-class ListPodm(base.Lister):
+class StatusCell(Cell[str]):
+    """A status; people see beside it that a pod manager is disabled."""
+
+    def __init__(self, status: str, enabled: bool) -> None:
+        super().__init__(status)
+        self._enabled = enabled
+
+    def human_readable(self) -> str:
+        return self._value if self._enabled else f"{self._value}, disabled"
+
+    def machine_readable(self) -> str:
+        return self._value
+
+
+class NodesCell(UriTails):
+    """Nodes: people see their names, a line each, programs their URIs."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        super().__init__([node.uri for node in nodes])
+        self._names = [node.name for node in nodes]
+
+    def human_readable(self) -> str:
+        tails = super().human_readable().split("\n")
+        return "\n".join(name or tail for name, tail in zip(self._names, tails, strict=True))
+
+
+class ListPodm(paging.PagedLister):
     """List pod managers and what is free on each."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -39,6 +65,8 @@ class ListPodm(base.Lister):
         add_option(parser, "--zone <zone>: only this availability zone")
         add_option(parser, "--status: only this status", choices=("Online", "Offline", "Unknown"))
         add_option(parser, "--driver <driver>: only what this driver read")
+        for word in ("trait", "aggregate"):
+            add_option(parser, f"--{word} <{word}>...: only with this {word} (repeat for several)")
         add_option(
             parser,
             "--stale: only those read longer ago than --max-age (default: 10m), or nobody knows "
@@ -58,17 +86,14 @@ class ListPodm(base.Lister):
         podms = self.scheduler(parsed_args, selection).podms()
         limit = STALE_S if max_age_s is None else max_age_s
         now = self.scheduler_app.now()
-        columns = ["ID", "Status", "Enabled", "Zone", "Pools", "Blocks", "Free Blocks",
-                   "Free Cores", "Free Memory MiB", "Free GPUs", "Free Drives"]  # fmt: skip
-        named = {word.casefold() for word in (*parsed_args.columns, *parsed_args.sort_columns)}
-        live = any(one.live for one in podms)
-        if parsed_args.long or parsed_args.stale or live or "age" in named:
-            columns.insert(columns.index("Pools"), "Age")
+        columns = ["Podm", "Status", "Zone", "Free Cores", "Free Memory MiB", "Free GPUs", "Nodes",
+                   "Age"]  # fmt: skip
         if parsed_args.long:
             columns += [
-                "Cores", "Memory MiB", "GPUs", "Accelerators", "Drives", "NICs", "Free Stocks",
-                "Aggregates", "Facts", "Nodes", "Driver", "Name",
-                "Read At",
+                "Enabled", "Pools", "Free Blocks", "Total Blocks", "Total Cores",
+                "Total Memory MiB", "Total GPUs", "Free Accelerators", "Total Accelerators",
+                "Free Drives", "Total Drives", "Free NICs", "Total NICs", "Free Stocks",
+                "Total Stocks", "Aggregates", "Facts", "Driver", "Name", "URL", "Read At",
             ]  # fmt: skip
         if parsed_args.capabilities:
             columns += ["Capabilities", "Traits"]
@@ -81,17 +106,22 @@ class ListPodm(base.Lister):
                     for word in ("zone", "status", "driver")
                 ):
                     continue
+                if not {*parsed_args.trait} <= {*podm.traits} or not (
+                    {*parsed_args.aggregate} <= {*podm.aggregates}
+                ):
+                    continue
                 age = age_s(podm.read_at, now)
                 if parsed_args.stale and age is not None and age <= limit:
                     continue
                 cells = {
-                    "ID": podm.id,
-                    "Status": podm.status,
+                    "Podm": podm.id,
+                    "Status": StatusCell(podm.status, podm.enabled),
                     "Enabled": podm.enabled,
+                    "URL": or_absent(podm.url),
                     "Zone": or_absent(podm.zone),
                     "Age": or_absent(age if age is None else Age(age)),
                     "Pools": one.pool_count,
-                    **_amount_cells(one.amounts),
+                    **amount_cells(one.amounts),
                     "Aggregates": WordLines(podm.aggregates),
                     "Facts": PairLines(podm.facts),
                     "Nodes": len(podm.nodes),
@@ -127,30 +157,29 @@ class ShowPodm(base.ShowOne):
         overview = scheduler.podm(parsed_args.podm)
         podm = overview.podm
         counted = overview.live or selection.live.state is not None
+        people = parsed_args.formatter not in MACHINE and not parsed_args.columns
+        amounts = bar_cells(overview.amounts) if people else amount_cells(overview.amounts)
         cells = {
-            "ID": podm.id,
+            "Podm": podm.id,
             "Name": or_absent(podm.name),
             "Status": podm.status,
             "Enabled": podm.enabled,
+            **amounts,
             "Driver": or_absent(podm.driver),
             "URL": or_absent(podm.url),
             "Identity": or_absent(podm.identity),
             "Zone": or_absent(podm.zone),
-            "Aggregates": Words(podm.aggregates),
-            "Capabilities": Pairs(podm.capabilities),
-            "Traits": Words(podm.traits),
-            "Facts": Pairs(podm.facts),
+            "Aggregates": WordLines(podm.aggregates),
+            "Capabilities": PairLines(podm.capabilities),
+            "Traits": WordLines(podm.traits),
+            "Facts": PairLines(podm.facts),
             "Generation": podm.generation,
             "Read At": or_absent(podm.read_at),
             **(self._age_cells(podm.read_at) if overview.live else {}),
             **registered,
-            **_amount_cells(overview.amounts),
             **(_usage_cells(scheduler.block_usage(podm.id)) if counted else {}),
-            "Pools": AmountTable([
-                {"pool": name, **_pool_fields(amounts)}
-                for name, amounts in overview.pools.items()
-            ]),
-            "Nodes": UriTails([node.uri for node in podm.nodes]),
+            "Pools": PoolsCell(overview.pools),
+            "Nodes": NodesCell(podm.nodes),
         }  # fmt: skip
         return list(cells), list(cells.values())
 
@@ -173,30 +202,3 @@ class ShowPodm(base.ShowOne):
 
 def _usage_cells(usage: BlockUsage) -> dict[str, Any]:
     return {"Held Blocks": PairLines(usage.held), "Foreign Blocks": WordLines(usage.foreign)}
-
-
-def _amount_cells(amounts: PodmSummary) -> dict[str, Any]:
-    cells: dict[str, Any] = {}
-    for name, title in (
-        ("blocks", "Blocks"),
-        ("cores", "Cores"),
-        ("memory_mib", "Memory MiB"),
-        ("gpus", "GPUs"),
-        ("accelerators", "Accelerators"),
-        ("drives", "Drives"),
-        ("nics", "NICs"),
-    ):
-        free, every = getattr(amounts, name)
-        cells[f"Free {title}"], cells[title] = or_absent(free), or_absent(every)
-    cells["Free Stocks"] = AmountLines({name: free for name, (free, _) in amounts.stocks.items()})
-    cells["Stocks"] = AmountLines({name: every for name, (_, every) in amounts.stocks.items()})
-    return cells
-
-
-def _pool_fields(amounts: PodmSummary) -> dict[str, Any]:
-    words: dict[str, Any] = {
-        f"free_{name}": getattr(amounts, name)[0]
-        for name in ("blocks", "cores", "memory_mib", "gpus", "drives")
-    }
-    words.update({f"free_{name}": free for name, (free, _) in amounts.stocks.items()})
-    return words

@@ -12,6 +12,7 @@ from valence_sched_cli.options import group, location, placement
 from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output import decision
 from valence_sched_cli.output.decision import nodes_text
+from valence_sched_cli.output.not_chosen import not_chosen
 
 if TYPE_CHECKING:
     from valence_sched.app import App
@@ -72,10 +73,10 @@ def decide(
 
 
 def rows(decisions: DecisionResults, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of every decision; where one failed, only its own: nothing is placed."""
+    """Yield a row for each node; where one request failed, nothing is placed."""
     for name, result in zip(names, decisions.results, strict=False):
         if decisions.failure in (None, result.report):
-            for row in decision.decision_rows(result, explain=False):
+            for row in decision.placement_rows(result.report):
                 yield (name, *row[: len(decision.COLUMNS)])
 
 
@@ -85,6 +86,8 @@ def outcome_lines(decisions: DecisionResults, names: Sequence[str]) -> Iterator[
     yield from decision.warning_lines(report.warnings)
     for name, result in zip(names, decisions.results, strict=False):
         if result.details is not None and failure in (None, result.report):
+            if failure is not None:
+                yield from not_chosen(result.report)
             for line in decision.outcome_lines(result, "min_count: {}"):
                 yield f"{name}: {line}"
     count, tried = len(names), len(report.decisions)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import SchedulerError, UsageError
 from valence_sched_cli import base
@@ -15,17 +15,17 @@ from valence_sched_cli.options import inventory
 from valence_sched_cli.options.request import add_request_options, flavor_named, make_request
 from valence_sched_cli.options.types import add_options, natural, positive
 from valence_sched_cli.output.cells import or_absent
+from valence_sched_cli.output.columns import MACHINE
 from valence_sched_cli.output.decision import (
     COLUMNS,
     EXIT_CODES,
-    EXPLAIN_COLUMNS,
-    decision_rows,
-    funnel_line,
+    LONG_COLUMNS,
+    placement_rows,
     request_names,
     summary_lines,
     without_redundant,
 )
-from valence_sched_cli.output.explanation import ReportRenderer
+from valence_sched_cli.output.explanation import ReportRenderer, request_line
 
 if TYPE_CHECKING:
     from valence_sched.model.claim import Claim
@@ -48,6 +48,8 @@ class SchedulePodm(base.Lister):
     effectful = True
     _report_writer: Callable[[Report | Reports], None] | None = None
     _claim: Claim | None = None
+    _sections: Sequence[str] = ()
+    _question = ""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_inventory_options(parser)
@@ -59,9 +61,11 @@ class SchedulePodm(base.Lister):
             --count <n>: how many nodes (default: 1)
             --min-count <m>: place fewer nodes, but at least so many (default: all or nothing)
             --alternates <k>: also name the next best pod managers for each node
-            --explain: every pod manager, every reason and the scores; and on stderr the funnel, the
-                runner-up, near misses, and what would change the choice
-            --report <file>: write the whole decision as JSON
+            --explain: the candidates with their scores, why each other pod manager was not chosen,
+                near misses, and what would change the choice
+            --all-reasons: name every pod manager that was not chosen, however many there are
+            --long: list more columns
+            --report <file>: write the whole decision as JSON, with - in place of the rows
             """,
             count={"type": positive},
             min_count={"type": natural},
@@ -72,15 +76,16 @@ class SchedulePodm(base.Lister):
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         if parsed_args.request_file is not None:
             return request_file.COLUMNS
-        decided = EXPLAIN_COLUMNS if parsed_args.explain else COLUMNS
-        return (*decided, *claim_compose.result_columns(parsed_args))
+        return (*LONG_COLUMNS, *claim_compose.result_columns(parsed_args))
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        if parsed_args.report in ("-", ""):
-            raise UsageError("--report: standard output is for the rows: name a file")
+        if parsed_args.report == "":
+            raise UsageError("--report: an empty name: name a file, or - for standard output")
         claim_compose.check_options(parsed_args)
         with contextlib.ExitStack() as stack:
-            if parsed_args.report:
+            if parsed_args.report == "-":
+                self._report_writer = self._print_report
+            elif parsed_args.report:
                 writer = self.scheduler_app.report_writer(parsed_args.report)
                 self._report_writer = stack.enter_context(writer)
             return self._act(parsed_args)
@@ -114,7 +119,7 @@ class SchedulePodm(base.Lister):
         detail = claim_compose.detail_of(parsed_args)
         if parsed_args.plan is None:
             return scheduler.select_destinations(request, detail=detail)
-        planned = scheduler.plan(request, detail=detail)
+        planned = scheduler.plan(request)
         if planned.plan is None:
             self.closing.append("nothing fits: no plan was written")
         else:
@@ -150,22 +155,47 @@ class SchedulePodm(base.Lister):
         if parsed_args.dry_run == "server":
             claim_compose.preview(self, parsed_args, result.report)
         self._write_report(result.report)
-        columns = EXPLAIN_COLUMNS if explain else COLUMNS
-        rows = list(decision_rows(result, explain=explain))
-        if self._claim is not None:
-            id_, outcome = self._claim.id, columns.index("Outcome")
-            columns = (*columns, "Claim")
-            rows = [
-                (*row[: len(columns) - 1], or_absent(id_ if row[outcome] == "chosen" else None))
-                for row in rows
-            ]
-        if explain:
-            table = self._formatter_plugins["table"].obj
-            renderer = ReportRenderer(table, self.app.stderr, parsed_args)
-            self.closing.append(funnel_line(result.report, result.report.funnel))
-            self.closing += renderer.explanation(result.report)
+        rows = list(placement_rows(result.report))
+        columns = LONG_COLUMNS if parsed_args.long else COLUMNS
+        self._question = request_line(result.report)
+        self._sections = list(self._explained(parsed_args, result.report))
         self.closing += summary_lines(result, explain=explain)
+        rows = [row[: len(columns)] for row in rows]
+        if self._claim is not None:
+            columns, rank = (*columns, "Claim"), columns.index("Rank")
+            rows = [(*row, or_absent(self._claim.id if row[rank] == 1 else None)) for row in rows]
         return without_redundant(columns, rows, parsed_args)
+
+    def _explained(self, parsed_args: argparse.Namespace, report: Report) -> Iterator[str]:
+        """Yield what people read beside the rows: with --explain all, else why nothing fits."""
+        if not (parsed_args.explain or not report.placements):
+            return
+        given = [name for name, value in vars(parsed_args).items() if value]
+        table = self._formatter_plugins["table"].obj
+        renderer = ReportRenderer(table, self.app.stdout, parsed_args, given)
+        yield from renderer.explanation(report) if parsed_args.explain else renderer.reasons(report)
+
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
+    ) -> int:
+        """Print the rows and the sections; for programs only why nothing fits, on stderr."""
+        if parsed_args.report == "-":
+            return 0
+        rows, people = list(data), parsed_args.formatter not in MACHINE
+        if not people:
+            status = super().produce_output(parsed_args, column_names, rows)
+            if not rows:
+                self.closing[:0] = filter(None, self._sections)
+            return status
+        if parsed_args.explain:
+            self._print_lines([self._question])
+        if rows:
+            super().produce_output(parsed_args, column_names, rows)
+        self._print_lines(self._sections if rows or parsed_args.explain else self._sections[1:])
+        return 0
+
+    def _print_lines(self, lines: Sequence[str]) -> None:
+        self._delivery.print(lambda stream: stream.write("".join(f"{line}\n" for line in lines)))
 
     def _schedule_all(self, parsed_args: argparse.Namespace) -> base.Table:
         requests = request_file.read_requests(self.scheduler_app, parsed_args)
@@ -186,6 +216,10 @@ class SchedulePodm(base.Lister):
             if not self.effects:
                 raise
             self.untold = error
+
+    def _print_report(self, report: Report | Reports) -> None:
+        text = self.scheduler_app.report_text(report)
+        self._delivery.print(lambda stream: stream.write(text))
 
     def _tell_no_report(self, parsed_args: argparse.Namespace) -> None:
         if parsed_args.report:

@@ -29,7 +29,7 @@ def add_placement_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("in the words of Placement (all repeatable, all must hold)")
     for usage, type_, words in (
         ("--resource <class=n>", parse_resource,
-         "so much of a resource class, beside what the flavor asks: VCPU=4, MEMORY_MB=8192, "
+         "so much of a resource class, beside what the flavor asks: VCPU=4, MEMORY_MB=256GiB, "
          "DISK_GB=100, PGPU=1, CUSTOM_STORAGE_GIB=50"),
         ("--required <trait>", parse_traits,
          "only where this trait is; !A for not, in:A,B for one of them"),
@@ -49,14 +49,14 @@ def request_fields(args: argparse.Namespace, fields: dict[str, Any]) -> dict[str
     }
 
 
-def with_resources(request: Request, resources: Iterable[tuple[str, int]]) -> Request:
+def with_resources(request: Request, resources: Iterable[tuple[str, float]]) -> Request:
     """Return the request with the resources of the shell in each way to make the node."""
     import msgspec
 
     from valence_sched.model import resource_classes
     from valence_sched.model.flavor import Flavor
 
-    amounts: dict[str, int] = {}
+    amounts: dict[str, float] = {}
     for name, amount in resources:
         amounts[name] = amounts.get(name, 0) + amount
     if not amounts:
@@ -81,8 +81,9 @@ def merge_names(
     return names
 
 
-def parse_resource(text: str) -> tuple[str, int]:
-    """Parse ``CLASS=N``."""
+def parse_resource(text: str) -> tuple[str, float]:
+    """Parse ``CLASS=N``; an amount of a class whose name ends in a unit may have another unit."""
+    from valence_sched.model.quantity import is_quantity, quantity_in, unit_of
     from valence_sched.model.resource_classes import resource_class_problem
 
     name, equals, amount = text.partition("=")
@@ -90,6 +91,14 @@ def parse_resource(text: str) -> tuple[str, int]:
         raise argparse.ArgumentTypeError(f"{text[:60]!r} is not CLASS=N, as in VCPU=4")
     if wrong := resource_class_problem(name):
         raise argparse.ArgumentTypeError(wrong)
+    unit = unit_of(name)
+    if unit and is_quantity(amount):
+        try:
+            number = quantity_in(amount, unit)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{name}: {error}") from None
+        if number > 0:
+            return name, number
     if not re.fullmatch(r"[0-9]{1,15}", amount) or int(amount) == 0:
         raise argparse.ArgumentTypeError(f"{name}: {amount[:40]!r} is no whole number from 1 on")
     return name, int(amount)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from valence_sched.model.registration import Registration
 
 COLUMNS = (
-    "ID", "URL", "Identity", "Driver", "Enabled", "Zone", "Aggregates", "Capabilities", "Traits",
+    "Podm", "URL", "Identity", "Driver", "Enabled", "Zone", "Aggregates", "Capabilities", "Traits",
     "Facts", "Username", "Password", "Auth", "CA Cert", "TLS Verified", "Registered In",
 )  # fmt: skip
 
@@ -157,7 +157,7 @@ def column_names(args: argparse.Namespace) -> tuple[str, ...]:
 def registration_cells(registration: Registration, file: str) -> dict[str, Any]:
     """Return all that is registered of a pod manager, by the title of the column."""
     return {
-        "ID": registration.name,
+        "Podm": registration.name,
         "URL": registration.url,
         "Identity": or_absent(registration.identity),
         "Driver": registration.driver,

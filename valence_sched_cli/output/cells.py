@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cliff.columns import FormattableColumn
 
 if TYPE_CHECKING:
-    from valence_sched.model.decision import Reason
     from valence_sched.model.need import Need, TopologyConstraint
 
 T = TypeVar("T")
 
 WIDTH = 80  # of a cell that holds sentences
-GIB = 1 << 30
 
 
 class Cell(FormattableColumn[T]):
@@ -54,7 +52,7 @@ class Age(Cell[float]):
     def human_readable(self) -> str:
         from valence_sched.model.age import format_age
 
-        return format_age(self._value)
+        return f"{format_age(self._value)} ago"
 
     def machine_readable(self) -> int:
         return int(self._value)
@@ -170,29 +168,6 @@ class GrantsCell(_Nouns):
         )
 
 
-class ReasonTextCell(Cell["str | None"]):
-    """A reason in one line; people see what it adds in brackets on a line of its own."""
-
-    def human_readable(self) -> str:
-        return (self._value or "").replace(" (", "\n  (")
-
-
-class ReasonsCell(Cell[Sequence["Reason"]]):
-    """Every reason: a line each for people, the structure for machines."""
-
-    def __init__(self, value: Sequence[Reason], otherwise: str | None = None) -> None:
-        super().__init__(value)
-        self._otherwise = otherwise
-
-    def human_readable(self) -> str:
-        texts = [reason.text for reason in self._value] or [self._otherwise or ""]
-        return "\n".join(ReasonTextCell(text).human_readable() for text in texts)
-
-    def machine_readable(self) -> list[Any]:
-        pairs = zip(to_builtins(self._value), self._value, strict=True)
-        return [{**words, "text": reason.text} for words, reason in pairs]
-
-
 class AnyOfCell(Cell[Sequence[Sequence[str]]]):
     """Lists of names of which one each must be: a list a line, the lists for machines."""
 
@@ -249,7 +224,7 @@ class NeedsCell(_Nouns):
     """What a flavor asks for: a phrase a line for people, the needs for machines."""
 
     def human_readable(self) -> str:
-        return "\n".join(map(_need_phrase, self._value))
+        return "\n".join(map(need_phrase, self._value))
 
 
 class TopologyConstraintsCell(_Nouns):
@@ -264,7 +239,7 @@ class AlternativesCell(_Nouns):
 
     def human_readable(self) -> str:
         return "\n".join(
-            "; ".join([*map(_need_phrase, ask.needs), *map(_constraint_phrase, ask.bonds)])
+            "; ".join([*map(need_phrase, ask.needs), *map(_constraint_phrase, ask.bonds)])
             for ask in self._value
         )
 
@@ -273,14 +248,25 @@ def _constraint_phrase(bond: TopologyConstraint) -> str:
     return f"{bond.relation} {bond.place}: {', '.join(bond.of)}"
 
 
-def _need_phrase(need: Need) -> str:
+def need_phrase(need: Need) -> str:
+    """Return a need in words: ``256 GiB memory``, ``1 drive SSD of 900 GiB or more``."""
+    from valence_sched.model.quantity import format_bytes, format_mbps
+
     times = f"{need.count} x" if need.count > 1 else ""
     least = []
     for test in need.tests:
         if test.operator == "at_least":
             name, value = test.attribute, float(test.value)
             if name == "capacity_bytes":
-                name, value = "capacity_gib", value / GIB
-            least.append(f"{name} >= {format_value(value)}")
-    amount = " ".join(filter(None, [times, format_value(need.amount), need.unit, need.label]))
-    return ", ".join([amount, *least])
+                least.append(f"of {format_bytes(value)} or more")
+            elif name in ("capacity_mib", "memory_mib"):
+                least.append(f"of {format_bytes(value * (1 << 20))} or more")
+            elif name == "speed_mbps":
+                least.append(f"of {format_mbps(value)} or more")
+            else:
+                least.append(f"{name} >= {format_value(value)}")
+    if need.unit == "MiB":
+        amount = format_bytes(need.amount * (1 << 20))
+    else:
+        amount = " ".join(filter(None, [format_value(need.amount), need.unit]))
+    return " ".join(filter(None, [times, amount, need.label, *least]))

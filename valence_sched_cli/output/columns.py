@@ -16,6 +16,17 @@ FLAT = ("csv", "shell", "value")  # formats whose cells cannot hold a list or a 
 STRUCTURED = ("json", "yaml")
 MACHINE = (*FLAT, *STRUCTURED, "tsv")  # formats that programs read
 
+#: Titles that people see: short ones, where the cells have the unit. Programs see the others.
+SHORT_TITLES = {
+    "Free Blocks": "Blocks",
+    "Free Cores": "Cores",
+    "Free Memory MiB": "Memory",
+    "Free GPUs": "GPUs",
+    "Free Drives": "Drives",
+    "Total Memory MiB": "Total Memory",
+    "Age": "Read",
+}
+
 
 def prepare_formatter(formatter: Any, name: str) -> Any:
     """Return the formatter of this name with what its cells need done to them.
@@ -26,7 +37,8 @@ def prepare_formatter(formatter: Any, name: str) -> Any:
         return _YamlFormatter()
     if name in STRUCTURED:
         return formatter
-    return _CellFormatter(formatter, _flat_cell if name in FLAT else _printable_cell)
+    titles = {} if name in MACHINE else SHORT_TITLES
+    return _CellFormatter(formatter, _flat_cell if name in FLAT else _printable_cell, titles)
 
 
 class _PrintableCell(FormattableColumn[Any]):
@@ -45,18 +57,33 @@ class _PrintableCell(FormattableColumn[Any]):
 
 
 class _CellFormatter:
-    """A formatter that does the same to each cell before another formatter prints it."""
+    """Prepares each cell and gives columns their ``titles`` before another formatter prints."""
 
-    def __init__(self, formatter: Any, prepare: Callable[[Any], Any]) -> None:
-        self._formatter, self._prepare = formatter, prepare
+    def __init__(
+        self, formatter: Any, prepare: Callable[[Any], Any], titles: Mapping[str, str] | None = None
+    ) -> None:
+        self._formatter, self._prepare, self._titles = formatter, prepare, titles or {}
 
     def emit_list(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
         rows = (tuple(map(self._prepare, row)) for row in data)
-        self._formatter.emit_list(tuple(map(escape, names)), rows, stdout, parsed_args)
+        self._formatter.emit_list(self._named(names), rows, stdout, parsed_args)
 
     def emit_one(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
         cells = tuple(map(self._prepare, data))
-        self._formatter.emit_one(tuple(map(escape, names)), cells, stdout, parsed_args)
+        self._formatter.emit_one(self._named(names), cells, stdout, parsed_args)
+
+    def _named(self, names: Sequence[str]) -> list[str]:
+        return [escape(self._titles.get(name, name)) for name in names]
+
+
+def full_titles(names: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Return named columns with the titles of these columns in place of the short ones."""
+    known = {_column_key(column) for column in columns}
+    long_title = {_column_key(short): title for title, short in SHORT_TITLES.items()}
+    return [
+        name if _column_key(name) in known else long_title.get(_column_key(name), name)
+        for name in names
+    ]
 
 
 class StreamFormatter:
@@ -138,13 +165,13 @@ def _flat_cell(cell: Any) -> Any:
 MIN_SIMILARITY = 0.6
 
 
-def check_columns(names: Sequence[str], columns: Sequence[str]) -> None:
+def check_columns(names: Sequence[str], columns: Sequence[str], option: str = "--column") -> None:
     """Refuse the name of an unknown column: UsageError, with the nearest one."""
     keys = set(map(_column_key, columns))
     for name in names:
         if _column_key(name) not in keys:
             hint = suggest(name, dict.fromkeys(columns), MIN_SIMILARITY)
-            raise UsageError(one_line(f"--column: no column named {name!r} ({hint})"))
+            raise UsageError(one_line(f"{option}: no column named {name!r} ({hint})"))
 
 
 def has_any_column(names: Sequence[str], columns: Sequence[str]) -> bool:

@@ -1,98 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A decision as rows and lines: nodes, alternates, and each other pod manager with its reason."""
+"""A decision as rows and lines: its nodes, their alternates, and the outcome in a sentence."""
 
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli.output.cells import (
-    Absent,
-    GrantsCell,
-    PairLines,
-    ReasonsCell,
-    ReasonTextCell,
-    UriTails,
-    or_absent,
-)
+from valence_sched_cli.output.cells import Cell, GrantsCell, PairLines, UriTails
 from valence_sched_cli.output.columns import MACHINE
+from valence_sched_cli.output.not_chosen import reason_text
 
 if TYPE_CHECKING:
-    from valence_sched.model.decision import Candidate, FunnelStep, PodmVerdict, Report
-    from valence_sched.model.decision_result import DecisionResult, PodmDetail
+    from valence_sched.model.decision import FunnelStep, Report
+    from valence_sched.model.decision_result import DecisionResult
     from valence_sched.model.request import Request
 
-COLUMNS = ("Node", "Rank", "Podm", "Pool", "Score", "Outcome", "Blocks", "Amounts", "Reason")
-EXPLAIN_COLUMNS = (*COLUMNS, "Scores", "Waste", "Reasons")
+COLUMNS = ("Node", "Rank", "Podm", "Pool", "Score", "Blocks", "Amounts")
+LONG_COLUMNS = (*COLUMNS, "Choice", "Scores", "Cost", "Waste")
+BLOCKS_WIDTH = 36  # of a cell with the blocks of a node
 EXIT_CODES = {"placed": 0, "nothing_fits": 3, "placed_in_part": 4, "undecided": 5}
 
 
-def decision_rows(result: DecisionResult, *, explain: bool) -> Iterator[tuple[Any, ...]]:
-    """Yield a row per node and alternate, then one per other pod manager; cells as in COLUMNS.
+class ScoreCell(Cell[float]):
+    """A score: three decimals for people, six for machines."""
 
-    Of a large inventory only with ``explain`` the other pod managers are listed.
-    """
-    for placement in result.report.placements:
-        yield _candidate_row(placement.node, 1, "chosen", placement.chosen, 0.0)
-        for rank, other in enumerate(placement.alternates, 2):
-            behind = placement.chosen.score - other.score
-            yield _candidate_row(placement.node, rank, "alternate", other, behind)
-    if result.details is not None and (explain or not _is_large(result.report)):
-        for verdict in result.report.podms:
-            if verdict.podm in result.details.podms:
-                yield _verdict_row(verdict, result.details.podms[verdict.podm])
+    def human_readable(self) -> str:
+        return f"{self._value:.3f}"
+
+    def machine_readable(self) -> float:
+        return self._value
+
+    def __lt__(self, other: object) -> bool:
+        return self._value < other._value if isinstance(other, ScoreCell) else NotImplemented
 
 
-def _is_large(report: Report) -> bool:
-    from valence_sched.model.decision_result import MAX_LISTED_PODMS
+class BlocksCell(UriTails):
+    """The blocks of a node: the last parts of their URIs side by side for people."""
 
-    return report.inventory.podms > MAX_LISTED_PODMS
-
-
-def _candidate_row(
-    node: int | None, rank: int | None, outcome: str, candidate: Candidate, behind: float
-) -> tuple[Any, ...]:
-    reason = None if rank == 1 else _score_gap(behind)
-    return (
-        or_absent(node), or_absent(rank), candidate.podm, candidate.pool, candidate.score, outcome,
-        UriTails([block.uri for block in candidate.blocks]), GrantsCell(candidate.grants),
-        ReasonTextCell(reason), PairLines(candidate.scores), candidate.waste,
-        ReasonsCell([], reason),
-    )  # fmt: skip
+    def human_readable(self) -> str:
+        tails = super().human_readable().split("\n")
+        return textwrap.fill(", ".join(tails), BLOCKS_WIDTH, break_on_hyphens=False)
 
 
-def _score_gap(behind: float) -> str:
-    """Return how far a score lies behind the chosen one's; where lots decide it may be ahead."""
-    return f"{behind:.6g} behind" if behind >= 0 else f"{-behind:.6g} ahead, but lots decided"
-
-
-def _verdict_row(verdict: PodmVerdict, detail: PodmDetail) -> tuple[Any, ...]:
-    if detail.candidate is not None:
-        return _candidate_row(None, None, "fits", detail.candidate, verdict.behind or 0.0)
-    reason = verdict.reason.text if verdict.reason else None
-    if reason and verdict.fitting:
-        reason = f"after {nodes_text(verdict.fitting)}: {reason}"
-    return (
-        Absent(), Absent(), verdict.podm, verdict.pool, Absent(), verdict.outcome,
-        UriTails([]), GrantsCell([]), ReasonTextCell(reason),
-        PairLines({}), Absent(), ReasonsCell(detail.reasons),
-    )  # fmt: skip
+def placement_rows(report: Report) -> Iterator[tuple[Any, ...]]:
+    """Yield a row for each node and each of its alternates; cells as in LONG_COLUMNS."""
+    for placement in report.placements:
+        for rank, one in enumerate((placement.chosen, *placement.alternates), 1):
+            yield (
+                placement.node, rank, one.podm, one.pool, ScoreCell(one.score),
+                BlocksCell([block.uri for block in one.blocks]), GrantsCell(one.grants),
+                placement.choice, PairLines(one.scores), one.cost, one.waste,
+            )  # fmt: skip
 
 
 def without_redundant(
     columns: Sequence[str], rows: list[tuple[Any, ...]], parsed_args: argparse.Namespace
 ) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
-    """Return columns and rows without the redundant ones; programs get them all."""
+    """Return columns and rows without what says nothing; programs get all columns."""
     named = {word.casefold() for word in (*parsed_args.columns, *parsed_args.sort_columns)}
+    single = {"Rank": "1", "Amounts": ""}  # what the column says of every row
 
     def is_redundant(name: str) -> bool:
-        if parsed_args.formatter in MACHINE or name.casefold() in named:
+        if parsed_args.formatter in MACHINE or name.casefold() in named or name not in single:
             return False
-        if name == "Amounts":
-            return not any(str(row[columns.index(name)]) for row in rows)
-        return name == "Reason" and "Reasons" in columns
+        return all(str(row[columns.index(name)]) == single[name] for row in rows)
 
     visible = [name for name in columns if not is_redundant(name)]
     picks = [columns.index(name) for name in visible]
@@ -105,15 +79,25 @@ def summary_lines(result: DecisionResult, *, explain: bool) -> Iterator[str]:
 
     report = result.report
     yield from warning_lines(report.warnings)
-    if not explain and _is_large(report):
-        every = report.inventory.podms
-        yield f"not all of {every:,} pod managers are listed: see --explain"
     reasons = {verdict.podm: verdict.reason for verdict in report.podms}
     chosen = dict.fromkeys(placement.chosen.podm for placement in report.placements)
     for podm in list(chosen)[:MAX_LISTED_PODMS]:
         if reason := reasons.get(podm):
-            yield f"no more on {podm}: {reason.text}"
-    yield from outcome_lines(result)
+            yield f"no more on {podm}: {reason_text(reason)}"
+    *others, outcome = outcome_lines(result)
+    yield from others
+    yield outcome if explain or not report.placements else outcome + _others(report)
+
+
+def _others(report: Report) -> str:
+    """Return how many other pod managers fit and do not, where that is known."""
+    outcomes = Counter(verdict.outcome for verdict in report.podms)
+    fit = outcomes["fits"] + outcomes["alternate"]
+    not_fit = outcomes["rejected"] + outcomes["undecided"]
+    if not report.placements or outcomes["chosen"] + fit + not_fit < report.inventory.podms:
+        return "; the others: --explain" if report.inventory.podms > 1 else ""
+    noun = "pod manager fits" if fit == 1 else "pod managers fit"
+    return f"; {fit} other {noun}, {not_fit} {'does' if not_fit == 1 else 'do'} not: --explain"
 
 
 def warning_lines(warnings: Iterable[str]) -> Iterator[str]:
@@ -130,7 +114,7 @@ def outcome_lines(result: DecisionResult, fewer: str = "--min-count {}") -> Iter
     report, request = result.report, result.report.request
     choices = len(request.alternatives)
     for failed in result.details.failed_choices if result.details else ():
-        funnel = funnel_line(report, failed.funnel)
+        funnel = funnel_text(report, failed.funnel)
         yield f"choice {failed.choice} of {choices} fits nowhere: {funnel}"
     if report.placements and choices > 1:
         counts = sorted(Counter(placement.choice for placement in report.placements).items())
@@ -141,7 +125,8 @@ def outcome_lines(result: DecisionResult, fewer: str = "--min-count {}") -> Iter
         would = f"{nodes_text(report.fitting)} of {request.count} would fit, but {least} was"
         yield f"{would} asked for: take what fits with {fewer.format(report.fitting)}"
     chosen_by = f"policy {request.policy}, seed {request.seed}"
-    yield f"placed {report.placed} of {request.count} ({chosen_by})"
+    nothing = "nothing fits: " if report.outcome == "nothing_fits" else ""
+    yield f"{nothing}placed {report.placed} of {request.count} ({chosen_by})"
 
 
 def nodes_text(count: int) -> str:
@@ -149,15 +134,13 @@ def nodes_text(count: int) -> str:
     return f"{count:,} node" if count == 1 else f"{count:,} nodes"
 
 
-def funnel_line(report: Report, funnel: Sequence[FunnelStep]) -> str:
-    """Return a funnel in one line: how many pools each filter left."""
-    left = [f"{report.inventory.pools:,} in all"]
+def funnel_text(report: Report, funnel: Sequence[FunnelStep]) -> str:
+    """Return a funnel in one line: how many pools each filter left that rejected some."""
+    left = [f"{report.inventory.pools:,} pools"]
     cuts = (step for step in funnel if step.went_on < step.came_in and not step.undecided)
     left += [f"{step.went_on:,} after {step.filter}" for step in cuts]
-    idle = ", ".join(step.filter for step in funnel if step.went_on == step.came_in)
     undecided = sum(step.undecided for step in funnel)
-    line = f"pools: {', '.join(left)}" + (f"; kept all: {idle}" if idle else "")
-    return line + (f"; undecided: {undecided:,}" if undecided else "")
+    return ", ".join(left) + (f"; undecided: {undecided:,}" if undecided else "")
 
 
 def request_names(requests: Sequence[Request]) -> list[str]:

@@ -1,24 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ReportRenderer: a report as tables and sentences for a terminal, with a heat table of scores."""
+"""ReportRenderer: a report in sections: candidates, reasons, and what would change the choice."""
 
 from __future__ import annotations
 
 import argparse
 import io
 import os
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import escape
-from valence_sched_cli.output.cells import Absent, or_absent
 from valence_sched_cli.output.columns import prepare_formatter
-from valence_sched_cli.output.decision import request_names
-from valence_sched_cli.output.logs import RenderedText
+from valence_sched_cli.output.decision import (
+    COLUMNS,
+    funnel_text,
+    placement_rows,
+    request_names,
+    without_redundant,
+)
+from valence_sched_cli.output.not_chosen import WIDTH, not_chosen
 
 if TYPE_CHECKING:
-    from valence_sched.model.decision import PodmVerdict, Report, Reports
-    from valence_sched.model.explanation import Explanation
+    from valence_sched.model.decision import Report, Reports
+    from valence_sched.model.explanation import Contender, Explanation
+
+MOST_SHOWN = 3  # near misses and changes of each sort; the report has all
+_EXCESS = {"cores": "cores", "accelerators": "accelerators", "drives": "drives", "nics": "NICs"}
 
 
 @dataclass(frozen=True)
@@ -39,22 +48,29 @@ def supports_colour(stream: Any) -> bool:
     return bool(getattr(stream, "isatty", lambda: False)())
 
 
-def heat_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int = 0) -> str:
-    """Return a table with escape codes, at most as wide as the terminal, or as ``width``."""
-    from rich import box
+def heat_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return columns of text with escape codes for the temperatures of cells."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.ASCII, highlight=False)
+    table = Table(box=None, highlight=False, pad_edge=False, header_style="")
     for name in names:
-        table.add_column(Text(escape(name)), overflow="fold")
+        table.add_column(Text(escape(name)), no_wrap=True)
     for row in rows:
         table.add_row(*(Text(escape(str(cell)), style=_style(cell)) for cell in row))
     page = io.StringIO()
-    console = Console(file=page, force_terminal=True, width=width or None, highlight=False)
+    console = Console(file=page, force_terminal=True, width=1000, highlight=False)
     console.print(table)
-    return page.getvalue().rstrip("\n")
+    return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
+
+
+def plain_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return columns of text without lines between them."""
+    import tabulate
+
+    texts = [[escape(str(cell)) for cell in row] for row in rows]
+    return tabulate.tabulate(texts, headers=list(names), tablefmt="plain", disable_numparse=True)
 
 
 def _style(cell: Any) -> str:
@@ -66,49 +82,39 @@ def _style(cell: Any) -> str:
     return f"black on #{round(60 + 180 * red):02x}{round(60 + 150 * green):02x}3c"
 
 
-Rows = list[tuple[Any, ...]]
-
-
 class ReportRenderer:
-    """Draws the parts of an explanation as text for one stream of one command."""
+    """Draws a report as text for one stream of one command.
 
-    def __init__(self, formatter: Any, stream: Any, parsed_args: argparse.Namespace) -> None:
+    ``given`` are the options on the command line, which are named where one rejects pools.
+    """
+
+    def __init__(
+        self,
+        formatter: Any,
+        stream: Any,
+        parsed_args: argparse.Namespace,
+        given: Iterable[str] = (),
+    ) -> None:
         self._formatter = prepare_formatter(formatter, "table")
         self._parsed_args = parsed_args
+        self._every_reason = getattr(parsed_args, "all_reasons", False)
         self._colour = parsed_args.formatter == "table" and supports_colour(stream)
+        self._given = given
 
-    def table(self, names: Sequence[str], rows: Rows) -> str:
-        """Return a table without any colour."""
-        page = io.StringIO()
-        self._formatter.emit_list(names, rows, page, self._parsed_args)
-        return page.getvalue().rstrip("\n")
-
-    def candidates(self, explanation: Explanation) -> Iterator[str]:
-        """Yield the candidates with what each weigher adds to their scores, if there are any."""
-        if not explanation.candidates:
-            return
-        yield "candidates: score, and what each weigher (and its weight) adds to it"
-        first = explanation.candidates[0].parts
-        weighers = sorted(first, key=lambda part: (-part.weight, part.weigher))
-        names = ["Podm", "Pool", "Outcome", "Score"]
-        names += [f"{part.weigher} ({_weight(explanation, part.weigher)})" for part in weighers]
-        rows: Rows = []
-        for one in explanation.candidates:
-            parts = {part.weigher: part for part in one.parts}
-            in_order = [parts[part.weigher] for part in weighers]
-            cells = [HeatCell(f"{one.score:.6f}", one.score)]
-            cells += [HeatCell(f"{part.part:.6f}", part.score) for part in in_order]
-            rows.append((one.podm, one.pool, one.outcome, *cells))
-        if self._colour:
-            yield RenderedText(heat_table(names, rows, self._parsed_args.max_width))
-        else:
-            yield RenderedText(self.table(names, [tuple(map(str, row)) for row in rows]))
+    def reasons(self, report: Report) -> Iterator[str]:
+        """Yield why the other pod managers were not chosen."""
+        yield from not_chosen(report, self._given, every_reason=self._every_reason)
 
     def explanation(self, report: Report) -> Iterator[str]:
-        """Yield the candidates and the sentences of an explanation, if the report has one."""
+        """Yield the candidates, why not the others, and what would change the choice."""
         if report.explanation is not None:
-            yield from self.candidates(report.explanation)
-            yield from explanation_lines(report.explanation)
+            yield from self._candidates(report.explanation)
+        yield from self.reasons(report)
+        if any(step.went_on < step.came_in for step in report.funnel):
+            yield ""
+            yield from _hang("Filters", funnel_text(report, report.funnel))
+        if report.explanation is not None:
+            yield from _what_would_change(report.explanation)
 
     def document(self, document: Report | Reports) -> Iterator[str]:
         """Yield a whole report, or one after another, each below the name of its request."""
@@ -120,34 +126,93 @@ class ReportRenderer:
         for name, report in reports_by_name(document).items():
             yield escape(f"request {name}")
             yield from self.report(report)
+            yield ""
         yield f"placed {document.placed:,} of {document.requested:,} in all"
 
     def report(self, report: Report) -> Iterator[str]:
         """Yield a whole report, from the request to what would change the choice."""
         yield from _header(report)
-        steps: Rows = [
-            (step.filter, step.came_in, step.went_on, step.came_in - step.went_on)
-            for step in report.funnel
-            if not step.undecided
+        rows = [row[: len(COLUMNS)] for row in placement_rows(report)]
+        if rows:
+            page = io.StringIO()
+            self._formatter.emit_list(
+                *without_redundant(COLUMNS, rows, self._parsed_args), page, self._parsed_args
+            )
+            yield from page.getvalue().rstrip("\n").split("\n")
+        yield from self.explanation(report)
+
+    def _candidates(self, explanation: Explanation) -> Iterator[str]:
+        """Yield the candidates with what each weigher adds to their scores, if there are any."""
+        if not explanation.candidates:
+            return
+        first = explanation.candidates[0].parts
+        weighers = sorted(first, key=lambda part: (-part.weight, part.weigher))
+        names = [
+            "Podm",
+            "Pool",
+            "Score",
+            *(part.weigher for part in weighers),
+            "",
+            "Over-allocated",
         ]
-        if steps:
-            yield "filters: pools in and out"
-            yield self.table(("Filter", "In", "Out", "Rejected"), steps)
-        if undecided := sum(step.undecided for step in report.funnel):
-            yield f"undecided: {undecided:,} of the pools that are left"
-        if report.explanation:
-            yield from self.candidates(report.explanation)
-        if report.podms:
-            yield "pod managers"
-            yield self.table(*_verdicts(report))
-        elif report.placements:
-            yield "nodes"
-            yield self.table(*_nodes(report))
-        hidden = len(report.podms) - _max_listed_podms()
-        if hidden > 0:
-            yield f"{hidden:,} more pod managers: -f csv lists them all"
-        if report.explanation:
-            yield from explanation_lines(report.explanation)
+        if weighers:
+            names[3] = f"= {names[3]}"
+        rows = []
+        for one in explanation.candidates:
+            parts = {part.weigher: part for part in one.parts}
+            in_order = [parts[part.weigher] for part in weighers]
+            cells = [HeatCell(f"{one.score:.3f}", one.score)]
+            cells += [HeatCell(f"{part.part:.3f}", part.score) for part in in_order]
+            chosen = "chosen" if one.outcome == "chosen" else ""
+            rows.append((one.podm, one.pool, *cells, chosen, ", ".join(_excess(one))))
+        yield ""
+        yield "Candidates"
+        table = (heat_table if self._colour else plain_table)(names, rows)
+        yield from (f"  {line.rstrip()}" for line in table.splitlines())
+        weights = [f"{part.weigher} {_weight(explanation, part.weigher)}" for part in weighers]
+        if len(weights) > 1:
+            yield f"  weights: {', '.join(weights)}"
+
+
+def _excess(one: Contender) -> Iterator[str]:
+    """Yield what the blocks of a candidate have beyond the request."""
+    from valence_sched.model.base import format_value
+    from valence_sched.model.quantity import format_bytes
+
+    for name, amount in one.excess.items():
+        if name == "memory_mib":
+            yield format_bytes(amount * (1 << 20))
+        else:
+            yield f"{format_value(amount)} {_EXCESS[name]}"
+
+
+def _what_would_change(explanation: Explanation) -> Iterator[str]:
+    """Yield the near misses, the changes of the choice, and what was left out."""
+    misses = [miss.text for miss in explanation.nearest_misses]
+    changes = [flip.text for flip in explanation.flips]
+    sections: Mapping[str, Sequence[str]] = {"Nearest miss": misses, "Sensitivity": changes}
+    for title, texts in sections.items():
+        if not texts:
+            continue
+        yield ""
+        for number, text in enumerate(texts[:MOST_SHOWN]):
+            yield from _hang(title if number == 0 else "", text)
+        if len(texts) > MOST_SHOWN:
+            yield from _hang("", f"{len(texts) - MOST_SHOWN} more in the report")
+    for note in explanation.notes:
+        yield from _hang("Note", note)
+
+
+def _hang(title: str, text: str) -> list[str]:
+    """Return the lines of a text behind its title, one below the other."""
+    width = len("Nearest miss:  ")
+    lead = f"{title}:" if title else ""
+    return textwrap.wrap(
+        escape(f"{lead:{width}}{text}"),
+        WIDTH,
+        subsequent_indent=" " * width,
+        break_on_hyphens=False,
+    )
 
 
 def reports_by_name(document: Report | Reports) -> dict[str, Report]:
@@ -155,12 +220,6 @@ def reports_by_name(document: Report | Reports) -> dict[str, Report]:
     reports: Sequence[Report] = getattr(document, "decisions", ())
     names = request_names([report.request for report in reports])
     return dict(zip(names, reports, strict=True))
-
-
-def _max_listed_podms() -> int:
-    from valence_sched.model.decision_result import MAX_LISTED_PODMS
-
-    return MAX_LISTED_PODMS
 
 
 def _weight(explanation: Explanation, weigher: str) -> str:
@@ -171,43 +230,23 @@ def _weight(explanation: Explanation, weigher: str) -> str:
     return f"{least:g}" if least == most else f"{least:g} to {most:g}"
 
 
-def explanation_lines(explanation: Explanation) -> Iterator[str]:
-    """Yield an explanation in sentences that are harmless to a terminal."""
-    yield from map(escape, explanation.lines())
+def request_line(report: Report) -> str:
+    """Return what is asked for in one line: ``gpu-large: 32 cores, 256 GiB memory, 2 GPU A100``."""
+    from valence_sched_cli.output.cells import need_phrase
+
+    request = report.request
+    needs = ", ".join(map(need_phrase, request.needs))
+    name = request.flavor or request.id or "request"
+    others = len(request.fallbacks)
+    return escape(f"{name}: {needs}" + (f"; or one of {others} other ways" if others else ""))
 
 
 def _header(report: Report) -> Iterator[str]:
     request, policy, source = report.request, report.policy, report.inventory
-    flavor = f" (flavor {request.flavor})" if request.flavor else ""
     outcome = report.outcome.replace("_", " ")
-    weights = ", ".join(f"{use.name}={use.weight:g}" for use in policy.weighers)
-    weighing = f" ({weights})" if weights else ""
     counts = f"{report.placed} of {report.requested}"
-    yield escape(f"{outcome}: {counts}, request {request.id}{flavor}")
-    yield escape(f"policy {policy.name}{weighing}, seed {report.seed}")
+    yield escape(f"{outcome}: {counts} (policy {policy.name}, seed {report.seed})")
+    yield request_line(report)
     sizes = f"{source.podms:,} pod managers, {source.pools:,} pools, {source.blocks:,} blocks"
-    yield escape(f"inventory {source.digest}: {sizes}")
-
-
-def _verdicts(report: Report) -> tuple[Sequence[str], Rows]:
-    names = ("Podm", "Pool", "Outcome", "Score", "Behind", "Filter", "What", "Need", "Have", "Unit")
-    return names, [_verdict(verdict) for verdict in report.podms[: _max_listed_podms()]]
-
-
-def _nodes(report: Report) -> tuple[Sequence[str], Rows]:
-    rows: Rows = [
-        (one.node, one.chosen.podm, one.chosen.pool, f"{one.chosen.score:.6f}")
-        for one in report.placements
-    ]
-    return ("Node", "Podm", "Pool", "Score"), rows
-
-
-def _verdict(verdict: PodmVerdict) -> tuple[Any, ...]:
-    from valence_sched.model.base import format_value
-
-    why = ("",) * 5
-    if it := verdict.reason:
-        why = (it.filter, it.label, format_value(it.need), format_value(it.have), it.unit)
-    score = Absent() if verdict.score is None else f"{verdict.score:.6f}"
-    behind = f"{verdict.behind:.6f}" if verdict.behind else or_absent(None)
-    return (verdict.podm, verdict.pool, verdict.outcome, score, behind, *why)
+    yield escape(f"request {request.id}, inventory {source.digest}")
+    yield sizes

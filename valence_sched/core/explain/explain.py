@@ -26,6 +26,7 @@ from valence_sched.model.explanation import (
     ScorePart,
     Sensitivity,
 )
+from valence_sched.model.need import MEASURES
 
 MOST_CANDIDATES = 6  # the chosen one and the best on other pod managers
 
@@ -108,7 +109,26 @@ def _contender(decision: Decision, row: int, chosen: int | None) -> Contender:
         outcome="chosen" if row == chosen else "fits",
         score=decision.score(int(context.evaluation.cost[row])),
         parts=_score_parts(decision, row),
+        excess=_excess(decision, row),
     )
+
+
+def _excess(decision: Decision, row: int) -> dict[str, float]:
+    """Return what the blocks of a row have beyond the request, by measure, where there is any."""
+    context = decision.context
+    fit = context.fit(context.view, row)
+    if not isinstance(fit, Fit):
+        return {}
+    table = context.view.block_tables[context.view.podm_of[row]]
+    kinds = [table.kinds[block] for block in fit.blocks]
+    excess = {}
+    for name, every in MEASURES.items():
+        alike = (one for one in context.request.needs
+                 if (one.kind, one.measure) == (every.kind, every.measure))  # fmt: skip
+        if name != "gpus":  # they are accelerators
+            has = float(context.view.kinds.amounts(every)[kinds].sum())
+            excess[name] = has - sum(need.amount for need in alike)
+    return {name: amount for name, amount in excess.items() if amount > 0}
 
 
 def _score_parts(decision: Decision, row: int) -> tuple[ScorePart, ...]:

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdicts: the outcome of each pod manager in a decision and the reasons against it."""
+"""Verdicts: the outcome of each pod manager in a decision and the reasons against it.
 
+The comparisons of a filter are read by column, once for all pools, so that a verdict on one pod
+manager more costs no more than looking it up.
+"""
+
+import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -15,9 +20,12 @@ from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.policy import BoundFilter
 from valence_sched.errors import describe_error, one_line
-from valence_sched.model.decision import PodmVerdict, Reason
+from valence_sched.model.decision import PodmVerdict, PoolReasons, Reason
+from valence_sched.model.decision_result import MAX_LISTED_PODMS
 from valence_sched.view.terms import Term
-from valence_sched.view.view import View
+from valence_sched.view.view import Floats, Ints, Mask
+
+_RANK = {"chosen": 0, "alternate": 1, "fits": 2, "undecided": 3, "rejected": 4}
 
 
 class Verdicts:
@@ -26,61 +34,40 @@ class Verdicts:
     def __init__(self, decision: Decision) -> None:
         self.decision, self.view, self.request = decision, decision.view, decision.request
         self.context, self.batch = decision.context, decision.batch
+        self._bounds: list[int] = self.view.first_row.tolist()
+        self._terms: dict[str, list[tuple[Term, Mask]] | None] = {}
 
     def podm_verdicts(self) -> Iterator[PodmVerdict]:
         """Yield one verdict per pod manager: chosen, others best first, then the rejected."""
-        reasons = [self.podm_verdict(podm) for podm in range(len(self.view.podms))]
-        rank = {"chosen": 0, "alternate": 1, "fits": 2, "undecided": 3, "rejected": 4}
-        yield from sorted(reasons, key=lambda v: (rank[v.outcome], -(v.score or 0.0), v.podm))
+        verdicts = [self.podm_verdict(podm) for podm in range(len(self.view.podms))]
+        yield from sorted(verdicts, key=lambda v: (_RANK[v.outcome], -(v.score or 0.0), v.podm))
 
     def stop_reason(self, podm: int) -> Reason | None:
         """Return why a podm took no more nodes, None when no more were asked for."""
         if self.decision.outcome != "placed_in_part":
             return None
-        first, last = int(self.view.first_row[podm]), int(self.view.first_row[podm + 1])
-        return self.reasons(self.furthest_row(first, last))[0]
+        return next(self._reasons(self.furthest_row(podm), full=True))
 
     def reasons(self, row: int) -> list[Reason]:
         """Return every reason against pool ``row`` in filter order, else why there is no fit."""
-        one_row = self.batch.view.take([row])
-        reasons: list[Reason] = []
-        filters, verdicts = self.context.bound.filters, self.batch.evaluation.verdicts[:, row]
-        for filter_, passed in zip(filters, verdicts.tolist(), strict=True):
-            reasons += [] if passed else self._reasons_of(filter_, one_row)
-        if not reasons:
-            fit = self.context.fit(self.batch.view, row)
-            if isinstance(fit, Undecided):
-                states = f"{fit.states:,} for a pool"
-                budget = "more than the budget of the policy"
-                return [_reason("fit", "states to settle it", budget, states)]
-            label, need, have = self.context.fitter.shortfall(self.batch.view, row)
-            reasons.append(_reason("fit", label, need, have))
-        return reasons
+        return list(self._reasons(row))
 
-    def _reasons_of(self, filter_: BoundFilter, one_row: View) -> list[Reason]:
-        """Return the reasons of a filter against a view of one row: one for each failed term."""
-        if filter_.name in self.batch.evaluation.failed_plugins:
-            return [_reason(filter_.name, "this filter", "an answer", "none: it failed")]
-        plain = _reason(filter_.name, "this filter", "yes", "no")
-        if filter_.terms is None:
-            return [plain]
-        try:
-            terms = filter_.terms(one_row, self.batch.request)
-            failed = [term for term in terms if not term.mask[0]]
-        except Exception as error:  # its verdict stands
-            text = f"filter {filter_.name!r} cannot explain itself: {describe_error(error)}"
-            if one_line(text) not in self.batch.evaluation.notes:
-                self.batch.evaluation.notes.append(one_line(text))
-            return [plain]
-        return [_reason_from_term(filter_.name, term) for term in failed] or [plain]
+    def pool_reasons(self, podm: int) -> tuple[PoolReasons, ...]:
+        """Return every reason against each pool of a podm that makes no node, nearest first."""
+        rows = sorted(self._rows(podm), key=lambda row: -self._nearness[row])
+        return tuple(
+            PoolReasons(pool=self.view.pools[row].id, reasons=tuple(self._reasons(row, full=True)))
+            for row in rows
+            if not self._makes_node(row)
+        )
 
     def podm_verdict(self, podm: int) -> PodmVerdict:
-        first, last = (int(self.view.first_row[podm]), int(self.view.first_row[podm + 1]))
-        passed = int(self.context.evaluation.verdicts[:, first:last].all(axis=0).sum())
+        """Return the verdict on a podm, with the reasons of each pool if few are listed."""
+        rows = self._rows(podm)
         common: dict[str, Any] = {
             "podm": self.view.podms[podm].id,
-            "pools": last - first,
-            "pools_passed": passed,
+            "pools": len(rows),
+            "pools_passed": int(self._passed_first[rows.start : rows.stop].sum()),
             "fitting": self.decision.fit_count_by_podm[podm],
         }
         chosen = self.decision.outcome_by_podm.get(podm)
@@ -89,31 +76,112 @@ class Verdicts:
             verdict = self._fitting_verdict(outcome, row, cost, common)
             reason = self.stop_reason(podm) if outcome == "chosen" else None
             return msgspec.structs.replace(verdict, reason=reason)
+        fitting = [row for row in rows if self._makes_node(row)]
         costs = self.context.evaluation.cost
-        cost_, row = min((int(costs[row]), row) for row in self._rows_with_fit(first, last))
-        free_now = INFINITE_COST not in (cost_, self.batch.evaluation.cost[row])
-        if free_now and isinstance(self.context.fit(self.batch.view, row), Fit):
-            return self._fitting_verdict("fits", row, cost_, common)
-        undecided = self._undecided_row(first, last)
-        row = self.furthest_row(first, last) if undecided is None else undecided
+        if fitting:
+            cost_, row = min((int(costs[row]), row) for row in fitting)
+            if cost_ != INFINITE_COST:
+                return self._fitting_verdict("fits", row, cost_, common)
+        undecided = next((row for row in rows if self._is_undecided(row)), None)
+        row = self.furthest_row(podm) if undecided is None else undecided
+        few = len(self.view.podms) <= MAX_LISTED_PODMS
         return PodmVerdict(
             pool=self.view.pools[row].id,
             outcome="rejected" if undecided is None else "undecided",
             score=None,
             behind=None,
-            reason=self.reasons(row)[0],
+            reason=next(self._reasons(row, full=few)),
+            pool_reasons=self.pool_reasons(podm) if few else (),
             **common,
         )
 
-    def _undecided_row(self, first: int, last: int) -> int | None:
-        """Return a row of a podm that may make a node, which was not settled."""
-        costs, view = self.batch.evaluation.cost, self.batch.view
-        passed = (row for row in range(first, last) if costs[row] != INFINITE_COST)
-        answers = ((row, self.context.fit(view, row)) for row in passed)
-        return next((row for row, fit in answers if isinstance(fit, Undecided)), None)
+    def furthest_row(self, podm: int) -> int:
+        """Return the pool of a podm that got through most filters before it was rejected."""
+        rows = self._rows(podm)
+        return rows.start + int(self._nearness[rows.start : rows.stop].argmax())
+
+    def _rows(self, podm: int) -> range:
+        return range(self._bounds[podm], self._bounds[podm + 1])
+
+    @functools.cached_property
+    def _passed_first(self) -> Mask:
+        """Whether each row passed every filter before any node was placed."""
+        passed: Mask = np.logical_and.reduce(self.context.evaluation.verdicts, axis=0)
+        return passed
+
+    @functools.cached_property
+    def _first_failures(self) -> Ints:
+        """The number of the first filter that rejects each row; that of all where none does."""
+        failures = np.array(first_failures(self.batch.evaluation.verdicts), dtype=np.int64)
+        return np.where(failures < 0, len(self.context.bound.filters), failures)
+
+    @functools.cached_property
+    def _nearness(self) -> Floats:
+        """How near each row came: the filters it passed, then the needs that it meets."""
+        met = np.zeros(len(self.view))
+        needs = [need for need in self.request.needs if need.amount]
+        for need in needs:
+            met += np.fmin(1.0, self.batch.view.free(need) / need.amount)
+        nearness: Floats = self._first_failures + met / (len(needs) + 1)
+        return nearness
+
+    def _fit(self, row: int) -> Fit | Undecided | None:
+        """Return what fitting says of a row that passed every filter, None for others."""
+        if self.batch.evaluation.cost[row] == INFINITE_COST:
+            return None
+        return self.context.fit(self.batch.view, row)
+
+    def _makes_node(self, row: int) -> bool:
+        return isinstance(self._fit(row), Fit)
+
+    def _is_undecided(self, row: int) -> bool:
+        return isinstance(self._fit(row), Undecided)
+
+    def _reasons(self, row: int, *, full: bool = False) -> Iterator[Reason]:
+        """Yield the reasons against a row; ``full`` ones say what there is instead."""
+        rejected = False
+        filters, verdicts = self.context.bound.filters, self.batch.evaluation.verdicts[:, row]
+        for filter_, passed in zip(filters, verdicts.tolist(), strict=True):
+            if not passed:
+                rejected = True
+                yield from self._reasons_of(filter_, row, full=full)
+        if rejected:
+            return
+        fit = self.context.fit(self.batch.view, row)
+        if isinstance(fit, Undecided):
+            yield _reason("fit", "states to settle it", f"more than {fit.states:,}", "fewer")
+            return
+        label, need, have = self.context.fitter.shortfall(self.batch.view, row)
+        yield _reason("fit", label, need, have)
+
+    def _reasons_of(self, filter_: BoundFilter, row: int, *, full: bool) -> Iterable[Reason]:
+        """Return the reasons of a filter against a row: one for each failed term."""
+        if filter_.name in self.batch.evaluation.failed_plugins:
+            return [_reason(filter_.name, "this filter", "an answer", "none: it failed")]
+        found = [
+            _reason_from_term(filter_.name, term, row, full=full)
+            for term, holds in self._terms_of(filter_) or ()
+            if not holds[row]
+        ]
+        return found or [_reason(filter_.name, "this filter", "yes", "no")]
+
+    def _terms_of(self, filter_: BoundFilter) -> list[tuple[Term, Mask]] | None:
+        """Return the terms of a filter with where each holds; None where it explains nothing."""
+        if filter_.terms is None:
+            return None
+        if filter_.name not in self._terms:
+            try:
+                terms = filter_.terms(self.batch.view, self.batch.request)
+                self._terms[filter_.name] = [(term, term.mask) for term in terms]
+            except Exception as error:  # its verdict stands
+                text = f"filter {filter_.name!r} cannot explain itself: {describe_error(error)}"
+                if one_line(text) not in self.batch.evaluation.notes:
+                    self.batch.evaluation.notes.append(one_line(text))
+                self._terms[filter_.name] = None
+        return self._terms[filter_.name]
 
     def _fitting_verdict(
-        self, outcome: Any, row: int, cost: int, common: dict[str, Any]
+        self, outcome: Any, row: int, cost: int, common: Mapping[str, Any]
     ) -> PodmVerdict:
         best = self.decision.placed_nodes[0][1].cost if self.decision.placed_nodes else cost
         behind = self.decision.score(best) - self.decision.score(cost)
@@ -126,35 +194,19 @@ class Verdicts:
             **common,
         )
 
-    def _rows_with_fit(self, first: int, last: int) -> Sequence[int]:
-        """Return the rows of a podm that still make a node, or all when none does."""
-        rows = range(first, last)
-        passed = [row for row in rows if self.batch.evaluation.cost[row] != INFINITE_COST]
-        fits = [row for row in passed if isinstance(self.context.fit(self.batch.view, row), Fit)]
-        return fits or rows
-
-    def furthest_row(self, first: int, last: int) -> int:
-        """Return the pool of a podm that got through most filters before it was rejected."""
-        failed = first_failures(self.batch.evaluation.verdicts[:, first:last])
-        depth = [math.inf if index < 0 else index for index in failed]
-        rows = range(last - first)
-        return first + max(rows, key=lambda row: (depth[row], self._closeness(first + row)))
-
-    def _closeness(self, row: int) -> float:
-        """Return how many of the needs a pool's free blocks and stocks meet, as a sum of shares."""
-        met = ((self.batch.view.free(need)[row], need.amount) for need in self.request.needs)
-        return sum(min(1.0, float(free) / amount) for free, amount in met if amount)
-
 
 def _reason(name: str, label: str, need: Any, have: Any, unit: str = "") -> Reason:
     return Reason(filter=name, label=label, need=need, have=have, unit=unit)
 
 
-def _reason_from_term(name: str, term: Term) -> Reason:
-    reason = _reason(name, term.label, _json_value(term.need), _json_value(term.have[0]), term.unit)
-    if term.podm_have is None or term.podm_have[0] < term.need:
-        return reason
-    return msgspec.structs.replace(reason, podm_have=_json_value(term.podm_have[0]))
+def _reason_from_term(name: str, term: Term, row: int, *, full: bool) -> Reason:
+    have = term.have[row]
+    reason = _reason(name, term.label, _json_value(term.need), _json_value(have), term.unit)
+    if term.podm_have is not None and term.podm_have[row] >= term.need:
+        reason = msgspec.structs.replace(reason, podm_have=_json_value(term.podm_have[row]))
+    if full and term.instead is not None and not have:
+        reason = msgspec.structs.replace(reason, instead=dict(term.instead(row)))
+    return reason
 
 
 def _json_value(value: Any) -> Any:

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists the hardware of a View: its blocks, its pools, and its devices counted by model."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from valence_sched.errors import UnknownName, UsageError, one_line
+from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
+from valence_sched.model.inventory import Devices
+from valence_sched.model.need import Need, has_words
+from valence_sched.view.summary import summarise_pools
+from valence_sched.view.view import View
+
+#: The word for the devices of a field; an accelerator's is its own kind.
+_KINDS = {"processors": "CPU", "memory": "memory module", "drives": "drive", "nics": "NIC"}
+_MOST_NAMED = 4  # blocks of one name that an error names
+
+
+def blocks(view: View, wanted: BlockFilter) -> Iterator[BlockOverview]:
+    """Yield the blocks that a filter keeps, in the order of the inventory.
+
+    Raises:
+        UnknownName: the filter names a pod manager or a pool that is not there.
+    """
+    podm_numbers = _podm_numbers(view, wanted.podm)
+    _check_pool(view, podm_numbers, wanted.pool)
+    keeps_kind = [
+        (wanted.type is None or wanted.type in kind.types)
+        and (wanted.model is None or _has_model(kind.devices, wanted.model))
+        for kind in view.kinds.kinds
+    ]
+    for number in podm_numbers:
+        podm, table, first = view.podms[number], view.block_tables[number], view.first_row[number]
+        users: dict[str, list[str]] = defaultdict(list)
+        for node in podm.nodes:
+            for uri in node.blocks:
+                users[uri].append(node.name or node.uri.rstrip("/").rpartition("/")[2])
+        for block, uri in enumerate(table.uris):
+            pools = tuple(view.pools[first + position].id for position in table.pools[block])
+            if not keeps_kind[table.kinds[block]] or (wanted.free and table.slots[block] <= 0):
+                continue
+            if wanted.pool is not None and wanted.pool not in pools:
+                continue
+            kind = view.kinds.kinds[table.kinds[block]]
+            topology = (table.topologies[block] if table.topologies else None) or {}
+            yield BlockOverview(
+                podm=podm.id, uri=uri, types=kind.types, pools=pools, devices=kind.devices,
+                slots=table.slots[block], nodes=tuple(users[uri]), topology=dict(topology),
+            )  # fmt: skip
+
+
+def block(view: View, name: str, podm: str | None = None) -> BlockOverview:
+    """Return one block by its URI or the last part of it.
+
+    Raises:
+        UnknownName: there is no such block.
+        UsageError: several blocks have this name.
+    """
+    every = list(blocks(view, BlockFilter(podm=podm)))
+    found = [one for one in every if one.uri == name] or [
+        one for one in every if one.uri.rstrip("/").rpartition("/")[2] == name
+    ]
+    if not found:
+        raise UnknownName("block", name, {one.uri.rstrip("/").rpartition("/")[2] for one in every})
+    if len(found) > 1:
+        places = ", ".join(f"{one.uri} of {one.podm}" for one in found[:_MOST_NAMED])
+        hint = f"name the URI, and --podm where two pod managers share it ({places})"
+        raise UsageError(one_line(f"{len(found)} blocks are named {name!r}: {hint}"))
+    return found[0]
+
+
+def pools(view: View, podm: str | None = None) -> Iterator[PoolOverview]:
+    """Yield the pools of every pod manager, or of one; UnknownName where that is not there."""
+    for number in _podm_numbers(view, podm):
+        summaries = summarise_pools(view, number)
+        for row in range(int(view.first_row[number]), int(view.first_row[number + 1])):
+            pool = view.pools[row]
+            yield PoolOverview(podm=view.podms[number].id, pool=pool.id, name=pool.name,
+                               traits=pool.traits, amounts=summaries[pool.id])  # fmt: skip
+
+
+def device_counts(view: View, wanted: BlockFilter) -> list[DeviceCount]:
+    """Count the devices of the blocks that a filter keeps, by kind and model.
+
+    With ``model`` the blocks are those that have such a device, and only such are counted.
+    """
+    every: dict[tuple[str, str | None], int | None] = {}
+    free: dict[tuple[str, str | None], int | None] = {}
+    podms: dict[tuple[str, str | None], set[str]] = defaultdict(set)
+    for one in blocks(view, wanted):
+        for kind, model, count in _counted(one.devices):
+            if wanted.model is None or (model and has_words(model, wanted.model)):
+                key = (kind, model)
+                every[key] = _plus(every.get(key, 0), count)
+                free[key] = _plus(free.get(key, 0), count if one.slots > 0 else 0)
+                podms[key].add(one.podm)
+    return [
+        DeviceCount(kind=kind, model=model, devices=every[kind, model], free=free[kind, model],
+                    podms=len(podms[kind, model]))
+        for kind, model in sorted(every, key=lambda key: (key[0], key[1] is None, key[1] or ""))
+    ]  # fmt: skip
+
+
+def _plus(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
+def free_models(view: View, need: Need, row: int) -> Counter[str]:
+    """Count the free devices of a pool that are of a need's kind, by model."""
+    table = view.block_tables[view.podm_of[row]]
+    position = int(view.position_of[row])
+    kinds = Counter(
+        kind
+        for kind, slots, pools in zip(table.kinds, table.slots, table.pools, strict=True)
+        if slots > 0 and position in pools
+    )
+    models: Counter[str] = Counter()
+    wanted = {test.value for test in need.tests if test.attribute == "kind"}
+    for kind, blocks in kinds.items():
+        for device_kind, device in view.kinds.devices_of(kind):
+            if device_kind != need.kind or (wanted and device.kind not in wanted):
+                continue
+            model = getattr(device, "model", None) or "of unknown model"
+            models[model] += blocks * (device.count or 1)  # at least one where it is unknown
+    return models
+
+
+def _counted(devices: Devices) -> Iterator[tuple[str, str | None, int | None]]:
+    """Yield the kind, the model and the number of each group of equal devices."""
+    for field in Devices.__struct_fields__:
+        for device in getattr(devices, field):
+            model = getattr(device, "model", None) or getattr(device, "type", None)
+            yield _KINDS.get(field) or device.kind, model, device.count
+
+
+def _has_model(devices: Devices, words: str) -> bool:
+    return any(model and has_words(model, words) for _, model, _ in _counted(devices))
+
+
+def _podm_numbers(view: View, name: str | None) -> list[int]:
+    if name is None:
+        return list(range(len(view.podms)))
+    found = [number for number, podm in enumerate(view.podms) if name in (podm.id, podm.name)]
+    if not found:
+        raise UnknownName("pod manager", name, [podm.id for podm in view.podms])
+    return found[:1]
+
+
+def _check_pool(view: View, podm_numbers: list[int], pool: str | None) -> None:
+    known = {
+        view.pools[row].id
+        for number in podm_numbers
+        for row in range(int(view.first_row[number]), int(view.first_row[number + 1]))
+    }
+    if pool is not None and pool not in known:
+        raise UnknownName("pool", pool, sorted(known))

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hardware in words: devices as a phrase, sizes in the units that people compare."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from valence_sched_cli.output.cells import AmountLines, Cell, format_value, or_absent, to_builtins
+
+if TYPE_CHECKING:
+    from valence_sched.model.inventory import Devices
+    from valence_sched.model.podm_overview import PodmSummary
+
+MIB = 1 << 20
+WIDTH = 30  # of a cell with the devices of a block
+_GLUE = "\N{NO-BREAK SPACE}"
+BAR_WIDTH = 10  # characters between the brackets of a bar
+
+#: What the models of CPUs say beside the model.
+_NOISE = re.compile(r"\((?:R|TM|C)\)|\b(?:\d+-Core )?Processor\b|\bCPU\b|@.*", re.IGNORECASE)
+
+
+class MemoryCell(Cell[float]):
+    """An amount of MiB: in the unit that fits for people, the number for machines."""
+
+    def human_readable(self) -> str:
+        return _format_mib(self._value)
+
+    def machine_readable(self) -> float:
+        return self._value
+
+    def __lt__(self, other: object) -> bool:
+        return self._value < other._value if isinstance(other, MemoryCell) else NotImplemented
+
+
+class ModelCell(Cell["str | None"]):
+    """The model of a device: a short name for people, as it is for machines."""
+
+    def human_readable(self) -> str:
+        return short_model(self._value)
+
+    def machine_readable(self) -> str | None:
+        return self._value
+
+
+class DevicesCell(Cell["Devices"]):
+    """The devices of a block: a phrase for people, the structure for machines."""
+
+    def human_readable(self) -> str:
+        phrases = ", ".join(device_phrases(self._value))
+        glued = re.sub(r"(?<=\d) (?=[KMGTP])", _GLUE, phrases)  # a number stays with its unit
+        return textwrap.fill(glued, WIDTH).replace(_GLUE, " ")
+
+    def machine_readable(self) -> Any:
+        return to_builtins([self._value])[0]
+
+
+class BarCell(Cell[tuple[float | None, float | None]]):
+    """What is free of a total: a bar of what is used and the numbers in words."""
+
+    def __init__(
+        self,
+        free: float | None,
+        total: float | None,
+        shown: Callable[[float], str] = "{:,}".format,
+    ) -> None:
+        super().__init__((free, total))
+        self._shown = shown
+
+    def human_readable(self) -> str:
+        free, total = self._value
+        words = ["unknown" if amount is None else self._shown(amount) for amount in self._value]
+        text = f"{words[0]} of {words[1]} free"
+        if free is None or not total:
+            return text
+        used = round(BAR_WIDTH * (total - free) / total)
+        return f"[{('#' * used).ljust(BAR_WIDTH, '-')}] {text}"
+
+
+class PoolsCell(Cell[Any]):
+    """What is free in each pool, by its id: a line each for people, numbers for machines."""
+
+    _value: Mapping[str, PodmSummary]
+
+    def human_readable(self) -> str:
+        width = max(map(len, self._value), default=0)
+        return "\n".join(
+            f"{pool:{width}}  {', '.join(_free_phrases(amounts))}"
+            for pool, amounts in self._value.items()
+        )
+
+    def machine_readable(self) -> list[dict[str, Any]]:
+        names = ("blocks", "cores", "memory_mib", "gpus", "drives")
+        return [
+            {"pool": pool, **{f"free_{name}": getattr(amounts, name)[0] for name in names},
+             **{f"free_{name}": free for name, (free, _) in amounts.stocks.items()}}
+            for pool, amounts in self._value.items()
+        ]  # fmt: skip
+
+
+def _free_phrases(amounts: PodmSummary) -> Iterator[str]:
+    cores, mib = amounts.cores[0], amounts.memory_mib[0]
+    yield "unknown cores" if cores is None else f"{cores:,} cores"
+    yield "unknown memory" if mib is None else _format_mib(mib)
+    for number, word in ((amounts.gpus[0], "GPU"), (amounts.drives[0], "drive")):
+        if number is None:
+            yield f"unknown {word}s"
+        elif number:
+            yield f"{number:,} {word}" + ("s" if number > 1 else "")
+    for name, (free, _) in amounts.stocks.items():
+        yield f"{'unknown' if free is None else format_value(free)} {name}"
+
+
+def bar_cells(amounts: PodmSummary) -> dict[str, BarCell]:
+    """Return a bar for each resource of which there is any, by its title."""
+    bars = {
+        "Blocks": BarCell(*amounts.blocks),
+        "Cores": BarCell(*amounts.cores),
+        "Memory": BarCell(*amounts.memory_mib, _format_mib),
+        "GPUs": BarCell(*amounts.gpus),
+        "Drives": BarCell(*amounts.drives),
+        "NICs": BarCell(*amounts.nics),
+        **{name: BarCell(*pair, format_value) for name, pair in amounts.stocks.items()},
+    }
+    return {title: bar for title, bar in bars.items() if bar._value != (0, 0)}
+
+
+def _format_mib(mib: float) -> str:
+    from valence_sched.model.quantity import format_bytes
+
+    return format_bytes(mib * MIB) if mib else "0"
+
+
+def amount_cells(amounts: PodmSummary) -> dict[str, Any]:
+    """Return the cells of what is free and of what there is in total, by their titles."""
+    cells: dict[str, Any] = {}
+    for name, title in (
+        ("blocks", "Blocks"),
+        ("cores", "Cores"),
+        ("memory_mib", "Memory MiB"),
+        ("gpus", "GPUs"),
+        ("accelerators", "Accelerators"),
+        ("drives", "Drives"),
+        ("nics", "NICs"),
+    ):
+        for word, amount in zip(("Free", "Total"), getattr(amounts, name), strict=True):
+            is_size = name == "memory_mib" and amount is not None
+            cells[f"{word} {title}"] = MemoryCell(amount) if is_size else or_absent(amount)
+    cells["Free Stocks"] = AmountLines({name: free for name, (free, _) in amounts.stocks.items()})
+    cells["Total Stocks"] = AmountLines(
+        {name: every for name, (_, every) in amounts.stocks.items()}
+    )
+    return cells
+
+
+def device_phrases(devices: Devices) -> Iterator[str]:
+    """Yield devices in words, the cores first: ``32 cores EPYC``, ``256 GiB``, ``2 GPU A100``."""
+    from valence_sched.model.quantity import format_bytes, format_mbps
+
+    by_model: dict[str, list[int | None]] = defaultdict(list)
+    for cpu in devices.processors:
+        by_model[short_model(cpu.model)].append(_product(cpu.count, cpu.cores))
+    for model, numbers in by_model.items():
+        yield f"{_sum_text(numbers, str)} cores {model}".strip()
+    if devices.memory:
+        sizes = [_product(one.count, one.capacity_mib) for one in devices.memory]
+        yield _sum_text(sizes, _format_mib) + ("" if any(sizes) else " memory")
+    for card in devices.accelerators:
+        memory = format_bytes(card.memory_mib * MIB) if card.memory_mib else ""
+        yield _words(card.count, card.kind, short_model(card.model), memory)
+    for drive in devices.drives:
+        size = format_bytes(drive.capacity_bytes) if drive.capacity_bytes else ""
+        kind = " ".join(filter(None, (drive.protocol, drive.media))) or "drive"
+        yield _words(drive.count, "remote" if drive.remote else "", kind, size)
+    for nic in devices.nics:
+        yield _words(nic.count, "NIC", format_mbps(nic.speed_mbps) if nic.speed_mbps else "")
+
+
+def _product(count: int | None, amount: int | None) -> int | None:
+    return None if count is None or amount is None else count * amount
+
+
+def _sum_text(numbers: Sequence[int | None], shown: Callable[[int], str]) -> str:
+    """Return a sum in words; with a plus where a part of it is unknown."""
+    known = [number for number in numbers if number is not None]
+    if not known:
+        return "unknown"
+    return shown(sum(known)) + ("+" if len(known) < len(numbers) else "")
+
+
+def short_model(model: str | None) -> str:
+    """Return the name of a model without marks, clock rates and the word for what it is."""
+    return " ".join(_NOISE.sub(" ", model or "").split())
+
+
+def _words(count: int | None, *words: str) -> str:
+    return " ".join(filter(None, ("?" if count is None else str(count), *words)))

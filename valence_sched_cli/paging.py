@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PagedLister: the base of commands whose lists may be long: sorts, and prints one page."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from cliff.columns import FormattableColumn
+
+from valence_sched.errors import UnknownName, UsageError
+from valence_sched_cli import base
+from valence_sched_cli.options.types import add_options, positive
+from valence_sched_cli.output.columns import check_columns, full_titles
+
+DIRECTIONS = ("asc", "desc")
+
+
+class PagedLister(base.Lister):
+    """A command that prints rows, sorted and page by page where its options say so."""
+
+    marker_columns: tuple[str, ...] = ("Podm",)  # what together names a row
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        names = "/".join(f"<{name.lower()}>" for name in self.marker_columns)
+        add_options(
+            parser.add_argument_group("page"),
+            f"""
+            --sort <column[:desc]>...: sort by this column before a page is taken (repeat for
+                columns that decide between equals)
+            --limit <n>: print at most so many rows
+            --marker <name>: begin behind this row, the last of the page before ({names})
+            """,
+            limit={"type": positive},
+        )
+        return parser
+
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
+    ) -> int:
+        """Print the page that is asked for."""
+        rows = list(data)
+        for word in reversed(parsed_args.sort):
+            name, _, direction = word.partition(":")
+            if direction not in ("", *DIRECTIONS):
+                raise UsageError(f"--sort: {word!r}: the direction is asc or desc")
+            index = _index(name, column_names)
+            rows.sort(key=lambda row: (row[index] is None, row[index]), reverse=direction == "desc")
+        if parsed_args.marker is not None:
+            rows = rows[self._position(parsed_args.marker, column_names, rows) + 1 :]
+        return super().produce_output(parsed_args, column_names, rows[: parsed_args.limit])
+
+    def _position(self, marker: str, columns: Sequence[str], rows: Sequence[Any]) -> int:
+        picks = [columns.index(name) for name in self.marker_columns]
+        names = ["/".join(_text(row[pick]) for pick in picks) for row in rows]
+        if marker not in names:
+            raise UnknownName("row", marker, names, "--marker")
+        return names.index(marker)
+
+
+def _index(name: str, columns: Sequence[str]) -> int:
+    check_columns([title := full_titles([name], columns)[0]], columns, "--sort")
+    keys = [column.casefold().replace(" ", "_") for column in columns]
+    return keys.index(title.strip().casefold().replace(" ", "_"))
+
+
+def _text(cell: Any) -> str:
+    return str(cell.machine_readable() if isinstance(cell, FormattableColumn) else cell)
