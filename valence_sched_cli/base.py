@@ -22,7 +22,6 @@ from valence_sched.errors import (
 from valence_sched_cli import cloud
 from valence_sched_cli.options.types import StoreOnce
 from valence_sched_cli.output.columns import (
-    MIN_SIMILARITY,
     StreamFormatter,
     check_columns,
     full_titles,
@@ -50,6 +49,7 @@ _READ = ("inventory", "podm_file", "source", "flavor", "flavor_file", "policy_fi
          "resource_file", "request_file", "file", "old", "new", "planned")  # fmt: skip
 _ARGUMENTS = {"source": "path", "old": "old", "new": "new", "planned": "plan"}
 STYLES = "valence_sched.formatter"  # entry points of our formatters, of lists and of one object
+OPTION_SIMILARITY = 0.75  # from 0 to 1: options are long, and share their first characters
 MAX_LINES = 20  # about skipped documents, before the rest is only counted
 
 
@@ -310,7 +310,7 @@ class ShowOne(PodmCommand, show.ShowOne):
 def _refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
     """Exit with 2 and one line about wrong words; of an unknown option it names the nearest."""
     if unknown := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
-        hint = suggest(unknown[1], parser._option_string_actions, MIN_SIMILARITY)
+        hint = suggest(unknown[1], parser._option_string_actions, OPTION_SIMILARITY)
         message += f" ({hint})" if hint.startswith("did") else ""
     parser.exit(2, one_line(f"{parser.prog}: {message}; see {parser.prog} --help") + "\n")
 

@@ -13,6 +13,10 @@ import unittest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
+from valence_sched.model.decision import Reason
+
 ROOT = Path(__file__).parents[2]
 SITE = str(ROOT / "examples" / "site.json")
 FLAVORS = str(ROOT / "examples" / "flavors.yaml")
@@ -40,6 +44,20 @@ class Done(NamedTuple):
     def data(self) -> Any:
         """Return its output as JSON."""
         return json.loads(self.out)
+
+    @property
+    def verdicts(self) -> list[dict[str, Any]]:
+        """Return the pod managers of a report on its output, each with outcome and reason."""
+        reports = self.data.get("decisions", [self.data])
+        return [_verdict(one) for report in reports for one in report["podms"]]
+
+
+def _verdict(one: dict[str, Any]) -> dict[str, Any]:
+    reason = one["reason"] and msgspec.convert(one["reason"], Reason).text
+    if reason and one["fitting"]:
+        reason = f"after {one['fitting']} nodes: {reason}"
+    return {"Podm": one["podm"], "Pool": one["pool"], "Outcome": one["outcome"],
+            "Score": one["score"], "Reason": reason}  # fmt: skip
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -13,9 +13,9 @@ class TestAttributes(Case):
     """From the shell to the reason."""
 
     def verdicts(self, code: int, *words: str) -> dict[str, tuple[str, str]]:
-        done = asked("valence-sched", "podm", "schedule", *words, "-f", "json")
+        done = asked("valence-sched", "podm", "schedule", *words, "--report", "-")
         self.assertEqual(code, done.code, done.err)
-        return {row["Podm"]: (row["Outcome"], row["Reason"]) for row in done.data}
+        return {row["Podm"]: (row["Outcome"], row["Reason"]) for row in done.verdicts}
 
     def test_it_keeps_those_that_fulfil_it_and_says_of_the_others_what_they_have(self):
         found = self.verdicts(0, *SMALL, "--attribute", "facts.year=>= 2024")

@@ -507,12 +507,6 @@ class TestPolicies(Bad):
             self.refused(*words, code=2),
         )
 
-    def test_a_report_does_not_go_between_the_rows(self):
-        words = ("podm", "schedule", "--inventory", SITE, "--flavor", "small", "--report", "-")
-        self.assertEqual(
-            "--report: standard output is for the rows: name a file", self.refused(*words, code=2)
-        )
-
     def test_a_report_or_file_that_cannot_be_written_is_named(self):
         words = ("--inventory", SITE, "--flavor", "small", "--report", "no/such/folder/report.json")
         self.assertIn("no/such/folder/report.json: found no such file or directory",

@@ -289,7 +289,7 @@ class TestOptions(Case):
         self.assertEqual((3, 1, 4), (counts["gpu-east"], counts["gpu-north"], counts["total"]))
         placed = asked("valence-sched", "podm", "schedule", *INVENTORY, "--flavor", "gpu-large",
                        "--count", "9", "--min-count", "1", "-f", "json")  # fmt: skip
-        chosen = [row for row in placed.data if row["Outcome"] == "chosen"]
+        chosen = [row for row in placed.data if row["Rank"] == 1]
         self.assertEqual(counts["total"], len(chosen))
 
     def test_a_table_of_fits_is_a_matrix_and_what_is_required_decides_the_exit_code(self):

@@ -19,10 +19,12 @@ class TestCompany(Case):
         return done.data
 
     def chosen(self, code: int, *words: str) -> list[str]:
-        return [row["Podm"] for row in self.rows(code, *words) if row["Outcome"] == "chosen"]
+        return [row["Podm"] for row in self.rows(code, *words) if row["Rank"] == 1]
 
     def reasons(self, code: int, *words: str) -> dict[str, str]:
-        return {row["Podm"]: row["Reason"] for row in self.rows(code, *words)}
+        done = asked("valence-sched", "podm", "schedule", *SMALL, *words, "--report", "-")
+        self.assertEqual(code, done.code, done.err)
+        return {row["Podm"]: row["Reason"] for row in done.verdicts}
 
     def test_anti_affinity_counts_the_nodes_of_the_inventory_and_of_the_request(self):
         words = (

@@ -94,7 +94,7 @@ class TestReading(Live):
         recorded = self.podm(*words, "--inventory", SITE).data[0]
         for program in PROGRAMS:
             live = self.podm(*words, "--podm-file", file, program=program).data[0]
-            for column in ("Podm", "Pool", "Score", "Outcome", "Blocks"):
+            for column in ("Podm", "Pool", "Score", "Blocks"):
                 self.assertEqual(recorded[column], live[column])
 
     def test_registered_ones_are_read_without_an_option_by_every_command(self):
@@ -216,9 +216,9 @@ class TestSilent(Live):
         told = (row["Status"], row["Total Blocks"], row["Zone"])
         self.assertEqual(("Offline", 2, "moved"), told)
         self.assertIsInstance(row["Age"], int)
-        done = self.podm("schedule", *SMALL, "--timeout", "2", "-f", "json", code=3)
+        done = self.podm("schedule", *SMALL, "--timeout", "2", "--report", "-", code=3)
         self.assertEqual(["alive: status: needs Online, has Offline"],
-                         [row["Reason"] for row in done.data])  # fmt: skip
+                         [row["Reason"] for row in done.verdicts])  # fmt: skip
 
     def test_what_is_slow_or_cut_half_way_keeps_the_last_reading_and_its_age(self):
         found = self.serve(TREE)

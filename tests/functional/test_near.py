@@ -4,12 +4,12 @@
 from tests.functional.cloud import PASSWORD, TOKEN, VOLUME, Cloud
 from tests.functional.programs import PROGRAMS, SITE, Case, Done, run
 
-SMALL = ("podm", "schedule", "--inventory", SITE, "--flavor", "small", "-f", "json")
+SMALL = ("podm", "schedule", "--inventory", SITE, "--flavor", "small", "--report", "-")
 MAP = "volume:\n  db-1: {zone: west-1, aggregates: [bulk]}\n  far: {zone: nowhere}\n"
 
 
 def verdicts(done: Done) -> dict[str, str]:
-    return {row["Podm"]: row["Outcome"] for row in done.data}
+    return {row["Podm"]: row["Outcome"] for row in done.verdicts}
 
 
 class TestMaps(Case):
@@ -104,7 +104,7 @@ class TestCloud(Case):
                 kept = {podm for podm, outcome in verdicts(done).items() if outcome != "rejected"}
                 self.assertEqual({"gpu-west", "store-1"}, kept)
                 text = f"near: zone of volume {name}: needs west-1, has east-1"
-                self.assertIn(text, [row["Reason"] for row in done.data])
+                self.assertIn(text, [row["Reason"] for row in done.verdicts])
 
     def test_a_port_is_where_its_network_is(self):
         for word, near in (

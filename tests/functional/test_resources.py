@@ -33,7 +33,7 @@ class TestResources(Case):
         )
         done = run("valence-sched", *words, "-f", "json")
         self.assertEqual(4, done.code)
-        chosen = [row["Podm"] for row in done.data if row["Outcome"] == "chosen"]
+        chosen = [row["Podm"] for row in done.data if row["Rank"] == 1]
         self.assertEqual(3, chosen.count("gpu-west"))
         self.assertEqual(counts["total"], len(chosen))
         self.assertIn("no more on gpu-west: capacity: licences at once: needs 1, has 0", done.err)

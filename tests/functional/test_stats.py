@@ -27,7 +27,7 @@ class TestStats(Live):
 
     def chosen(self, *words: str, **more) -> list[str]:
         rows = self.podm(*NODE, *words, **more).data
-        return [row["Podm"] for row in rows if row["Outcome"] == "chosen"]
+        return [row["Podm"] for row in rows if row["Rank"] == 1]
 
     def test_the_very_next_decision_sees_a_report(self):
         """S60: and S61, host and node are a name that a decision returns and a report takes."""

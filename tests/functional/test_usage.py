@@ -26,7 +26,7 @@ class TestHeld(Live):
                    if row["Podm"] == "gpu-east")  # fmt: skip
 
     def blocks(self, *words: str) -> list[str]:
-        (row,) = [row for row in self.podm(*NODE, *words).data if row["Outcome"] == "chosen"]
+        (row,) = [row for row in self.podm(*NODE, *words).data if row["Rank"] == 1]
         return [str(block) for block in row["Blocks"]]
 
     def told(self) -> list[str]:

@@ -39,9 +39,9 @@ class WhereCase(Case):
     """Decisions by pod manager."""
 
     def verdicts(self, code: int, *words: str) -> dict[str, tuple[str, str]]:
-        done = asked("valence-sched", "podm", "schedule", *words, "-f", "json")
+        done = asked("valence-sched", "podm", "schedule", *words, "--report", "-")
         self.assertEqual(code, done.code, done.err)
-        return {row["Podm"]: (row["Outcome"], row["Reason"]) for row in done.data}
+        return {row["Podm"]: (row["Outcome"], row["Reason"]) for row in done.verdicts}
 
     def kept(self, *words: str) -> set[str]:
         found = self.verdicts(0, "--inventory", SITE, *words)

@@ -264,7 +264,7 @@ def need_phrase(need: Need) -> str:
             elif name == "speed_mbps":
                 least.append(f"of {format_mbps(value)} or more")
             else:
-                least.append(f"{name} >= {format_value(value)}")
+                least.append(f"of {format_value(value)} {name.replace('_', ' ')} or more")
     if need.unit == "MiB":
         amount = format_bytes(need.amount * (1 << 20))
     else:

@@ -96,6 +96,8 @@ def _others(report: Report) -> str:
     not_fit = outcomes["rejected"] + outcomes["undecided"]
     if not report.placements or outcomes["chosen"] + fit + not_fit < report.inventory.podms:
         return "; the others: --explain" if report.inventory.podms > 1 else ""
+    if not fit + not_fit:
+        return ""
     noun = "pod manager fits" if fit == 1 else "pod managers fit"
     return f"; {fit} other {noun}, {not_fit} {'does' if not_fit == 1 else 'do'} not: --explain"
 

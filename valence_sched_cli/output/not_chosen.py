@@ -155,9 +155,8 @@ class _Words:
                 return f"no {_thing(reason)}{_elsewhere(reason)}"
             return f"{_share(reason)} {_thing(reason)}{_elsewhere(reason)}"
         if reason.label == "this filter":
-            return (
-                f"rejected by filter {reason.filter}" if reason.have == "no" else str(reason.have)
-            )
+            verb = "says no" if reason.have == "no" else "failed"
+            return f"filter {reason.filter} {verb}"
         if reason.need is True or reason.need == "yes":
             return f"not {reason.label} (filter {reason.filter})"
         if reason.filter == "fit":
