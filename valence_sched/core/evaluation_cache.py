@@ -90,7 +90,7 @@ class EvaluationCache:
         view = self._snapshot.uncached_view()
         evaluation = evaluate(view, request, bound, strict=strict)
         self.rows_evaluated += len(view)
-        fitter = Fitter(request.needs, view.kinds, request.bonds)
+        fitter = Fitter(request.needs, view.kinds, request.bonds, bound.policy.budget)
         return CachedEvaluation(bound, evaluation, fitter, self._snapshot.version)
 
     def _catch_up(

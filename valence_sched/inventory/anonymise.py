@@ -30,7 +30,8 @@ STANDARD_SEGMENTS = frozenset(
     redfish v1 $metadata Systems Chassis Managers Fabrics CompositionService ResourceBlocks
     ResourceZones Zones Endpoints Switches Ports Connections AddressPools EndpointGroups
     Processors Memory MemoryDomains MemoryChunks MemorySummary ProcessorSummary Storage
-    StorageServices SimpleStorage Drives Volumes StoragePools StorageGroups Controllers
+    StorageServices SimpleStorage Drives Volumes AllocatedVolumes StoragePools StorageGroups
+    Controllers
     StorageControllers EthernetInterfaces NetworkInterfaces NetworkAdapters
     NetworkDeviceFunctions NetworkPorts PCIeDevices PCIeFunctions PCIeSlots PCIeInterfaces
     LogicalServices Services Nodes Actions Oem Members Links Capabilities Devices Thermal Power

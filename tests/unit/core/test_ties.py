@@ -53,7 +53,7 @@ class TestLots(unittest.TestCase):
         fits = [Fit(row=row, blocks=(), grants=(), waste=0) for row in range(8)]
         chosen = Counter()
         for turn in range(400):
-            found = choose_fit(seen, iter(range(8)), fits.__getitem__, ASKED, 4, turn, set())
+            found = choose_fit(seen, iter(range(8)), fits.__getitem__, ASKED, 4, turn, set(), set())
             chosen[found.row] += 1
         self.assertEqual({0, 1, 2, 3}, set(chosen))
         self.assertLess(chi_square(chosen, 4), 11.34, chosen)  # 3 degrees of freedom, p = 0.01

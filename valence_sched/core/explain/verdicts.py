@@ -149,7 +149,8 @@ class Verdicts:
             return
         fit = self.context.fit(self.batch.view, row)
         if isinstance(fit, Undecided):
-            yield _reason("fit", "states to settle it", f"more than {fit.states:,}", "fewer")
+            budget, states = "more than the budget of the policy", f"{fit.states:,} for a pool"
+            yield _reason("fit", "states to settle it", budget, states)
             return
         label, need, have = self.context.fitter.shortfall(self.batch.view, row)
         yield _reason("fit", label, need, have)

@@ -44,7 +44,7 @@ class TestHardware(unittest.TestCase):
 
     def test_the_sentence_of_the_issue(self):
         (found,) = near_misses_of(pod())
-        self.assertEqual("pod-2 lacks 1 GPU A100; freeing node 7 would do", found.text)
+        self.assertEqual("pod-2 lacks 1 GPU A100; removing node 7 frees it", found.text)
         self.assertEqual("/redfish/v1/Systems/7", found.freeing.uri)
         self.assertEqual((2, 2), (found.nodes, found.tried))
 
@@ -58,7 +58,7 @@ class TestHardware(unittest.TestCase):
         either = [{"accelerators": [{"kind": "GPU", "model": "A100"}]}, {"nics": [{}]}]
         asked = request({"processor": {"total_cores": 16}}, first_of=either)
         (found,) = explain(engine_of(*site).select_destinations(asked)).nearest_misses
-        self.assertEqual("p lacks 8 cores; it has no node to free", found.text)
+        self.assertEqual("p lacks 8 cores; it has no node to remove", found.text)
 
     def test_a_node_is_called_by_its_name_where_it_has_one(self):
         nodes = [{**node("7", "c2", "g2"), "name": "train-1"}]
@@ -78,7 +78,7 @@ class TestHardware(unittest.TestCase):
                 blocks = [*pod()["blocks"][:3], gpu("g2", status=status)]
                 (found,) = near_misses_of(pod(blocks=blocks))
                 self.assertIsNone(found.freeing)
-                self.assertIn("freeing any one of its nodes would not do", found.text)
+                self.assertIn("removing any one of its nodes is not enough", found.text)
 
     def test_a_block_shared_with_another_node_gives_back_one_slot(self):
         shared = {"state": "Composed", "shareable": True, "max_compositions": 2, "compositions": 2}
@@ -92,7 +92,7 @@ class TestHardware(unittest.TestCase):
 
     def test_without_nodes_there_is_none_to_free(self):
         (found,) = near_misses_of(pod(nodes=[]))
-        self.assertEqual("pod-2 lacks 1 GPU A100; it has no node to free", found.text)
+        self.assertEqual("pod-2 lacks 1 GPU A100; it has no node to remove", found.text)
 
     def test_a_block_of_another_pool_does_not_help(self):
         """A node is made in one pool: what comes free beside it is no use."""
@@ -129,7 +129,7 @@ class TestHardware(unittest.TestCase):
     def test_only_so_many_nodes_are_tried_and_it_says_how_many(self):
         with mock.patch.object(near_misses, "MOST_NODES", 1):
             (found,) = near_misses_of(pod())
-        self.assertEqual("pod-2 lacks 1 GPU A100; freeing one of 1 of its 2 nodes would not do",
+        self.assertEqual("pod-2 lacks 1 GPU A100; removing one of 1 of its 2 nodes is not enough",
                          found.text)  # fmt: skip
 
     def test_only_so_many_podms_are_looked_at(self):
@@ -160,7 +160,7 @@ class TestWords(unittest.TestCase):
     def test_another_zone(self):
         (found,) = near_misses_of(self.fit_pod(zone="b"), zone="a")
         self.assertEqual("word", found.kind)
-        self.assertEqual("pod-3 would do but for zone: needs a, has b (filter zone)", found.text)
+        self.assertEqual("pod-3 fits but for zone: needs a, has b (filter zone)", found.text)
 
     def test_two_words_against_it_are_no_near_miss(self):
         self.assertEqual((), near_misses_of(self.fit_pod(zone="b", enabled=False), zone="a"))

@@ -88,7 +88,9 @@ class TestWeights(unittest.TestCase):
         self.assertIn(found["failures"].becomes, (1.25, 1.251))
         change = found["failures"]
         self.assertEqual(("b", "a"), (change.podm, change.instead_of))
-        self.assertRegex(change.text, r"^weight of failures from 1 to 1\.251?: b instead of a")
+        self.assertRegex(
+            change.text, r"^b instead, if the weight of failures is 1\.251? instead of 1"
+        )
 
     def test_the_smallest_change_comes_first(self):
         decision = decided(two_wishes(1, 1), request(CORES), *self.podms)
@@ -173,20 +175,20 @@ class TestAmounts(unittest.TestCase):
         decision = decided(two_wishes(0, 1), request({"processor": {"total_cores": 16}}),
                            podm("a", 2, 0, 0.9), podm("b", 5, 0, 0.1))  # fmt: skip
         texts = [change.text for change in changes_of(decision, "need")]
-        self.assertEqual(["17 cores instead of 16: b instead of a"], texts)
+        self.assertEqual(["b instead, with 17 cores instead of 16"], texts)
 
     def test_when_nothing_fits_the_least_that_is_given_up_is_named(self):
         decision = decided(two_wishes(1, 1), request({"processor": {"total_cores": 32}}),
                            podm("a", 2, 0, 0.9), podm("b", 3, 1, 0.1))  # fmt: skip
         self.assertEqual("nothing_fits", decision.outcome)
-        self.assertEqual(["24 cores instead of 32: b would do"],
+        self.assertEqual(["b fits, with 24 cores instead of 32"],
                          [change.text for change in changes_of(decision, "need")])  # fmt: skip
 
     def test_a_need_may_have_to_go_altogether(self):
         asked = request({**CORES, "accelerators": [{"kind": "GPU", "count": 2}]})
         decision = decided(two_wishes(1, 1), asked, podm("a", 2, 0, 0.9))
         self.assertEqual(
-            ["without GPU: a would do"], [f.text for f in changes_of(decision, "need")]
+            ["a fits, without the 2 GPU"], [f.text for f in changes_of(decision, "need")]
         )
 
     def test_a_need_that_others_are_bound_to_stays(self):
@@ -197,7 +199,7 @@ class TestAmounts(unittest.TestCase):
 
     def test_too_much_for_everybody_is_a_flip_too(self):
         decision = decided(two_wishes(1, 1), request(CORES), podm("a", 2, 0, 0.9))
-        self.assertEqual(["17 cores instead of 8: nothing fits"],
+        self.assertEqual(["nothing fits, with 17 cores instead of 8"],
                          [change.text for change in changes_of(decision, "need")])  # fmt: skip
 
     def test_devices_are_counted_one_by_one(self):
@@ -209,7 +211,7 @@ class TestAmounts(unittest.TestCase):
         poor = {"id": "poor", "blocks": [cpu("c", 8), gpu("g1")]}
         asked = request({**CORES, "accelerators": [{"kind": "GPU", "count": 1}]})
         decision = decided(two_wishes(0, 1), asked, rich, poor)
-        self.assertIn("2 GPU instead of 1: rich instead of poor",
+        self.assertIn("rich instead, with 2 GPU instead of 1",
                       [change.text for change in changes_of(decision, "need")])  # fmt: skip
 
     def test_memory_moves_by_whole_gib(self):
@@ -217,7 +219,7 @@ class TestAmounts(unittest.TestCase):
         large = {"id": "large", "blocks": [cpu("c", 8, 9000)], "facts": {"failures": 1}}
         asked = request({"memory": {"capacity_mib": 2048}})
         decision = decided(two_wishes(0, 1), asked, small, large)
-        self.assertEqual(["5,120 MiB memory instead of 2,048: large instead of small"],
+        self.assertEqual(["large instead, with 5 GiB memory instead of 2 GiB"],
                          [change.text for change in changes_of(decision, "need")])  # fmt: skip
 
     def test_of_alternatives_all_are_decided_on_again(self):

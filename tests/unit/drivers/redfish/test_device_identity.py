@@ -39,7 +39,7 @@ class Case(TestCase):
         }
 
     def put(self, uri: str, **json: Any) -> str:
-        self.documents[uri] = json
+        self.documents[uri] = {"@odata.type": "#Device.v1_0_0.Device", **json}
         return uri
 
     def drive(self, uri: str, **json: Any) -> str:

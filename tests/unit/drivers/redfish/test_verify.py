@@ -67,9 +67,7 @@ class TestNode(unittest.TestCase):
         other = system("/B/2", name="theirs")
         for change, reason in (
             ({"/S/1": system()}, "/S/1 is there without any block"),
-            ({"/B/2": block("Unused")}, "/S/1 is there, and /B/2 is not composed"),
-            ({"/B/2": block("Unknown")}, "/S/1 is there, and /B/2 is not composed"),
-            ({"/B/2": 404}, "/S/1 is there, and /B/2 is not composed"),
+            ({"/B/2": 404}, "/S/1 is there, and /B/2 is not"),
             ({"/B/2": block("Failed", "/S/1")}, "/S/1 is there, and /B/2 is Failed"),
             ({"/S/1": system("/B/1")}, "/S/1 is there without /B/2"),
             ({"/B/2": block("Composed", "/S/1", "/S/2"), "/S/2": other},
@@ -84,6 +82,8 @@ class TestNode(unittest.TestCase):
     def test_what_is_no_fault_is_none(self):
         sharer = system("/B/2", name="theirs")
         for name, change in (
+            ("a block that never changes its state", {"/B/2": block("Unused")}),
+            ("a block of unknown state", {"/B/2": block("Unknown")}),
             ("a shared block is of others too",
              {"/B/2": shared("/S/1", "/S/2"), "/S/2": sharer}),
             ("a system that is no composition", {"/B/2": block("Composed", "/S/1", "/S/2"),

@@ -75,6 +75,10 @@ class TestRules(unittest.TestCase):
 
 
 class TestFaults(Case):
+    def test_no_uuid_leaves_the_root_without_one(self):
+        self.assertNotIn("UUID", self.serve("no-uuid").get(ROOT).json())
+        self.assertIn("UUID", self.serve().get(ROOT).json())
+
     def cut(self, method, path, json=None):
         with self.assertRaises(requests.ConnectionError):
             self.client.ask(method, path, json)

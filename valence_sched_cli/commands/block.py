@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands ``podm block list, show``, ``podm pool list`` and ``podm device list``."""
+"""The commands ``podm block list, show``, and the options that choose blocks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, get_args
 from valence_sched_cli import base, paging
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.types import add_option, add_options
-from valence_sched_cli.output.cells import PairLines, WordLines, Words, or_absent
-from valence_sched_cli.output.hardware import DevicesCell, ModelCell, amount_cells
+from valence_sched_cli.output.cells import PairLines, WordLines, Words
+from valence_sched_cli.output.hardware import DevicesCell
 
 if TYPE_CHECKING:
     from valence_sched.model.hardware import BlockFilter, BlockOverview
 
 
-def _add_filter_options(parser: argparse.ArgumentParser) -> None:
+def add_filter_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which blocks."""
     from valence_sched.model.inventory import BlockType
 
     inventory.add_inventory_options(parser)
@@ -32,7 +33,8 @@ def _add_filter_options(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--type: only blocks of this type", choices=get_args(BlockType))
 
 
-def _filter(parsed_args: argparse.Namespace) -> BlockFilter:
+def block_filter(parsed_args: argparse.Namespace) -> BlockFilter:
+    """Return which blocks the options name."""
     from valence_sched.model.hardware import BlockFilter
 
     return BlockFilter(podm=parsed_args.podm, pool=parsed_args.pool, type=parsed_args.type,
@@ -45,13 +47,13 @@ class ListBlock(paging.PagedLister):
     marker_columns = ("Podm", "Block")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _add_filter_options(parser)
+        add_filter_options(parser)
         add_option(parser, "--long: list more columns")
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         columns = ["Podm", "Block", "Hardware", "Free", "Node"]
         columns += ["Pool", "Type", "URI"] if parsed_args.long else []
-        blocks = self.scheduler(parsed_args).blocks(_filter(parsed_args))
+        blocks = self.scheduler(parsed_args).blocks(block_filter(parsed_args))
         rows = [tuple(_cells(one)[column] for column in columns) for one in blocks]
         free = sum(1 for row in rows if row[columns.index("Free")])
         self.closing.append(f"{len(rows):,} blocks, {free:,} of them free")
@@ -83,45 +85,3 @@ def _cells(block: BlockOverview) -> dict[str, Any]:
         "Type": Words(block.types),
         "URI": block.uri,
     }
-
-
-class ListPool(paging.PagedLister):
-    """List pools, the regions in which one node can be made, and what is free in each."""
-
-    marker_columns = ("Podm", "Pool")
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        inventory.add_inventory_options(parser)
-        add_option(parser, "--podm <podm>: only of this pod manager (ID or name)")
-        add_option(parser, "--long: list more columns")
-
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        columns = ["Podm", "Pool", "Free Blocks", "Free Cores", "Free Memory MiB", "Free GPUs",
-                   "Free Drives"]  # fmt: skip
-        if parsed_args.long:
-            columns += [
-                "Total Blocks", "Total Cores", "Total Memory MiB", "Total GPUs", "Total Drives",
-                "Free Stocks", "Total Stocks", "Name", "Traits",
-            ]  # fmt: skip
-        rows = []
-        for one in self.scheduler(parsed_args).pools(parsed_args.podm):
-            cells = {"Podm": one.podm, "Pool": one.pool, "Name": or_absent(one.name),
-                     "Traits": WordLines(one.traits), **amount_cells(one.amounts)}  # fmt: skip
-            rows.append(tuple(cells[column] for column in columns))
-        return columns, rows
-
-
-class ListDevice(paging.PagedLister):
-    """Count devices by model: how many there are, how many are free, on how many pod managers."""
-
-    marker_columns = ("Device", "Model")
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _add_filter_options(parser)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        counts = self.scheduler(parsed_args).device_counts(_filter(parsed_args))
-        return ("Device", "Model", "Devices", "Free", "Podms"), [
-            (one.kind, ModelCell(one.model), or_absent(one.devices), or_absent(one.free), one.podms)
-            for one in counts
-        ]

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command ``podm pool list``."""
+
+from __future__ import annotations
+
+import argparse
+
+from valence_sched_cli import base, paging
+from valence_sched_cli.options import inventory
+from valence_sched_cli.options.types import add_option
+from valence_sched_cli.output.cells import WordLines, or_absent
+from valence_sched_cli.output.hardware import amount_cells
+
+
+class ListPool(paging.PagedLister):
+    """List pools, the regions in which one node can be made, and what is free in each."""
+
+    marker_columns = ("Podm", "Pool")
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        inventory.add_inventory_options(parser)
+        add_option(parser, "--podm <podm>: only of this pod manager (ID or name)")
+        add_option(parser, "--long: list more columns")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        columns = ["Podm", "Pool", "Free Blocks", "Free Cores", "Free Memory MiB", "Free GPUs",
+                   "Free Drives"]  # fmt: skip
+        if parsed_args.long:
+            columns += [
+                "Total Blocks", "Total Cores", "Total Memory MiB", "Total GPUs", "Total Drives",
+                "Free Stocks", "Total Stocks", "Name", "Traits",
+            ]  # fmt: skip
+        rows = []
+        for one in self.scheduler(parsed_args).pools(parsed_args.podm):
+            cells = {"Podm": one.podm, "Pool": one.pool, "Name": or_absent(one.name),
+                     "Traits": WordLines(one.traits), **amount_cells(one.amounts)}  # fmt: skip
+            rows.append(tuple(cells[column] for column in columns))
+        return columns, rows
