@@ -58,9 +58,9 @@ class TestSeveral(Case):
 
     def test_the_screen_tells_of_every_request(self):
         out = self.explain().out
-        parts = ["request 1: one\nplaced: 1 of 1, request one (flavor small)", "\nnodes\n",
-                 "| gpu-west |", "request 2: ", "placed in part: ", "\npod managers\n",
-                 " in all\n"]  # fmt: skip
+        parts = ["request 1: one\nplaced: 1 of 1 (policy default, seed 0)\nsmall: 8 cores",
+                 "request one, inventory ", "| gpu-west |", "request 2: ", "placed in part: ",
+                 "\nNot chosen: ", " in all\n"]  # fmt: skip
         places = [out.find(part) for part in parts]
         self.assertNotIn(-1, places, out)
         self.assertEqual(sorted(places), places)
@@ -86,23 +86,18 @@ class TestScreen(Explain):
     def test_every_part_is_there_in_order(self):
         done = self.explain(self.report)
         self.assertEqual((0, ""), (done.code, done.err))
-        parts = ["placed: 1 of 1, request ", "policy balanced (", "balance=2, room=1", "), seed 0",
-                 "8 pod managers, 16 pools, 203 blocks", "filters: pools in and out",
-                 "candidates: score, and what", "\npod managers\n", "runner-up: gpu-north (hall-1)",
-                 "nearest miss: mem-1 lacks 131,072 MiB memory; freeing node graph-2 would do",
-                 "but for a word: dark-1 would do but for status: needs Online, has Offline",
-                 "flips at another need: 65 cores instead of 32: nothing fits"]  # fmt: skip
+        parts = ["placed: 1 of 1 (policy balanced, seed 0)", "gpu-large: 32 cores, 256 GiB memory",
+                 "8 pod managers, 16 pools, 203 blocks", "| gpu-east |", "\nCandidates\n",
+                 "gpu-north  hall-1", "weights: balance 2, room 1", "\nNot chosen: 6 of 8 ",
+                 "dark-1     status Offline, needs Online (filter alive); would fit otherwise",
+                 "mem-1      drawer-1: 128 of 256 GiB memory",
+                 "Filters:       16 pools, 15 after alive, 7 after capacity, 4 after devices",
+                 "Nearest miss:  mem-1 lacks 128 GiB memory; removing node graph-2 frees it",
+                 "Sensitivity:   gpu-west instead, without the 2 GPU A100",
+                 "nothing fits, with 65 cores instead of 32"]  # fmt: skip
         places = [done.out.find(part) for part in parts]
         self.assertNotIn(-1, places, done.out)
         self.assertEqual(sorted(places), places)
-
-    def test_the_first_reason_against_every_podm_has_need_have_and_unit(self):
-        out = self.explain(self.report).out
-        row = r"\| mem-1 +\| drawer-1 +\| rejected +\| +\| +\| capacity +\| memory +\| 262,144 "
-        self.assertRegex(out, row + r"+\| 131,072 +\| MiB +\|")
-
-    def test_the_funnel_says_how_many_were_rejected(self):
-        self.assertRegex(self.explain(self.report).out, r"\| capacity +\| +15 \| +7 \| +8 \|")
 
     def test_there_is_no_escape_code_in_a_pipe_whatever_the_terminal(self):
         for term in ("xterm-256color", "dumb"):
@@ -112,19 +107,17 @@ class TestScreen(Explain):
 
     def test_the_decision_says_the_same_when_it_is_made_and_from_its_report(self):
         of_report = self.explain(self.report).out.splitlines()
-        of_decision = self.made.err.splitlines()
-        told = [line for line in of_decision if re.match("runner-up|nearest|but for|flips", line)]
-        self.assertGreater(len(told), 5)
-        self.assertEqual(told, of_report[-len(told) :])
+        of_decision = self.made.out.splitlines()
+        sections = of_decision[of_decision.index("Candidates") :]
+        self.assertGreater(len(sections), 20)
+        self.assertEqual(sections, of_report[-len(sections) :])
         table = [line for line in of_decision if line.startswith(("|", "+"))]
-        self.assertTrue(table)
         self.assertIn("\n".join(table), "\n".join(of_report))
 
-    def test_the_rows_stay_on_standard_output_and_the_prose_beside_it(self):
+    def test_programs_get_the_rows_alone(self):
         done = run("valence-sched", *ASK, "--explain", "-f", "json")
-        self.assertEqual("gpu-east", done.data[0]["Podm"])
-        self.assertIn("runner-up: gpu-north", done.err)
-        self.assertTrue(done.err.endswith("placed 1 of 1 (policy balanced, seed 0)\n"))
+        self.assertEqual(["gpu-east"], [row["Podm"] for row in done.data])
+        self.assertEqual("placed 1 of 1 (policy balanced, seed 0)\n", done.err)
 
     def test_the_same_inputs_give_the_same_bytes(self):
         again = self.folder / "again.json"
@@ -138,16 +131,15 @@ class TestScreen(Explain):
         done = self.explain(report)
         self.assertEqual(0, done.code)
         self.assertIn("nothing fits: 0 of 1", done.out)
-        self.assertIn("freeing node tenant-1 would do", done.out)
-        self.assertNotIn("candidates", done.out)
+        self.assertIn("removing node tenant-1 frees it", " ".join(done.out.split()))
+        self.assertNotIn("Candidates", done.out)
 
     def test_lots_are_said_to_decide_where_they_do(self):
         report = self.folder / "chance.json"
         run("valence-sched", *ASK[:-1], "chance", "--report", report)
         out = self.explain(report).out
-        self.assertIn("note: the scheduler 'chance' does not go by weights", out)
-        self.assertNotIn("runner-up", out)
-        self.assertNotIn("filters:", out)
+        self.assertIn("Note:          the scheduler 'chance' does not go by weights", out)
+        self.assertNotIn("Filters:", out)
 
     def test_what_a_podm_calls_itself_cannot_command_the_terminal(self):
         site = json.loads(Path(SITE).read_text())
@@ -156,7 +148,7 @@ class TestScreen(Explain):
         report = self.folder / "evil-report.json"
         done = run("valence-sched", *ASK[:2], "--inventory", inventory, *ASK[4:], "--explain",
                    "--report", report)  # fmt: skip
-        self.assertIn("evil\\u001b[31m", done.err)
+        self.assertIn("evil\\u001b[31m", done.out)
         self.assertNotIn(ESCAPE, done.out + done.err + self.explain(report).out)
 
 
@@ -194,7 +186,7 @@ class TestStructure(Explain):
                          [found["mem-1"][name] for name in names])  # fmt: skip
         parts = json.loads(found["gpu-east"]["Parts"])
         self.assertAlmostEqual(float(found["gpu-east"]["Score"]), sum(parts.values()), 5)
-        self.assertIn("freeing node graph-2", found["mem-1"]["Near Miss"])
+        self.assertIn("removing node graph-2", found["mem-1"]["Near Miss"])
 
     def test_every_candidate_has_its_parts_in_csv_whichever_of_equal_pools_is_named(self):
         report = self.folder / "medium.json"
@@ -279,7 +271,7 @@ class TestBadReports(Explain):
         done = self.explain(self.write("older.json", json.dumps(older)))
         self.assertEqual(0, done.code)
         self.assertIn("neither near misses nor flips", done.err)
-        self.assertIn("| mem-1 ", done.out)
+        self.assertIn("  mem-1 ", done.out)
 
 
 class TestTerminal(Explain):
@@ -309,7 +301,7 @@ class TestTerminal(Explain):
             if not line.startswith(("+", "|")):
                 self.assertIn(line, plain)
         coloured = [line for line in seen.splitlines() if ESCAPE in line]
-        self.assertEqual(["Podm", "gpu-east", "gpu-north"],
+        self.assertEqual(["gpu-east", "gpu-north"],
                          [re.search(r"Podm|gpu-\w+", line)[0] for line in coloured])  # fmt: skip
 
     def test_scheduling_shows_them_too(self):
@@ -321,24 +313,13 @@ class TestTerminal(Explain):
             with self.subTest(objection=objection):
                 seen = self.screen("scheduler", "explain", self.report, **objection)
                 self.assertNotIn(ESCAPE, seen)
-                self.assertIn("runner-up: ", seen)
+                self.assertIn("Sensitivity: ", seen)
 
     def test_programs_get_none_on_a_terminal_either(self):
         for format_ in ("json", "csv", "markdown"):
             seen = self.screen("scheduler", "explain", self.report, "-f", format_)
             self.assertNotIn(ESCAPE, seen)
             self.assertNotIn(ESCAPE, self.screen(*ASK, "--explain", "-f", format_))
-
-    def test_the_heat_table_keeps_within_the_terminal(self):
-        seen = self.screen("scheduler", "explain", self.report, columns=50)
-        coloured = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in seen.splitlines()
-                    if ESCAPE in line]  # fmt: skip
-        self.assertTrue(coloured)
-        self.assertLessEqual(max(map(len, coloured)), 50)
-        seen = self.screen("scheduler", "explain", self.report, "--max-width", "40")
-        coloured = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in seen.splitlines()
-                    if ESCAPE in line]  # fmt: skip
-        self.assertLessEqual(max(map(len, coloured)), 40)
 
 
 def _read(terminal: int) -> bytes:

@@ -48,29 +48,25 @@ def supports_colour(stream: Any) -> bool:
     return bool(getattr(stream, "isatty", lambda: False)())
 
 
-def heat_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return columns of text with escape codes for the temperatures of cells."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, highlight=False, pad_edge=False, header_style="")
-    for name in names:
-        table.add_column(Text(escape(name)), no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(escape(str(cell)), style=_style(cell)) for cell in row))
-    page = io.StringIO()
-    console = Console(file=page, force_terminal=True, width=1000, highlight=False)
-    console.print(table)
-    return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
-
-
-def plain_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return columns of text without lines between them."""
+def heat_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, colour: bool = True) -> str:
+    """Return columns of text; with ``colour`` cells have escape codes for their temperature."""
     import tabulate
 
-    texts = [[escape(str(cell)) for cell in row] for row in rows]
-    return tabulate.tabulate(texts, headers=list(names), tablefmt="plain", disable_numparse=True)
+    paint = _painted if colour else lambda cell: escape(str(cell))
+    texts = [[paint(cell) for cell in row] for row in rows]
+    titles = [escape(name) for name in names]
+    return tabulate.tabulate(texts, headers=titles, tablefmt="plain", disable_numparse=True)
+
+
+def _painted(cell: Any) -> str:
+    """Return the text of a cell in the colour of its temperature, as the terminal can show it."""
+    from rich.color import ColorSystem
+    from rich.style import Style
+
+    many = os.environ.get("COLORTERM", "").casefold() in ("truecolor", "24bit")
+    system = ColorSystem.TRUECOLOR if many else ColorSystem.EIGHT_BIT
+    style = Style.parse(_style(cell))
+    return style.render(escape(str(cell)), color_system=system)
 
 
 def _style(cell: Any) -> str:
@@ -167,7 +163,7 @@ class ReportRenderer:
             rows.append((one.podm, one.pool, *cells, chosen, ", ".join(_excess(one))))
         yield ""
         yield "Candidates"
-        table = (heat_table if self._colour else plain_table)(names, rows)
+        table = heat_table(names, rows, colour=self._colour)
         yield from (f"  {line.rstrip()}" for line in table.splitlines())
         weights = [f"{part.weigher} {_weight(explanation, part.weigher)}" for part in weighers]
         if len(weights) > 1:

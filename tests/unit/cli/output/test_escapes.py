@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tests.unit.cli.output.hostile import EVIL, FORBIDDEN, WORDS, raw
 from valence_sched.errors import InputError, escape, one_line
 from valence_sched.model.codec import dump_yaml, escape_json
-from valence_sched.model.decision import Reason
 from valence_sched.model.need import Need, Test
 from valence_sched_cli import base
 from valence_sched_cli.output import cells, columns, logs, progress
@@ -51,12 +50,10 @@ def row_of(text):
     """Return a cell of each kind with a text wherever one can stand."""
     need = Need(kind="stock", measure="amount", amount=1, resource=text,
                 tests=(Test(attribute=text, operator="at_least", value=1),))  # fmt: skip
-    reason = Reason(filter=text, label=text, need=text, have=text, unit=text)
     return (
         text, cells.Words([text]), cells.WordLines([text, "b"]), cells.Sentence(text),
         cells.Sentences([text]), cells.Pairs({text: text}), cells.PairLines({"a": [text]}),
         cells.LinesCell([{text: {"b": text}}]), cells.UriTails([f"/a/{text}"]),
-        cells.ReasonTextCell(text), cells.ReasonsCell([reason], text),
         cells.AnyOfCell([[text, "b"]]), cells.NeedsCell([need]), cells.Absent(), 7, None,
     )  # fmt: skip
 
