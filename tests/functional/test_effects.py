@@ -164,6 +164,7 @@ ROWS: dict[str, tuple[Row, ...]] = {
 
 #: Commands that change nothing, or nothing that outlives them.
 READERS = {
+    "podm_block_list", "podm_block_show", "podm_device_list", "podm_pool_list",
     "podm_claim_list", "podm_claim_show", "podm_fit", "podm_flavor_list", "podm_flavor_show",
     "podm_flavor_validate", "podm_inventory_diff", "podm_inventory_validate", "podm_list",
     "podm_node_list", "podm_node_show", "podm_serve", "podm_show", "podm_stats_show",

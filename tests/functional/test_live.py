@@ -202,7 +202,7 @@ class TestSilent(Live):
             strict = self.podm("schedule", "--flavor", "gpu-large", "--podm-file", file, "--strict",
                                code=5, program=program)  # fmt: skip
             self.assertRegex(
-                strict.err, r"\Aincomplete inventory: gone: http://127.0.0.1:9: .*\n\Z"
+                strict.err, r"(?m)^incomplete inventory: gone: http://127.0.0.1:9: .*\n\Z"
             )
             self.assertEqual("", strict.out)
 
@@ -229,15 +229,15 @@ class TestSilent(Live):
             with self.subTest(rule):
                 self.stop()
                 self.serve(TREE, fail=[rule, "no-expand"], port=port)
-                (row,) = self.podm("list", "--full", "--timeout", "2", "-f", "json").data
-                self.assertEqual(("Offline", 2), (row["Status"], row["Blocks"]))
+                (row,) = self.podm("list", "--long", "--full", "--timeout", "2", "-f", "json").data
+                self.assertEqual(("Offline", 2), (row["Status"], row["Total Blocks"]))
                 words = ("--full", "--timeout", "2", "--max-age", "0s", "--policy", "chance")
                 done = self.podm("schedule", *SMALL, *words, code=3)
                 self.assertIn(RACK, done.err)
         self.stop()
         self.serve(TREE, port=port)
-        (row,) = self.podm("list", "-f", "json").data
-        self.assertEqual(("Online", 2), (row["Status"], row["Blocks"]))
+        (row,) = self.podm("list", "--long", "-f", "json").data
+        self.assertEqual(("Online", 2), (row["Status"], row["Total Blocks"]))
 
     def test_what_was_never_read_has_no_age_and_no_blocks(self):
         self.podm("create", "gone", "http://127.0.0.1:9")

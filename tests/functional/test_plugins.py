@@ -162,7 +162,7 @@ class Case(unittest.TestCase):
         done, report = self.schedule(policy, **more)
         self.assertEqual(0, done.code, done.err)
         self.assertEqual([], report["warnings"])
-        self.assertEqual(f"placed 1 of 1 (policy {policy}, seed 0)\n", done.err)
+        self.assertRegex(done.err, rf"\Aplaced 1 of 1 \(policy {policy}, seed 0\); .*\n\Z")
         return next(row["Podm"] for row in done.data if row["Rank"] == 1)
 
     def listed(self, noun: str):
@@ -280,7 +280,8 @@ class TestBrokenPlugins(Case):
     def test_one_that_cannot_be_loaded_is_nothing_to_those_who_do_not_use_it(self):
         self.assertEqual("library", self.chosen("room-only"))
         done, _ = self.schedule("room-only", "--strict")
-        self.assertEqual((0, "placed 1 of 1 (policy room-only, seed 0)\n"), (done.code, done.err))
+        self.assertEqual(0, done.code)
+        self.assertRegex(done.err, r"\Aplaced 1 of 1 \(policy room-only, seed 0\); .*\n\Z")
 
     def test_a_policy_with_one_that_cannot_be_loaded_is_an_error(self):
         self.refused(
@@ -311,7 +312,7 @@ class TestBrokenPlugins(Case):
         self.assertEqual(0, done.code)
         said = [f"warning: {text}" for text in warnings]
         self.assertEqual(
-            [*said, "placed 1 of 1 (policy weighers-fail, seed 0)"], done.err.splitlines()
+            said, done.err.splitlines()[:-1]
         )
         self.assertEqual(warnings, report["warnings"])
         (placement,) = report["placements"]

@@ -82,7 +82,7 @@ ONLY_IN = {
     "sqlalchemy": {"store"},
     "stevedore": {"core/plugins"},
     "sushy": {"drivers"},
-    "tabulate": {"valence_sched_cli/output/formatters"},
+    "tabulate": {"valence_sched_cli/output/explanation", "valence_sched_cli/output/formatters"},
     "urllib3": {"integrations", "drivers/http/sushy_transport"},
     "yaml": {"model/codec"},
     "zstandard": {"drivers", "files", "testing"},

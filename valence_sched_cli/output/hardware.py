@@ -37,13 +37,13 @@ class MemoryCell(Cell[float]):
         return self._value < other._value if isinstance(other, MemoryCell) else NotImplemented
 
 
-class ModelCell(Cell["str | None"]):
+class ModelCell(Cell[str]):
     """The model of a device: a short name for people, as it is for machines."""
 
     def human_readable(self) -> str:
         return short_model(self._value)
 
-    def machine_readable(self) -> str | None:
+    def machine_readable(self) -> str:
         return self._value
 
 

@@ -29,7 +29,7 @@ class TestVariations(TestCase):
 
     def read(self, documents: dict[str, Json], *rules: str) -> FullPodm:
         tree = DocumentTree(documents)
-        complete(tree, faults_of(rules, ["p"])["p"])
+        complete(tree, faults_of(rules, ["p"])["p"], "p")
         self.notes = Diagnostics()
         return read_map({uri: tree.get(uri) for uri in tree}, self.notes)
 
