@@ -234,7 +234,8 @@ class PodmCommand:
     def known_podms(self, parsed_args: argparse.Namespace) -> Iterable[str]:
         """Return the ids of pod managers: of the inventories named, else those registered."""
         if self.scheduler_app.sources.named_sources(self.selection(parsed_args)):
-            return (one.podm.id for one in self.scheduler(parsed_args).podms())
+            engine = self.scheduler_app.engine(self.selection(parsed_args))
+            return (one.podm.id for one in engine.podms())
         registry = self.scheduler_app.registry(getattr(parsed_args, "state", None))
         live = self.live(parsed_args)
         return (member.registration.name for member in registry.members(live))

@@ -136,8 +136,8 @@ class TestCommands(unittest.TestCase):
     def test_an_unknown_command_exits_2_and_names_those_that_are_near(self):
         done = asked("valence-sched", "podm", "shedule")
         self.assertEqual((2, ""), done[:2])
-        self.assertIn("is not a valence-sched command", done.err)
-        self.assertIn("podm schedule", done.err)
+        text = "no command named 'podm shedule' (did you mean 'podm schedule'?)\n"
+        self.assertEqual(text, done.err)
 
     def test_no_command_and_no_terminal_exits_2(self):
         done = run("valence-sched")
@@ -239,9 +239,9 @@ class TestFormats(unittest.TestCase):
     def test_sorting_puts_what_is_unknown_last(self):
         words = ("podm", "device", "list", *INVENTORY, "-f", "json", "--sort-column", "model")
         found = [row["Model"] for row in asked("valence-sched", *words, "-c", "model").data]
-        known = [model for model in found if model is not None]
-        self.assertEqual(sorted(known) + [None] * (len(found) - len(known)), found)
-        self.assertIn(None, found)
+        unknown = found.count(None)
+        self.assertGreater(unknown, 0)
+        self.assertEqual([None] * unknown, found[-unknown:])
 
     def test_a_column_that_is_not_there_exits_2_and_says_which_are(self):
         for columns in (("-c", "Nonsense"), ("-c", "Podm", "-c", "Nonsense")):

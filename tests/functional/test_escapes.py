@@ -77,7 +77,13 @@ class TestEveryCommand(Case):
             self.check(kind, words, codes=codes)
 
     def test_a_claim_and_its_podm_in_the_state(self):
-        words = ("--inventory", self.site, "--flavor", self.flavor, "--state", self.state)
+        state = ("--state", self.state)
+        stats = hostile_podm(EVIL)
+        name = stats.pop("id")
+        done = run("valence-sched", "podm", "stats", "set", name, "-", *state,
+                   stdin=json.dumps(stats).encode())  # fmt: skip
+        self.assertEqual(0, done.code, done.err)
+        words = ("--flavor", self.flavor, *state)
         self.check("list", ("podm", "schedule", *words, "--claim"), ["table"])
         self.check("list", ("podm", "claim", "list", "--state", self.state))
 

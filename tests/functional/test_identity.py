@@ -204,7 +204,7 @@ class TestChanged(Identities):
         self.podm(*SMALL, "--compose", code=3)
         self.assertIn("another service", self.podm("node", "delete", self.node, code=1).err)
         self.podm("claim", "reap")
-        self.assertEqual([self.node], [row["Podm"] for row in
+        self.assertEqual([self.node], [row["ID"] for row in
                                        self.podm("node", "list", "-f", "json").data])  # fmt: skip
         self.assertEqual(before, self.writes(one))
         self.podm("unset", "a", "--identity")

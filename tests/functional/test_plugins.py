@@ -311,9 +311,7 @@ class TestBrokenPlugins(Case):
         done, report = self.schedule("weighers-fail", "--alternates", "2")
         self.assertEqual(0, done.code)
         said = [f"warning: {text}" for text in warnings]
-        self.assertEqual(
-            said, done.err.splitlines()[:-1]
-        )
+        self.assertEqual(said, done.err.splitlines()[:-1])
         self.assertEqual(warnings, report["warnings"])
         (placement,) = report["placements"]
         _, alone = self.schedule("room-only", "--alternates", "2")

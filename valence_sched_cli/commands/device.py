@@ -22,6 +22,12 @@ class ListDevice(paging.PagedLister):
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         counts = self.scheduler(parsed_args).device_counts(block_filter(parsed_args))
         return ("Device", "Model", "Devices", "Free", "Podms"), [
-            (one.kind, or_absent(one.model and ModelCell(one.model)), or_absent(one.devices), or_absent(one.free), one.podms)
+            (
+                one.kind,
+                or_absent(one.model and ModelCell(one.model)),
+                or_absent(one.devices),
+                or_absent(one.free),
+                one.podms,
+            )
             for one in counts
         ]

@@ -140,6 +140,7 @@ class TestIdentities:
                 index.drop(connection)
                 for column in ("identity", "identity_key"):
                     connection.execute(sa.text(f"alter table {name} drop column {column}"))
+            tables.METADATA.tables["clocks"].drop(connection)
             connection.execute(sa.update(tables.version).values(version_num="0001"))
         engine.dispose()
         again = self.store()
