@@ -45,8 +45,8 @@ def makes_a_file(call: ast.Call) -> bool:
 
 
 def documented() -> dict[str, str]:
-    """Return the permissions of each kind of file on the operator's page."""
-    page = (ROOT / "doc/source/operator.rst").read_text()
+    """Return the permissions of each kind of file on the page of files."""
+    page = (ROOT / "doc/source/reference/files.rst").read_text()
     section = page.partition("Files that are written\n====")[2].partition("Their folders")[0]
     rows = [re.split("  +", line) for line in section.split("\n") if re.search("  +(0|u)", line)]
     return {kind.partition(" (")[0].partition(",")[0]: words for kind, words in rows}
