@@ -5,8 +5,11 @@ After a wanted change: ``python -m tests.functional.renew_golden``, and look at 
 """
 
 import ast
+import contextlib
+import io
 import json
 import re
+import shlex
 import unittest
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -58,6 +61,22 @@ class TestExamples(unittest.TestCase):
 
     def test_every_line_of_the_readme_is_narrow(self):
         self.assertEqual([], [line for line in README.read_text().splitlines() if len(line) > 80])
+
+    def test_every_command_has_an_example_that_its_parser_takes(self):
+        lines = (DOC / "reference" / "commands.txt").read_text().splitlines()
+        points = {point.name: point for point in entry_points(group="openstack.podm.v1")}
+        shown = set()
+        for line in lines:
+            words = shlex.split(line.removeprefix("$ valence-sched "))
+            name = next(name for n in (3, 2) if (name := "_".join(words[:n])) in points)
+            shown.add(name)
+            with self.subTest(line=line), contextlib.redirect_stderr(io.StringIO()) as err:
+                parser = points[name].load()(None, None).get_parser(name)
+                try:
+                    parser.parse_args(words[name.count("_") + 1 :])
+                except SystemExit:
+                    self.fail(err.getvalue())
+        self.assertEqual(set(points), shown)
 
     def test_every_schema_is_on_the_page_of_files(self):
         page = (DOC / "reference" / "files.rst").read_text()
