@@ -11,6 +11,7 @@ import json
 import re
 import shlex
 import unittest
+import xml.etree.ElementTree as ElementTree
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -77,6 +78,19 @@ class TestExamples(unittest.TestCase):
                 except SystemExit:
                     self.fail(err.getvalue())
         self.assertEqual(set(points), shown)
+
+    def test_every_picture_says_what_it_shows_and_has_colours_for_the_dark(self):
+        pictures = sorted((DOC / "pictures").glob("*.svg"))
+        self.assertGreater(len(pictures), 4)
+        shown = "".join(page.read_text() for page in PAGES)
+        for path in pictures:
+            with self.subTest(path=path.name):
+                root = ElementTree.parse(path).getroot()
+                named = {one.get("id"): one.text for one in root if one.get("id")}
+                self.assertEqual("title desc", root.get("aria-labelledby"))
+                self.assertTrue(named["title"] and named["desc"])
+                self.assertIn("prefers-color-scheme: dark", path.read_text())
+                self.assertIn(f"image:: /pictures/{path.name}\n   :alt: ", shown)
 
     def test_every_schema_is_on_the_page_of_files(self):
         page = (DOC / "reference" / "files.rst").read_text()
