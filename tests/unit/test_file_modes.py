@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may read a file that is written: as the table of the operator's page says."""
+"""Who may read a file that is written: as the table of the page of files says."""
 
 import ast
 import os
