@@ -13,13 +13,25 @@ copyright = author
 release = metadata.version("valence-sched")
 version = ".".join(release.split(".")[:2])
 
-extensions = ["cliff.sphinxext", "dialect_fields", "plugins", "source"]
+extensions = [
+    "cliff.sphinxext",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "dialect_fields",
+    "plugins",
+    "source",
+]
 exclude_patterns = ["_ext"]
 highlight_language = "console"
 smartquotes = False
 
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+# Types of annotations are those of other projects, or ours that are not public: no page has them.
+nitpick_ignore_regex = [("py:.*", ".*")]
+
 autoprogram_cliff_application = "valence-sched"
-# What cliff gives every command is told once, on the operator's page.
+# What cliff gives every command is told once, on the page about output.
 autoprogram_cliff_ignored = [
     "--help",
     "--format",
@@ -35,9 +47,14 @@ autoprogram_cliff_ignored = [
     "--sort-descending",
 ]
 
-html_theme = "alabaster"
-html_theme_options = {
-    "description": "Which pod manager, which pool, which blocks",
-    "fixed_sidebar": True,
-}
+html_theme = "furo"
+html_title = "valence-sched"
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
 html_show_sourcelink = False
+html_theme_options = {
+    "light_css_variables": {"color-brand-primary": "#1f5d8c", "color-brand-content": "#1f5d8c"},
+    "dark_css_variables": {"color-brand-primary": "#7fb2e5", "color-brand-content": "#7fb2e5"},
+}
+pygments_style = "friendly"
+pygments_dark_style = "monokai"

@@ -7,6 +7,7 @@ Look at the difference before you keep it: each is what somebody's program or ey
 
 import re
 import tempfile
+import textwrap
 from pathlib import Path
 
 from tests.functional.programs import ROOT, SITE, run, shell
@@ -16,8 +17,7 @@ QUESTION = ("--inventory", SITE, "--flavor", "gpu-large", "--alternates", "2", "
 EXAMPLES = ROOT / "doc" / "source" / "examples"
 README = ROOT / "README.rst"
 COMMAND = re.compile(r"^\$ (?:.*\\\n)*.*$", re.MULTILINE)
-SCREEN = re.compile(r"(?<=\n    \$ make demo\n)(?:    .*\n|\n(?=    ))+")
-RECIPE = re.compile(r"^demo:.*\n\t\$\(BIN\)/(.+)$", re.MULTILINE)
+SCREEN = re.compile(r"^    (\$ (?:.*\\\n)*.*\n)(?:    .*\n)*", re.MULTILINE)
 
 
 def transcripts() -> list[Path]:
@@ -40,11 +40,11 @@ def replayed(transcript: str) -> str:
     return "\n".join(told)
 
 
-def demo() -> str:
-    """Return the screen of ``make demo``, indented as in the README."""
-    (command,) = RECIPE.findall((ROOT / "Makefile").read_text())
-    lines = [f".venv/bin/{command}", *shell(command).out.splitlines()]
-    return "".join(f"    {line}".rstrip() + "\n" for line in lines)
+def screen(command: str) -> str:
+    """Return what a command of the README prints, indented, its long lines broken."""
+    lines = shell(command[2:]).out.splitlines()
+    broken = [part for line in lines for part in textwrap.wrap(line, 72) or [""]]
+    return "".join(f"    {line}".rstrip() + "\n" for line in [command.rstrip(), *broken])
 
 
 def main() -> None:
@@ -53,8 +53,7 @@ def main() -> None:
     run("valence-sched", "podm", "schedule", *QUESTION, "--report", GOLDEN)
     for path in transcripts():
         path.write_text(replayed(path.read_text()))
-    screen = demo()
-    README.write_text(SCREEN.sub(lambda _found: screen, README.read_text()))
+    README.write_text(SCREEN.sub(lambda found: screen(found[1]), README.read_text()))
 
 
 if __name__ == "__main__":

@@ -28,22 +28,36 @@ FAKES = ("3f9c0a1b2d4e5f60", "81b25d0c9e7a4f13", "c4d7e8f90a1b2c3d")
 def replayed(name: str) -> str:
     """Return a transcript as its commands print it now."""
     commands = COMMAND.findall((SCREENS / name).read_text())
-    real: dict[str, str] = {}
+    aliases = Aliases()
     told = []
     with tempfile.TemporaryDirectory() as folder, served(SITE, fail=FAILS[name]) as podms:
         for one in NAMES:
             _shell(f"valence-sched podm create {one} {podms[one].url}", folder)
         for command in commands:
-            asked = command[2:]
-            for known, fake in real.items():
-                asked = asked.replace(fake, known)
-            out = _shell(asked, folder)
-            for found in ID.findall(out):
-                real.setdefault(found, FAKES[len(real) % len(FAKES)])
-            for known, fake in real.items():
-                out = out.replace(known, fake)
-            told.append(f"{command}\n{TIME.sub('2026-03-02T09:14:07Z', out)}")
+            out = _shell(aliases.meant(command[2:]), folder)
+            told.append(f"{command}\n{aliases.written(out)}")
     return "\n".join(told)
+
+
+class Aliases:
+    """The same ids and times in every run, in place of those that are drawn anew."""
+
+    def __init__(self) -> None:
+        self._aliases: dict[str, str] = {}
+
+    def meant(self, command: str) -> str:
+        """Return a command of a transcript with the ids of this run."""
+        for known, alias in self._aliases.items():
+            command = command.replace(alias, known)
+        return command
+
+    def written(self, out: str) -> str:
+        """Return what a command printed as it stands in the transcript."""
+        for found in ID.findall(out):
+            self._aliases.setdefault(found, FAKES[len(self._aliases) % len(FAKES)])
+        for known, alias in self._aliases.items():
+            out = out.replace(known, alias)
+        return TIME.sub("2026-03-02T09:14:07Z", out)
 
 
 def _shell(command: str, folder: str) -> str:

@@ -4,23 +4,31 @@
 After a wanted change: ``python -m tests.functional.renew_golden``, and look at the difference.
 """
 
+import ast
+import contextlib
+import io
 import json
 import re
+import shlex
 import unittest
+import xml.etree.ElementTree as ElementTree
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import yaml
 
+import valence_sched
 from tests.functional.programs import ROOT, SITE, Done, asked
-from tests.functional.renew_golden import EXAMPLES, README, SCREEN, demo, replayed, transcripts
+from tests.functional.renew_golden import EXAMPLES, README, SCREEN, replayed, screen, transcripts
+from valence_sched import errors
 from valence_sched.core import plugins
 from valence_sched.model.dispatch import Receipt
 from valence_sched.model.liveness import Sign
 from valence_sched.model.proximity import Place, Resolver
 
-PAGES = sorted((ROOT / "doc" / "source").rglob("*.rst"))
-INCLUDED = re.compile(r"literalinclude:: (examples/\S+)")
+DOC = ROOT / "doc" / "source"
+PAGES = sorted(DOC.rglob("*.rst"))
+INCLUDED = re.compile(r"literalinclude:: /(examples/\S+)")
 DATA = ROOT / "valence_sched" / "data"
 NEAR = ("--near-map", str(EXAMPLES / "near.yaml"))
 SURROUNDINGS = (*NEAR, "--resource-file", str(EXAMPLES / "resources.yaml"))
@@ -48,9 +56,75 @@ class TestExamples(unittest.TestCase):
             with self.subTest(path=path.name):
                 self.assertEqual(path.read_text(), replayed(path.read_text()))
 
-    def test_the_screen_in_the_readme_is_that_of_make_demo(self):
+    def test_the_screen_in_the_readme_is_what_its_command_prints(self):
         (found,) = SCREEN.finditer(README.read_text())
-        self.assertEqual(demo(), found[0])
+        self.assertEqual(screen(found[1]), found[0])
+
+    def test_every_line_of_the_readme_is_narrow(self):
+        self.assertEqual([], [line for line in README.read_text().splitlines() if len(line) > 80])
+
+    def test_every_command_has_an_example_that_its_parser_takes(self):
+        lines = (DOC / "reference" / "commands.txt").read_text().splitlines()
+        points = {point.name: point for point in entry_points(group="openstack.podm.v1")}
+        shown = set()
+        for line in lines:
+            words = shlex.split(line.removeprefix("$ valence-sched "))
+            name = next(name for n in (3, 2) if (name := "_".join(words[:n])) in points)
+            shown.add(name)
+            with self.subTest(line=line), contextlib.redirect_stderr(io.StringIO()) as err:
+                parser = points[name].load()(None, None).get_parser(name)
+                try:
+                    parser.parse_args(words[name.count("_") + 1 :])
+                except SystemExit:
+                    self.fail(err.getvalue())
+        self.assertEqual(set(points), shown)
+
+    def test_every_picture_says_what_it_shows_and_has_colours_for_the_dark(self):
+        pictures = sorted((DOC / "pictures").glob("*.svg"))
+        self.assertGreater(len(pictures), 4)
+        shown = "".join(page.read_text() for page in PAGES)
+        for path in pictures:
+            with self.subTest(path=path.name):
+                root = ElementTree.parse(path).getroot()
+                named = {one.get("id"): one.text for one in root if one.get("id")}
+                self.assertEqual("title desc", root.get("aria-labelledby"))
+                self.assertTrue(named["title"] and named["desc"])
+                self.assertIn("prefers-color-scheme: dark", path.read_text())
+                self.assertIn(f"image:: /pictures/{path.name}\n   :alt: ", shown)
+
+    def test_every_schema_is_on_the_page_of_files(self):
+        page = (DOC / "reference" / "files.rst").read_text()
+        for path in DATA.glob("*.schema.json"):
+            with self.subTest(path=path.name):
+                self.assertIn(f"``{path.name}``", page)
+
+    def test_every_public_name_is_on_the_page_of_the_python_api(self):
+        page = (DOC / "reference" / "python-api.rst").read_text()
+        pattern = r"^\.\. (?:autoclass|autofunction|py:data):: (\w+)$"
+        self.assertEqual(valence_sched.__all__, sorted(re.findall(pattern, page, re.MULTILINE)))
+
+    def test_every_message_to_look_up_is_one_of_the_code(self):
+        code = "\n".join(
+            node.value
+            for package in ("valence_sched", "valence_sched_cli")
+            for path in (ROOT / package).rglob("*.py")
+            for node in ast.walk(ast.parse(path.read_bytes()))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        )
+        page = (DOC / "howto" / "troubleshooting.rst").read_text()
+        cells = re.findall(r"^   \* - (``.+)$", page, re.MULTILINE)
+        self.assertGreater(len(cells), 20)
+        for message in re.findall(r"``(.+?)``", "\n".join(cells)):
+            for part in filter(None, map(str.strip, message.split("…"))):
+                with self.subTest(message=message):
+                    self.assertIn(part.removesuffix(":"), code)
+
+    def test_every_error_has_its_exit_code_on_the_page(self):
+        page = (DOC / "reference" / "exit-codes.rst").read_text()
+        for error in vars(errors).values():
+            if isinstance(error, type) and issubclass(error, errors.SchedulerError):
+                with self.subTest(error=error.__name__):
+                    self.assertIn(f"   * - {error.exit_code}\n", page)
 
     def test_every_flavor_is_placed_on_the_example_site(self):
         files = named("flavor-*")
@@ -135,7 +209,7 @@ class TestExamples(unittest.TestCase):
         self.assertEqual((1, 2, 4), (row["Podms"], row["Pools"], row["Blocks"]))
         self.assertEqual(([], []), (row["Skipped"], row["Remarks"]))
         schema = DATA / "inventory.schema.json"
-        page = (ROOT / "doc" / "source" / "inventory.rst").read_text()
+        page = (DOC / "reference" / "inventory.rst").read_text()
         nouns = json.loads(schema.read_bytes())["$defs"]
         fields = {name for noun in nouns.values() for name in noun.get("properties", {})}
         self.assertEqual([], sorted(name for name in fields if f"``{name}" not in page))
@@ -145,12 +219,12 @@ class TestExamples(unittest.TestCase):
 
     def test_every_field_of_what_people_write_is_on_its_page(self):
         for name, page, examples in (
-            ("flavor", "requests.rst", "flavor*"),
-            ("requests", "requests.rst", "[fr][le]*"),
-            ("policy", "policies.rst", "polic*"),
-            ("podms", "connect.rst", "podms*"),
+            ("flavor", "reference/requests.rst", "flavor*"),
+            ("requests", "reference/requests.rst", "[fr][le]*"),
+            ("policy", "reference/policies.rst", "polic*"),
+            ("podms", "howto/live-racks.rst", "podms*"),
         ):
-            text = (ROOT / "doc" / "source" / page).read_text()
+            text = (DOC / page).read_text()
             text += "".join(path.read_text() for path in named(examples))
             nouns = json.loads((DATA / f"{name}.schema.json").read_bytes())["$defs"]
             fields = {field for noun in nouns.values() for field in noun.get("properties", {})}
@@ -158,8 +232,8 @@ class TestExamples(unittest.TestCase):
                 with self.subTest(page=page, field=field):
                     self.assertRegex(text, rf"\b{field}\b")
 
-    def test_every_variable_that_is_read_is_on_the_operators_page(self):
-        page = (ROOT / "doc" / "source" / "operator.rst").read_text()
+    def test_every_variable_that_is_read_is_on_its_page(self):
+        page = (DOC / "reference" / "environment.rst").read_text()
         code = [path for name in ("valence_sched", "valence_sched_cli")
                 for path in (ROOT / name).rglob("*.py")]  # fmt: skip
         text = "".join(path.read_text() for path in code)
@@ -169,8 +243,8 @@ class TestExamples(unittest.TestCase):
             with self.subTest(name=name):
                 self.assertIn(f"``{name}``", page)
 
-    def test_every_option_of_output_is_on_the_operators_page(self):
-        page = (ROOT / "doc" / "source" / "operator.rst").read_text()
+    def test_every_option_of_output_is_on_its_page(self):
+        page = (DOC / "reference" / "output.rst").read_text()
         for words in (("podm", "list"), ("podm", "show")):
             text = asked("valence-sched", *words, "--help").out.partition("output formatters:")[2]
             for option in set(re.findall(r"^  (?:-\w \w+, )?(--[a-z-]+)", text, re.MULTILINE)):
@@ -179,12 +253,12 @@ class TestExamples(unittest.TestCase):
 
     def test_what_a_plug_in_has_to_have_is_on_its_page(self):
         for noun, page in (
-            (Resolver, "surroundings.rst"),
-            (Place, "surroundings.rst"),
-            (Receipt, "plans.rst"),
-            (Sign, "connect.rst"),
+            (Resolver, "howto/surroundings.rst"),
+            (Place, "howto/surroundings.rst"),
+            (Receipt, "howto/plans.rst"),
+            (Sign, "howto/live-racks.rst"),
         ):
-            text = (ROOT / "doc" / "source" / page).read_text()
+            text = (DOC / page).read_text()
             fields = getattr(noun, "__struct_fields__", None) or getattr(noun, "_fields", None)
             names = fields or [name for name in vars(noun) if not name.startswith("_")]
             for name in names:
@@ -192,7 +266,7 @@ class TestExamples(unittest.TestCase):
                     self.assertRegex(text, rf"``{name}\b")
 
     def test_every_option_of_a_request_is_on_the_page(self):
-        page = (ROOT / "doc" / "source" / "requests.rst").read_text()
+        page = (DOC / "reference" / "requests.rst").read_text()
         others = {"--format", "--column", "--quote", "--noindent", "--max-width", "--fit-width",
                   "--print-empty", "--sort-column", "--sort-ascending", "--sort-descending",
                   "--help", "--inventory", "--strict", "--podm-file", "--state", "--from-catalog",
@@ -203,7 +277,7 @@ class TestExamples(unittest.TestCase):
         self.assertEqual([], sorted(option for option in options if option not in page))
 
     def test_every_filter_and_weigher_and_option_is_in_the_catalogue(self):
-        page = (ROOT / "doc" / "source" / "policies.rst").read_text()
+        page = (DOC / "reference" / "policies.rst").read_text()
         for group in (plugins.FILTERS, plugins.WEIGHERS):
             points = [p for p in entry_points(group=group) if p.module.startswith("valence_sched.")]
             self.assertGreater(len(points), 10)
@@ -214,7 +288,7 @@ class TestExamples(unittest.TestCase):
                         self.assertRegex(page, rf"``{option}(: [a-z]+)?``")
 
     def test_every_built_in_policy_is_on_its_page(self):
-        page = (ROOT / "doc" / "source" / "policies.rst").read_text()
+        page = (DOC / "reference" / "policies.rst").read_text()
         for policy in yaml.safe_load((DATA / "policies.yaml").read_text())["policies"]:
             self.assertIn(f"   * - ``{policy['name']}``\n", page)
 

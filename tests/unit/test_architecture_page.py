@@ -12,7 +12,7 @@ from tests.unit.structure import ROOT, every_module
 from tests.unit.test_entry_points import declared
 
 DOC = ROOT / "doc" / "source"
-PAGE = (DOC / "architecture.rst").read_text(encoding="utf-8")
+PAGE = (DOC / "concepts" / "architecture.rst").read_text(encoding="utf-8")
 PAGES = sorted([*ROOT.glob("*.rst"), *DOC.rglob("*.rst"), *DOC.rglob("*.py")])
 PATH = re.compile(r"\b(?:valence_sched(?:_cli)?|tests|doc/source)/[\w./-]*\w")
 DOTTED = re.compile(r"\bvalence_sched(?:_cli)?(?:\.\w+)+")

@@ -22,9 +22,9 @@ class TestPages(unittest.TestCase):
         index = (DOC / "index.rst").read_text(encoding="utf-8").split()
         for name in declared()[GROUP]:
             with self.subTest(name):
-                page = (DOC / f"dialect-{name}.rst").read_text(encoding="utf-8")
+                page = (DOC / "reference" / f"dialect-{name}.rst").read_text(encoding="utf-8")
                 self.assertIn(f".. dialect-fields:: {name}\n", page)
-                self.assertIn(f"dialect-{name}", index)
+                self.assertIn(f"reference/dialect-{name}", index)
 
     def test_a_dialect_is_called_as_its_entry_point(self):
         self.assertEqual(sorted(declared()[GROUP]), sorted(it.name for it in dialects()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may read a file that is written: as the table of the operator's page says."""
+"""Who may read a file that is written: as the table of the page of files says."""
 
 import ast
 import os
@@ -45,8 +45,8 @@ def makes_a_file(call: ast.Call) -> bool:
 
 
 def documented() -> dict[str, str]:
-    """Return the permissions of each kind of file on the operator's page."""
-    page = (ROOT / "doc/source/operator.rst").read_text()
+    """Return the permissions of each kind of file on the page of files."""
+    page = (ROOT / "doc/source/reference/files.rst").read_text()
     section = page.partition("Files that are written\n====")[2].partition("Their folders")[0]
     rows = [re.split("  +", line) for line in section.split("\n") if re.search("  +(0|u)", line)]
     return {kind.partition(" (")[0].partition(",")[0]: words for kind, words in rows}

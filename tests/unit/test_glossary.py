@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tests.unit.structure import ROOT, every_module, public_classes
 
-PAGE = (ROOT / "doc" / "source" / "glossary.rst").read_text(encoding="utf-8")
+PAGE = (ROOT / "doc" / "source" / "concepts" / "glossary.rst").read_text(encoding="utf-8")
 TERM = re.compile(r"^   (\w[^\n]*)\n      ((?:.*\n      )*.*)", re.MULTILINE)
 SOURCE = re.compile(r":source:`([^`]+)`")
 NOT = re.compile(r"^   \* - (.+)$", re.MULTILINE)

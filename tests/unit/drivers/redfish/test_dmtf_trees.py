@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The public DMTF mockups, with numbers that were counted by hand from their documents.
 
-The trees are not part of this project. ``doc/source/recorded-trees.rst`` says how the numbers
-were counted.
+The trees are not part of this project. ``doc/source/reference/recorded-trees.rst`` says how the
+numbers were counted.
 """
 
 import io
