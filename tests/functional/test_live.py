@@ -126,7 +126,7 @@ class TestReading(Live):
 
     def test_a_podm_file_adds_to_an_inventory_and_takes_the_place_of_the_registry(self):
         found = self.serve(TREE)
-        self.podm("create", "other", "http://127.0.0.1:9")
+        self.podm("create", "other", "http://127.0.0.1:9", "--no-check")
         file = self.file(self.urls(found))
         alone = self.podm("list", "--podm-file", file, "-f", "json")
         self.assertEqual(
@@ -152,7 +152,7 @@ class TestReading(Live):
         found = self.serve(TREE)
         text = yaml.safe_dump({"podms": {"mine": {"url": found[RACK].url}}})
         self.write("valence-sched/podms.yaml", text)
-        self.podm("create", "other", "http://127.0.0.1:9")
+        self.podm("create", "other", "http://127.0.0.1:9", "--no-check")
         rows = self.podm("list", "--timeout", "2", "-f", "json", XDG_CONFIG_HOME=str(self.folder))
         self.assertEqual(["other", "mine"], [row["Podm"] for row in rows.data])
 
@@ -240,7 +240,7 @@ class TestSilent(Live):
         self.assertEqual(("Online", 2), (row["Status"], row["Blocks"]))
 
     def test_what_was_never_read_has_no_age_and_no_blocks(self):
-        self.podm("create", "gone", "http://127.0.0.1:9")
+        self.podm("create", "gone", "http://127.0.0.1:9", "--no-check")
         (row,) = self.podm("list", "--long", "--timeout", "2", "-f", "json").data
         told = (row["Status"], row["Age"], row["Total Blocks"])
         self.assertEqual(("Offline", None, 0), told)
