@@ -16,8 +16,8 @@ from valence_sched.testing.served import served
 SCREENS = ROOT / "doc" / "source" / "screens"
 #: What each transcript is replayed on: what goes wrong there.
 FAILS = {
-    "claim.txt": (), "compose.txt": (), "died.txt": ("async",), "plan-apply.txt": (), "plan-moved.txt": (),
-    "plan-refresh.txt": (),
+    "claim.txt": (), "compose.txt": (), "died.txt": ("async",), "plan-apply.txt": (),
+    "plan-moved.txt": (), "plan-refresh.txt": (),
 }  # fmt: skip
 NAMES = ("gpu-east", "gpu-west")
 ID = re.compile(r"\b[0-9a-f]{16}\b")

@@ -96,4 +96,4 @@ class TestColumns(Case):
         held = ("podm", "schedule", *FLAVOR, "--claim", "--key", "k", "-c", "Node", "-f", "json")
         self.assertEqual(0, self.asked(*held).code)
         again = self.asked(*held)
-        self.assertEqual((0, []), (again.code, again.data), again.err)
+        self.assertEqual((0, [{"Node": 1}]), (again.code, again.data), again.err)

@@ -37,7 +37,8 @@ from valence_sched.model.read_options import ReadOptions
 from valence_sched.model.registration import Registration
 
 if TYPE_CHECKING:
-    from valence_sched.drivers.crawl.reading import Reading
+    from valence_sched.model.diagnostic import Diagnostic
+    from valence_sched.model.inventory import FullPodm
     from valence_sched.store.store import Store
 
 STATE = "VALENCE_SCHED_STATE"
@@ -137,8 +138,10 @@ class Registry:
             raise NameTaken(f"a pod manager named {registration.name!r} is registered already: "
                             "change it with podm set, or choose another name")  # fmt: skip
 
-    def check(self, registration: Registration, password: str | None, timeout_s: float) -> Reading:
-        """Log in to a pod manager that is not registered yet, and read it once.
+    def check(
+        self, registration: Registration, password: str | None, timeout_s: float
+    ) -> tuple[FullPodm, tuple[Diagnostic, ...]]:
+        """Log in to a pod manager that is not registered yet, and return it as it is read once.
 
         Raises:
             PodmError: it could not be read; the message says why.
@@ -154,7 +157,7 @@ class Registry:
             reason = reading.failure.removeprefix(f"{registration.name}: ")
             raise PodmError(one_line(f"{registration.name} is not registered: {reason} "
                                      "(--no-check registers it unread)"))  # fmt: skip
-        return reading
+        return reading.podm, reading.diagnostics
 
     def change(self, registration: Registration, password: str | None = None) -> None:
         """Replace the registration of the same name; without identity the next one counts.

@@ -14,7 +14,7 @@ from valence_sched_cli.options.types import add_option, add_options, seconds
 from valence_sched_cli.output.cells import Sentence, or_absent
 
 if TYPE_CHECKING:
-    from valence_sched.drivers.crawl.reading import Reading
+    from valence_sched.model.inventory import FullPodm
 
 UNSET_FLAGS = {
     "driver": "ask it again what it speaks",
@@ -129,9 +129,9 @@ class CreatePodm(base.ShowOne):
         password = registration.prompt_password(parsed_args, name)
         found = []
         if not parsed_args.no_check:
-            reading = registry.check(registered, password, parsed_args.timeout)
-            self.scheduler_app.diagnostics.extend(reading.diagnostics)
-            found = [f"{name} is {_found(reading)}"]
+            podm, diagnostics = registry.check(registered, password, parsed_args.timeout)
+            self.scheduler_app.diagnostics.extend(diagnostics)
+            found = [f"{name} is {_found(podm)}"]
         with self.effects.change("pod manager", name, "may be registered", "is registered"):
             registered = registry.create(registered, password)
         self.closing += [*found, *registration.warnings_on(registered)]
@@ -144,9 +144,8 @@ class _Problem(Sentence):
     width = 35  # leaves room for the other columns
 
 
-def _found(reading: Reading) -> str:
-    """Return what the reading of a pod manager found, in words."""
-    podm = reading.podm
+def _found(podm: FullPodm) -> str:
+    """Return what a pod manager has, in words."""
     numbers = ((len(podm.blocks), "block"), (len(podm.pools), "pool"), (len(podm.nodes), "node"))
     counts = ", ".join(f"{n:,} {noun}" + ("" if n == 1 else "s") for n, noun in numbers)
     return f"{podm.status}: {counts}, driver {podm.driver or 'unknown'}"
