@@ -156,8 +156,8 @@ class TestReading(Identities):
         files = [self.write(f"{name}.yaml", yaml.safe_dump({"podms": {name: {"url": one.url}}}))
                  for name in ("a", "b")]  # fmt: skip
         self.podm(*SMALL, "--podm-file", files[0], "--claim", *state)
-        done = self.podm(*SMALL, "--podm-file", files[1], "--claim", *state, code=3)
-        self.assertIn("unread: b: 'b' is the same service as 'a'", done.err)
+        done = self.podm(*SMALL, "--podm-file", files[1], "--claim", *state, code=5)
+        self.assertIn("no pod manager could be read: b: 'b' is the same service", done.err)
         (claim,) = self.podm("claim", "list", "-f", "json").data
         self.podm("claim", "release", claim["ID"])
         (row,) = [row for row in self.podm(*SMALL, "--podm-file", files[1], "--claim", *state).data
@@ -203,7 +203,7 @@ class TestChanged(Identities):
         self.assertRegex(
             err, "unread: a: 'a' is another service than before: .*podm unset a --ident"
         )
-        self.podm(*SMALL, "--compose", code=3)
+        self.podm(*SMALL, "--compose", code=5)
         self.assertIn("another service", self.podm("node", "delete", self.node, code=1).err)
         self.podm("claim", "reap")
         self.assertEqual([self.node], [row["Node"] for row in
