@@ -6,14 +6,21 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import structs
 from msgspec.structs import replace
 
 from valence_sched.config.settings import Configuration
 from valence_sched.core.decider import Decider
 from valence_sched.core.plugins import plugin_list
-from valence_sched.errors import SchedulerError, UnknownName, UsageError
+from valence_sched.errors import (
+    InventoryIncomplete,
+    SchedulerError,
+    UnknownName,
+    UsageError,
+    one_line,
+)
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.sources import SourceReader
 from valence_sched.lifecycle.decision_result import (
@@ -64,6 +71,8 @@ if TYPE_CHECKING:
     from valence_sched.lifecycle.plan import Planner
     from valence_sched.store.store import Store
 
+R = TypeVar("R", DecisionResult, DecisionResults)
+
 
 class Engine(Scheduler):
     """Implements every verb of a scheduler on the pod managers that ``selection`` names.
@@ -101,17 +110,22 @@ class Engine(Scheduler):
     def select_destinations(
         self, request: Request, *, detail: Detail = "placements"
     ) -> DecisionResult:
-        return decision_result(self.decider().select_destinations(request), detail)
+        result = decision_result(self.decider().select_destinations(request), detail)
+        return self._no_outage([request], result)
 
     def select_all(
         self, requests: Sequence[Request], *, detail: Detail = "placements"
     ) -> DecisionResults:
-        return decision_results(self.decider().select_all(requests), detail)
+        return self._no_outage(
+            requests, decision_results(self.decider().select_all(requests), detail)
+        )
 
     def count_fits(self, request: Request, most: int) -> FitCounts:
         warnings: list[str] = []
         undecided: list[str] = []
         counts = self.decider().count_fits(request, most, warnings, undecided)
+        if not any(number for _, number in counts):
+            self._refuse_outage([request])
         return FitCounts(podms=tuple(counts), warnings=tuple(warnings), undecided=tuple(undecided))
 
     def decision(self, decision_id: str) -> Report | Reports:
@@ -186,8 +200,12 @@ class Engine(Scheduler):
     ) -> ClaimResult:
         self._refuse_recordings("claimed")
         with self._changing_store() as store:
-            outcome = self._intake.claimer(store).claim(request, key=key, ttl_s=ttl_s)
-        decision = decision_result(outcome.decision, detail) if outcome.decision else None
+            claimer = self._intake.claimer(store)
+            with self._naming_outage(request):
+                outcome = claimer.claim(request, key=key, ttl_s=ttl_s)
+        decision = None
+        if outcome.decision:
+            decision = self._no_outage([request], decision_result(outcome.decision, detail))
         return ClaimResult(claim=outcome.claim, decision=decision, retries=outcome.retries)
 
     def compose(
@@ -202,7 +220,15 @@ class Engine(Scheduler):
         self._refuse_recordings("composed")
         with self._access(wait_s, ttl_s) as access:
             provisioner = access.provisioner(self._intake.claimer(access.store))
-            return provisioner.provision(request, key=key, ttl_s=ttl_s, detail=detail)
+            with self._naming_outage(request):
+                result = provisioner.provision(request, key=key, ttl_s=ttl_s, detail=detail)
+        if result.decision is not None:
+            self._no_outage([request], result.decision)
+        return result
+
+    def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult:
+        with self._access(wait_s) as access:
+            return access.provisioner().compose_claim(claim_id)
 
     def claims(
         self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
@@ -215,6 +241,8 @@ class Engine(Scheduler):
             return store.claims.list(states, podm, owner)
 
     def claim_record(self, claim_id: str) -> ClaimRecord:
+        if self._registry.empty:
+            raise UnknownName("claim", claim_id, (), self._registry.where)
         with self._registry.store() as store:
             store.claims.expire()
             claim = store.claims.show(claim_id)
@@ -256,7 +284,8 @@ class Engine(Scheduler):
         with self._access() as access:
             node = access.store.nodes.show(node_id)
             events = tuple(access.store.events(node.claim))
-            return NodeRecord(node=node, state=access.node_state(node), events=events)
+            status = access.node_status(node)
+        return NodeRecord(**structs.asdict(status), events=events)
 
     def delete_nodes(
         self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
@@ -275,7 +304,7 @@ class Engine(Scheduler):
         policies = self._intake.policies()
         decider = self._intake.decider(self._intake.view(texts), policies)
         decision = decider.select_destinations(request)
-        result = decision_result(decision, "report")
+        result = self._no_outage([request], decision_result(decision, "report"))
         if not result.report.placements:
             return PlanResult(decision=result)
         return PlanResult(decision=result, plan=self._planner().plan(result.report, texts))
@@ -393,6 +422,42 @@ class Engine(Scheduler):
                 "live (podm create NAME URL), or save a plan (podm schedule --plan FILE) and "
                 "apply it (podm apply FILE)"
             )
+
+    def _no_outage(self, requests: Sequence[Request], result: R) -> R:
+        """Return a result, unless nothing fits only because no pod manager could be read."""
+        if result.report.outcome == "nothing_fits":
+            self._refuse_outage(requests)
+        return result
+
+    @contextlib.contextmanager
+    def _naming_outage(self, request: Request) -> Iterator[None]:
+        """Tell a pod manager that could not be read from one that is not there."""
+        try:
+            yield
+        except UnknownName:
+            self._refuse_outage([request])
+            raise
+
+    def _refuse_outage(self, requests: Sequence[Request]) -> None:
+        """Raise InventoryIncomplete if no pod manager could be read that requests may be placed on.
+
+        These are all, unless each of the requests names some.
+        """
+        known = self._sources.live_ids
+        if self._view is not None:
+            known = {podm.id for podm in self._view.podms}
+        if all(request.podms for request in requests):
+            known = {name for request in requests for name in request.podms}
+        if not known or not known <= self._sources.unread_ids:
+            return
+        lines = [line for line in self._sources.diagnostics.lines("unread")
+                 if line.startswith(tuple(f"{name}: " for name in known))]  # fmt: skip
+        if len(lines) == 1:
+            raise InventoryIncomplete(one_line(f"no pod manager could be read: {lines[0]}"))
+        raise InventoryIncomplete(
+            f"none of {len(known):,} pod managers could be read: check that they run and that "
+            "their URLs are right (podm check)"
+        )
 
     def _planner(self) -> Planner:
         from valence_sched.lifecycle.plan import Planner

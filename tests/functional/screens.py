@@ -16,12 +16,14 @@ from valence_sched.testing.served import served
 SCREENS = ROOT / "doc" / "source" / "screens"
 #: What each transcript is replayed on: what goes wrong there.
 FAILS = {
-    "compose.txt": (), "died.txt": ("async",), "plan-apply.txt": (), "plan-moved.txt": (),
-    "plan-refresh.txt": (),
+    "claim.txt": (), "compose.txt": (), "died.txt": ("async",), "plan-apply.txt": (),
+    "plan-moved.txt": (), "plan-refresh.txt": (),
 }  # fmt: skip
 NAMES = ("gpu-east", "gpu-west")
 ID = re.compile(r"\b[0-9a-f]{16}\b")
 TIME = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+CLOCK = re.compile(r"(?<=until )\d\d:\d\d:\d\dZ")
+SINCE = re.compile(r"(?<=\| )\d+s +(?=\|$)", re.MULTILINE)
 FAKES = ("3f9c0a1b2d4e5f60", "81b25d0c9e7a4f13", "c4d7e8f90a1b2c3d")
 
 
@@ -57,7 +59,8 @@ class Aliases:
             self._aliases.setdefault(found, FAKES[len(self._aliases) % len(FAKES)])
         for known, alias in self._aliases.items():
             out = out.replace(known, alias)
-        return TIME.sub("2026-03-02T09:14:07Z", out)
+        out = CLOCK.sub("09:24:07Z", TIME.sub("2026-03-02T09:14:07Z", out))
+        return SINCE.sub("2s    ", out)
 
 
 def _shell(command: str, folder: str) -> str:

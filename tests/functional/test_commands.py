@@ -41,7 +41,8 @@ SHOWS = {
 #: They change the registry or go by claims, and have tests of their own.
 CHANGES = ("podm create", "podm delete", "podm set", "podm unset", "podm capture", "podm serve",
            "podm inventory diff", "podm node delete", "podm node list", "podm node show",
-           "podm claim list", "podm claim show", "podm claim release", "podm claim renew",
+           "podm check", "podm claim compose", "podm claim list", "podm claim show",
+           "podm claim release", "podm claim renew",
            "podm claim reap", "podm node list", "podm node show", "podm node delete", "podm apply",
            "podm stats set", "podm stats show", "podm stats unset", "podm serve",
            "podm capture", "podm inventory diff")  # fmt: skip

@@ -62,7 +62,7 @@ class UnknownWordTest(unittest.TestCase):
         done = run("valence-sched", "podm", "claim")
         self.assertEqual((0, ""), (done.code, done.err))
         names = [line.split("  ")[0] for line in done.out.splitlines()]
-        verbs = ("list", "reap", "release", "renew", "show")
+        verbs = ("compose", "list", "reap", "release", "renew", "show")
         self.assertEqual([f"podm claim {verb}" for verb in verbs], names)
 
     def test_a_misspelt_command_or_option_is_answered_with_the_nearest(self):

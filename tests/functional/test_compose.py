@@ -64,12 +64,12 @@ class TestCompose(Case):
                     self.assertEqual([row["Node"]], here.names())
                     listed = here.asked("node", "list", "-f", "json", program=program).data
                     (one,) = listed
-                    told = (one["ID"], one["State"], one["Owner"])
+                    told = (one["Node"], one["State"], one["Owner"])
                     self.assertEqual((row["Node"], "COMPOSED", "ana"), told)
                     shown = here.asked("node", "show", row["Node"], "-f", "json", program=program)
                     self.assertEqual(("COMPOSED", row["Claim"]),
                                      (shown.data["State"], shown.data["Claim"]))  # fmt: skip
-                    self.assertRegex(shown.data["Created At"], r"^\d{4}-")
+                    self.assertRegex(shown.data["Since"], r"^\d{4}-")
                     gone = here.asked("node", "delete", row["Node"], program=program)
                     self.assertEqual((0, "", ""), gone)
                     self.assertEqual([], here.names())
@@ -177,14 +177,14 @@ class TestCompose(Case):
             done = here.asked("node", "delete", row["Node"])
             self.assertEqual(7, done.code)
             self.assertRegex(done.err, "is still there: it answered that the node is gone")
-            self.assertEqual([row["Node"]], [one["ID"] for one in here.rows("node", "list")])
+            self.assertEqual([row["Node"]], [one["Node"] for one in here.rows("node", "list")])
 
     def test_what_others_composed_is_foreign_and_stays(self):
         with self.there() as here:
             rows = here.rows("node", "list", "--live")
             self.assertTrue(rows)
             self.assertEqual({"FOREIGN"}, {row["State"] for row in rows})
-            done = here.asked("node", "delete", rows[0]["ID"])
+            done = here.asked("node", "delete", rows[0]["Node"])
             self.assertEqual(1, done.code)
             self.assertRegex(done.err, "^no node named ")
 

@@ -50,6 +50,6 @@ class TestDialect(unittest.TestCase):
             (node,) = self.rows("node", "list", *state)
             (live,) = self.rows("list", "--long", *state)
             self.assertEqual(1, live["Free Blocks"])
-            self.podm("node", "delete", node["ID"], *state)
+            self.podm("node", "delete", node["Node"], *state)
             (live,) = self.rows("list", "--long", *state)
             self.assertEqual(2, live["Free Blocks"])

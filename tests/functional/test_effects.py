@@ -136,11 +136,13 @@ ROWS: dict[str, tuple[Row, ...]] = {
         Row(lambda here: (here.words("apply", here.planned(), "--compose"), "")),
     ),
     "podm_capture": (Row(_written(("capture", "--all"), "all.json", "-o")),),
+    "podm_claim_compose": (Row(_with(Here.held, "claim", "compose", "NAME")),),
     "podm_claim_reap": (Row(_with(Here.expired, "claim", "reap")),),
     "podm_claim_release": (Row(_with(Here.held, "claim", "release", "NAME"), prints=False),),
     "podm_claim_renew": (Row(_with(Here.held, "claim", "renew", "NAME")),),
     "podm_create": (
-        Row(lambda here: (here.words("create", "new-one", "http://127.0.0.1:9"), "new-one")),
+        Row(lambda here: (here.words("create", "new-one", "http://127.0.0.1:9", "--no-check"),
+                          "new-one")),
     ),
     "podm_delete": (Row(lambda here: (here.words("delete", PODM), PODM), prints=False),),
     "podm_inventory_convert": (Row(_written(("inventory", "convert"), "all.json", "-o")),),
@@ -164,8 +166,8 @@ ROWS: dict[str, tuple[Row, ...]] = {
 
 #: Commands that change nothing, or nothing that outlives them.
 READERS = {
-    "podm_block_list", "podm_block_show", "podm_device_list", "podm_pool_list",
-    "podm_claim_list", "podm_claim_show", "podm_fit", "podm_flavor_list", "podm_flavor_show",
+    "podm_block_list", "podm_block_show", "podm_check", "podm_claim_list", "podm_claim_show",
+    "podm_device_list", "podm_pool_list", "podm_fit", "podm_flavor_list", "podm_flavor_show",
     "podm_flavor_validate", "podm_inventory_diff", "podm_inventory_validate", "podm_list",
     "podm_node_list", "podm_node_show", "podm_serve", "podm_show", "podm_stats_show",
     "scheduler_explain", "scheduler_filter_list", "scheduler_policy_list", "scheduler_policy_show",

@@ -3,7 +3,7 @@
 
 import msgspec
 
-from valence_sched.errors import ClaimLost, NameTaken, RequestError, UnknownName
+from valence_sched.errors import ClaimLost, ClaimState, NameTaken, RequestError, UnknownName
 from valence_sched.model.decision import Report
 from valence_sched.model.inventory import to_json
 from valence_sched.model.request import Request
@@ -254,6 +254,37 @@ class ComposingContract:
         """Return the ids of the nodes that pod managers show as composed here."""
         nodes = self.scheduler.nodes(live=True)
         return sorted(one.node.id for one in nodes if one.state != "FOREIGN")
+
+    def test_a_claim_that_is_held_is_composed_as_it_is(self):
+        claim = self.scheduler.claim(request(count=2)).claim
+        result = self.scheduler.compose_claim(claim.id, wait_s=60)
+        self.assertEqual((2, (), None), (len(result.nodes), result.failures, result.decision))
+        held = {(part.podm, uri) for part in claim.parts for uri in part.blocks}
+        self.assertEqual(held, {(node.podm, uri) for node in result.nodes for uri in node.blocks})
+        self.assertEqual(sorted(node.id for node in result.nodes), self.composed_ids())
+        self.check_sendable(result)
+        for id_, error, words in (
+            (claim.id, ClaimState, "is RELEASED .one claim a node by now.: only one that is held"),
+            (result.nodes[0].claim, ClaimState, f"it is node {result.nodes[0].id}"),
+            ("nope", UnknownName, "'nope'"),
+        ):
+            with self.subTest(words), self.assertRaisesRegex(error, words):
+                self.scheduler.compose_claim(id_)
+        released = self.scheduler.claim(request()).claim
+        self.assertEqual([], list(self.scheduler.release([released.id, released.id])))
+        with self.assertRaisesRegex(ClaimState, "is RELEASED: only one that is held is composed"):
+            self.scheduler.compose_claim(released.id)
+        self.assertEqual(2, len(self.composed_ids()))
+
+    def test_a_node_is_listed_with_its_flavor_and_what_it_has(self):
+        wanted = msgspec.structs.replace(request(16), flavor="medium")
+        (node,) = self.scheduler.compose(wanted).nodes
+        for live in (False, True):
+            statuses = {one.node.id: one for one in self.scheduler.nodes(live=live)}
+            status = statuses[node.id]
+            self.assertEqual(("medium", 0), (status.node.flavor, status.unknown_blocks))
+            cores = sum(cpu.count * cpu.cores for cpu in status.devices.processors)
+            self.assertGreaterEqual(cores, 16)
 
     def test_a_key_stands_for_the_nodes_of_one_request(self):
         first = self.scheduler.compose(request(), key="k")

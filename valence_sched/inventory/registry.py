@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from valence_sched.config import credentials
 from valence_sched.config.credentials import SecureFile
 from valence_sched.config.settings import Configuration, Homes
+from valence_sched.core import plugins
 from valence_sched.drivers.identity import addresses
 from valence_sched.errors import (
     CredentialError,
@@ -36,6 +37,8 @@ from valence_sched.model.read_options import ReadOptions
 from valence_sched.model.registration import Registration
 
 if TYPE_CHECKING:
+    from valence_sched.model.diagnostic import Diagnostic
+    from valence_sched.model.inventory import FullPodm
     from valence_sched.store.store import Store
 
 STATE = "VALENCE_SCHED_STATE"
@@ -134,6 +137,27 @@ class Registry:
         if registration.name in [one.name for one in self.registrations()]:
             raise NameTaken(f"a pod manager named {registration.name!r} is registered already: "
                             "change it with podm set, or choose another name")  # fmt: skip
+
+    def check(
+        self, registration: Registration, password: str | None, timeout_s: float
+    ) -> tuple[FullPodm, tuple[Diagnostic, ...]]:
+        """Log in to a pod manager that is not registered yet, and return it as it is read once.
+
+        Raises:
+            PodmError: it could not be read; the message says why.
+            CredentialError: its password cannot be had.
+        """
+        from valence_sched.drivers.crawl import pool  # HTTP: only to read
+        from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
+
+        target = ReadTarget(registration, password or self.password(registration))
+        settings = ReadSettings(timeout_s=timeout_s, raw=False)
+        (reading,) = pool.read([target], plugins.installed(plugins.DIALECTS), settings)
+        if reading.failure is not None:
+            reason = reading.failure.removeprefix(f"{registration.name}: ")
+            raise PodmError(one_line(f"{registration.name} is not registered: {reason} "
+                                     "(--no-check registers it unread)"))  # fmt: skip
+        return reading.podm, reading.diagnostics
 
     def change(self, registration: Registration, password: str | None = None) -> None:
         """Replace the registration of the same name; without identity the next one counts.

@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from valence_sched.core import plugins
 from valence_sched.drivers.composer import Composer
 from valence_sched.drivers.connect import connect
@@ -27,6 +29,7 @@ from valence_sched.model.composition import (
     node_name,
     own_name,
     request_from_node,
+    sum_devices,
 )
 from valence_sched.model.decision import Placement
 from valence_sched.model.identity import contradicts, has_other_blocks, is_address
@@ -76,8 +79,8 @@ class PodmAccess:
         """Return the reconciler."""
         return Reconciler(self.store, self.connect, self.read, dry_run)
 
-    def provisioner(self, claim_source: ClaimSource) -> Provisioner:
-        """Return the provisioner of what a source claims."""
+    def provisioner(self, claim_source: ClaimSource | None = None) -> Provisioner:
+        """Return the provisioner of what a source claims, or only of claims that are held."""
         return Provisioner(self.store, claim_source, self.composer, self.read, self.refusals)
 
     @contextlib.contextmanager
@@ -120,6 +123,11 @@ class PodmAccess:
         composed by others; one that does not answer leaves its nodes UNKNOWN, and so is a node that
         a claim may have become which is still being composed.
         """
+        statuses = self._statuses(podm, live=live)
+        known = self.store.load_podms({status.node.podm for status in statuses})
+        return [_with_devices(status, known.get(status.node.podm)) for status in statuses]
+
+    def _statuses(self, podm: str | None, *, live: bool) -> list[NodeStatus]:
         ours = self.store.nodes.list(podm)
         if not live:
             return [NodeStatus(node=node, state="COMPOSED") for node in ours]
@@ -129,11 +137,10 @@ class PodmAccess:
                 statuses += self._live_nodes(name, [node for node in ours if node.podm == name])
         return statuses
 
-    def node_state(self, node: ComposedNode) -> str:
-        """Return the state of a node as its pod manager says it."""
-        statuses = self.nodes(node.podm, live=True)
-        (state,) = [status.state for status in statuses if status.node == node]
-        return state
+    def node_status(self, node: ComposedNode) -> NodeStatus:
+        """Return a node with its state as its pod manager says it."""
+        (found,) = [one for one in self.nodes(node.podm, live=True) if one.node == node]
+        return found
 
     def refusals(self, request: Request) -> dict[str, str]:
         """Return the pod managers on which a request is never composed, each with the reason.
@@ -205,6 +212,14 @@ def _claim_of(podm: str, node: Node, composing: Sequence[Claim]) -> Claim | None
             if shared or name == node_name(claim, allocation):
                 return claim
     return None
+
+
+def _with_devices(status: NodeStatus, podm: FullPodm | None) -> NodeStatus:
+    """Return a node with the devices of its blocks, as far as they were read."""
+    known = {block.uri: block.devices for block in podm.blocks} if podm else {}
+    devices = [known.get(uri) for uri in status.node.blocks]
+    return replace(status, devices=sum_devices(one for one in devices if one),
+                   unknown_blocks=devices.count(None))  # fmt: skip
 
 
 def _unknown_node(podm: str, node: Node, claim: Claim | None) -> ComposedNode:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -12,7 +13,7 @@ import msgspec
 
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
-from valence_sched.errors import ClaimLost
+from valence_sched.errors import ClaimLost, ClaimState, one_line
 from valence_sched.model.claim import Claim, build_claim_parts
 from valence_sched.model.custom_resource import (
     DeclaredStocks,
@@ -151,6 +152,7 @@ class Claimer:
         Raises:
             ClaimLost: another was faster every time; the message names the last one.
             NameTaken: the key stands for another request.
+            ClaimState: the key stands for several nodes that are composed.
         """
         content = content if content is not None else self.content(request)
         owner = owner or request.owner
@@ -159,6 +161,8 @@ class Claimer:
                 earlier = self._store.claims.find_by_key(owner, key, content) if key else None
                 if earlier is not None:
                     return ClaimOutcome(earlier, None, retries)
+                if key and request.count > 1:
+                    self._refuse_composed(owner, key)
                 decision = self.decider().select_destinations(request)
                 if not decision.placed_nodes:
                     return ClaimOutcome(None, decision, retries)
@@ -171,6 +175,14 @@ class Claimer:
             f"somebody was faster {self._most_attempts} times in a row: at last {lost}",
             lost.podm, lost.claim)  # fmt: skip
 
+    def _refuse_composed(self, owner: str | None, key: str) -> None:
+        """Raise ClaimState where a key stands for claims of one node each, made to compose it."""
+        keys = re.compile(re.escape(key) + r"#\d+")
+        for one in self._store.claims.list(owner=owner):
+            if one.owner == owner and keys.fullmatch(one.key or ""):
+                text = f"key {key!r} stands for nodes that are composed, such as of claim {one.id}"
+                raise ClaimState(one_line(f"{text}, which is {one.state}: podm node list"))
+
     def _hold(
         self, decision: Decision, content: str, owner: str | None, key: str | None, ttl_s: float
     ) -> Claim:
@@ -181,7 +193,11 @@ class Claimer:
         group = decision.request.group
         return self._store.claims.create(
             build_claim_parts(
-                placements, generations, supplies, decision.request.constrained_places
+                placements,
+                generations,
+                supplies,
+                decision.request.constrained_places,
+                decision.request.flavor,
             ),
             owner=owner,
             group=group.name if group else None,

@@ -104,7 +104,11 @@ class PlanClaimer:
         generations = {name: podm.generation for name, podm in podms.items()}
         return self.store.claims.create(
             build_claim_parts(
-                decision.placements, generations, self.supplies, decision.request.constrained_places
+                decision.placements,
+                generations,
+                self.supplies,
+                decision.request.constrained_places,
+                decision.request.flavor,
             ),
             owner=owner,
             group=group.name if group else None,

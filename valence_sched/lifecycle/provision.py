@@ -46,6 +46,7 @@ MOST_PARALLEL = 32
 GRACE_S = 5.0  # after an interruption, for what is being composed
 
 _NodeResult = tuple[ComposedNode | SchedulerError, list[str]]
+_FindAnother = Callable[[tuple[str, ...], str | None], Claim | None]
 
 
 @dataclass
@@ -77,14 +78,16 @@ class _Progress:
 
 @dataclass(frozen=True)
 class Provisioner:
-    """Makes the nodes of requests; ``read`` reads a pod manager, None where it does not answer.
+    """Makes the nodes of requests, which a source claims, and of claims that are held already.
+
+    ``read`` reads a pod manager, None where it does not answer.
 
     ``refusals`` are the pod managers that can never compose a request, with the reasons: they are
     left out before anything is claimed, and named.
     """
 
     store: Store
-    claim_source: ClaimSource
+    claim_source: ClaimSource | None
     composer: NodeComposer
     read: Callable[[str], FullPodm | None]
     refusals: Callable[[Request], Mapping[str, str]] = field(default=lambda _request: {})
@@ -115,7 +118,9 @@ class Provisioner:
             ClaimState: the key stands for nodes that are being composed.
             NameTaken: the key stands for another request.
         """
-        content = self.claim_source.content(request)
+        source = self.claim_source
+        assert source is not None, "a request is claimed before it is composed"
+        content = source.content(request)
         earlier = self._earlier_nodes(request, key, content)
         if earlier:
             return ProvisionResult(nodes=tuple(earlier))
@@ -126,10 +131,11 @@ class Provisioner:
         excluded = [name for name in refusals if not asked and name not in request.exclude_podms]
         excludes = (*request.exclude_podms, *excluded)
         request = replace(request, podms=tuple(asked), exclude_podms=excludes)
-        outcome = self.claim_source.claim(request, key=key, ttl_s=ttl_s, content=content)
+        outcome = source.claim(request, key=key, ttl_s=ttl_s, content=content)
         progress = _Progress()
         if outcome.claim is not None:
-            self._compose_all(progress, request, outcome.claim, content, ttl_s)
+            another = partial(self._claim_another, source, request, content, ttl_s)
+            self._compose_all(progress, outcome.claim, request.required_count, another)
         if outcome.decision is None:
             return progress.result(None)
         result = decision_result(outcome.decision, detail)
@@ -137,16 +143,36 @@ class Provisioner:
         report = replace(result.report, warnings=(*result.report.warnings, *lines))
         return progress.result(replace(result, report=report))
 
+    def compose_claim(self, claim_id: str) -> ProvisionResult:
+        """Make all nodes of a claim, or none: what it holds, and nothing in its place.
+
+        Raises:
+            ClaimState, UnknownName: the claim is not held; there is none.
+        """
+        self.store.claims.expire()
+        claim = self.store.claims.show(claim_id)
+        if claim.state != "HELD":
+            nodes = ", ".join(node.id for node in self.store.nodes.list(claim=claim_id))
+            reason = f"it is node {nodes}" if nodes else claim.note
+            why = f" ({reason})" if reason else ""
+            text = f"claim {claim_id} is {claim.state}{why}: only one that is held is composed"
+            raise ClaimState(one_line(text))
+        progress = _Progress()
+        self._compose_all(progress, claim, claim.nodes, lambda _avoid, _key: None)
+        return progress.result(None)
+
     def _compose_all(
-        self, progress: _Progress, request: Request, claim: Claim, content: str, ttl_s: float
+        self, progress: _Progress, claim: Claim, required: int, find_another: _FindAnother
     ) -> None:
-        """Compose the nodes of a claim side by side, and take them apart where too few came."""
+        """Compose the nodes of a claim side by side, and take them apart where too few came.
+
+        ``find_another`` claims a node in place of one that failed, with pod managers to avoid and
+        the key of the one that failed.
+        """
         self.composer.checkpoint("taken")
         claims = [claim] if claim.nodes == 1 else self.store.claims.split(claim.id)
         self.composer.checkpoint("split")
-        futures = _start(
-            [partial(self._compose_node, request, claim, content, ttl_s) for claim in claims]
-        )
+        futures = _start([partial(self._compose_node, claim, find_another) for claim in claims])
         try:
             wait(futures)
         except KeyboardInterrupt:
@@ -156,7 +182,7 @@ class Provisioner:
             raise
         for claim, future in zip(claims, futures, strict=True):
             self._collect(progress, claim, future)
-        if progress.node_count < request.required_count:
+        if progress.node_count < required:
             self._remove_nodes(progress)
 
     def _collect(
@@ -201,9 +227,7 @@ class Provisioner:
             raise ClaimState(f"key {key!r} stands for {what}: {hint}")
         return [node for node in self.store.nodes.list() if node.claim in ours]
 
-    def _compose_node(
-        self, request: Request, claim: Claim, content: str, ttl_s: float
-    ) -> _NodeResult:
+    def _compose_node(self, claim: Claim, find_another: _FindAnother) -> _NodeResult:
         """Compose one claim, or one in its place; return the node or the error about it."""
         notes: list[str] = []
         avoid: tuple[str, ...] = ()
@@ -222,7 +246,7 @@ class Provisioner:
                 return error, notes
             if attempt == MOST_ATTEMPTS:
                 return problem, notes
-            another = self._claim_another(request, avoid, claim.key, content, ttl_s)
+            another = find_another(avoid, claim.key)
             if another is None:
                 return problem, notes
             notes.append(f"{problem}: tried {another.parts[0].podm} instead")
@@ -231,14 +255,15 @@ class Provisioner:
         raise AssertionError("unreachable")
 
     def _claim_another(
-        self, request: Request, avoid: tuple[str, ...], key: str | None, content: str, ttl_s: float
-    ) -> Claim | None:
+        self, source: ClaimSource, request: Request, content: str, ttl_s: float,
+        avoid: tuple[str, ...], key: str | None,
+    ) -> Claim | None:  # fmt: skip
         """Claim one node on another pod manager, under the key of the one that failed."""
         excluded = tuple(dict.fromkeys((*request.exclude_podms, *avoid)))
         one = replace(request, count=1, min_count=None, exclude_podms=excluded)
         with self._decision_lock:
             try:
-                return self.claim_source.claim(one, key=key, ttl_s=ttl_s, content=content).claim
+                return source.claim(one, key=key, ttl_s=ttl_s, content=content).claim
             except SchedulerError:
                 return None
 

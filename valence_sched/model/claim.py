@@ -18,17 +18,19 @@ FINAL_STATES: tuple[State, ...] = ("RELEASED", "EXPIRED", "FAILED")
 
 
 class Grant(Noun, frozen=True):
-    """An amount of a stock, in the stock's unit."""
+    """An amount of a stock, in the stock's unit; its words are there where a decision told them."""
 
     uri: Name
     amount: Amount
+    resource: str = ""
+    unit: str = ""
 
 
 class NodeAllocation(Noun, frozen=True, kw_only=True):
     """The blocks and amounts that one node of a claim is made of.
 
     ``places`` are the topology domains that the request constrains: blocks that are equal in all
-    else differ in them.
+    else differ in them. ``flavor`` and ``score`` are those of the decision, where it had them.
     """
 
     node: Count
@@ -36,6 +38,8 @@ class NodeAllocation(Noun, frozen=True, kw_only=True):
     blocks: tuple[str, ...] = ()
     grants: tuple[Grant, ...] = ()
     places: tuple[str, ...] = ()
+    flavor: str | None = None
+    score: float | None = None
 
 
 class ClaimPart(Noun, frozen=True, kw_only=True):
@@ -97,19 +101,28 @@ def build_claim_parts(
     generations: Mapping[str, int],
     supplies: Mapping[str, Mapping[str, float]] | None = None,
     places: tuple[str, ...] = (),
+    flavor: str | None = None,
 ) -> tuple[ClaimPart, ...]:
     """Return one part per pod manager that takes nodes of a decision, sorted by its id.
 
     ``generations`` are those that the decision read; ``supplies`` as in a part, by pod manager,
-    ``places`` as in an allocation.
+    ``places`` and ``flavor`` as in an allocation.
     """
     shares: dict[str, list[NodeAllocation]] = {}
     for placement in placements:
         chosen = placement.chosen
         blocks = tuple(block.uri for block in chosen.blocks)
-        grants = tuple(Grant(grant.uri, grant.amount) for grant in chosen.grants)
+        grants = tuple(
+            Grant(grant.uri, grant.amount, grant.resource, grant.unit) for grant in chosen.grants
+        )
         share = NodeAllocation(
-            node=placement.node, pool=chosen.pool, blocks=blocks, grants=grants, places=places
+            node=placement.node,
+            pool=chosen.pool,
+            blocks=blocks,
+            grants=grants,
+            places=places,
+            flavor=flavor,
+            score=chosen.score,
         )
         shares.setdefault(chosen.podm, []).append(share)
     parts = []

@@ -4,10 +4,12 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from valence_sched.model.base import Noun
 from valence_sched.model.claim import Claim, ClaimPart, Grant, NodeAllocation
 from valence_sched.model.custom_resource import DECLARED_SCHEME
-from valence_sched.model.inventory import Devices, FullPodm, Name
+from valence_sched.model.inventory import Devices, FullPodm, Name, to_json
 
 #: What reading back finds after a write, whatever the pod manager answered to it.
 #:
@@ -82,7 +84,8 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     """A node on one pod manager; this program chose the ``id``, the pod manager the ``uri``.
 
     ``amounts`` are the memory chunks and volumes that were made for it, with their sizes.
-    ``created_at`` is seconds since 1970 by the clock of the database.
+    ``created_at`` is seconds since 1970 by the clock of the database. ``flavor`` is that of the
+    request, where it had one; ``grants`` are what it has of stocks.
     """
 
     id: Name
@@ -96,6 +99,8 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     blocks: tuple[str, ...] = ()
     amounts: tuple[Grant, ...] = ()
     created_at: float = 0.0
+    flavor: str | None = None
+    grants: tuple[Grant, ...] = ()
 
 
 NODE_NAME_PREFIX = "vs-"  # of all nodes that this program composes
@@ -172,6 +177,20 @@ def request_from_node(node: ComposedNode) -> CompositionRequest:
     )
 
 
+def sum_devices(blocks: Iterable[Devices]) -> Devices:
+    """Return the devices of several blocks together: equal ones once, with the sum of counts."""
+    sums: dict[str, dict[bytes, Any]] = {name: {} for name in Devices.__struct_fields__}
+    for block in blocks:
+        for name, found in sums.items():
+            for device in getattr(block, name):
+                key = to_json(replace(device, count=None if device.count is None else 0))
+                if (same := found.get(key)) and device.count is not None:
+                    found[key] = replace(device, count=same.count + device.count)
+                else:
+                    found[key] = device
+    return Devices(**{name: tuple(found.values()) for name, found in sums.items()})
+
+
 def composed_node(
     claim: Claim, part: ClaimPart, allocation: NodeAllocation, result: CompositionResult
 ) -> ComposedNode:
@@ -187,6 +206,8 @@ def composed_node(
         pool=allocation.pool,
         blocks=result.blocks,
         amounts=result.amounts,
+        flavor=allocation.flavor,
+        grants=allocation.grants,
     )
 
 

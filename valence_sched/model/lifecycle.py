@@ -8,6 +8,7 @@ from valence_sched.model.claim import Claim
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.decision import Report
 from valence_sched.model.decision_result import DecisionResult
+from valence_sched.model.inventory import Devices
 from valence_sched.model.plan import Plan
 
 
@@ -77,10 +78,15 @@ class ProvisionResult(Struct, frozen=True, kw_only=True):
 
 
 class NodeStatus(Struct, frozen=True, kw_only=True):
-    """A node and its state: COMPOSED, or as its pod manager says GONE, FOREIGN or UNKNOWN."""
+    """A node and its state: COMPOSED, or as its pod manager says GONE, FOREIGN or UNKNOWN.
+
+    ``devices`` are those of its blocks as they were last read, without ``unknown_blocks`` of them.
+    """
 
     node: ComposedNode
     state: str
+    devices: Devices = Devices()
+    unknown_blocks: int = 0
 
 
 class NodeRecord(NodeStatus, frozen=True, kw_only=True):

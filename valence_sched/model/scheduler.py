@@ -160,6 +160,14 @@ class Scheduler(Ranker, Protocol):
             NameTaken: the key stands for another request.
         """
 
+    def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> lifecycle.ProvisionResult:
+        """Have the pod managers compose all that a claim holds, and nothing else in its place.
+
+        Raises:
+            ClaimState: the claim is not held, or not any more.
+            UnknownName: there is no such claim.
+        """
+
     def claims(
         self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
     ) -> Sequence[Claim]:
@@ -172,7 +180,10 @@ class Scheduler(Ranker, Protocol):
         """Let a claim that is held end ``ttl_s`` from now; ClaimState where it is not held."""
 
     def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
-        """Release claims; yield the error about each that could not be released."""
+        """Release claims; yield the error about each that could not be released.
+
+        Releasing a claim that has ended, by itself or not, changes nothing.
+        """
 
     def reconcile(
         self, *, dry_run: bool = False, keep_s: float = KEEP_S

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from valence_sched.errors import ClaimLost, ClaimState, InUse, StoreError, UsageError, one_line
-from valence_sched.model.claim import ACTIVE_STATES, Claim, ClaimPart, State
+from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim, ClaimPart, State
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.effect import EffectLog
 from valence_sched.store import claim_rows, expiry, podms, settle, tables
@@ -133,7 +133,7 @@ class Claims:
         return self._write(work, "renewing a claim")
 
     def release(self, claim_id: str, note: str | None = None) -> Claim:
-        """End a claim and free all that it holds; releasing it again changes nothing.
+        """End a claim and free all that it holds; of one that has ended it changes nothing.
 
         Raises:
             ClaimState, InUse: it is being composed; a node was composed of it.
@@ -147,7 +147,7 @@ class Claims:
             states: tuple[State, ...] = ("PREPARED", "HELD", "COMPOSED", "SETTLED")
             return claim_rows.end(connection, claim_id, states, "RELEASED", note)
 
-        return self._end(claim_id, work, "releasing a claim", "RELEASED")
+        return self._end(claim_id, work, "releasing a claim", FINAL_STATES)
 
     def fail(self, claim_id: str, note: str) -> Claim:
         """End a claim that could not be composed and of which its pod manager has nothing."""
@@ -155,7 +155,7 @@ class Claims:
         def work(connection: sa.Connection) -> bool:
             return claim_rows.end(connection, claim_id, ("HELD", "COMPOSING"), "FAILED", note)
 
-        failed = self._end(claim_id, work, "giving up a claim", "FAILED", self._patient)
+        failed = self._end(claim_id, work, "giving up a claim", ("FAILED",), self._patient)
         self._effects.forget("claim", claim_id)
         return failed
 
@@ -290,13 +290,13 @@ class Claims:
         expiry.free_claim(self._database, claim_id)
 
     def _end(
-        self, claim_id: str, work: Work[bool], doing: str, state: State,
+        self, claim_id: str, work: Work[bool], doing: str, states: Sequence[State],
         database: Database | None = None,
     ) -> Claim:  # fmt: skip
         database = database or self._database
         ended = database.write(work, doing)
         claim = database.read(lambda c: claim_rows.get(c, claim_id), "reading claims")
-        if not ended and claim.state != state:
+        if not ended and claim.state not in states:
             hint = claim_rows.end_hint(claim)
             raise ClaimState(one_line(f"claim {claim_id} is {claim.state}: {hint}"))
         expiry.free_claim(database, claim_id)

@@ -69,7 +69,7 @@ class ApplyPodm(base.Lister):
     def _claim(self, parsed_args: argparse.Namespace, plan: Plan) -> base.Table:
         scheduler = self.scheduler(parsed_args)
         claim = scheduler.claim_plan(plan, key=parsed_args.key, ttl_s=parsed_args.ttl)
-        self.closing.append(claim_compose.claim_line(claim))
+        self.closing += claim_compose.claim_lines(self, parsed_args, claim)
         rows = [
             (one.node, one.chosen.podm, one.chosen.pool, _blocks(one), claim.id)
             for one in plan.decision.placements
@@ -81,8 +81,8 @@ class ApplyPodm(base.Lister):
             result = scheduler.compose_plan(
                 plan, key=parsed_args.key, ttl_s=parsed_args.ttl, wait_s=parsed_args.wait
             )
-        request, waits = plan.decision.request, parsed_args.wait > 0
-        claim_compose.describe_result(self, result, request, waits=waits)
+        count, waits = plan.decision.request.count, parsed_args.wait > 0
+        claim_compose.describe_result(self, result, count, waits=waits)
         return claim_compose.NODE_COLUMNS, list(claim_compose.node_rows(result))
 
     def _refresh(self, parsed_args: argparse.Namespace, plan: Plan) -> base.Table:

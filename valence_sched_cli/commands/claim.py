@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands ``podm claim list, show, release, renew, reap``."""
+"""The commands ``podm claim list, show, compose, release, renew, reap``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base, paging
+from valence_sched_cli.commands import claim_compose
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.types import add_option, age
-from valence_sched_cli.output.cells import PairLines, WordLines, Words, or_absent
+from valence_sched_cli.output.cells import PairLines, WordLines, Words, format_time, or_absent
 
 if TYPE_CHECKING:
     from valence_sched.model.claim import Claim
@@ -61,8 +62,38 @@ class ShowClaim(base.ShowOne):
         return columns, (*_cells(record.claim), nodes, event_cell(record.events))
 
 
+class ComposeClaim(base.Lister):
+    """Have the pod managers compose what a claim holds, and read back that they did.
+
+    Nothing else is composed in its place: where a pod manager refuses a node of the claim, none is
+    left of the others. Exit codes: 0 composed; 1 error, or nothing was composed; 4 composed in
+    part; 6 another system uses a block by now; 7 what was composed could not be verified, or not
+    all of it be told.
+    """
+
+    effectful = True
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<claim>: claim (ID)")
+        claim_compose.add_wait_options(parser)
+        inventory.add_live_options(parser)
+
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        return claim_compose.NODE_COLUMNS
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        with claim_compose.changing_scheduler(self, parsed_args) as scheduler:
+            claim = scheduler.claim_record(parsed_args.claim).claim
+            result = scheduler.compose_claim(claim.id, wait_s=parsed_args.wait)
+        claim_compose.describe_result(self, result, claim.nodes, waits=parsed_args.wait > 0)
+        return claim_compose.NODE_COLUMNS, list(claim_compose.node_rows(result))
+
+
 class ReleaseClaim(base.Command):
-    """Release claims: what they hold is free for others at once."""
+    """Release claims: what they hold is free for others at once.
+
+    A claim that has ended, also by itself, is left as it is.
+    """
 
     effectful = True
 
@@ -154,12 +185,3 @@ def _cells(claim: Claim) -> tuple[Any, ...]:
 def event_cell(events: Sequence[Event]) -> WordLines:
     """Return the cell of what happened to a claim."""
     return WordLines([f"{format_time(event.at)} {event.kind}" for event in events])
-
-
-def format_time(seconds: float | None) -> str | None:
-    """Return a time of the database as a person reads it."""
-    from datetime import UTC, datetime
-
-    if seconds is None:
-        return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

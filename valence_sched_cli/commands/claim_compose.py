@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shlex
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli.options.types import add_option, add_options, age, seconds
-from valence_sched_cli.output.cells import Absent, UriTails, or_absent
+from valence_sched_cli.output.cells import Absent, GrantsCell, UriTails, format_time, or_absent
+from valence_sched_cli.output.decision import LONG_COLUMNS, BlocksCell, ScoreCell
 from valence_sched_cli.output.progress import StatusLine
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from valence_sched_cli.base import PodmCommand
 
 DISPATCH_COLUMNS = ("Node", "Podm", "Status", "Reference")
+DAY_S = 86400.0
+MAX_LISTED_PODMS = 3  # in the line about a claim
 NODE_COLUMNS = ("Node", "State", "Podm", "Pool", "URI", "Blocks", "Claim")
 
 
@@ -67,6 +72,11 @@ def add_claim_options(parser: argparse.ArgumentParser) -> None:
         ttl={"type": age, "default": 600.0},
         key={"type": _idempotency_key},
     )
+    add_wait_options(parser)
+
+
+def add_wait_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how long to wait for what a pod manager is asked to do."""
     waiting = parser.add_mutually_exclusive_group()
     add_options(
         waiting,
@@ -112,14 +122,71 @@ def claim(command: PodmCommand, args: argparse.Namespace, request: Request) -> C
         request, key=args.key, ttl_s=args.ttl, detail=detail_of(args)
     )
     if result.claim is not None:
-        again = "" if result.decision else "as before, "
-        command.closing.append(again + claim_line(result.claim))
+        if result.decision is None:
+            command.closing.append(f"--key {args.key} stands for this claim already")
+        command.closing += claim_lines(command, args, result.claim)
     return result
 
 
-def claim_line(claim: Claim) -> str:
-    """Return the line that names a new claim."""
-    return f"claim {claim.id} is {claim.state}: podm claim show tells"
+def claim_rows(claim: Claim) -> list[tuple[Any, ...]]:
+    """Return a row for each node of a claim; cells as in LONG_COLUMNS, as far as it has them."""
+    from valence_sched.model.composition import node_allocations
+    from valence_sched.model.decision import GrantRef
+
+    rows = []
+    for part, share in node_allocations(claim):
+        grants = [GrantRef(uri=it.uri, resource=it.resource, amount=it.amount, unit=it.unit)
+                  for it in share.grants]  # fmt: skip
+        score = Absent() if share.score is None else ScoreCell(share.score)
+        known = (share.node, 1, part.podm, share.pool, score, BlocksCell(share.blocks),
+                 GrantsCell(grants))  # fmt: skip
+        rows.append((*known, *(Absent() for _ in LONG_COLUMNS[len(known) :])))
+    return sorted(rows, key=lambda row: row[0])
+
+
+def claim_lines(command: PodmCommand, args: argparse.Namespace, claim: Claim) -> list[str]:
+    """Return the lines about a claim: what it holds until when, and what can be done with it."""
+    program = str(getattr(command.app, "NAME", "")) or "valence-sched"
+    where = _option_words(args, "state")
+    if claim.state != "HELD":
+        return [f"claim {claim.id} is {claim.state}: {program} podm claim show {claim.id}{where}"]
+    held = Counter(block=0, amount=0)
+    for part in claim.parts:
+        held["block"] += part.blocks.total()
+        held["amount"] += len(part.amounts)
+    what = " and ".join(
+        f"{number:,} {noun}" + ("s" if number > 1 else "")
+        for noun, number in held.items()
+        if number
+    )
+    some = len(claim.podms) > MAX_LISTED_PODMS
+    podms = f"{len(claim.podms):,} pod managers" if some else ", ".join(claim.podms)
+    compose = where + _option_words(args, "podm_file", "from_catalog", "all_regions")
+    return [
+        f"claim {claim.id} holds {what or 'nothing'} of {podms}{_until(claim)}",
+        f"  compose it:  {program} podm claim compose {claim.id}{compose}",
+        f"  let it go:   {program} podm claim release {claim.id}{where}",
+    ]
+
+
+def _until(claim: Claim) -> str:
+    """Return until when a claim is held: only the time of day where that is soon."""
+    if claim.expires_at is None:
+        return ""
+    text = format_time(claim.expires_at) or ""
+    soon = claim.expires_at - claim.created_at < DAY_S
+    return f" until {text.partition('T')[2] if soon else text}"
+
+
+def _option_words(args: argparse.Namespace, *names: str) -> str:
+    """Return the options that another command must repeat to find the same state."""
+    words = []
+    for name in names:
+        value = getattr(args, name, None)
+        option = f"--{name.replace('_', '-')}"
+        for one in value if isinstance(value, list) else [value] if value else []:
+            words += [option] if one is True else [option, shlex.quote(str(one))]
+    return "".join(f" {word}" for word in words)
 
 
 def detail_of(args: argparse.Namespace) -> Detail:
@@ -149,7 +216,7 @@ def node_rows(result: ProvisionResult) -> Iterator[tuple[Any, ...]]:
 
 
 def describe_result(
-    command: PodmCommand, result: ProvisionResult, request: Request, *, waits: bool = True
+    command: PodmCommand, result: ProvisionResult, count: int, *, waits: bool = True
 ) -> None:
     """Tell what did not go as it was decided, and set the exit code.
 
@@ -162,12 +229,12 @@ def describe_result(
         state = "goes on" if node.still_composing else "not verified"
         command.closing.append(f"{state}: {node.message}")
     goes_on = f", {going_on} going on" if going_on else ""
-    command.closing.append(f"{len(result.nodes)} of {request.count} nodes composed{goes_on}")
+    command.closing.append(f"{len(result.nodes)} of {count} nodes composed{goes_on}")
     allowed = 0 if waits else going_on
     expected = len(result.nodes) + allowed
     if len(result.unverified) > allowed:
         command.exit_code = 7
-    elif expected == request.count:
+    elif expected == count:
         command.exit_code = 0
     elif expected:
         command.exit_code = 4

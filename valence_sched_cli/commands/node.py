@@ -5,23 +5,52 @@ from __future__ import annotations
 
 import argparse
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base, paging
 from valence_sched_cli.commands import claim_compose
-from valence_sched_cli.commands.claim import event_cell, format_time
+from valence_sched_cli.commands.claim import event_cell
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.types import add_option, seconds
-from valence_sched_cli.output.cells import UriTails, WordLines, or_absent
+from valence_sched_cli.output.cells import Cell, UriTails, WordLines, format_time, or_absent
+from valence_sched_cli.output.columns import MACHINE
+from valence_sched_cli.output.hardware import WIDTH, NodeHardwareCell
 
 if TYPE_CHECKING:
-    from valence_sched.model.composition import ComposedNode
+    from valence_sched.model.lifecycle import NodeStatus
+
+COLUMNS = ("Node", "Podm", "Flavor", "Hardware", "Owner", "State", "Since")
+LEAST_WIDTH = 11  # of the hardware, where the other columns leave so little
+LONG_COLUMNS = (*COLUMNS, "Pool", "URI", "Blocks", "Amounts", "Group", "Claim")
+
+
+class SinceCell(Cell[Any]):
+    """Since when: how long ago for people, as in ``12m``, the time for machines."""
+
+    def __init__(self, at: float, now: float) -> None:
+        super().__init__(at)
+        self._now = now
+
+    def human_readable(self) -> str:
+        from valence_sched.model.age import format_age
+
+        return format_age(max(0.0, self._now - self._value))
+
+    def machine_readable(self) -> str:
+        return format_time(self._value) or ""
+
+    def __lt__(self, other: object) -> bool:
+        return isinstance(other, SinceCell) and self._value < other._value
 
 
 class ListNode(paging.PagedLister):
-    """List the nodes that were composed here, and with --live those of others, too."""
+    """List the nodes that were composed here, and with --live those of others, too.
 
-    marker_columns = ("ID",)
+    Tables leave out the state where every node is COMPOSED, and the owner where none has one.
+    """
+
+    marker_columns = ("Node",)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "--podm <podm>: only of this pod manager")
@@ -34,13 +63,17 @@ class ListNode(paging.PagedLister):
         inventory.add_live_options(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        columns = ["ID", "State", "Podm", "Pool", "URI", "Blocks", "Owner"]
-        columns += ["Claim", "Created At"] if parsed_args.long else []
         args = parsed_args
         nodes = self.scheduler(args).nodes(podm=args.podm, owner=args.owner, live=args.live)
-        rows = ({**_cells(one.node, one.state), "Blocks": UriTails(list(one.node.blocks)),
-                 "Claim": or_absent(one.node.claim or None)} for one in nodes)  # fmt: skip
-        return columns, (tuple(row[column] for column in columns) for row in rows)
+        columns = _visible_columns(args, nodes)
+        now = self.scheduler_app.now().timestamp()
+        rows = [_list_cells(one, now) for one in nodes]
+        others = [name for name in columns if name != "Hardware"]
+        taken = sum(max(len(str(cell)) for cell in (name, *(row[name] for row in rows)))
+                    for name in others)  # fmt: skip
+        for row in rows:
+            row["Hardware"].width = max(LEAST_WIDTH, min(WIDTH, 78 - taken - 3 * len(columns)))
+        return columns, [tuple(row[column] for column in columns) for row in rows]
 
 
 class ShowNode(base.ShowOne):
@@ -52,24 +85,48 @@ class ShowNode(base.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         record = self.scheduler(parsed_args).node_record(parsed_args.node)
-        amounts = WordLines([amount.uri for amount in record.node.amounts])
-        cells = {**_cells(record.node, record.state), "Amounts": amounts}
-        cells["Events"] = event_cell(record.events)
+        cells = {**_cells(record), "Events": event_cell(record.events)}
         return list(cells), list(cells.values())
 
 
-def _cells(node: ComposedNode, state: str) -> dict[str, Any]:
+def _visible_columns(args: argparse.Namespace, nodes: Sequence[NodeStatus]) -> tuple[str, ...]:
+    """Return the columns of a list; tables without those that say nothing of any node."""
+    if args.long or args.formatter in MACHINE or not nodes:
+        return LONG_COLUMNS if args.long else COLUMNS
+    words = (*args.columns, *args.sort_columns, *args.sort)
+    named = {word.partition(":")[0].casefold() for word in words}
+    silent = {
+        "Owner": all(one.node.owner is None for one in nodes),
+        "State": all(one.state == "COMPOSED" for one in nodes),
+    }
+    return tuple(name for name in COLUMNS if name.casefold() in named or not silent.get(name))
+
+
+def _list_cells(status: NodeStatus, now: float) -> dict[str, Any]:
+    at = status.node.created_at
     return {
-        "ID": node.id,
-        "State": state,
+        **_cells(status),
+        "Since": SinceCell(at, now) if at else or_absent(None),
+        "Blocks": UriTails(list(status.node.blocks)),
+    }
+
+
+def _cells(status: NodeStatus) -> dict[str, Any]:
+    node = status.node
+    return {
+        "Node": node.id,
+        "State": status.state,
+        "Flavor": or_absent(node.flavor),
+        "Hardware": NodeHardwareCell(status),
         "Podm": node.podm,
         "Pool": or_absent(node.pool),
         "URI": node.uri,
         "Owner": or_absent(node.owner),
         "Group": or_absent(node.group),
-        "Claim": node.claim,
-        "Created At": or_absent(format_time(node.created_at or None)),
+        "Claim": or_absent(node.claim or None),
+        "Since": or_absent(format_time(node.created_at or None)),
         "Blocks": WordLines(node.blocks),
+        "Amounts": WordLines([amount.uri for amount in node.amounts]),
     }
 
 

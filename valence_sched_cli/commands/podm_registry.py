@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands ``podm create, set, unset, delete``, which edit the registry of pod managers."""
+"""The commands ``podm create, check, set, unset, delete`` of the registry of pod managers."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.request import nonempty_name
-from valence_sched_cli.options.types import add_option
+from valence_sched_cli.options.types import add_option, add_options, seconds
+from valence_sched_cli.output.cells import Sentence, or_absent
+
+if TYPE_CHECKING:
+    from valence_sched.model.inventory import FullPodm
 
 UNSET_FLAGS = {
     "driver": "ask it again what it speaks",
@@ -85,7 +89,8 @@ def _without(known: Any, names: Iterable[str], kind: str) -> Any:
 class CreatePodm(base.ShowOne):
     """Register a pod manager: where it is, how to log in, and what it counts as.
 
-    It is not asked anything yet. Its password is never kept beside it, only where it is.
+    It is read once: one that does not answer, or lets nobody in, is not registered. Its password
+    is never kept beside it, only where it is.
     """
 
     effectful = True
@@ -94,6 +99,14 @@ class CreatePodm(base.ShowOne):
         add_option(parser, "<name>: name, its ID in every inventory")
         add_option(parser, "<url>: where it is: https://HOST[:PORT]")
         registration.add_registration_options(parser)
+        add_options(
+            parser,
+            """
+            --no-check: register it without reading it
+            --timeout <seconds>: how long to wait for it to be read (default: 30)
+            """,
+            timeout={"type": seconds, "default": 30.0},
+        )
         inventory.add_state_option(parser)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
@@ -114,12 +127,69 @@ class CreatePodm(base.ShowOne):
         registered = registration.with_options(plain, parsed_args)
         registry.check_new(registered)
         password = registration.prompt_password(parsed_args, name)
+        found = []
+        if not parsed_args.no_check:
+            podm, diagnostics = registry.check(registered, password, parsed_args.timeout)
+            self.scheduler_app.diagnostics.extend(diagnostics)
+            found = [f"{name} is {_found(podm)}"]
         with self.effects.change("pod manager", name, "may be registered", "is registered"):
             registered = registry.create(registered, password)
-        self.closing += registration.warnings_on(registered)
+        self.closing += [*found, *registration.warnings_on(registered)]
         cells = registration.registration_cells(registered, registry.where)
         columns = registration.column_names(parsed_args)
         return columns, tuple(cells[column] for column in columns)
+
+
+class _Problem(Sentence):
+    width = 35  # leaves room for the other columns
+
+
+def _found(podm: FullPodm) -> str:
+    """Return what a pod manager has, in words."""
+    numbers = ((len(podm.blocks), "block"), (len(podm.pools), "pool"), (len(podm.nodes), "node"))
+    counts = ", ".join(f"{n:,} {noun}" + ("" if n == 1 else "s") for n, noun in numbers)
+    return f"{podm.status}: {counts}, driver {podm.driver or 'unknown'}"
+
+
+class CheckPodm(base.Lister):
+    """Log in to registered pod managers and read each once: which answer, and with how much.
+
+    Exit codes: 0 all were read; 5 one or more could not be.
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("podm", metavar="<podm>", nargs="*", help="registered pod manager")
+        add_option(parser, "--all: check all that are registered")
+        inventory.add_live_options(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        from valence_sched.errors import UsageError, one_line
+
+        names = tuple(dict.fromkeys(parsed_args.podm))
+        if bool(names) == parsed_args.all:
+            raise UsageError("name the pod managers to check, or else --all")
+        live = self.live(parsed_args, names)
+        sources = self.scheduler_app.sources
+        reader = sources.live_reader(live)
+        if not reader.members:
+            raise UsageError(sources.no_podm_message(live))
+        rows = []
+        for reading in reader:
+            podm, failure = reading.podm, reading.failure
+            if podm.id in reader.reporting_names:
+                continue  # it reports by itself: there is no URL to read
+            self.scheduler_app.diagnostics.extend(reading.diagnostics)
+            if failure is not None:
+                self.exit_code = 5
+                failure = one_line(failure.removeprefix(f"{podm.id}: "))
+            blocks = None if failure else len(podm.blocks)
+            rows.append((podm.id, podm.status, or_absent(podm.driver), or_absent(blocks),
+                         _Problem(failure or "")))  # fmt: skip
+        sources.progress(None)
+        self.scheduler_app.config.remarks += reader.remarks
+        failed = sum(1 for row in rows if str(row[4]))
+        self.closing.append(f"{len(rows) - failed:,} of {len(rows):,} pod managers could be read")
+        return ("Podm", "Status", "Driver", "Blocks", "Problem"), rows
 
 
 class SetPodm(base.Command):

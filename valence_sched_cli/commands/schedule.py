@@ -102,8 +102,10 @@ class SchedulePodm(base.Lister):
             claimed = claim_compose.claim(self, parsed_args, request)
             self._claim, result = claimed.claim, claimed.decision
             if result is None:
+                assert claimed.claim is not None, "what was not decided now was claimed before"
                 self._tell_no_report(parsed_args)
-                return (), ()
+                self.exit_code = 0 if claimed.claim.nodes == request.count else 4
+                return self._rows(parsed_args, claim_compose.claim_rows(claimed.claim))
         else:
             engine = self.scheduler_app.engine(self.selection(parsed_args))
             with flavor_named(request, parsed_args):
@@ -146,7 +148,7 @@ class SchedulePodm(base.Lister):
             self._write_report(result.decision.report)
         else:
             self._tell_no_report(parsed_args)
-        claim_compose.describe_result(self, result, request, waits=parsed_args.wait > 0)
+        claim_compose.describe_result(self, result, request.count, waits=parsed_args.wait > 0)
         return claim_compose.NODE_COLUMNS, list(claim_compose.node_rows(result))
 
     def _show_decision(self, parsed_args: argparse.Namespace, result: DecisionResult) -> base.Table:
@@ -155,11 +157,14 @@ class SchedulePodm(base.Lister):
         if parsed_args.dry_run == "server":
             claim_compose.preview(self, parsed_args, result.report)
         self._write_report(result.report)
-        rows = list(placement_rows(result.report))
-        columns = LONG_COLUMNS if parsed_args.long else COLUMNS
         self._question = request_line(result.report)
         self._sections = list(self._explained(parsed_args, result.report))
         self.closing += summary_lines(result, explain=explain)
+        return self._rows(parsed_args, list(placement_rows(result.report)))
+
+    def _rows(self, parsed_args: argparse.Namespace, rows: list[tuple[Any, ...]]) -> base.Table:
+        """Return rows of all columns with the columns that are asked for, and with the claim."""
+        columns = LONG_COLUMNS if parsed_args.long else COLUMNS
         rows = [row[: len(columns)] for row in rows]
         if self._claim is not None:
             columns, rank = (*columns, "Claim"), columns.index("Rank")
@@ -187,7 +192,7 @@ class SchedulePodm(base.Lister):
             if not rows:
                 self.closing[:0] = filter(None, self._sections)
             return status
-        if parsed_args.explain:
+        if parsed_args.explain and self._question:
             self._print_lines([self._question])
         if rows:
             super().produce_output(parsed_args, column_names, rows)

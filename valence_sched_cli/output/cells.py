@@ -41,6 +41,15 @@ class Absent(Cell[None]):
         return not isinstance(other, Absent)
 
 
+def format_time(seconds: float | None) -> str | None:
+    """Return a time of the database as a person reads it."""
+    from datetime import UTC, datetime
+
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
 def or_absent(value: Any) -> Any:
     """Return the cell of a value that may be None."""
     return Absent() if value is None else value
@@ -96,8 +105,10 @@ class Sentences(Words):
 class Sentence(Cell[str]):
     """A sentence, folded for people."""
 
+    width = WIDTH
+
     def human_readable(self) -> str:
-        return _fold(self._value)
+        return _fold(self._value, self.width)
 
 
 class Pairs(Cell[Mapping[str, Any]]):
@@ -214,9 +225,9 @@ def _tail(uri: str) -> str:
     return uri.rstrip("/").rpartition("/")[2]
 
 
-def _fold(text: str) -> str:
+def _fold(text: str, width: int = WIDTH) -> str:
     return textwrap.fill(
-        text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli.output.cells import AmountLines, Cell, format_value, or_absent, to_builtins
@@ -47,13 +47,16 @@ class ModelCell(Cell[str]):
         return self._value
 
 
+def _folded(phrases: Iterable[str], width: int) -> str:
+    glued = re.sub(r"(?<=\d) (?=[KMGTP])", _GLUE, ", ".join(phrases))  # a number and its unit
+    return textwrap.fill(glued, width).replace(_GLUE, " ")
+
+
 class DevicesCell(Cell["Devices"]):
     """The devices of a block: a phrase for people, the structure for machines."""
 
     def human_readable(self) -> str:
-        phrases = ", ".join(device_phrases(self._value))
-        glued = re.sub(r"(?<=\d) (?=[KMGTP])", _GLUE, phrases)  # a number stays with its unit
-        return textwrap.fill(glued, WIDTH).replace(_GLUE, " ")
+        return _folded(device_phrases(self._value), WIDTH)
 
     def machine_readable(self) -> Any:
         return to_builtins([self._value])[0]
@@ -79,6 +82,28 @@ class BarCell(Cell[tuple[float | None, float | None]]):
             return text
         used = round(BAR_WIDTH * (total - free) / total)
         return f"[{('#' * used).ljust(BAR_WIDTH, '-')}] {text}"
+
+
+class NodeHardwareCell(Cell[Any]):
+    """What a node has: phrases folded for people; the devices, amounts and gaps for machines."""
+
+    width = WIDTH
+
+    def human_readable(self) -> str:
+        status = self._value
+        phrases = [*device_phrases(status.devices, brief=True)]
+        phrases += [f"{format_value(it.amount)} {it.unit} {it.resource}".replace("  ", " ").strip()
+                    for it in status.node.grants]  # fmt: skip
+        if status.unknown_blocks:
+            noun = "block" if status.unknown_blocks == 1 else "blocks"
+            phrases.append(f"{status.unknown_blocks} {noun} unknown")
+        return _folded(phrases, self.width)
+
+    def machine_readable(self) -> Any:
+        status = self._value
+        devices, *grants = to_builtins([status.devices, *status.node.grants])
+        more = {"amounts": grants, "unknown_blocks": status.unknown_blocks}
+        return {**devices, **{name: value for name, value in more.items() if value}}
 
 
 class PoolsCell(Cell[Any]):
@@ -157,20 +182,23 @@ def amount_cells(amounts: PodmSummary) -> dict[str, Any]:
     return cells
 
 
-def device_phrases(devices: Devices) -> Iterator[str]:
-    """Yield devices in words, the cores first: ``32 cores EPYC``, ``256 GiB``, ``2 GPU A100``."""
+def device_phrases(devices: Devices, *, brief: bool = False) -> Iterator[str]:
+    """Yield devices in words, the cores first: ``32 cores EPYC``, ``256 GiB``, ``2 GPU A100``.
+
+    With ``brief`` the models of CPUs and the memory of accelerators are left out.
+    """
     from valence_sched.model.quantity import format_bytes, format_mbps
 
     by_model: dict[str, list[int | None]] = defaultdict(list)
     for cpu in devices.processors:
-        by_model[short_model(cpu.model)].append(_product(cpu.count, cpu.cores))
+        by_model["" if brief else short_model(cpu.model)].append(_product(cpu.count, cpu.cores))
     for model, numbers in by_model.items():
         yield f"{_sum_text(numbers, str)} cores {model}".strip()
     if devices.memory:
         sizes = [_product(one.count, one.capacity_mib) for one in devices.memory]
         yield _sum_text(sizes, _format_mib) + ("" if any(sizes) else " memory")
     for card in devices.accelerators:
-        memory = format_bytes(card.memory_mib * MIB) if card.memory_mib else ""
+        memory = format_bytes(card.memory_mib * MIB) if card.memory_mib and not brief else ""
         yield _words(card.count, card.kind, short_model(card.model), memory)
     for drive in devices.drives:
         size = format_bytes(drive.capacity_bytes) if drive.capacity_bytes else ""

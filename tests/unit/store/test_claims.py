@@ -255,6 +255,16 @@ class TestStates:
         with self.assertRaises(UnknownName):
             self.one.claims.release("nobody")
 
+    def test_releasing_a_claim_that_ended_by_itself_changes_nothing(self):
+        expire(self, self.claim)
+        self.one.claims.expire()
+        other = self.one.claims.create([part("p", self.generation, "c1")])
+        self.one.claims.fail(other.id, "refused")
+        for claim, state in ((self.claim, "EXPIRED"), (other, "FAILED")):
+            before = self.one.claims.show(claim.id)
+            self.assertEqual(state, before.state)
+            self.assertEqual(before, self.one.claims.release(claim.id))
+
     def test_a_claim_whose_time_is_over_is_free_for_the_next(self):
         expire(self, self.claim)
         self.one.claims.create([part("p", self.generation, "c0")])

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What comes after a decision: claims that say what to type, outages, checks, nodes by name."""
+
+import re
+
+from tests.functional.programs import PROGRAMS
+from tests.functional.test_live import Live
+from valence_sched.simulator.server.podm import SimulatorSettings
+from valence_sched.simulator.server.sessions import Account
+from valence_sched.store.store import Store
+
+GPU = ("--flavor", "gpu-large", "--seed", "7")
+SMALL = ("--flavor", "small", "--seed", "7")
+SILENT = "http://127.0.0.1:9"
+
+
+class Site(Live):
+    """Two pod managers of the example, registered."""
+
+    def setUp(self):
+        super().setUp()
+        found = self.serve()
+        self.found = {name: found[name] for name in ("gpu-east", "gpu-west")}
+        self.register(self.found)
+
+    def held(self, *words: str) -> dict:
+        return self.podm("schedule", *words, "--claim", "-f", "json").data[0]
+
+
+class TestClaim(Site):
+    """A claim says until when it is held, and what to type."""
+
+    def test_it_names_the_very_commands_of_its_own_program(self):
+        for program in PROGRAMS:
+            done = self.podm("schedule", *SMALL, "--claim", "-f", "json", program=program)
+            (row,) = done.data
+            claim, number = row["Claim"], len(row["Blocks"])
+            blocks = f"{number} block" + ("s" if number > 1 else "")
+            for line in (
+                rf"claim {claim} holds {blocks} of {row['Podm']} until \d\d:\d\d:\d\dZ",
+                f"  compose it:  {program} podm claim compose {claim}",
+                f"  let it go:   {program} podm claim release {claim}",
+            ):
+                self.assertRegex(done.err, f"(?m)^{line}$")
+            compose = re.findall(rf"(?m)^  compose it:  {program} podm (.*)$", done.err)[0]
+            (node,) = self.podm(*compose.split(), "-f", "json", program=program).data
+            self.assertEqual((f"vs-{claim}", "COMPOSED"), (node["Node"], node["State"]))
+            self.assertEqual(row["Blocks"], node["Blocks"])
+
+    def test_the_commands_name_the_state_where_it_was_named(self):
+        state = self.folder / "an other.sqlite"
+        self.podm("create", "a", self.found["gpu-east"].url, "--state", state)
+        done = self.podm("schedule", *SMALL, "--claim", "--ttl", "2d", "--state", state)
+        claim = re.findall(r"(?m)^claim (\w+) holds", done.err)[0]
+        self.assertRegex(done.err, r"(?m) until \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        for verb in ("compose", "release"):
+            self.assertRegex(done.err, f"(?m) claim {verb} {claim} --state '{state}'$")
+
+    def test_the_same_key_again_prints_the_same_rows(self):
+        for words in (GPU, (*SMALL, "--count", "3")):
+            claim = (*words, "--claim", "--key", words[1])
+            first = self.podm("schedule", *claim, "-f", "json")
+            again = self.podm("schedule", *claim, "-f", "json", program=PROGRAMS[1])
+            self.assertEqual(first.out, again.out)
+            self.assertRegex(again.err, f"(?m)^--key {words[1]} stands for this claim already$")
+            self.assertNotIn("already", first.err)
+            for style in ("table", "value"):
+                first, again = (self.podm("schedule", *claim, "-f", style).out for _ in range(2))
+                self.assertEqual(first, again)
+        report = self.folder / "again.json"
+        done = self.podm("schedule", *claim, "--report", report)
+        self.assertIn("no report: what --key small stands for was decided on before", done.err)
+        self.assertFalse(report.exists())
+
+    def test_the_key_of_several_nodes_holds_no_others_once_they_are_composed(self):
+        claim = (*SMALL, "--count", "2", "--claim", "--key", "k")
+        held = self.podm("schedule", *claim, "-f", "json").data[0]["Claim"]
+        self.assertEqual(2, len(self.podm("claim", "compose", held, "-f", "json").data))
+        done = self.podm("schedule", *claim, code=1)
+        self.assertRegex(done.err, f"^key 'k' stands for nodes that are composed, .* {held}-1, ")
+        self.assertEqual(2, len(self.podm("node", "list", "-f", "json").data))
+
+    def test_one_that_is_not_held_is_refused_in_one_line(self):
+        composed, released, expired = (self.held(*SMALL)["Claim"] for _ in range(3))
+        self.podm("claim", "compose", composed)
+        self.podm("claim", "release", released)
+        with Store(f"sqlite:///{self.state}") as store:
+            store.claims.renew(expired, 0.001)
+        for claim, words in (
+            (composed, f"is SETTLED .it is node vs-{composed}.: only one that is held is composed"),
+            (released, "is RELEASED: only one that is held is composed"),
+            (expired, "is EXPIRED: only one that is held is composed"),
+        ):
+            done = self.podm("claim", "compose", claim, code=1)
+            self.assertRegex(done.err, rf"\Aclaim {claim} {words}\n\Z")
+        self.assertRegex(self.podm("claim", "compose", "x", code=1).err, "^no claim named 'x' ")
+        for claim in (released, expired):
+            self.assertEqual((0, "", ""), self.podm("claim", "release", claim))
+        self.assertEqual(1, len(self.podm("node", "list", "-f", "json").data))
+
+    def test_what_a_pod_manager_refuses_is_made_nowhere_else(self):
+        held = self.held(*SMALL, "--podm", "gpu-east")["Claim"]
+        self.podm("set", "gpu-east", "--url", SILENT)
+        done = self.podm("claim", "compose", held, "--timeout", "2", code=1)
+        self.assertRegex(done.err, r"(?m)^not composed: gpu-east: .*\n0 of 1 nodes composed$")
+        self.assertEqual([], self.podm("node", "list", "-f", "json").data)
+
+
+class TestOutage(Site):
+    """No pod manager that could be read is an outage, and never that nothing fits."""
+
+    def test_it_is_exit_code_5_with_a_line_for_each(self):
+        self.held(*GPU, "--key", "k")
+        self.stop()
+        for words in (
+            ("schedule", *SMALL), ("schedule", *SMALL, "--claim"), ("fit",),
+            ("schedule", *SMALL, "--compose"), ("schedule", *SMALL, "--explain", "-f", "json"),
+            ("schedule", *SMALL, "--plan", self.folder / "p.json"),
+            ("fit", *SMALL[:2], "--require", "small=1"),
+        ):  # fmt: skip
+            with self.subTest(words):
+                done = self.podm(*words, "--timeout", "2", code=5)
+                self.assertEqual("", done.out)
+                for name in self.found:
+                    self.assertRegex(done.err, f"(?m)^unread: {name}: http")
+                self.assertRegex(done.err, r"(?m)^none of 2 pod managers could be read: .*\n\Z")
+                self.assertNotIn("nothing fits", done.err)
+        again = self.podm("schedule", *GPU, "--claim", "--key", "k", "-f", "json")
+        self.assertEqual("gpu-east", again.data[0]["Podm"])
+
+    def test_a_request_that_names_what_could_not_be_read_meets_one_too(self):
+        self.podm("create", "gone", SILENT, "--no-check")
+        for deed in ((), ("--claim",), ("--compose",)):
+            done = self.podm("schedule", *SMALL, "--podm", "gone", *deed, code=5)
+            self.assertRegex(done.err, r"\Ano pod manager could be read: gone: .*refused.*\n\Z")
+
+    def test_where_some_were_read_nothing_fits(self):
+        self.podm("create", "gone", SILENT, "--no-check")
+        for deed in ((), ("--claim",)):
+            done = self.podm("schedule", *SMALL, "--count", "999", *deed, code=3)
+            self.assertIn("nothing fits", done.err)
+
+
+class TestCheck(Live):
+    """A pod manager is read when it is registered, and whenever that is asked."""
+
+    def serve_login(self) -> str:
+        login = SimulatorSettings(login=Account("op", "secret-word"))
+        return self.serve(settings=login)["gpu-east"].url
+
+    def registered(self) -> list[str]:
+        with Store(f"sqlite:///{self.state}") as store:
+            return [one.name for one in store.registrations()]
+
+    def test_one_that_answers_is_registered_with_what_was_found(self):
+        url = self.serve_login()
+        words = ("a", url, "--username", "op", "--password-env", "WORD")
+        done = self.podm("create", *words, WORD="secret-word")
+        self.assertRegex(done.err, r"(?m)^a is Online: 37 blocks, 3 pools, 4 nodes, driver redfish")
+        self.assertEqual(["a"], self.registered())
+
+    def test_one_that_does_not_answer_or_let_in_is_refused_in_one_line(self):
+        url = self.serve_login()
+        login = ("--username", "op", "--password-env", "WORD")
+        for words, why in (
+            (("a", SILENT), f"{SILENT}: connection refused"),
+            (("a", url, *login), "refused the login of 'op'"),
+            (("a", url), "asks for a login"),
+        ):
+            for program in PROGRAMS:
+                with self.subTest(words, program=program):
+                    done = self.podm("create", *words, "--timeout", "5", code=1, program=program,
+                                     WORD="wrong-word")  # fmt: skip
+                    self.assertRegex(done.err, rf"\Aa is not registered: .*{why}.*--no-check.*\n\Z")
+                    self.assertNotIn("wrong-word", done.err)
+                    self.assertEqual([], self.registered())
+        self.podm("create", "a", SILENT, "--no-check")
+        self.assertEqual(["a"], self.registered())
+
+    def test_registered_ones_are_checked_with_a_row_each(self):
+        found = self.serve()
+        self.register({name: found[name] for name in ("gpu-east", "gpu-west")})
+        for program in PROGRAMS:
+            rows = self.podm("check", "--all", "-f", "json", program=program).data
+            found = [(row["Podm"], row["Blocks"], row["Problem"]) for row in rows]
+            self.assertEqual([("gpu-east", 37, ""), ("gpu-west", 28, "")], found)
+        self.podm("create", "gone", SILENT, "--no-check")
+        done = self.podm("check", "gpu-west", "gone", "-f", "json", code=5)
+        self.assertEqual(["gone", "gpu-west"], sorted(row["Podm"] for row in done.data))
+        problems = {row["Podm"]: (row["Status"], row["Problem"]) for row in done.data}
+        self.assertEqual(("Online", ""), problems["gpu-west"])
+        self.assertRegex(problems["gone"][1], "connection refused")
+        self.assertIn("1 of 2 pod managers could be read", done.err)
+        self.assertLess(max(map(len, self.podm("check", "--all", code=5).out.splitlines())), 80)
+        for words, code in ((("nobody",), 1), ((), 2), (("gone", "--all"), 2)):
+            self.assertEqual("", self.podm("check", *words, code=code).out)
+
+
+class TestNodes(Site):
+    """Nodes by name, with their flavor and what they have."""
+
+    def test_a_list_has_flavor_and_hardware_in_less_than_80_columns(self):
+        for words in (GPU, (*SMALL, "--owner", "ana")):
+            self.podm("schedule", *words, "--compose")
+        for program in PROGRAMS:
+            rows = self.podm("node", "list", "-f", "json", program=program).data
+            columns = ["Node", "Podm", "Flavor", "Hardware", "Owner", "State", "Since"]
+            self.assertEqual(columns, list(rows[0]))
+            by_flavor = {row["Flavor"]: row for row in rows}
+            self.assertEqual({"gpu-large", "small"}, set(by_flavor))
+            (cards,) = by_flavor["gpu-large"]["Hardware"]["accelerators"]
+            self.assertEqual(("GPU", 2), (cards["kind"], cards["count"]))
+            self.assertEqual("ana", by_flavor["small"]["Owner"])
+            self.assertRegex(rows[0]["Since"], r"^\d{4}-\d\d-\d\dT")
+            table = self.podm("node", "list", program=program).out
+            self.assertLess(max(map(len, table.splitlines())), 80, table)
+            self.assertRegex(table, r"\| \d+ cores,")
+            self.assertNotIn("COMPOSED", table)
+        self.assertIn("COMPOSED", self.podm("node", "list", "-c", "State").out)
+        long = self.podm("node", "list", "--long", "-f", "json").data[0]
+        self.assertEqual([*columns, "Pool", "URI", "Blocks", "Amounts", "Group", "Claim"],
+                         list(long))  # fmt: skip
+        node = by_flavor["gpu-large"]["Node"]
+        shown = self.podm("node", "show", node, "-f", "json").data
+        self.assertEqual(("gpu-large", by_flavor["gpu-large"]["Hardware"]),
+                         (shown["Flavor"], shown["Hardware"]))  # fmt: skip
+
+    def test_a_node_of_others_has_hardware_and_one_that_is_not_there_keeps_its_own(self):
+        (row,) = self.podm("schedule", *SMALL, "--compose", "-f", "json").data
+        rows = self.podm("node", "list", "--live", "-f", "json").data
+        states = {one["Node"]: one["State"] for one in rows}
+        self.assertEqual("COMPOSED", states.pop(row["Node"]))
+        self.assertEqual({"FOREIGN"}, set(states.values()))
+        for one in rows:
+            self.assertTrue(one["Hardware"]["processors"], one)
+        self.stop()
+        (gone,) = self.podm("node", "list", "--live", "--timeout", "2", "-f", "json").data
+        self.assertEqual("UNKNOWN", gone["State"])
+        self.assertIn(gone["Hardware"], [one["Hardware"] for one in rows])
