@@ -141,7 +141,7 @@ class TestReading(Identities):
                 self.assertEqual({"a": "Online", "b": "Unknown", "c": "Unknown"}, known)
                 for name in "bc":
                     self.assertRegex(err, f"unread: {name}: '{name}' is the same service as 'a'")
-                self.podm(*SMALL, "--podm", "b", "--claim", code=1)
+                self.podm(*SMALL, "--podm", "b", "--claim", code=5)
                 held = [self.podm(*SMALL, "--claim").data[0]["Blocks"] for _ in range(2)]
                 self.assertFalse(set(held[0]) & set(held[1]))
                 self.assertIn(

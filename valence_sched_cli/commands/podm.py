@@ -52,7 +52,7 @@ class NodesCell(UriTails):
 
     def human_readable(self) -> str:
         tails = super().human_readable().split("\n")
-        return "\n".join(name or tail for name, tail in zip(self._names, tails, strict=True))
+        return "\n".join(name or tail for name, tail in zip(self._names, tails, strict=False))
 
 
 class ListPodm(paging.PagedLister):

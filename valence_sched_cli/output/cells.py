@@ -22,7 +22,7 @@ class Cell(FormattableColumn[T]):
     """A cell that sorts by what people see."""
 
     def __lt__(self, other: object) -> bool:
-        return str(self) < str(other) and not isinstance(other, Absent)
+        return isinstance(other, Absent) or str(self) < str(other)
 
 
 class Absent(Cell[None]):
