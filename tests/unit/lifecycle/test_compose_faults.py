@@ -6,6 +6,7 @@ says what became of it.
 """
 
 import unittest
+from functools import partial
 from typing import NamedTuple
 
 from tests.unit.lifecycle.site import Site, request, site
@@ -112,7 +113,9 @@ class TestOthers(unittest.TestCase):
             with here.connect(part.podm) as hands:
                 stolen(hands, part.shares[0].blocks)
             writes = len([it for it in here.podms[part.podm].requests if it.method != "GET"])
-            node, notes = here.provisioner._compose_node(request(), claim, "", 60)
+            source = here.provisioner.claim_source
+            another = partial(here.provisioner._claim_another, source, request(), "", 60)
+            node, notes = here.provisioner._compose_node(claim, another)
             self.assertRegex(notes[0], "found Composed.*, expected it free")
             after = here.podms[part.podm].requests
             if node.podm != part.podm:

@@ -12,7 +12,7 @@ from valence_sched_cli.output import columns
 
 #: Commands that print and leave all as it was; they may learn their columns while they read.
 READ_ONLY = {
-    "podm_block_list", "podm_block_show", "podm_claim_list", "podm_claim_show",
+    "podm_block_list", "podm_block_show", "podm_check", "podm_claim_list", "podm_claim_show",
     "podm_device_list", "podm_fit", "podm_flavor_list", "podm_flavor_show",
     "podm_flavor_validate", "podm_inventory_diff", "podm_inventory_validate", "podm_list",
     "podm_node_list", "podm_node_show", "podm_pool_list", "podm_show", "podm_stats_show",
