@@ -15,6 +15,7 @@ from valence_sched.model.stock import free_amount, grant_size
 from valence_sched.view.stock_grants import build_grants
 from valence_sched.view.stocks import grant_bounds
 
+ENOUGH = 10_000_000  # states of a search
 POOLS = st.lists(st.lists(STOCKS, max_size=4), min_size=1, max_size=3)
 
 
@@ -44,7 +45,9 @@ class TestGrants(unittest.TestCase):
     def test_as_many_can_be_allocated_as_are_counted(self, pools, amount, count):
         number = build_grants([grant_bounds(pool) for pool in pools]).grant_count(amount)
         for pool, most in zip(pools, number, strict=True):
-            self.assertEqual(most >= count, allocate(pool, [amount] * count) is not None)
+            self.assertEqual(
+                most >= count, allocate(pool, [amount] * count, ENOUGH).found is not None
+            )
 
     @quietly(300)
     @given(POOLS, st.integers(1, 6))
@@ -52,7 +55,7 @@ class TestGrants(unittest.TestCase):
         after = build_grants([grant_bounds(pool) for pool in pools]).after_grants(amount, 1)
         for row, pool in enumerate(pools):
             rest = [free_amount(stock) for stock in pool]
-            for number, granted in allocate(pool, [amount]) or []:
+            for number, granted in allocate(pool, [amount], ENOUGH).found or []:
                 rest[number] -= granted
             free_here = after.free[after.start[row] : after.start[row + 1]]
             self.assertEqual(rest or [0.0], free_here.tolist())
