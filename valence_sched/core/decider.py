@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
-import numpy as np
 
 from valence_sched.core.alternatives import Attempt, count_fits, try_alternatives
 from valence_sched.core.batch import Batch, schedule
@@ -17,28 +14,20 @@ from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.evaluation_cache import EvaluationCache, SplicedSnapshot
 from valence_sched.core.explain.undecided import undecided_text
 from valence_sched.core.explain.unknown_terms import unknown_terms
-from valence_sched.core.fit.spending import Spending, Undecided
-from valence_sched.core.group_state import EarlierNodes, with_group_state
-from valence_sched.core.ledger import Ledger
+from valence_sched.core.fit.spending import Undecided
+from valence_sched.core.group_state import with_group_state
 from valence_sched.core.multi_request import Decisions, decide_all
-from valence_sched.core.policy import (
-    BoundPolicy,
-    bind,
-    idle_readers,
-    missing_readers,
-    resolve_unknown,
-    without_readers,
-)
+from valence_sched.core.policy import BoundPolicy
+from valence_sched.core.preparation import Preparation
 from valence_sched.core.ranking import rank_rows
-from valence_sched.core.readers import RequestReader
+from valence_sched.core.succession import Succession, eligible_rows
 from valence_sched.errors import DecisionUndecided, RequestError, UnknownName
 from valence_sched.model.decision import Candidate, PoolRef
 from valence_sched.model.decision_result import Ranking
 from valence_sched.model.inventory import LeanPodm
-from valence_sched.model.policy import DEFAULT_BUDGET, Policy
-from valence_sched.model.request import Mix, Request, sealed
+from valence_sched.model.policy import Policy
+from valence_sched.model.request import Mix, Request
 from valence_sched.view.builder import ViewBuilder
-from valence_sched.view.expression import check_amounts
 from valence_sched.view.update import splice
 from valence_sched.view.view import Mask, View
 
@@ -60,13 +49,10 @@ class Decider:
         strict: bool = False,
     ) -> None:
         self._snapshot = SplicedSnapshot(view)
-        self._policies = {policy.name: policy for policy in policies}
-        self._bound: dict[str, BoundPolicy] = {}
-        self._without_idle_readers: dict[tuple[str, frozenset[RequestReader]], BoundPolicy] = {}
+        self._preparation = Preparation(policies, mix)
         self._numbers = {podm.id: number for number, podm in enumerate(view.podms)}
         self._builder = ViewBuilder(view.kinds)
         self._cache = EvaluationCache(self._snapshot)
-        self._mix = functools.cache(mix)
         self._skipped = skipped
         self._strict = strict
 
@@ -80,7 +66,7 @@ class Decider:
 
     def policies(self) -> Sequence[Policy]:
         """Return the policies a request may name."""
-        return list(self._policies.values())
+        return self._preparation.policies()
 
     def select_destinations(self, request: Request) -> Decision:
         """Choose pool and blocks for every node of a request; if nothing fits, the reasons.
@@ -95,31 +81,22 @@ class Decider:
 
     def select_all(self, requests: Sequence[Request]) -> Decisions:
         """Choose for several requests, each as if those before it were composed: all or nothing."""
-        sealed_requests = []
+        succession, sealed_requests = self.succession(), []
         for number, request in enumerate(requests, 1):
             try:
-                sealed_requests.append(self._prepare(request)[0])
+                sealed_requests.append(succession.prepare(request))
             except (RequestError, UnknownName) as error:
                 alone = len(requests) == 1
                 raise (error if alone else error.at(f"request {number}")) from None
 
-        budgets = [self._policy(request.policy).policy.budget for request in sealed_requests]
-        spending = Spending(
-            max(budgets, key=lambda one: one.decision_states, default=DEFAULT_BUDGET)
-        )
-
-        def context(ledger: Ledger, request: Request, earlier: EarlierNodes) -> EvaluationContext:
-            bound = self._policy(request.policy)
-            eligible = functools.partial(self._eligible, request, bound)
-            request = with_group_state(ledger.view, request, eligible, earlier)
-            bound = self._reduce(bound, idle_readers(request, bound))
-            made = ledger.context(request, bound, strict=self._strict)
-            return dataclasses.replace(made, spending=spending)  # all requests are one decision
-
-        decisions = decide_all(self._view, sealed_requests, context, schedule, self._skipped)
+        decisions = decide_all(succession, sealed_requests)
         for decision in decisions.decisions:
             self._check_decided(decision.undecided, decision.context.bound.policy)
         return decisions
+
+    def succession(self) -> Succession:
+        """Return what decides on requests one after another, from the current snapshot on."""
+        return Succession(self._view, self._preparation, self._skipped, strict=self._strict)
 
     def rank(self, request: Request, limit: int) -> Ranking:
         """Return at most ``limit`` candidates, best first; errors as for a decision."""
@@ -182,59 +159,18 @@ class Decider:
             raise DecisionUndecided(undecided_text(pools, policy))
 
     def _context(self, request: Request) -> EvaluationContext:
-        alone, bound = self._prepare(request)
+        alone, bound = self._preparation.prepare(request, self._view)
         # identity and open values do not depend on the group state
         request = with_group_state(self._view, alone, lambda: self._eligible(alone, bound))
         return self._evaluate(request, bound)
 
-    def _prepare(self, request: Request) -> tuple[Request, BoundPolicy]:
-        bound = self._policy(request.policy)
-        for reader in missing_readers(request, bound):
-            lack = f"policy {request.policy!r} has no {reader.kind} {reader.name!r}"
-            raise RequestError(f"{lack}, so what the request says about it would be ignored: "
-                               f"add the {reader.kind} or choose another policy")  # fmt: skip
-        self._check_names(request)
-        request = sealed(resolve_unknown(self._with_mix(request, bound), bound.policy))
-        if request.where_expression is not None:
-            check_amounts(self._view, request.where_expression)
-        return request, bound
-
     def _evaluate(self, request: Request, bound: BoundPolicy) -> EvaluationContext:
-        bound = self._reduce(bound, idle_readers(request, bound))
-        return self._cache.context(request, bound, strict=self._strict)
+        active = self._preparation.active(request, bound)
+        return self._cache.context(request, active, strict=self._strict)
 
     def _eligible(self, request: Request, bound: BoundPolicy) -> Mask:
         """Return the rows that pass all filters that read neither free capacity nor the group."""
-        context = self._evaluate(msgspec.structs.replace(request, group=None), bound)
-        readers = context.evaluation.availability_readers
-        fixed = [filter_.name not in readers for filter_ in context.bound.filters]
-        passing: Mask = np.logical_and.reduce(context.evaluation.verdicts[fixed])
-        return passing
-
-    def _reduce(self, bound: BoundPolicy, readers: frozenset[RequestReader]) -> BoundPolicy:
-        key = (bound.policy.name, readers)
-        if key not in self._without_idle_readers:
-            self._without_idle_readers[key] = without_readers(bound, readers)
-        return self._without_idle_readers[key]
-
-    def _with_mix(self, request: Request, bound: BoundPolicy) -> Request:
-        if request.mix.shares or "mix" not in bound.fields_read:
-            return request
-        return msgspec.structs.replace(request, mix=self._mix())
-
-    def _policy(self, name: str) -> BoundPolicy:
-        if name not in self._policies:
-            raise UnknownName("policy", name, self._policies)
-        if name not in self._bound:
-            self._bound[name] = bind(self._policies[name])
-        return self._bound[name]
-
-    def _check_names(self, request: Request) -> None:
-        if request.podms or request.exclude_podms:
-            known = {name for podm in self._view.podms for name in (podm.id, podm.name) if name}
-            for name in (*request.podms, *request.exclude_podms):
-                if name not in known:
-                    raise UnknownName("pod manager", name, self._view.podm_ids)
+        return eligible_rows(self._evaluate(msgspec.structs.replace(request, group=None), bound))
 
 
 def _check_countable(request: Request) -> None:

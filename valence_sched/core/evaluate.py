@@ -17,6 +17,7 @@ from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.fit.spending import Spending
 from valence_sched.core.policy import BoundFilter, BoundPolicy, BoundWeigher
 from valence_sched.errors import PluginError, describe_error, one_line
+from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
 from valence_sched.view.tracking import track_request, track_view
 from valence_sched.view.view import Floats, Mask, View
@@ -148,7 +149,8 @@ def _verdict(
     is_whole = type(answer) is np.ndarray and answer.shape == evaluation.cost.shape
     if is_whole and answer.dtype == BOOL:
         return answer  # type: ignore[no-any-return]
-    text = f"filter {filter_.name!r} returned {_shape(answer)}, not {len(view)} bools"
+    expected = format_count(len(view), "bool")
+    text = f"filter {filter_.name!r} returned {_shape(answer)}, not {expected}"
     _mark_failed(filter_.name, text, evaluation, strict)
     return np.zeros(len(view), dtype=bool)
 
@@ -167,7 +169,8 @@ def _score(
             return answer
         if answer.dtype.kind in "fiu":
             return answer.astype(FLOAT)
-    text = f"weigher {weigher.name!r} returned {_shape(answer)}, not {len(view)} numbers"
+    expected = format_count(len(view), "number")
+    text = f"weigher {weigher.name!r} returned {_shape(answer)}, not {expected}"
     _mark_failed(weigher.name, text, evaluation, strict)
     return np.zeros(len(view))
 

@@ -78,7 +78,7 @@ class Evaluation:
     def select(self, rows: Ints) -> Evaluation:
         return self.with_rows(self.verdicts[:, rows], self.scores[:, rows], self.cost[rows])
 
-    def write(self, rows: Ints, part: Evaluation) -> None:
+    def write(self, rows: Ints | slice, part: Evaluation) -> None:
         self.verdicts[:, rows], self.scores[:, rows] = part.verdicts, part.scores
         self.cost[rows] = part.cost
 
@@ -114,6 +114,10 @@ class EvaluationContext:
     def fit(self, view: View, row: int) -> Fit | Undecided | None:
         """Return what makes the node of the request on a row of a view of these podms."""
         return self.fitter.fit(view, row, self.spending)
+
+    def with_others(self, nodes: int, spending: Spending | None) -> EvaluationContext:
+        """Return the context of a part of a decision, which asks for ``nodes`` elsewhere."""
+        return replace(self, other_nodes=nodes, spending=spending or self.spending)
 
     def window(self, first: int, last: int, count: int) -> EvaluationContext:
         """Return the context of ``count`` nodes on rows ``[first, last)``: whole podms."""

@@ -31,6 +31,7 @@ class CachedEvaluation:
     evaluation: Evaluation
     fitter: Fitter
     version: int
+    number: int  # its own in the cache
 
 
 class Snapshot(Protocol):
@@ -59,6 +60,7 @@ class EvaluationCache:
         self._snapshot = snapshot
         self._most = most
         self._entries: OrderedDict[tuple[int, bytes], CachedEvaluation] = OrderedDict()
+        self._made = 0
         self.rows_evaluated = 0
 
     def context(
@@ -91,7 +93,8 @@ class EvaluationCache:
         evaluation = evaluate(view, request, bound, strict=strict)
         self.rows_evaluated += len(view)
         fitter = Fitter(request.needs, view.kinds, request.bonds, bound.policy.budget)
-        return CachedEvaluation(bound, evaluation, fitter, self._snapshot.version)
+        self._made += 1
+        return CachedEvaluation(bound, evaluation, fitter, self._snapshot.version, self._made)
 
     def _catch_up(
         self, cached: CachedEvaluation, request: Request, strict: bool

@@ -7,7 +7,7 @@ batch places.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
@@ -24,19 +24,32 @@ from valence_sched.view.view import Mask, View
 GROUP_STATE_FIELDS = frozenset(("group", "owner", "company"))
 
 CountByPodm = dict[int, int]  # nodes by number of the podm
-EarlierNodes = Sequence[tuple[Request, int]]  # nodes just placed: for which request, on which podm
 
 
-@dataclass(frozen=True, slots=True)
-class _NodeCounts:
-    """The nodes of a View, counted by group and podm, and by owner and podm."""
+@dataclass(slots=True)
+class NodeCounts:
+    """Nodes counted by group and podm, and by owner and podm."""
 
-    by_group: dict[str, CountByPodm]
-    by_owner: dict[str, CountByPodm]
+    by_group: dict[str, CountByPodm] = field(default_factory=dict)
+    by_owner: dict[str, CountByPodm] = field(default_factory=dict)
+
+    def add(self, group: str | None, owner: str | None, podm: int, number: int = 1) -> None:
+        """Count a node; with ``number`` -1 one fewer, also of nodes that are counted elsewhere."""
+        for name, table in ((group, self.by_group), (owner, self.by_owner)):
+            if name is not None:
+                counts = table.setdefault(name, {})
+                total = counts.pop(podm, 0) + number
+                if total:
+                    counts[podm] = total
+                elif not counts:
+                    del table[name]
+
+
+NONE_EARLIER = NodeCounts()
 
 
 def with_group_state(
-    view: View, request: Request, eligible: Callable[[], Mask], earlier: EarlierNodes = ()
+    view: View, request: Request, eligible: Callable[[], Mask], earlier: NodeCounts = NONE_EARLIER
 ) -> Request:
     """Return the request with its group state; only a request with a group or an owner has any.
 
@@ -55,11 +68,10 @@ def with_group_state(
             return request
         return msgspec.structs.replace(request, company=GroupState())
     nodes = view.memoise(("nodes",), lambda: _count_nodes(view))
-    group_counts = Counter(nodes.by_group.get(group.name, {}) if group else {})
-    owner_counts = Counter(nodes.by_owner.get(request.owner, {}) if request.owner else {})
-    for other, podm in earlier:
-        group_counts[podm] += bool(group and other.group and other.group.name == group.name)
-        owner_counts[podm] += request.owner is not None and other.owner == request.owner
+    group_counts, owner_counts = Counter[int](), Counter[int]()
+    for counted in (nodes, earlier):
+        group_counts.update(counted.by_group.get(group.name, {}) if group else {})
+        owner_counts.update(counted.by_owner.get(request.owner, {}) if request.owner else {})
     state = GroupState(
         members=_members(view, group, +group_counts) if group else {},
         owned={view.podms[podm].id: number for podm, number in (+owner_counts).items()},
@@ -133,13 +145,10 @@ def _open_values(view: View, group: Group, eligible: Mask) -> dict[str, tuple[st
     return open_values
 
 
-def _count_nodes(view: View) -> _NodeCounts:
-    nodes = _NodeCounts({}, {})
+def _count_nodes(view: View) -> NodeCounts:
+    nodes = NodeCounts()
     for podm, node in ((i, node) for i, one in enumerate(view.podms) for node in one.nodes):
-        for name, table in ((node.group, nodes.by_group), (node.owner, nodes.by_owner)):
-            if name is not None:
-                counts = table.setdefault(name, {})
-                counts[podm] = counts.get(podm, 0) + 1
+        nodes.add(node.group, node.owner, podm)
     return nodes
 
 

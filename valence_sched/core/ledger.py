@@ -2,7 +2,7 @@
 """Ledger: a snapshot from which nodes are taken and given back, to decide many requests."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -13,23 +13,29 @@ from valence_sched.core.fit.fit import Fit
 from valence_sched.core.policy import BoundPolicy
 from valence_sched.errors import UsageError
 from valence_sched.model.request import Request
-from valence_sched.view.overlay import Overlay
-from valence_sched.view.view import Ints, View
+from valence_sched.view.overlay import Overlay, Undo
+from valence_sched.view.selection import was_derived
+from valence_sched.view.view import Floats, Ints, Mask, View
 
 MOST_EVALUATIONS = 512  # evaluations that are remembered
+MOST_STATES = 200_000  # answers for podms in a state that are remembered, of all evaluations
 
+Answers = tuple[Mask, Floats, Ints]  # the verdicts, scores and costs of some rows
 UsageKey = tuple[int, tuple[int, ...], tuple[tuple[int, float], ...]]
 
 
 class Ledger:
     """A snapshot that is used up and given back; the View that it began with is not touched.
 
-    Evaluations are cached, and only the rows of podms that changed since are evaluated again. A
+    Evaluations are cached, and only the rows of podms that changed since are evaluated again: each
+    podm once in each state, since nodes that come and go bring it back to states that it had. A
     context shows the ledger as it is when made, so decide on it before the next node is taken.
     """
 
-    def __init__(self, view: View, most: int = MOST_EVALUATIONS) -> None:
-        self._snapshot = _UsedSnapshot(view)
+    def __init__(
+        self, view: View, most: int = MOST_EVALUATIONS, most_states: int = MOST_STATES
+    ) -> None:
+        self._snapshot = _UsedSnapshot(view, most_states)
         self._cache = EvaluationCache(self._snapshot, most)
         self._usage: Counter[UsageKey] = Counter()
 
@@ -52,12 +58,32 @@ class Ledger:
     def give_back(self, fit: Fit) -> None:
         """Give back what was taken; UsageError if it was not taken, or given back before."""
         key = self._usage_key(fit)
-        if not self._usage[key]:
+        count = self._usage.pop(key, 0)  # what nobody has is forgotten: there is ever more of it
+        if not count:
             podm = self.view.podm(fit.row).id
             raise UsageError(f"nothing to give back to pod manager {podm!r}: it was not taken")
-        self._usage[key] -= 1
+        if count > 1:
+            self._usage[key] = count - 1
         self._snapshot.overlay.deallocate(fit.row, fit.blocks, fit.grants)
         self._snapshot.note_change(fit.row)
+
+    def remove_node(self, podm: int, blocks: Iterable[int]) -> None:
+        """Free the blocks of a node that the inventory has on a podm, by block number."""
+        self._snapshot.overlay.remove_node(podm, blocks)
+        self._snapshot.note_change(self._snapshot.overlay.rows(podm)[0])
+
+    def close(self, podm: int) -> Undo:
+        """Leave nothing free on a podm; return what makes it as it is now."""
+        overlay = self._snapshot.overlay
+        first, _ = overlay.rows(podm)
+        undo = overlay.close(podm)
+        self._snapshot.note_change(first)
+
+        def reopen() -> None:
+            undo()
+            self._snapshot.note_change(first)
+
+        return reopen
 
     def correct(self, podm: int, used: Mapping[int, float]) -> None:
         """Write down how much of some stocks is used, as their podm reports: by stock number."""
@@ -77,9 +103,13 @@ class Ledger:
 class _UsedSnapshot:
     """An overlay whose podms change one by one; evaluations of it are changed in place."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, most_states: int) -> None:
         self.overlay = Overlay(view)
         self.version = 0
+        self._evaluated: View | None = None  # the latest View of all rows that was handed out
+        self._states = _PodmStates(self.view)
+        self._answers: dict[tuple[int, int], Answers] = {}  # by evaluation and state
+        self._most_states = most_states
         self._last_change = np.zeros(len(view.podms), dtype=np.int64)  # its version, by podm
 
     @property
@@ -87,18 +117,97 @@ class _UsedSnapshot:
         return self.overlay.view
 
     def note_change(self, row: int) -> None:
+        podm = int(self.view.podm_of[row])
         self.version += 1
-        self._last_change[self.view.podm_of[row]] = self.version
+        self._last_change[podm] = self.version
+        self._states.change(podm)
 
     def uncached_view(self) -> View:
-        return self.overlay.window(0, len(self.view))  # it has memoised nothing yet
+        self._evaluated = self.overlay.window(0, len(self.view))
+        return self._evaluated  # it has memoised nothing yet
 
     def catch_up(self, cached: CachedEvaluation, request: Request, strict: bool) -> int:
-        dirty: Ints = (self._last_change > cached.version)[self.view.podm_of].nonzero()[0]
+        """Write the rows of podms that are in a state seen before, and evaluate the others."""
+        if self._evaluated is not None:
+            self.overlay.remember_fixed(self._evaluated)
+            self._evaluated = None
+        if max(len(self._answers), len(self._states)) >= self._most_states:
+            self._answers.clear()
+            self._states.clear()
+        evaluation = cached.evaluation
+        verdicts, scores, cost = evaluation.verdicts, evaluation.scores, evaluation.cost
+        new: list[tuple[int, int, int]] = []
+        for podm in (self._last_change > cached.version).nonzero()[0].tolist():
+            state = self._states.number(podm)
+            first, last = self.overlay.rows(podm)
+            known = self._answers.get((cached.number, state))
+            if known is None:
+                new.append((first, last, state))
+            else:
+                verdicts[:, first:last], scores[:, first:last], cost[first:last] = known
+        return self._evaluate(new, cached, request, strict) if new else 0
+
+    def _evaluate(
+        self,
+        podms: list[tuple[int, int, int]],
+        cached: CachedEvaluation,
+        request: Request,
+        strict: bool,
+    ) -> int:
+        """Evaluate podms, given by first row, last row and state; return how many rows."""
+        dirty = np.array([row for first, last, _ in podms for row in range(first, last)])
         part = cached.evaluation.select(dirty)
         every = len(dirty) == len(self.view)
-        view = self.uncached_view() if every else self.view.take(dirty)
+        view = self.uncached_view() if every else self.view.take_counts(dirty)
         view.precompute_free(request.needs)
         reevaluate(view, request, cached.bound, part, strict=strict)
         cached.evaluation.write(dirty, part)
+        if every or part.failed_plugins or was_derived(view, "block_tables"):
+            return len(dirty)  # the counts may not be all that the answers depend on
+        position = 0
+        for first, last, state in podms:
+            end = position + last - first
+            rows = slice(position, end)
+            answers = part.verdicts[:, rows], part.scores[:, rows], part.cost[rows]
+            self._answers[cached.number, state] = answers
+            position = end
         return len(dirty)
+
+
+class _PodmStates:
+    """Numbers for the states of podms: one number, one podm, the same free blocks and amounts."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._numbers: dict[tuple[object, ...], int] = {}
+        self._current: list[int | None] = [None] * len(view.podms)
+        self._entries = view.block_counts.start[view.first_row].tolist()
+        self._podm_entries = view.podm_block_counts.start.tolist()
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def change(self, podm: int) -> None:
+        self._current[podm] = None
+
+    def clear(self) -> None:
+        """Forget all numbers: the next ones begin anew."""
+        self._numbers.clear()
+        self._current = [None] * len(self._current)
+
+    def number(self, podm: int) -> int:
+        """Return the number of the state that a podm is in."""
+        number = self._current[podm]
+        if number is None:
+            number = self._numbers.setdefault(self._state(podm), len(self._numbers))
+            self._current[podm] = number
+        return number
+
+    def _state(self, podm: int) -> tuple[object, ...]:
+        pools, podms = self._entries, self._podm_entries
+        return (
+            podm,
+            self._view.block_counts.free[pools[podm] : pools[podm + 1]].tobytes(),
+            self._view.podm_block_counts.free[podms[podm] : podms[podm + 1]].tobytes(),
+            *[stock.used for stock in self._view.block_tables[podm].stocks],
+        )

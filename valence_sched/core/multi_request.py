@@ -4,16 +4,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from valence_sched.core.alternatives import Attempt, Schedule, try_alternatives
+from valence_sched.core.alternatives import Attempt
 from valence_sched.core.batch import Batch
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
-from valence_sched.core.group_state import EarlierNodes
-from valence_sched.core.ledger import Ledger
+from valence_sched.core.succession import Succession
 from valence_sched.model.decision import Outcome
 from valence_sched.model.request import Request
 from valence_sched.view.overlay import Overlay
@@ -58,31 +57,26 @@ class Decisions:
         return "placed" if self.placed_count == self.requested_count else "placed_in_part"
 
 
-def decide_all(
-    view: View,
-    requests: Sequence[Request],
-    context_of: Callable[[Ledger, Request, EarlierNodes], EvaluationContext],
-    schedule: Schedule,
-    skipped: Sequence[str] = (),
-) -> Decisions:
-    """Decide on requests in order, up to the first that fails."""
-    ledger = Ledger(view)
-    decisions = Decisions(requests, view, skipped)
-    earlier: list[tuple[Request, int]] = []
+def decide_all(succession: Succession, requests: Sequence[Request]) -> Decisions:
+    """Decide on requests in order, up to the first that fails: all of them are one decision.
+
+    They share what the most generous of their policies has to spend on hard questions.
+    """
+    decisions = Decisions(requests, succession.view, succession.skipped)
     total = sum(request.count for request in requests)
+    spending = succession.spending(requests)
     for request in requests:
-        context = replace(context_of(ledger, request, earlier), other_nodes=total - request.count)
-        decision = Decision(try_alternatives(context, schedule), skipped)
+        others = total - request.count
+        decision = succession.decide(request, other_nodes=others, spending=spending)
         decisions.decisions.append(decision)
         if decisions.failure or len(requests) == 1:
             break
         if len(decision.placed_nodes) < request.count or len(decision.attempts) > 1:
-            decision.attempts = _with_copies(decision.attempts, ledger.view)
+            decision.attempts = _with_copies(decision.attempts, succession.current_view)
         else:
             decision.explainable = False
         for _, node in decision.placed_nodes:
-            ledger.take(node.chosen)
-            earlier.append((request, int(view.podm_of[node.chosen.row])))
+            succession.take(request, node.chosen)
     _drop_conflicting_alternates(decisions.decisions)
     return decisions
 

@@ -2,6 +2,7 @@
 """Ages: parsed, formatted, and measured from a timestamp."""
 
 import datetime
+import math
 import re
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -18,6 +19,17 @@ def parse_age(text: str) -> float:
     if match is None:
         raise ValueError(f"{text[:40]!r} is no age such as 30s, 10m, 2h or 1d")
     return float(match[1]) * UNITS[match[2] or "s"]
+
+
+def parse_age_limit(text: str) -> float:
+    """Parse an age in seconds; ``0`` and ``never`` are infinite. ValueError for other texts."""
+    if text.strip().casefold() == "never":
+        return math.inf
+    try:
+        return parse_age(text) or math.inf
+    except ValueError:
+        example = "an age such as 30s, 10m, 2h or 1d"
+        raise ValueError(f"{text[:40]!r} is neither never nor {example}") from None
 
 
 def format_age(seconds: float) -> str:

@@ -1,10 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """``Noun``, the frozen and strict base of all documents, and ``Value``, a JSON value."""
 
+from typing import Any
+
 from msgspec import Struct
 
 
-class Noun(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Portable(Struct, frozen=True):
+    """A struct that is written in the same bytes after another process has unpickled it.
+
+    msgspec leaves a field out that *is* its default, not one that equals it: an unpickled word
+    would be written, and a digest of the same request would be another one.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the values of the fields, in their order."""
+        return _restored, (type(self), *(getattr(self, name) for name in self.__struct_fields__))
+
+
+def _restored(kind: type[Struct], *values: Any) -> Struct:
+    """Return a struct with these values of its fields; those that equal a default are that."""
+    names, defaults = kind.__struct_fields__, kind.__struct_defaults__
+    required = len(names) - len(defaults)
+    fields = dict(zip(names, values, strict=True))
+    for name, default in zip(names[required:], defaults, strict=True):
+        if type(fields[name]) is type(default) and fields[name] == default:
+            fields[name] = default
+    return kind(**fields)
+
+
+class Noun(Portable, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A part of a document: an unknown field is an error, a field at its default is not written."""
 
 

@@ -14,6 +14,7 @@ from msgspec import inspect
 
 from valence_sched.errors import InputError, NewerSchema, escape, suggest
 from valence_sched.model import quantity
+from valence_sched.model.quantity import format_count
 
 T = TypeVar("T")
 _NUMBERS = {inspect.IntType, inspect.FloatType}
@@ -74,7 +75,7 @@ def _read_quantities(value: Any, type_: Any, file: str, document_path: str) -> A
         if not isinstance(item, str) or not quantity.is_quantity(item):
             return item
         unit = quantity.unit_of(name)
-        kinds = {type(kind) for kind in _types_at(type_, path)} if unit else set()
+        kinds = {type(kind) for kind in types_at(type_, path)} if unit else set()
         if unit is None or kinds.isdisjoint(_NUMBERS) or inspect.StrType in kinds:
             return item
         try:
@@ -95,7 +96,7 @@ def load_yaml(data: bytes, file: str) -> Any:
         InputError: the file is too large, or not such YAML.
     """
     if len(data) > MAX_HUMAN_BYTES:
-        raise InputError(file, "", f"{len(data)} bytes", f"at most {MAX_HUMAN_BYTES}")
+        raise InputError(file, "", format_count(len(data), "byte"), f"at most {MAX_HUMAN_BYTES}")
     try:
         return yaml.load(data, Loader=_PlainLoader)  # noqa: S506 - a SafeLoader, made stricter
     except yaml.MarkedYAMLError as error:
@@ -108,6 +109,17 @@ def load_yaml(data: bytes, file: str) -> Any:
         raise InputError(file, "", str(error), "YAML or JSON") from None
     except RecursionError:
         raise InputError(file, "", _ENDLESS, "YAML of modest depth") from None
+
+
+def item_lines(data: bytes, key: str) -> list[int]:
+    """Return the line, from 1, at which each item of the list under a key of YAML begins.
+
+    The text must have been loaded by :func:`load_yaml`, so that it is known to be plain.
+    """
+    root = yaml.compose(data, Loader=_PlainLoader)
+    pairs = root.value if isinstance(root, yaml.MappingNode) else ()
+    lists = [value for name, value in pairs if name.value == key]
+    return [item.start_mark.line + 1 for one in lists for item in one.value]
 
 
 def escape_json(data: bytes) -> bytes:
@@ -237,17 +249,18 @@ def _fields_by_type(type_: Any, visited: dict[Any, set[str]]) -> dict[Any, set[s
 
 def _fields_at(type_: Any, path: str) -> set[str]:
     """Return the fields that are allowed at msgspec's ``path``; none where that is unknown."""
-    structs = [kind for kind in _types_at(type_, path) if isinstance(kind, inspect.StructType)]
+    structs = [kind for kind in types_at(type_, path) if isinstance(kind, inspect.StructType)]
     return {field.encode_name for kind in structs for field in kind.fields}
 
 
 def _literals_at(type_: Any, path: str) -> set[str]:
     """Return the words that are allowed at msgspec's ``path``; none where that is unknown."""
-    words = [kind for kind in _types_at(type_, path) if isinstance(kind, inspect.LiteralType)]
+    words = [kind for kind in types_at(type_, path) if isinstance(kind, inspect.LiteralType)]
     return {str(word) for kind in words for word in kind.values}
 
 
-def _types_at(type_: Any, path: str) -> list[inspect.Type]:
+def types_at(type_: Any, path: str) -> list[inspect.Type]:
+    """Return the types that are allowed at msgspec's ``path`` in a type; none where it has none."""
     kinds = _union_members([inspect.type_info(type_)])
     for key, index in _STEP.findall(path):
         below = (_types_below(kind, key, int(index or 0)) for kind in kinds)
@@ -275,6 +288,7 @@ def _text_position(data: bytes, offset: int | None, document_path: str) -> str:
     """Return the line and column of an offset; in JSON Lines ``document_path`` names the line."""
     line = document_path.removesuffix(": $") if document_path.startswith("line ") else ""
     if offset is None:
-        return f"{line}: {len(data)} bytes in" if line else f"{len(data)} bytes in"
+        read = f"{format_count(len(data), 'byte')} in"
+        return f"{line}: {read}" if line else read
     newlines, line_start = data.count(b"\n", 0, offset), data.rfind(b"\n", 0, offset)
     return f"{line or f'line {newlines + 1}'} column {offset - line_start}"

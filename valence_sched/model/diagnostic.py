@@ -3,14 +3,15 @@
 
 from typing import Literal, NamedTuple
 
-Kind = Literal["skipped", "unread", "remark"]
+Kind = Literal["skipped", "unread", "warning", "remark"]
 
 
 class Diagnostic(NamedTuple):
     """One line about an inventory or a pod manager.
 
     ``skipped``: a document was left out. ``unread``: a pod manager could not be read.
-    ``remark``: something is doubtful, and nothing was left out.
+    ``warning``: what was read is so old that it may be wrong by now. ``remark``: something is
+    doubtful, and nothing was left out.
     """
 
     kind: Kind
@@ -26,6 +27,10 @@ class Diagnostics(list[Diagnostic]):
 
     def unread(self, text: str) -> None:
         self.append(Diagnostic("unread", text))
+
+    def warn(self, text: str) -> None:
+        """Note what everybody is told who decides on this, and not only how often."""
+        self.append(Diagnostic("warning", text))
 
     def remark(self, text: str) -> None:
         """Note something doubtful that left nothing out."""

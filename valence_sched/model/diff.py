@@ -23,7 +23,7 @@ from valence_sched.model.inventory import (
 )
 
 ItemKind = Literal["podm", "pool", "block", "stock", "node"]
-ADDED, REMOVED = "came", "went"
+ADDED, REMOVED = "added", "removed"
 
 #: The fields of a pod manager that are not compared, and those that are compared item by item.
 _IGNORED_FIELDS = ("id", "generation", "read_at")

@@ -6,7 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 from valence_sched.model.base import Value, format_value
-from valence_sched.model.quantity import format_bytes
+from valence_sched.model.quantity import agree, format_bytes
 
 MIB = 1 << 20
 
@@ -75,7 +75,7 @@ class Shortfall(Struct, frozen=True, kw_only=True):
             missing = float(self.need) - float(self.have)  # type: ignore[arg-type]
             if self.unit == "MiB":
                 return f"{format_bytes(missing * MIB)} {self.label}"
-            return f"{format_value(missing)}{unit} {self.label}"
+            return f"{format_value(missing)}{unit} {agree(missing, self.label)}"
         return f"{self.label} {format_value(self.need)}{unit} (has {format_value(self.have)})"
 
 
@@ -153,8 +153,9 @@ class Sensitivity(Struct, frozen=True, kw_only=True):
         if self.of == "weight":
             return f"if the weight of {self.name} is {self.becomes:g} instead of {self.was:g}"
         if not self.becomes:
-            return f"without the {self._amount(self.was)} {self.name}"
-        return f"with {self._amount(self.becomes)} {self.name} instead of {self._amount(self.was)}"
+            return f"without the {self._amount(self.was)} {agree(self.was, self.name)}"
+        name = agree(self.becomes, self.name)
+        return f"with {self._amount(self.becomes)} {name} instead of {self._amount(self.was)}"
 
     def _amount(self, value: float) -> str:
         if self.unit == "MiB":

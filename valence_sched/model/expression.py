@@ -31,6 +31,7 @@ from valence_sched.errors import InputError, one_line, suggest
 from valence_sched.model import quantity
 from valence_sched.model.base import Noun
 from valence_sched.model.extra_specs import as_number, as_text
+from valence_sched.model.quantity import format_count
 
 LOGICAL_OPERATORS = ("and", "or", "not")
 COMPARISON_OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "in")
@@ -221,7 +222,7 @@ class _Parser:
 
     def _text(self, text: str, path: str) -> Argument:
         if len(text) > MAX_TEXT:
-            raise self._wrong(path, f"{len(text):,} characters", f"at most {MAX_TEXT:,}")
+            raise self._wrong(path, format_count(len(text), "character"), f"at most {MAX_TEXT:,}")
         if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
             raise self._wrong(path, "half a character", "a text that UTF-8 can hold")
         if text.startswith("$$") or not text.startswith("$"):

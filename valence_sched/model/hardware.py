@@ -1,11 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hardware as lists show it: blocks with their devices, pools, and devices counted by model."""
 
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
 from msgspec import Struct
 
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Devices
+from valence_sched.model.need import has_words
 from valence_sched.model.podm_overview import PodmSummary
+
+#: ``shared``: in use, and another node may use it as well. ``unusable``: in nobody's use that is
+#: known, and yet no node may use it: it is reserved, disabled, unwell or in another such state.
+BlockUse = Literal["free", "shared", "used", "unusable"]
 
 
 class BlockFilter(Noun, frozen=True, kw_only=True):
@@ -26,6 +35,7 @@ class BlockOverview(Struct, frozen=True, kw_only=True):
     """A block: where it is, what it holds, how many more nodes may use it, and who uses it.
 
     ``nodes`` are the names of the nodes that it is a part of, ``topology`` its place by domain.
+    A block that a claim holds is in use.
     """
 
     podm: str
@@ -34,6 +44,7 @@ class BlockOverview(Struct, frozen=True, kw_only=True):
     pools: tuple[str, ...]
     devices: Devices
     slots: int
+    use: BlockUse
     nodes: tuple[str, ...] = ()
     topology: dict[str, str] = {}
 
@@ -59,3 +70,38 @@ class DeviceCount(Struct, frozen=True, kw_only=True):
     devices: int | None
     free: int | None
     podms: int
+
+
+#: The word for the devices of a field; an accelerator's is its own kind.
+_KINDS = {"processors": "CPU", "memory": "memory module", "drives": "drive", "nics": "NIC"}
+
+
+def device_groups(devices: Devices) -> Iterator[tuple[str, str | None, int | None]]:
+    """Yield the kind, the model and the number of each group of equal devices."""
+    for field in Devices.__struct_fields__:
+        for device in getattr(devices, field):
+            model = getattr(device, "model", None) or getattr(device, "type", None)
+            yield _KINDS.get(field) or device.kind, model, device.count
+
+
+def count_devices(blocks: Iterable[BlockOverview], model: str | None = None) -> list[DeviceCount]:
+    """Count the devices of blocks by kind and model; with ``model`` only those of such a model."""
+    every: dict[tuple[str, str | None], int | None] = {}
+    free: dict[tuple[str, str | None], int | None] = {}
+    podms: dict[tuple[str, str | None], set[str]] = defaultdict(set)
+    for one in blocks:
+        for kind, name, count in device_groups(one.devices):
+            if model is None or (name and has_words(name, model)):
+                key = (kind, name)
+                every[key] = _plus(every.get(key, 0), count)
+                free[key] = _plus(free.get(key, 0), count if one.slots > 0 else 0)
+                podms[key].add(one.podm)
+    return [
+        DeviceCount(kind=kind, model=name, devices=every[kind, name], free=free[kind, name],
+                    podms=len(podms[kind, name]))
+        for kind, name in sorted(every, key=lambda key: (key[0], key[1] is None, key[1] or ""))
+    ]  # fmt: skip
+
+
+def _plus(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other

@@ -10,7 +10,7 @@ is the noun; ``Podm[Raw, Raw]`` leaves the inside of each block as bytes, so tha
 blocks of a few dozen kinds are decoded a few dozen times (``view.builder.ViewBuilder``).
 """
 
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, Self, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw
@@ -138,16 +138,19 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
 
     @property
     def release_gain(self) -> int:
-        """Return how many more slots the block has after one node that uses it is removed.
+        """Return how many more slots the block has after one node that uses it is removed."""
+        return max(0, self.released().slots - self.slots)
+
+    def released(self, nodes: int = 1) -> Self:
+        """Return the status after so many nodes that use the block are removed.
 
         The removal ends the use alone: a reservation, bad health or another state remain.
         """
         if self.state not in ("Unused", "Composed", "ComposedAndAvailable"):
-            return 0
-        compositions = max(0, self.compositions - 1)
+            return self
+        compositions = max(0, self.compositions - nodes)
         state: CompositionState = "ComposedAndAvailable" if compositions else "Unused"
-        status = msgspec.structs.replace(self, state=state, active=False, compositions=compositions)
-        return max(0, status.slots - self.slots)
+        return msgspec.structs.replace(self, state=state, active=False, compositions=compositions)
 
 
 D = TypeVar("D")
@@ -267,6 +270,11 @@ class InventoryEnvelope(InventoryHeader, frozen=True, kw_only=True):
     """The document with its podms undecoded, so that an invalid podm does not affect the others."""
 
     podms: tuple[Raw, ...] = ()
+
+
+def parse_status(text: bytes) -> Status:
+    """Return the status of a block from its JSON; a block without one is free."""
+    return msgspec.json.decode(text, type=Status) if text and text != b"null" else FREE_STATUS
 
 
 def parse_capabilities(text: str) -> dict[str, tuple[str, ...]]:

@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from valence_sched.errors import suggest
-from valence_sched.model.base import Noun
+from valence_sched.model.base import Noun, Portable
+from valence_sched.model.quantity import format_count
 
 NeedKind = Literal["processor", "memory", "accelerator", "drive", "nic", "stock"]
 Measure = Literal["cores", "sockets", "capacity_mib", "devices", "amount"]
@@ -26,7 +27,7 @@ class Test(Struct, frozen=True, gc=False):
     value: str | int
 
 
-class Need(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One line of a request: an amount of a measure, from devices that pass every test.
 
     ``amount`` is a total (cores, MiB), a number of devices, or for a stock the size of each of
@@ -102,7 +103,8 @@ _NeedsByName = dict[str, list[Need]]
 def constraints_problem(alternative: Alternative) -> str | None:
     """Return what is wrong with the topology constraints of a request, None if they are valid."""
     if len(alternative.bonds) > MAX_CONSTRAINTS:
-        return f"{len(alternative.bonds)} bonds, at most {MAX_CONSTRAINTS}: merge some"
+        bonds = format_count(len(alternative.bonds), "bond")
+        return f"{bonds}, at most {MAX_CONSTRAINTS}: merge some"
     if not alternative.bonds:
         return None
     by_name: _NeedsByName = {}

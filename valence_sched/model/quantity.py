@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Amounts with a unit, as people write them: ``256GiB``, ``1.5TB``, ``10Gbps``, ``2.8GHz``.
+"""Amounts with a unit or a noun, as people write them: ``256GiB``, ``10Gbps``, ``1 node``.
 
 A name that ends in a unit (``capacity_mib``, ``speed_mbps``, ``DISK_GB``) says what its numbers
 mean, so an amount with a unit is a number for it. Placement's ``_MB`` and ``_GB`` mean MiB and GiB.
@@ -35,6 +35,7 @@ _SUFFIXES = {
 _SUFFIX = re.compile(rf"(?:.*_)?({'|'.join(_SUFFIXES)})", re.IGNORECASE)
 PATTERN = r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([A-Za-z][A-Za-z/]{0,5})"
 _QUANTITY = re.compile(PATTERN)
+_PLURAL = re.compile(r"\b(core|socket|block)s\b")
 _EXAMPLES = {"bytes": "256GiB, 1.5TB", "bits a second": "10Gbps", "hertz": "2.8GHz"}
 
 
@@ -83,9 +84,25 @@ def format_bytes(number: float) -> str:
     return _in_largest(number, {f"{prefix}B": size for prefix, size in reversed(_BINARY.items())})
 
 
+def format_mib(number: float) -> str:
+    """Return a number of MiB as :func:`format_bytes` does, ``0`` for none."""
+    return format_bytes(number * (1 << 20)) if number else "0"
+
+
 def format_mbps(number: float) -> str:
     """Return a rate in Mbps in the largest decimal unit of which there is one: ``25 Gbps``."""
     return _in_largest(number, {"Tbps": 10**6, "Gbps": 10**3, "Mbps": 1})
+
+
+def format_count(number: float, noun: str, plural: str = "") -> str:
+    """Return a number of things: ``1 node``, ``1,000 nodes``; ``plural`` where it is irregular."""
+    whole = int(number) if number == int(number) else number
+    return f"{whole:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def agree(number: float, label: str) -> str:
+    """Return a label that begins with a plural, such as ``cores EPYC``, as it stands behind 1."""
+    return _PLURAL.sub(r"\1", label, count=1) if number == 1 else label
 
 
 def _in_largest(number: float, units: dict[str, int]) -> str:

@@ -11,7 +11,8 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
 
     ``state`` is the URL of the state, None for the default. ``catalogue`` are the pod managers that
     a cloud lists, None if it is not asked. ``only`` are the names of those to read, all if it is
-    empty. A reading older than ``max_age_s`` is not decided on. ``liveness`` is the plug-in that
+    empty. A reading older than ``max_age_s`` is not decided on, and of one older than
+    ``warn_age_s`` there is a warning. ``liveness`` is the plug-in that
     decides whether pod managers that are not read are alive, as ``NAME`` or ``NAME:ARGUMENT``;
     with None they keep their status. With ``subtract_claims`` the amounts that claims hold are
     subtracted from recorded pod managers, too.
@@ -25,6 +26,7 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
     parallel: int = 4
     full: bool = False
     max_age_s: float | None = None
+    warn_age_s: float | None = None
     liveness: str | None = None
     subtract_claims: bool = False
 

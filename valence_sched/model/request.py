@@ -26,6 +26,7 @@ from valence_sched.model.need import (
     constraints_problem,
     split_words,
 )
+from valence_sched.model.quantity import format_count
 
 SCHEMA = "valence-sched/request"
 VERSION = "1.0"
@@ -263,7 +264,7 @@ def _check_size(size: int, what: str, most: int) -> None:
 
 def _check_requirements(request: Request) -> None:
     if request.required_count > request.count:
-        counts = f"at least {request.required_count} of {request.count} nodes"
+        counts = f"at least {request.required_count} of {format_count(request.count, 'node')}"
         raise RequestError(f"{counts}: ask for more nodes, or for fewer at least")
     if contrary := sorted(set(request.podms) & set(request.exclude_podms)):
         raise RequestError(f"pod manager {contrary[0]!r} is both asked for and excluded")

@@ -10,13 +10,13 @@ from msgspec import Raw
 
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import (
-    FREE_STATUS,
     FullPodm,
     LeanBlock,
     LeanPodm,
     Node,
     Status,
     Stock,
+    parse_status,
     to_json,
 )
 
@@ -116,12 +116,8 @@ def _block_after_use(
 ) -> LeanBlock:
     key = bytes(block.status or b""), nodes
     if key not in encoded:
-        encoded[key] = Raw(to_json(status_after_use(_status(key[0]), nodes)))
+        encoded[key] = Raw(to_json(status_after_use(parse_status(key[0]), nodes)))
     return msgspec.structs.replace(block, status=encoded[key])
-
-
-def _status(text: bytes) -> Status:
-    return msgspec.json.decode(text, type=Status) if text and text != b"null" else FREE_STATUS
 
 
 def _stock(stock: Stock, held: Mapping[str, float]) -> Stock:

@@ -65,6 +65,12 @@ class BlockCounts:
         free = splice_array(self.free, low, high, other.free)
         return read_only(start, kind, free, splice_array(self.total, low, high, other.total))
 
+    def entry(self, row: int, kind: int) -> int:
+        """Return the number of the entry of a row and a kind, which must exist."""
+        low = int(self.start[row])
+        kinds: list[int] = self.kind[low : self.start[row + 1]].tolist()
+        return low + kinds.index(kind)
+
     def entries(self, rows: Ints, kinds: Ints) -> Ints:
         """Return the numbers of the entries of these rows and kinds, which must exist."""
         low = self.start[rows]

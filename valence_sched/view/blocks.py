@@ -137,6 +137,14 @@ class BlockTable:
             slots[block] += self.gains[block]
         return self._replace_state(slots, self.shared, self.stocks)
 
+    def closed(self) -> BlockTable:
+        """Return the table of which nothing is free."""
+        stocks = tuple(
+            msgspec.structs.replace(stock, used=max(stock.used, stock.total or 0.0))
+            for stock in self.stocks
+        )
+        return self._replace_state([0] * len(self.slots), self.shared, stocks)
+
     def _replace_state(
         self, slots: list[int], shared: list[bool], stocks: tuple[Stock, ...]
     ) -> BlockTable:

@@ -4,17 +4,25 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from valence_sched.errors import UnknownName, UsageError, one_line
-from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
+from valence_sched.model.hardware import (
+    BlockFilter,
+    BlockOverview,
+    BlockUse,
+    DeviceCount,
+    PoolOverview,
+    count_devices,
+    device_groups,
+)
 from valence_sched.model.inventory import Devices
 from valence_sched.model.need import Need, has_words
+from valence_sched.model.quantity import format_count
+from valence_sched.view.blocks import BlockTable
 from valence_sched.view.summary import summarise_pools
 from valence_sched.view.view import View
 
-#: The word for the devices of a field; an accelerator's is its own kind.
-_KINDS = {"processors": "CPU", "memory": "memory module", "drives": "drive", "nics": "NIC"}
 _MOST_NAMED = 4  # blocks of one name that an error names
 
 
@@ -47,8 +55,17 @@ def blocks(view: View, wanted: BlockFilter) -> Iterator[BlockOverview]:
             topology = (table.topologies[block] if table.topologies else None) or {}
             yield BlockOverview(
                 podm=podm.id, uri=uri, types=kind.types, pools=pools, devices=kind.devices,
-                slots=table.slots[block], nodes=tuple(users[uri]), topology=dict(topology),
+                slots=table.slots[block], use=_use(table, block, users),
+                nodes=tuple(users.get(uri, ())), topology=dict(topology),
             )  # fmt: skip
+
+
+def _use(table: BlockTable, block: int, users: Container[str]) -> BlockUse:
+    """Return the use of a block; ``users`` has the URIs of the blocks that nodes are made of."""
+    in_use = table.gains[block] > 0 or table.shared[block] or table.uris[block] in users
+    if table.slots[block] > 0:
+        return "shared" if in_use else "free"
+    return "used" if in_use else "unusable"
 
 
 def block(view: View, name: str, podm: str | None = None) -> BlockOverview:
@@ -67,7 +84,9 @@ def block(view: View, name: str, podm: str | None = None) -> BlockOverview:
     if len(found) > 1:
         places = ", ".join(f"{one.uri} of {one.podm}" for one in found[:_MOST_NAMED])
         hint = f"name the URI, and --podm where two pod managers share it ({places})"
-        raise UsageError(one_line(f"{len(found)} blocks are named {name!r}: {hint}"))
+        raise UsageError(
+            one_line(f"{format_count(len(found), 'block')} are named {name!r}: {hint}")
+        )
     return found[0]
 
 
@@ -86,25 +105,7 @@ def device_counts(view: View, wanted: BlockFilter) -> list[DeviceCount]:
 
     With ``model`` the blocks are those that have such a device, and only such are counted.
     """
-    every: dict[tuple[str, str | None], int | None] = {}
-    free: dict[tuple[str, str | None], int | None] = {}
-    podms: dict[tuple[str, str | None], set[str]] = defaultdict(set)
-    for one in blocks(view, wanted):
-        for kind, model, count in _counted(one.devices):
-            if wanted.model is None or (model and has_words(model, wanted.model)):
-                key = (kind, model)
-                every[key] = _plus(every.get(key, 0), count)
-                free[key] = _plus(free.get(key, 0), count if one.slots > 0 else 0)
-                podms[key].add(one.podm)
-    return [
-        DeviceCount(kind=kind, model=model, devices=every[kind, model], free=free[kind, model],
-                    podms=len(podms[kind, model]))
-        for kind, model in sorted(every, key=lambda key: (key[0], key[1] is None, key[1] or ""))
-    ]  # fmt: skip
-
-
-def _plus(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
+    return count_devices(blocks(view, wanted), wanted.model)
 
 
 def free_models(view: View, need: Need, row: int) -> Counter[str]:
@@ -127,16 +128,8 @@ def free_models(view: View, need: Need, row: int) -> Counter[str]:
     return models
 
 
-def _counted(devices: Devices) -> Iterator[tuple[str, str | None, int | None]]:
-    """Yield the kind, the model and the number of each group of equal devices."""
-    for field in Devices.__struct_fields__:
-        for device in getattr(devices, field):
-            model = getattr(device, "model", None) or getattr(device, "type", None)
-            yield _KINDS.get(field) or device.kind, model, device.count
-
-
 def _has_model(devices: Devices, words: str) -> bool:
-    return any(model and has_words(model, words) for _, model, _ in _counted(devices))
+    return any(model and has_words(model, words) for _, model, _ in device_groups(devices))
 
 
 def _podm_numbers(view: View, name: str | None) -> list[int]:

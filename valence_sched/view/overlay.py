@@ -14,6 +14,8 @@ from valence_sched.view.blocks import BlockTable
 from valence_sched.view.stocks import StockColumn
 from valence_sched.view.view import Ints, View, empty_memo
 
+FEW_CHANGES = 24  # of counts, which are sooner made one by one
+
 Undo = Callable[[], None]
 Blocks = tuple[int, ...]
 StockAmounts = tuple[tuple[int, float], ...]
@@ -45,6 +47,7 @@ class Overlay:
             resources={name: overlay.column for name, overlay in self._stocks.items()},
             _memo=empty_memo(),
         )
+        self.remember_fixed(view)
 
     def remove_node(self, podm: int, blocks: Iterable[int]) -> Undo:
         """Remove a node of a podm that has these blocks; return what undoes it."""
@@ -52,6 +55,14 @@ class Overlay:
         before = self._block_tables[podm]
         self.apply([(podm, before.remove_node(blocks), blocks, ())])
         return functools.partial(self.apply, [(podm, before, blocks, ())])
+
+    def close(self, podm: int) -> Undo:
+        """Leave nothing of a podm free; return what undoes it."""
+        before = self._block_tables[podm]
+        blocks = tuple(range(len(before.uris)))
+        amounts = tuple((number, 0.0) for number in range(len(before.stocks)))
+        self.apply([(podm, before.closed(), blocks, amounts)])
+        return functools.partial(self.apply, [(podm, before, blocks, amounts)])
 
     def allocate(
         self, row: int, blocks: Iterable[int], grants: Iterable[tuple[int, float]]
@@ -112,18 +123,18 @@ class Overlay:
             self._stocks[resource].refresh(resource, after, *self.rows(podm), positions)
 
     def window(self, first: int, last: int) -> View:
-        """Return the rows of whole podms as they are now; totals come from the base View."""
-        return self._with_totals(self.view.window(first, last), slice(first, last))
+        """Return the rows of whole podms as they are now."""
+        return self.view.window(first, last)
 
     def take(self, rows: Ints) -> View:
-        """Return a copy of these rows as they are now; totals come from the base View."""
-        return self._with_totals(self.view.take(rows), rows)
+        """Return a copy of these rows as they are now."""
+        return self.view.take(rows)
 
-    def _with_totals(self, part: View, rows: slice | Ints) -> View:
-        for key, array in self._base._memo.items():
+    def remember_fixed(self, view: View) -> None:
+        """Remember what a View of all rows knows and no node changes: rows of this one have it."""
+        for key, value in view._memo.items():
             if key[0] in ("total", "inverse"):
-                part._memo[key] = array[rows]
-        return part
+                self.view._memo[key] = value
 
 
 class _StockOverlay:
@@ -160,9 +171,12 @@ class _StockOverlay:
 
 
 def _add_counts(block_counts: BlockCounts, free: Counts, changes: list[CountChange]) -> None:
-    if changes:
-        rows, kinds, differences = np.array(changes).T
-        np.add.at(free, block_counts.entries(rows, kinds), differences.astype(free.dtype))
+    if len(changes) <= FEW_CHANGES:
+        for row, kind, difference in changes:
+            free[block_counts.entry(row, kind)] += difference
+        return
+    rows, kinds, differences = np.array(changes).T
+    np.add.at(free, block_counts.entries(rows, kinds), differences.astype(free.dtype))
 
 
 def _read_only_window(array: Array) -> Array:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from msgspec import structs
 
 from valence_sched.model.inventory import LeanPodm, Pool
 from valence_sched.model.need import Need
-from valence_sched.view import stocks
+from valence_sched.view import selection, stocks
 from valence_sched.view.block_counts import Array, BlockCounts
 from valence_sched.view.block_kinds import BlockKinds, BoundedMemo
 from valence_sched.view.blocks import BlockTable
@@ -46,6 +47,9 @@ class Labels:
         if verdicts.all():
             return np.ones(len(self.codes), dtype=bool)
         return verdicts.take(self.codes)
+
+    def select(self, rows: slice | Ints) -> Labels:
+        return Labels(self.values, self.codes[rows])
 
     def __getitem__(self, row: int) -> Any:
         return self.values[self.codes[row]]
@@ -81,9 +85,20 @@ class View:
     lot: npt.NDArray[np.uint64]
     block_count: int
     _memo: BoundedMemo[Any, Any] = field(default_factory=empty_memo, repr=False)
+    #: Of rows that were taken from another View: which, and from which.
+    origin: selection.Origin | None = field(default=None, repr=False)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a field of taken rows that nobody has read before."""
+        if name not in selection.DERIVED:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        assert self.origin is not None, "every field of another View is set"
+        value = selection.DERIVED[name](self.origin, self)
+        setattr(self, name, value)
+        return value
 
     def __len__(self) -> int:
-        return len(self.pools)
+        return len(self.podm_of)
 
     @property
     def all_rows(self) -> Mask:
@@ -131,8 +146,7 @@ class View:
         if need.kind == "stock":
             column = self._column(need.resource)
             return column.total if by == "pool" else column.podm_total
-        subject = need.subject
-        return self._memoise(("total", subject, by), self._sum, subject, by, False)  # type: ignore[no-any-return]
+        return self._memoise_fixed("total", need.subject, by, self._total)
 
     def is_unknown(self, need: Need, by: By, *, free: bool) -> Mask:
         """Return per row whether there is an amount of ``need`` of which no part is known."""
@@ -147,8 +161,7 @@ class View:
         if need.kind == "stock":
             column = self._column(need.resource)
             return column.inverse if by == "pool" else column.podm_inverse
-        key = ("inverse", need.subject, by)
-        return self._memoise(key, lambda: stocks.inverse(self.total(need, by)))  # type: ignore[no-any-return]
+        return self._memoise_fixed("inverse", need.subject, by, self._inverse)
 
     def largest_grant(self, need: Need) -> Floats:
         """Return per row the largest single grant of a stock, in its unit."""
@@ -209,10 +222,22 @@ class View:
     def window(self, first: int, last: int) -> View:
         """Return rows ``[first, last)``, whole podms only, as windows on the same memory."""
         low, high = int(self.podm_of[first]), int(self.podm_of[last - 1]) + 1
-        return self._selection(
-            slice(first, last),
+        rows = slice(first, last)
+        tables = self.block_tables[low:high]
+        return View(
+            kinds=self.kinds,
+            enabled=self.enabled[rows],
+            zone=self.zone.select(rows),
+            status=self.status.select(rows),
+            aggregates=self.aggregates.select(rows),
+            capabilities=self.capabilities.select(rows),
+            traits=self.traits.select(rows),
+            lot=self.lot[rows],
+            position_of=self.position_of[rows],
+            block_count=sum([len(table.uris) for table in tables]),
+            origin=selection.Origin(self, rows),
             podms=self.podms[low:high],
-            block_tables=self.block_tables[low:high],
+            block_tables=tables,
             pools=self.pools[first:last],
             first_row=self.first_row[low : high + 1] - first,
             podm_of=self.podm_of[first:last] - low,
@@ -223,19 +248,13 @@ class View:
 
     def take(self, rows: Sequence[int] | Ints) -> View:
         """Return a copy with these rows in this order."""
-        index = np.asarray(rows, dtype=np.int64)
-        podms, podm_of = _renumber(self.podm_of[index])
-        return self._selection(
-            index,
-            podms=[self.podms[podm] for podm in podms.tolist()],
-            block_tables=[self.block_tables[podm] for podm in podms.tolist()],
-            pools=[self.pools[row] for row in index.tolist()],
-            first_row=np.searchsorted(podm_of, np.arange(len(podms) + 1)),
-            podm_of=podm_of,
-            block_counts=self.block_counts.take(index),
-            podm_block_counts=self.podm_block_counts.take(podms),
-            resources={name: c.take(index) for name, c in self.resources.items()},
-        )
+        part = self.take_counts(rows)
+        part.block_tables  # noqa: B018 - those of now
+        return part
+
+    def take_counts(self, rows: Sequence[int] | Ints) -> View:
+        """Return such a copy whose block tables are those of when they are first read."""
+        return selection.take(View, self, rows, empty_memo())
 
     def rows_of(self, podm_id: str) -> tuple[int, int]:
         """Return the first row of a podm and one past its last; KeyError if it is missing."""
@@ -253,26 +272,30 @@ class View:
     def podm_ids(self) -> list[str]:
         return [podm.id for podm in self.podms]
 
-    def _selection(self, rows: slice | Ints, **parts: Any) -> View:
-        return View(
-            kinds=self.kinds,
-            enabled=self.enabled[rows],
-            zone=Labels(self.zone.values, self.zone.codes[rows]),
-            status=Labels(self.status.values, self.status.codes[rows]),
-            aggregates=Labels(self.aggregates.values, self.aggregates.codes[rows]),
-            capabilities=Labels(self.capabilities.values, self.capabilities.codes[rows]),
-            traits=Labels(self.traits.values, self.traits.codes[rows]),
-            lot=self.lot[rows],
-            position_of=self.position_of[rows],
-            block_count=sum([len(table.uris) for table in parts["block_tables"]]),
-            **parts,
-        )
-
     def _sum(self, need: Need, by: By, free: bool) -> Floats:
         amounts = self.kinds.amounts(need)
         if by == "pool":
             return self.block_counts.sum(amounts, free=free)
         return self.podm_block_counts.sum(amounts, free=free)[self.podm_of]
+
+    def _total(self, subject: Need, by: By) -> Floats:
+        return self._sum(subject, by, False)
+
+    def _inverse(self, subject: Need, by: By) -> Floats:
+        return stocks.inverse(self.total(subject, by))
+
+    def _memoise_fixed(
+        self, name: str, subject: Need, by: By, make: Callable[[Need, By], Floats]
+    ) -> Floats:
+        """Return what no node changes, from the View that the rows are from if that has it."""
+        key = (name, subject, by)
+        value = self._memo.get(key)
+        if value is not None:
+            return value  # type: ignore[no-any-return]
+        known = self.origin.whole._memo.get(key) if self.origin else None
+        if known is not None and self.origin is not None:
+            return self._memoise(key, operator.getitem, known, self.origin.rows)  # type: ignore[no-any-return]
+        return self._memoise(key, make, subject, by)  # type: ignore[no-any-return]
 
     def _column(self, resource: str) -> stocks.StockColumn:
         column = self.resources.get(resource)
@@ -293,15 +316,6 @@ class View:
                 read_only(value)
             self._memo.store(key, value)
         return value
-
-
-def _renumber(podm_of: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct podms in order, and for each row the number of its podm among them."""
-    new = podm_of[1:] != podm_of[:-1]
-    if (podm_of[1:] < podm_of[:-1]).any():
-        return np.unique(podm_of, return_inverse=True)
-    first = np.concatenate(([True], new)) if len(podm_of) else np.empty(0, dtype=bool)
-    return podm_of[first], np.cumsum(first) - 1
 
 
 def lot_of(podm: str, pool: str) -> int:

@@ -110,3 +110,17 @@ class TestAllOrNothing(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
+
+
+class TestOneDecision(unittest.TestCase):
+    """Choices of one request share what a decision may spend, and how few nodes will do."""
+
+    def test_a_later_choice_goes_on_with_what_is_left_and_for_the_rest_of_the_nodes(self):
+        site = engine_of({"id": "a", "blocks": [*cpus(1), gpu("g")]})
+        asked = request({}, count=3, min_count=2, first_of=[
+            {"processor": {"total_cores": 8}}, {"accelerators": [{"model": "A100"}]}])  # fmt: skip
+        decision = site.select_destinations(asked)
+        self.assertEqual("placed_in_part", decision.outcome)
+        first, second = (attempt.context for attempt in decision.attempts)
+        self.assertIs(first.spending, second.spending)
+        self.assertEqual((2, None), (second.request.count, second.request.min_count))

@@ -8,12 +8,20 @@ import msgspec
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.unit.core.bound import bound
 from tests.unit.core.deciders import built_in, cpu, cpus, engine, engine_of, gpu
 from tests.unit.core.sites import quietly
 from tests.unit.view.same import assert_same_view
 from tests.unit.view.test_overlay import composed, has_bounded_slots
 from tests.unit.view.test_view import FULL_SITES
-from valence_sched.errors import SchedulerError
+from valence_sched.core.batch import goes_by_cost, place
+from valence_sched.core.evaluate import context_of
+from valence_sched.core.ledger import Ledger
+from valence_sched.core.policy import bind
+from valence_sched.core.ranking import rank_rows
+from valence_sched.errors import PluginError, SchedulerError
+from valence_sched.filters.capacity import capacity
+from valence_sched.model.policy import Policy
 from valence_sched.testing import contract, request, view
 
 CORES = {"processor": {"total_cores": 8}}
@@ -256,3 +264,36 @@ class TestCountFits(unittest.TestCase):
                     self.assertEqual([("a", 3)], engine_of(site).count_fits(asked, 9))
                 except SchedulerError as error:
                     self.fail(str(error))
+
+
+class TestCosts(unittest.TestCase):
+    """Whether a scheduler goes by the costs of the pools."""
+
+    def test_the_filter_scheduler_does_and_chance_does_not(self):
+        seen, asked = view({"id": "a"}), request({"processor": {"total_cores": 8}})
+        for scheduler, by_cost in (("filter", True), ("chance", False)):
+            policy = bind(Policy(name="mine", scheduler=scheduler))
+            self.assertIs(by_cost, goes_by_cost(context_of(seen, asked, policy)))
+
+
+class TestStrict(unittest.TestCase):
+    """A plug-in that breaks its contract later on is an error of a strict decision, too."""
+
+    def test_it_is_raised_for_the_second_node_of_a_batch_and_on_what_a_ledger_has_left(self):
+        fine = True
+
+        def moody(view, request):
+            found = capacity(view, request)
+            return found if fine else None
+
+        seen = view({"id": "a", "blocks": cpus(3)}, {"id": "b", "blocks": cpus(3)})
+        asked, policy = request({"processor": {"total_cores": 8}}, count=3), bound(filters=(moody,))
+        context = context_of(seen, asked, policy, strict=True)
+        ledger = Ledger(seen)
+        first = ledger.context(asked, policy, strict=True)
+        ledger.take(first.fit(first.view, 0))
+        fine = False
+        with self.assertRaisesRegex(PluginError, "moody"):
+            place(context, rank_rows)
+        with self.assertRaisesRegex(PluginError, "moody"):
+            ledger.context(asked, policy, strict=True)

@@ -11,8 +11,8 @@ from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.errors import RequestError, UnknownName
 from valence_sched.model.decision import Report
 from valence_sched.model.inventory import to_json
-from valence_sched.model.policy import FilterUse, Pick, Policy
-from valence_sched.model.request import Request
+from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse
+from valence_sched.model.request import FlavorShare, Mix, Request
 from valence_sched.testing import request, view
 
 CORES = {"processor": {"total_cores": 8}}
@@ -243,3 +243,63 @@ class TestReplace(unittest.TestCase):
         seen = found.snapshot()
         found.replace(lean({"id": "a", "blocks": cpus(5)}))
         self.assertEqual((0, 5), (seen.block_count, found.snapshot().block_count))
+
+
+class TestRanking(unittest.TestCase):
+    """Candidates of one node, best first."""
+
+    def test_what_is_settled_is_said_without_a_word_of_what_is_missing(self):
+        site = view(*({"id": name, "blocks": cpus(1)} for name in "abc"))
+        asked = request({"processor": {"total_cores": 8}})
+        found = engine(site).rank(asked, 2)
+        self.assertEqual((2, ()), (len(found.candidates), found.missing))
+        self.assertEqual(3, len(engine(site).rank(asked, 9).candidates))
+        self.assertEqual(0, len(engine(site).rank(asked, 0).candidates))
+
+
+class TestPrepare(unittest.TestCase):
+    """What a request is given before it is decided."""
+
+    def test_an_amount_that_no_pool_has_and_that_is_a_misspelt_one_is_refused(self):
+        decider = engine(view({"id": "a", "blocks": cpus(1), "stocks": [
+            {"uri": "s", "resource": "storage_gib", "total": 9}]}))  # fmt: skip
+        where = [">=", "$free.storage_gbi", 1]
+        with self.assertRaisesRegex(UnknownName, "storage_gib"):
+            decider.select_destinations(request({"processor": {"total_cores": 8}}, where=where))
+
+    def test_the_mix_of_the_operator_is_taken_where_a_policy_reads_it_and_a_request_has_none(self):
+        needs = request({"processor": {"total_cores": 4}}).needs
+        mine, theirs = (Mix(shares=(FlavorShare(needs, weight=weight),)) for weight in (1.0, 2.0))
+        asks: list[int] = []
+
+        def mix():
+            asks.append(1)
+            return mine
+
+        reading = Policy(name="reading", filters=(FilterUse("capacity"),),
+                         weighers=(WeigherUse("fragmentation"),))  # fmt: skip
+        decider = engine(view({"id": "a", "blocks": cpus(1)}), reading, mix=mix)
+        node = {"processor": {"total_cores": 8}}
+        decided = decider.select_destinations(request(node))
+        self.assertEqual((Mix(), []), (decided.context.request.mix, asks))
+        asked = request(node, policy="reading")
+        self.assertEqual(mine, decider.select_destinations(asked).context.request.mix)
+        asked = msgspec.structs.replace(asked, mix=theirs)
+        self.assertEqual(theirs, decider.select_destinations(asked).context.request.mix)
+        self.assertEqual([1], asks)
+
+
+class TestCounting(unittest.TestCase):
+    """Warnings of a count."""
+
+    def test_each_note_of_a_plugin_is_a_warning_once(self):
+        blocks = [cpu("c", None), cpu("d", 8)]
+        decider = engine(view({"id": "a", "blocks": blocks, "traits": []}))
+        asked = request({"processor": {"total_cores": 8}}, traits={"required": ["no_such_trait"]})
+        warnings = ["before"]
+        decider.count_fits(asked, 3, warnings)
+        first = list(warnings)
+        self.assertEqual("before", first[0])
+        self.assertGreater(len(first), 1)
+        decider.count_fits(asked, 3, warnings)
+        self.assertEqual(first, warnings)

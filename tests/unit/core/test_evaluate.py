@@ -14,7 +14,12 @@ from tests.unit.core.sites import quietly
 from valence_sched.core.alternatives import Attempt
 from valence_sched.core.batch import place
 from valence_sched.core.decision import Decision
-from valence_sched.core.evaluate import evaluate, first_failures, funnel
+from valence_sched.core.evaluate import (
+    evaluate,
+    first_failures,
+    funnel,
+    reevaluate_group_state,
+)
 from valence_sched.core.evaluation import COST_SCALE, INFINITE_COST, EvaluationContext
 from valence_sched.core.explain.report import decision_warnings
 from valence_sched.core.explain.verdicts import Verdicts
@@ -278,3 +283,103 @@ class TestFunnel(unittest.TestCase):
     def test_the_first_filter_that_rejects_is_the_reason(self):
         self.assertEqual([2, 1, 0, -1], list(first_failures(self.VERDICTS)))
         self.assertEqual([-1, -1], list(first_failures(np.ones((0, 2), dtype=bool))))
+
+
+class TestContract(unittest.TestCase):
+    """What a plug-in may answer, and what becomes of an answer that it may not."""
+
+    def scored(self, answer, size: int = 3, **words):
+        def weigher(view, request):
+            return answer
+
+        policy = bound(weigher)
+        found = evaluate(site(size), ASKED, policy, **words)
+        return found.scores[0].tolist(), found.notes
+
+    def test_scores_from_nothing_to_one_are_taken_as_they_are(self):
+        for scores in ([0.0, 0.5, 1.0], [-0.0, 0.0, 1.0], [0, 1, 1], [1.0, 1.0, 1.0], [-0.0] * 3):
+            with self.subTest(scores):
+                self.assertEqual((scores, []), self.scored(np.array(scores)))
+        single = np.array([0.25, 0.5, 1.0], dtype=np.float32)
+        self.assertEqual(([0.25, 0.5, 1.0], []), self.scored(single))
+        self.assertEqual(([], []), self.scored(np.array([]), 0))
+        for one in (0.0, 0.5, 1.0):
+            self.assertEqual(([one] * 3, []), self.scored(np.broadcast_to(np.float64(one), 3)))
+
+    def test_scores_beyond_are_clamped_and_that_is_noted_once(self):
+        above, nan = np.nextafter(1.0, 2.0), float("nan")
+        note = ["weigher 'weigher' left 0..1: clamped, and NaN counted as 0"]
+        for scores, clamped in (
+            ([0.0, above, 0.5], [0.0, 1.0, 0.5]),
+            ([-1e-300, 1.0, 0.5], [0.0, 1.0, 0.5]),
+            ([nan, 2.0, -3.0], [0.0, 1.0, 0.0]),
+            ([-0.0, 7.0, 0.5], [0.0, 1.0, 0.5]),
+        ):
+            with self.subTest(scores):
+                self.assertEqual((clamped, note), self.scored(np.array(scores)))
+        for one, clamped in ((1.5, 1.0), (-0.5, 0.0)):
+            self.assertEqual(([clamped] * 3, note),
+                             self.scored(np.broadcast_to(np.float64(one), 3)))  # fmt: skip
+
+    def test_an_answer_of_another_shape_or_type_scores_nothing_and_is_described(self):
+        for answer, words in (
+            (np.zeros(2), "an array of float64 of shape (2,)"),
+            (np.array(["a", "b", "c"]), "an array of <U1 of shape (3,)"),
+            ([0.0, 0.5, 1.0], "a list"),
+            (None, "a NoneType"),
+        ):
+            with self.subTest(words):
+                note = f"weigher 'weigher' returned {words}, not 3 numbers"
+                self.assertEqual(([0.0] * 3, [note]), self.scored(answer))
+                with self.assertRaisesRegex(PluginError, "^weigher 'weigher' returned"):
+                    self.scored(answer, strict=True)
+
+    def test_a_filter_that_answers_anything_but_bools_rejects_all_and_is_described(self):
+        for answer, words in (
+            (np.zeros(3), "an array of float64 of shape (3,)"),
+            (np.zeros(2, dtype=bool), "an array of bool of shape (2,)"),
+            (True, "a bool"),
+        ):
+
+            def keeps(view, request, answer=answer):
+                return answer
+
+            with self.subTest(words):
+                found = evaluate(site(3), ASKED, bound(filters=(keeps,)))
+                self.assertEqual([f"filter 'keeps' returned {words}, not 3 bools"], found.notes)
+                self.assertEqual([False] * 3, found.verdicts[0].tolist())
+                self.assertEqual({"keeps"}, found.failed_plugins)
+
+    def test_an_error_of_a_plugin_is_noted_or_of_a_strict_decider_raised_with_its_cause(self):
+        error = ValueError("no\nsuch thing")
+
+        def broken(view, request):
+            raise error
+
+        for policy, kind in ((bound(broken), "weigher"), (bound(filters=(broken,)), "filter")):
+            with self.subTest(kind):
+                found = evaluate(site(3), ASKED, policy)
+                (note,) = found.notes
+                self.assertRegex(note, f"^{kind} 'broken' failed: .*no.*such thing")
+                self.assertNotIn("\n", note)
+                self.assertEqual({"broken"}, found.failed_plugins)
+                with self.assertRaises(PluginError) as caught:
+                    evaluate(site(3), ASKED, policy, strict=True)
+                self.assertEqual(note, str(caught.exception))
+                self.assertIs(error, caught.exception.__cause__)
+
+    def test_a_score_of_the_group_state_is_clamped_when_it_is_read_again(self):
+        group = {"name": "g", "spread": [{"over": "zone", "soft": True}]}
+        asked = request({"processor": {"total_cores": 8}}, group=group)
+        answers = [np.array([0.5, 0.5, 0.5]), np.array([0.5, 2.0, 0.25])]
+
+        def weigher(view, request):
+            return answers.pop(0)
+
+        policy, seen = bound(weigher), site(3)
+        found = evaluate(seen, asked, policy).copy()
+        found.group_state_readers = frozenset({"weigher"})
+        changed = reevaluate_group_state(seen, asked, policy, found)
+        self.assertEqual([False, True, True], changed.tolist())
+        self.assertEqual([0.5, 1.0, 0.25], found.scores[0].tolist())
+        self.assertEqual(1, len(found.notes))

@@ -14,6 +14,7 @@ from valence_sched.core.decider import Decider
 from valence_sched.core.evaluation import Evaluation
 from valence_sched.core.evaluation_cache import MOST_LAG, EvaluationCache, SplicedSnapshot
 from valence_sched.core.explain.report import decision_report
+from valence_sched.errors import PluginError
 from valence_sched.model.inventory import to_json
 from valence_sched.testing import request, view
 from valence_sched.view.builder import ViewBuilder
@@ -169,3 +170,26 @@ class TestExact(unittest.TestCase):
     def test_policies_that_ship_are_five(self):
         names = [policy.name for policy in built_in()]
         self.assertEqual(["default", "pack", "balanced", "chance", "fragmentation"], names)
+
+
+class TestStrict(unittest.TestCase):
+    """A plug-in that breaks its contract is an error of a strict decision, first and later."""
+
+    def test_it_is_raised_when_all_rows_are_evaluated_and_when_some_are_again(self):
+        def broken(view, request):
+            return np.zeros(len(view), dtype=int) if fails else np.ones(len(view), dtype=bool)
+
+        snapshot = SplicedSnapshot(view(pod("a", 1), pod("b", 1)))
+        cache, policy, asked = EvaluationCache(snapshot), bound(filters=(broken,)), request(CORES)
+        fails = True
+        with self.assertRaisesRegex(PluginError, "broken"):
+            cache.context(asked, policy, strict=True)
+        self.assertEqual(1, len(cache.context(asked, policy).evaluation.notes))
+        fails = False
+        self.assertEqual([], cache.context(asked, policy, strict=True).evaluation.notes)
+        builder = ViewBuilder(snapshot.view.kinds)
+        builder.add(lean(pod("b", 2)), "test")
+        snapshot.replace(*splice(snapshot.view, 1, builder.view()))
+        fails = True
+        with self.assertRaisesRegex(PluginError, "broken"):
+            cache.context(asked, policy, strict=True)

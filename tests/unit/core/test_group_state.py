@@ -18,7 +18,7 @@ from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.explain.report import decision_report
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fitter
-from valence_sched.core.group_state import affects_own_podm_only, with_group_state
+from valence_sched.core.group_state import NodeCounts, affects_own_podm_only, with_group_state
 from valence_sched.core.policy import bind
 from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import RequestError
@@ -68,6 +68,22 @@ class TestCompany(unittest.TestCase):
         self.assertEqual(expected, asked.company.members)
         self.assertEqual({"a": 1, "b": 1, "c": 1}, asked.company.owned)
         self.assertEqual({}, asked.company.open)
+
+    def test_nodes_placed_just_before_count_by_group_and_by_owner(self):
+        web = Group(name="web", anti_affinity=("podm",))
+        earlier = NodeCounts()
+        for name, who, podm in (("web", "me", 0), ("other", "me", 1), ("web", None, 2),
+                                   (None, None, 2)):  # fmt: skip
+            earlier.add(name, who, podm)
+        asked = with_group_state(self.SITE, Request(group=web, owner="me"), self.fail, earlier)
+        self.assertEqual({"podm": {"a": 3, "b": 1, "c": 1}}, asked.company.members)
+        self.assertEqual({"a": 2, "b": 2, "c": 1}, asked.company.owned)
+        asked = with_group_state(self.SITE, Request(group=web), self.fail, earlier)
+        self.assertEqual(({"podm": {"a": 3, "b": 1, "c": 1}}, {}),
+                         (asked.company.members, asked.company.owned))  # fmt: skip
+        asked = with_group_state(self.SITE, Request(owner="me"), self.fail, earlier)
+        self.assertEqual(({}, {"a": 2, "b": 2, "c": 1}),
+                         (asked.company.members, asked.company.owned))  # fmt: skip
 
     def test_only_what_is_counted_by_podm_matters_there_alone(self):
         there = (Group(name="g", anti_affinity=("podm",), at_most={"podm": 2}), None)

@@ -6,6 +6,7 @@ import unittest
 from dataclasses import replace
 
 import msgspec
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,13 +44,13 @@ class TestLedger(unittest.TestCase):
 
     @quietly(60)
     @given(FULL_SITES, st.lists(ASKED, min_size=1, max_size=3),
-           st.lists(st.integers(0, 9), min_size=1, max_size=8))  # fmt: skip
-    def test_it_decides_as_a_fresh_engine_does(self, podms, questions, steps):
+           st.lists(st.integers(0, 9), min_size=1, max_size=8), st.integers(1, 3))  # fmt: skip
+    def test_it_decides_as_a_fresh_engine_does(self, podms, questions, steps, most_states):
         for podm in podms:
             podm["blocks"] = [b for b in podm["blocks"] if counted(b.get("status", {}))]
         site = view(*podms)
         before = contract.fingerprint(site, request({"processor": {"sockets": 1}}))
-        ledger, bound = Ledger(site), bind(POLICY)
+        ledger, bound = Ledger(site, most_states=most_states), bind(POLICY)
         asked = [request(question, policy="five") for question in questions]
         taken: list[Fit] = []
         for step in steps:
@@ -76,21 +77,46 @@ class TestLedger(unittest.TestCase):
         asked = request({"processor": {"total_cores": 8}})
         site = view(*({"id": str(n), "blocks": [cpu(f"c{i}", 8) for i in range(3)]}
                       for n in range(9)))  # fmt: skip
-        rows: list[int] = []
-        bound = bind(POLICY)
-        first = bound.weighers[0]
-
-        def counting(seen, one):
-            rows.append(len(seen))
-            return first.evaluate(seen, one)
-
-        bound = replace(bound, weighers=(replace(first, evaluate=counting), *bound.weighers[1:]))
+        bound, rows = counting_rows()
         ledger = Ledger(site)
         for _ in range(3):
             ledger.take(decided(ledger, asked, bound=bound))
         ledger.context(asked, bound)
         ledger.context(asked, bound)
         self.assertEqual([9, 1, 1, 1], rows)
+
+    def test_a_podm_that_is_back_in_a_state_that_it_had_is_not_judged_again(self):
+        asked = request({"processor": {"total_cores": 8}})
+        ledger = Ledger(view({"id": "a", "blocks": [cpu("c", 8)]},
+                             {"id": "b", "blocks": [cpu("d", 4)]}))  # fmt: skip
+        bound, rows = counting_rows()
+        for _ in range(3):
+            fit = decided(ledger, asked, bound=bound)
+            ledger.take(fit)
+            self.assertIsNone(decided(ledger, asked, bound=bound))
+            ledger.give_back(fit)
+        self.assertEqual([2, 1, 1], rows)  # at first, without the node, and after the first one
+
+    def test_a_plug_in_that_reads_blocks_one_by_one_is_asked_in_every_state(self):
+        asked = request({"processor": {"total_cores": 8}})
+        site = view({"id": "a", "blocks": [cpu("c1", 8), cpu("c2", 8)]},
+                    {"id": "b", "blocks": [cpu("d", 4)]})  # fmt: skip
+        bound = bind(POLICY)
+        first = bound.weighers[0]
+
+        def prefers_second(seen, _):
+            return np.array([float(table.slots[-1]) for table in seen.block_tables])
+
+        bound = replace(bound, weighers=(replace(first, evaluate=prefers_second),))
+        ledger = Ledger(site)
+        one = decided(ledger, asked, bound=bound)
+        other = msgspec.structs.replace(one, blocks=(1 - one.blocks[0],))
+        for fit in (one, other, one):  # alike but for which of two equal blocks is used
+            ledger.take(fit)
+            score = ledger.context(asked, bound).evaluation.scores[0][0]
+            self.assertEqual(float(1 not in fit.blocks), score)
+            ledger.give_back(fit)
+            ledger.context(asked, bound)
 
     def test_a_block_given_back_is_free_again_and_can_be_given_back_once(self):
         asked = request({"accelerators": [{}]})
@@ -120,6 +146,19 @@ class TestLedger(unittest.TestCase):
         evaluations = [ledger.context(one, bound).evaluation for one in asked]
         self.assertIs(evaluations[2], ledger.context(asked[2], bound).evaluation)
         self.assertIsNot(evaluations[0], ledger.context(asked[0], bound).evaluation)
+
+
+def counting_rows():
+    """Return a policy, and the list that gets the number of rows it judges, each time."""
+    rows: list[int] = []
+    bound = bind(POLICY)
+    first = bound.weighers[0]
+
+    def counting(seen, one):
+        rows.append(len(seen))
+        return first.evaluate(seen, one)
+
+    return replace(bound, weighers=(replace(first, evaluate=counting), *bound.weighers[1:])), rows
 
 
 def counted(status) -> bool:

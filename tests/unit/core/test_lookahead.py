@@ -3,18 +3,19 @@
 
 import unittest
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.core.deciders import cpu
+from tests.unit.core.deciders import cpu, cpus
 from tests.unit.core.sites import quietly
 from tests.unit.view.same import assert_same_view
 from valence_sched.core.evaluate import evaluate
-from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.evaluation import INFINITE_COST, EvaluationContext
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.lookahead import Lookahead
 from valence_sched.core.policy import BoundPolicy, bind
-from valence_sched.core.ranking import RowOrder, choose_fit, rank_rows
+from valence_sched.core.ranking import RowOrder, choose_fit, order_by_lot, rank_rows
 from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse
 from valence_sched.model.request import Request
 from valence_sched.schedulers.chance import random_order
@@ -129,3 +130,117 @@ class TestLookahead(unittest.TestCase):
             evaluations = (after_near.evaluation, after_far.evaluation)
             one, other = (getattr(evaluation, name) for evaluation in evaluations)
             self.assertEqual(list(map(str, one)), list(map(str, other)), name)
+
+
+class TestHowFar(unittest.TestCase):
+    """Twice as far when that paid, half as far when it did not; it changes the time only."""
+
+    def ahead(self, pods: int = 40, most: int = 64, **words) -> Lookahead:
+        asked = request({"processor": {"total_cores": 8}}, **{"count": 9, **words})
+        seen = view(*({"id": f"p{n:02}", "blocks": cpus(3)} for n in range(pods)))
+        bound = policy("pool", 1)
+        found = evaluate(seen, asked, bound)
+        context = EvaluationContext(seen, asked, bound, found, Fitter(asked.needs, seen.kinds))
+        return Lookahead(context, most)
+
+    def test_it_begins_with_none_and_doubles_while_pods_take_turns(self):
+        ahead = self.ahead()
+        self.assertEqual(1, ahead._count_ahead)
+        for podm, hits, count in ((0, 0, 2), (1, 1, 4), (2, 2, 8), (3, 4, 16), (4, 8, 32),
+                                  (5, 16, 64), (6, 32, 64)):  # fmt: skip
+            ahead._hits = hits
+            ahead._adapt(podm)
+            self.assertEqual((count, 0), (ahead._count_ahead, ahead._hits))
+            ahead._last = podm
+
+    def test_it_halves_where_fewer_than_half_of_those_ahead_came(self):
+        ahead = self.ahead()
+        ahead._count_ahead = 16
+        for hits, count in ((7, 8), (3, 4), (1, 2), (0, 1), (0, 1)):
+            ahead._hits, ahead._last = hits, 5
+            ahead._adapt(5)
+            self.assertEqual(count, ahead._count_ahead)
+
+    def test_it_is_never_farther_than_it_may(self):
+        for words, most in (({}, 3), ({"alternates": 1}, 1)):
+            ahead = self.ahead(most=3, **words)
+            for podm in range(9):
+                ahead._hits = 99
+                ahead._adapt(podm)
+            self.assertEqual(most, ahead._count_ahead)
+
+    def test_the_pods_ahead_are_the_best_of_others_with_a_node_each(self):
+        ahead = self.ahead(12)
+        self.assertEqual([], ahead._likely_fits(0))
+        ahead._count_ahead = 4
+        fits = ahead._likely_fits(3)
+        podms = [int(ahead.view.podm_of[fit.row]) for fit in fits]
+        self.assertEqual((3, 3), (len(fits), len(set(podms))))
+        self.assertNotIn(3, podms)
+        ahead.evaluation.cost[:] = INFINITE_COST
+        ahead.evaluation.cost[[2, 7, 9]] = 5, 3, 4
+        self.assertEqual([7, 9, 2], [fit.row for fit in ahead._likely_fits(3)])
+        self.assertEqual([7, 2], [fit.row for fit in ahead._likely_fits(9)])
+
+    def test_of_equally_good_pods_the_first_by_lot_are_ahead(self):
+        ahead = self.ahead(40)
+        ahead._count_ahead = 11
+        ahead.evaluation.cost[:] = 7
+        lots = order_by_lot(ahead.view, np.arange(40), ahead.request).tolist()
+        rows = [fit.row for fit in ahead._likely_fits(lots[1])]
+        self.assertEqual([lots[0], *lots[2:11]], rows)
+
+    def test_each_pod_that_is_ahead_has_the_evaluation_of_its_own_rows(self):
+        asked = request({"processor": {"total_cores": 8}}, count=9)
+        seen = view(*({"id": f"p{n}", "blocks": cpus(n + 2)} for n in range(6)))
+        bound = policy("pool", 1)
+        found = evaluate(seen, asked, bound)
+        fitter = Fitter(asked.needs, seen.kinds)
+        ahead = Lookahead(EvaluationContext(seen, asked, bound, found, fitter))
+        ahead._evaluate_ahead([ahead.fit(row) for row in (4, 1, 3)])
+        for row in (1, 3, 4):
+            self.assertEqual(row, ahead._ahead[row].fit.row)
+            again = evaluate(ahead.view, asked, bound)
+            self.assertEqual(again.cost[row], ahead._ahead[row].cost[0])
+            self.assertEqual(again.scores[:, row].tolist(), ahead._ahead[row].scores[:, 0].tolist())
+
+    def test_what_is_taken_counts_as_a_hit_only_where_it_was_ahead(self):
+        ahead = self.ahead(12)
+        first = next(rank_rows(ahead.view, ahead.evaluation.cost, ahead.request, 0))
+        ahead.take(ahead.fit(first))
+        self.assertEqual((0, 1, first), (ahead._hits, len(ahead._ahead), ahead._last))
+        (there,) = ahead._ahead
+        ahead.take(ahead.fit(there))
+        self.assertEqual((1, 0, there), (ahead._hits, len(ahead._ahead), ahead._last))
+        self.assertEqual(range(there, there + 1), ahead.changed_rows)
+
+    def test_closing_puts_back_all_that_is_ahead(self):
+        ahead = self.ahead(12)
+        seen = ahead.view.block_counts.row(5)[1].copy()
+        ahead._count_ahead = 8
+        ahead._hits = 8
+        fit = ahead.fit(5)
+        ahead.take(fit)
+        self.assertTrue(ahead._ahead)
+        ahead.close()
+        self.assertFalse(ahead._ahead)
+        for row in range(12):
+            free = ahead.view.block_counts.row(row)[1].sum()
+            self.assertEqual(seen.sum() - (row == 5), free)
+
+    def test_another_pool_of_a_pod_that_is_ahead_is_fitted_as_the_pod_is_now(self):
+        asked = request({"processor": {"total_cores": 8}}, count=3)
+        pods = [{"id": f"p{n}", "pools": [{"id": "p"}, {"id": "q"}],
+                 "blocks": [{**block, "pools": ["p", "q"]} for block in cpus(1)]}
+                for n in range(4)]  # fmt: skip
+        seen, bound = view(*pods), policy("pool", 1)
+        context = EvaluationContext(seen, asked, bound, evaluate(seen, asked, bound),
+                                    Fitter(asked.needs, seen.kinds))  # fmt: skip
+        ahead = Lookahead(context)
+        ahead.take(ahead.fit(0))
+        (podm,) = ahead._ahead
+        row = ahead._ahead[podm].fit.row
+        self.assertIs(ahead._ahead[podm].fit, ahead.fit(row))
+        other = 4 * podm + 1 - row  # the other pool of the two
+        self.assertEqual((0,), ahead.fit(other).blocks)
+        self.assertEqual({}, ahead._ahead)

@@ -140,3 +140,47 @@ class TestTogether(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
+
+
+class TestExplainable(unittest.TestCase):
+    """What an explanation reads stays as it was when a request was decided."""
+
+    def decided(self, *requests):
+        return engine(view({"id": "a", "blocks": cpus(4)})).select_all(list(requests)).decisions
+
+    def free(self, decision) -> list[int]:
+        return [int(one.context.view.block_counts.row(0)[1].sum()) for one in decision.attempts]
+
+    def test_those_that_were_decided_at_once_together_are_not_explained(self):
+        first, second = self.decided(request(CORES, id="x"), request(CORES, id="y"))
+        self.assertEqual([False, False], [first.explainable, second.explainable])
+        (alone,) = self.decided(request(CORES))
+        self.assertTrue(alone.explainable)
+
+    def test_one_of_several_choices_keeps_the_view_and_the_evaluation_of_its_turn(self):
+        choices = request({}, id="x", first_of=[{"processor": {"total_cores": 99}}, CORES])
+        alone = engine(view({"id": "a", "blocks": cpus(4)})).select_destinations(choices)
+        first, *_ = self.decided(choices, request(CORES, id="y"), request(CORES, id="z"))
+        self.assertTrue(first.explainable)
+        self.assertEqual([4, 4], self.free(first))
+        for one, other in zip(alone.attempts, first.attempts, strict=True):
+            expected, found = one.context.evaluation, other.context.evaluation
+            self.assertEqual(expected.cost.tolist(), found.cost.tolist())
+            self.assertEqual(expected.scores.tolist(), found.scores.tolist())
+
+    def test_so_does_one_that_is_placed_in_part(self):
+        part = request({"accelerators": [{"model": "A100"}]}, id="x", count=2, min_count=1)
+        site = view({"id": "a", "blocks": [*cpus(3), gpu("g")]})
+        first, *_ = engine(site).select_all([part, request(CORES, id="y")]).decisions
+        self.assertEqual(("placed_in_part", True), (first.outcome, first.explainable))
+        self.assertEqual([4], self.free(first))
+
+    def test_a_later_request_for_the_same_changes_nothing_of_it(self):
+        part, more = (request(CORES, id=name, count=n, min_count=1)
+                      for name, n in (("x", 5), ("y", 1)))  # fmt: skip
+        alone = engine(view({"id": "a", "blocks": cpus(4)})).select_destinations(part)
+        first, second = self.decided(part, more)
+        self.assertEqual(("placed_in_part", "nothing_fits"), (first.outcome, second.outcome))
+        expected, found = alone.context.evaluation, first.context.evaluation
+        self.assertEqual(expected.cost.tolist(), found.cost.tolist())
+        self.assertEqual(expected.verdicts.tolist(), found.verdicts.tolist())

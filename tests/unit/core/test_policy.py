@@ -170,14 +170,34 @@ class TestUnread(unittest.TestCase):
             self.assertEqual([("zone", 1, 1), ("capacity", 1, 1), ("traits", 1, 1)], steps)
 
 
+class TestRange(unittest.TestCase):
+    """An option may have a range."""
+
+    def test_an_option_out_of_its_range_is_refused_and_at_its_ends_is_not(self):
+        for step, refused in ((0.0, False), (1.0, False), (1.5, True), (-0.1, True)):
+            use = WeigherUse("fragmentation", options={"step": step})
+            with self.subTest(step):
+                if refused:
+                    with self.assertRaisesRegex(InputError, "step"):
+                        bind(Policy(name="mine", weighers=(use,)))
+                else:
+                    bind(Policy(name="mine", weighers=(use,)))
+
+
 class TestTwice(unittest.TestCase):
     """Answers go by the name of who gave them."""
 
     def test_a_filter_or_weigher_twice_is_refused(self):
         zone, room = FilterUse("zone"), WeigherUse("room")
-        for words in ({"filters": (zone, zone)}, {"weighers": (room, WeigherUse("room", 2.0))}):
-            with self.assertRaisesRegex(InputError, "twice"):
-                bind(Policy(name="mine", **words))
+        for words, what in (
+            ({"filters": (zone, zone)}, "filter 'zone'"),
+            ({"weighers": (room, WeigherUse("room", 2.0))}, "weigher 'room'"),
+        ):
+            with self.assertRaises(InputError) as caught:
+                bind(Policy(name="mine", **words), "my.yaml")
+            text = str(caught.exception)
+            self.assertIn(f"my.yaml: policy 'mine': found {what} twice, expected it once", text)
+            self.assertIn("answers go by its name: leave one out", text)
 
 
 class TestText(unittest.TestCase):
@@ -236,6 +256,9 @@ class TestOverrides(unittest.TestCase):
         (weigher,) = self.bound(WeigherUse("failures", 1.0, {}, self.OVERRIDES)).weighers
         found = weigher.weights(self.SITE).tolist()
         self.assertEqual([1000, 3000, 4000, 2000, 1000], found)
+        none = WeightOverrides(aggregate={"gold": 0.0}, zone={"mute": 0.0})
+        (weigher,) = self.bound(WeigherUse("failures", 1.0, {}, none)).weighers
+        self.assertEqual([1000, 1000, 0, 0, 0], weigher.weights(self.SITE).tolist())
 
     def test_a_score_is_the_weighted_mean_by_the_rows_own_weights(self):
         # failures scores 1/2 everywhere, affinity 1: no soft rules

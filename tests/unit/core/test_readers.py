@@ -4,6 +4,7 @@
 import contextlib
 import unittest
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -13,6 +14,7 @@ from valence_sched.core import plugins
 from valence_sched.core.decider import Decider
 from valence_sched.core.plugins import Plugins
 from valence_sched.core.policy import bind, idle_readers, missing_readers
+from valence_sched.core.readers import RequestReader
 from valence_sched.errors import InputError, PluginError, RequestError
 from valence_sched.model.group import Group
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse
@@ -183,3 +185,50 @@ class TestDeclarations(unittest.TestCase):
         asked = Policy(name="mine", weighers=(WeigherUse("mine"),), unknown="penalise")
         with installed(plugins.WEIGHERS, mine=mine):
             self.assertEqual(["mine"], [weigher.name for weigher in bind(asked).weighers])
+
+
+class TestServing(unittest.TestCase):
+    """Which plug-in serves what another one would read."""
+
+    def test_one_of_the_same_kind_or_with_the_same_condition_or_to_which_it_is_optional(self):
+        def when(value):
+            return value > 2
+
+        def other(value):
+            return value > 2
+
+        asked = RequestReader("filter", "asked", (("size", when),), ())
+        for kind, required, optional, serves in (
+            ("filter", (("size", other),), (), True),
+            ("weigher", (("size", when),), (), True),
+            ("weigher", (("size", other),), (), False),
+            ("weigher", (), (("size", other),), True),
+            ("filter", (("width", when),), (), False),
+            ("filter", (("size", lambda value: value > 9),), (), False),
+            ("weigher", (), (("size", lambda value: value > 9),), False),
+        ):
+            with self.subTest(kind=kind, required=required, optional=optional):
+                reader = RequestReader(kind, "reader", required, optional)
+                self.assertEqual(serves, reader.serves("filter", "size", when, 5))
+                missing = asked.missing_fields(SimpleNamespace(size=5), [reader])
+                self.assertEqual([] if serves else ["size"], list(missing))
+
+    def test_a_field_that_asks_for_nothing_is_not_missing_and_gives_no_work(self):
+        reader = RequestReader("filter", "asked", (("size", lambda value: value > 2),), ())
+        for size, active in ((5, True), (2, False), (None, False)):
+            asked = SimpleNamespace(size=size)
+            self.assertEqual(active, reader.is_active(asked))
+            self.assertEqual(["size"] if active else [], list(reader.missing_fields(asked, [])))
+        self.assertFalse(reader.is_active(SimpleNamespace()))
+        self.assertEqual([], list(reader.missing_fields(SimpleNamespace(), [])))
+
+    def test_any_of_several_fields_gives_it_work(self):
+        reader = RequestReader("filter", "asked", (("a", bool), ("b", bool)), ())
+        for a, b, active in ((1, 0, True), (0, 1, True), (0, 0, False)):
+            self.assertEqual(active, reader.is_active(SimpleNamespace(a=a, b=b)))
+
+    def test_a_condition_that_fails_names_the_plugin_and_the_field(self):
+        reader = RequestReader("weigher", "odd", (("a", bool), ("b", lambda value: value.x)), ())
+        with self.assertRaisesRegex(PluginError, "^weigher 'odd' cannot read 'b': .*'x'") as caught:
+            reader.is_active(SimpleNamespace(a=0, b=1))
+        self.assertIsInstance(caught.exception.__cause__, AttributeError)

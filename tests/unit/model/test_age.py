@@ -2,9 +2,10 @@
 """Ages: written, printed, and of what is too old, ahead, or unknown."""
 
 import datetime
+import math
 import unittest
 
-from valence_sched.model.age import age_s, format_age, parse_age
+from valence_sched.model.age import age_s, format_age, parse_age, parse_age_limit
 
 NOON = datetime.datetime(2026, 1, 5, 12, 0, 0, tzinfo=datetime.UTC)
 
@@ -23,6 +24,12 @@ class TestAge(unittest.TestCase):
         for text in ("", "m", "-1s", "1w", "1 m", "nan", "inf", "1e3", "10m5s", "\u0663s"):
             with self.subTest(text), self.assertRaisesRegex(ValueError, "no age such as"):
                 parse_age(text)
+
+    def test_a_limit_of_zero_or_never_is_none(self):
+        for text, seconds in (("2h", 7200), ("0", math.inf), ("0d", math.inf), ("Never", math.inf)):
+            self.assertEqual(seconds, parse_age_limit(text))
+        with self.assertRaisesRegex(ValueError, "'1w' is neither never nor an age such as 30s"):
+            parse_age_limit("1w")
 
     def test_an_age_is_printed_in_the_largest_unit_of_which_there_are_two(self):
         for seconds, text in (

@@ -68,8 +68,8 @@ class DifferencesTest(unittest.TestCase):
         other = replace(PODM, id="q", stocks=())
         counts = {"pools": 2, "blocks": 2, "stocks": 1, "nodes": 1}
         self.assertEqual(
-            [Difference("q", "podm", "q", "came", None, counts | {"stocks": 0}),
-             Difference("p", "podm", "p", "went", counts, None)],
+            [Difference("q", "podm", "q", "added", None, counts | {"stocks": 0}),
+             Difference("p", "podm", "p", "removed", counts, None)],
             list(differences(texts(PODM), texts(other))),
         )  # fmt: skip
 
@@ -110,7 +110,8 @@ class DifferencesTest(unittest.TestCase):
         new = replace(PODM, pools=(Pool(id="z", limits={"Compute": Limit(1, 2)}), Pool(id="x")))
         self.assertEqual(
             [("pool", "z", "limits", {}, {"Compute": {"min": 1, "max": 2}}),
-             ("pool", "x", "came", None, {"id": "x"}), ("pool", "y", "went", {"id": "y"}, None)],
+             ("pool", "x", "added", None, {"id": "x"}),
+             ("pool", "y", "removed", {"id": "y"}, None)],
             rows(PODM, new),
         )  # fmt: skip
 
@@ -121,8 +122,8 @@ class DifferencesTest(unittest.TestCase):
         self.assertEqual(
             [("block", "/b/1", "state", "Unused", "Composed"),
              ("block", "/b/1", "drives", [{"count": 2}], [{"count": 3}]),
-             ("block", "/b/3", "came", None, {"uri": "/b/3", "status": {}, "devices": {}}),
-             ("block", "/b/2", "went",
+             ("block", "/b/3", "added", None, {"uri": "/b/3", "status": {}, "devices": {}}),
+             ("block", "/b/2", "removed",
               {"uri": "/b/2", "pools": ["z"], "status": {}, "devices": {}}, None)],
             rows(PODM, new),
         )  # fmt: skip

@@ -75,7 +75,7 @@ class TestPlan(unittest.TestCase):
         (one,) = plan_drift(self.plan, {"p": replace(later, facts={"x": 2.0})})
         self.assertEqual(("facts", {"x": 1.0}, {"x": 2.0}), (one.change, one.before, one.after))
         (one,) = plan_drift(self.plan, {})
-        self.assertEqual(("p", "went"), (one.podm, one.change))
+        self.assertEqual(("p", "removed"), (one.podm, one.change))
 
     def test_the_same_is_the_same_place_and_blocks(self):
         first, second = make_test_plan(podm("p"), count=2).decision.placements

@@ -44,6 +44,18 @@ class BlocksTest(unittest.TestCase):
         self.assertEqual((("web-1", "8"), ("left", "right")), (first.nodes, first.pools))
         self.assertEqual({"switch": "s1"}, second.topology)
 
+    def test_a_block_is_free_shared_used_or_unusable(self):
+        statuses = {
+            "free": {}, "shared": {"state": "ComposedAndAvailable", "shareable": True},
+            "used": {"state": "Composed", "compositions": 1}, "unusable": {"enabled": False},
+        }  # fmt: skip
+        blocks = [cpu(f"/b/{use}", 16) | {"status": status} for use, status in statuses.items()]
+        node_blocks = [cpu("/b/held", 16) | {"status": {"reserved": True}}]
+        site = view({"id": "a", "blocks": [*blocks, *node_blocks],
+                     "nodes": [{"uri": "/n/1", "blocks": ["/b/held"]}]})  # fmt: skip
+        uses = {one.uri[3:]: one.use for one in hardware.blocks(site, BlockFilter())}
+        self.assertEqual({**{use: use for use in statuses}, "held": "used"}, uses)
+
     def test_what_is_not_there_is_named_with_the_nearest(self):
         for fields in ({"podm": "thre"}, {"pool": "rigth"}, {"podm": "two", "pool": "left"}):
             with self.subTest(fields), self.assertRaises(UnknownName):

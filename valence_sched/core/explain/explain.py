@@ -27,6 +27,7 @@ from valence_sched.model.explanation import (
     Sensitivity,
 )
 from valence_sched.model.need import MEASURES
+from valence_sched.model.quantity import format_count
 
 MOST_CANDIDATES = 6  # the chosen one and the best on other pod managers
 
@@ -44,8 +45,9 @@ def explain(decision: Decision) -> Explanation:
     changes = tuple(sorted(_changes(decision, chosen, notes), key=relative_size))
     misses = search.run()
     if undecided := decision.context.spending.undecided:
-        notes.append(f"undecided within the budget of the policy: {undecided:,} questions: "
-                     "what depends on their answers is left out")  # fmt: skip
+        questions = format_count(undecided, "question")
+        notes.append(f"undecided within the budget of the policy: {questions}: what depends on "
+                     "the answer is left out")  # fmt: skip
     return Explanation(
         candidates=tuple(_contender(decision, row, chosen) for row in rows),
         runner_up=_runner_up(decision, rows) if _is_by_cost(decision) else None,

@@ -19,6 +19,7 @@ from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fit
 from valence_sched.model.explanation import NearMiss, NodeRemoval, Shortfall
 from valence_sched.model.inventory import Node
+from valence_sched.model.quantity import format_count
 from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import Floats, Mask
 
@@ -40,7 +41,9 @@ class NearMissSearch:
         hardware = list(itertools.islice(self._by_hardware(), MOST_PODMS))
         hardware.sort(key=lambda miss: miss.freeing is None)  # stable: else in order of nearness
         if self._fits >= MOST_FITS:
-            self.notes.append(f"near misses: the fit of only {MOST_FITS:,} pools was tried")
+            self.notes.append(
+                f"near misses: the fit of only {format_count(MOST_FITS, 'pool')} was tried"
+            )
         return (*hardware, *itertools.islice(self._by_policy(), MOST_PODMS))
 
     def _by_hardware(self) -> Iterator[NearMiss]:

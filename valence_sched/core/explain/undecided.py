@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from valence_sched.model.decision import PoolRef
 from valence_sched.model.policy import Policy
+from valence_sched.model.quantity import format_count
 
 MOST_NAMES = 5  # pools that are named; the report has them all
 
@@ -14,11 +15,12 @@ def undecided_text(pools: Sequence[PoolRef], policy: Policy) -> str:
     """Return which pools may fit although that was not settled within the budget of a policy."""
     names = ", ".join(f"{one.podm} ({one.pool})" for one in pools[:MOST_NAMES])
     more = f" and {len(pools) - MOST_NAMES:,} more" if len(pools) > MOST_NAMES else ""
-    what = "1 pool" if len(pools) == 1 else f"{len(pools):,} pools"
+    what = format_count(len(pools), "pool")
     budget = policy.budget
-    extra = "" if importlib.util.find_spec("highspy") else " or install valence-sched[optimiser]"
+    extra = "" if importlib.util.find_spec("highspy") else " or install valence-sched[solver]"
+    states = format_count(budget.pool_states, "state")
     return (
-        f"undecided: {what} may fit: {names}{more}: not settled within {budget.pool_states:,} "
-        f"states for a pool and {budget.decision_states:,} for a decision: raise the budget of "
-        f"policy {policy.name!r}{extra}"
+        f"undecided: {what} may fit: {names}{more}: not settled within {states} for a pool and "
+        f"{budget.decision_states:,} for a decision: raise the budget of policy "
+        f"{policy.name!r}{extra}"
     )

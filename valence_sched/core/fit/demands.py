@@ -32,7 +32,7 @@ def demands(needs: tuple[Need, ...]) -> Iterator[Demand]:
         if need.kind != "stock" and need.measure != "devices":
             yield Demand(math.ceil(need.amount), (need,))
     devices = [need for need in needs if need.measure == "devices"]
-    for kind in DEVICE_KINDS if devices else ():
+    for kind in DEVICE_KINDS:
         groups = [need for need in devices if need.kind == kind]
         for size in range(1, len(groups) + 1):
             for chosen in itertools.combinations(groups, size):

@@ -1,36 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """Optimiser: the second opinion of HiGHS on a set cover that the own searches leave open.
 
-HiGHS is optional (``valence-sched[optimiser]``) and imported when it is first needed. It counts
+HiGHS is optional (``valence-sched[solver]``) and imported when it is first needed. It counts
 with floating-point numbers, so a cover that it finds is checked in whole numbers, and its word
 that there is none is taken only where all numbers are so small that tolerances cannot matter. Its
 work is bounded by counts: one thread, no clock.
 """
 
-import functools
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from valence_sched.core.fit.cover_table import CoverTable
+from valence_sched.core.optimise.highs import optional_highs
 
-MOST_NODES = 200  # of its branch and bound
+#: Of HiGHS: one thread and no clock, prices are whole, and so many nodes of its branch and bound.
+OPTIONS = {
+    "output_flag": False,
+    "threads": 1,
+    "random_seed": 0,
+    "mip_rel_gap": 0.0,
+    "mip_abs_gap": 0.5,
+    "mip_max_nodes": 200,
+}
 LARGEST_TRUSTED = 1_000_000  # amount up to which "there is none" is believed
-
-
-@functools.cache
-def _highs() -> ModuleType | None:
-    try:
-        import highspy
-    except ImportError:
-        return None
-    return highspy
 
 
 def is_installed() -> bool:
     """Return whether there is an optimiser to ask."""
-    return _highs() is not None
+    return optional_highs() is not None
 
 
 def optimal_cover(table: CoverTable) -> tuple[list[int] | None, bool]:
@@ -38,13 +37,11 @@ def optimal_cover(table: CoverTable) -> tuple[list[int] | None, bool]:
 
     None and True: there is none. None and False: it is still open.
     """
-    highs = _highs()
+    highs = optional_highs()
     if highs is None:
         return None, False
     solver = highs.Highs()
-    for name, value in (("output_flag", False), ("threads", 1), ("random_seed", 0),
-                        ("mip_rel_gap", 0.0), ("mip_abs_gap", 0.5),
-                        ("mip_max_nodes", MOST_NODES)):  # fmt: skip
+    for name, value in OPTIONS.items():
         solver.setOptionValue(name, value)
     solver.passModel(_model(highs, table))
     solver.run()

@@ -4,8 +4,9 @@
 The linear relaxation of a set cover has a multiplier for each demand and each cap. Whatever the
 multipliers are, no choice of whole items can do better than they say, so that a rounding error
 makes a bound weaker and never wrong; the best ones make it tight. They are found by the primal
-simplex method with bounded variables, from the empty choice: first the share of all demands that
-can be met, then the least price.
+simplex method with bounded variables, from the empty choice: how often all demands can be met, also
+beyond once, or the multipliers of a possible cover would be 0 and tell no states apart; then the
+least price.
 """
 
 from typing import NamedTuple
@@ -30,32 +31,44 @@ class Multipliers(NamedTuple):
 def multipliers(
     gives: Ints, demand: Ints, uses: Ints, room: Ints, available: Ints, prices: Ints
 ) -> tuple[Multipliers, Multipliers | None]:
-    """Return the multipliers of the share that can be met, and those of the least price.
+    """Return the multipliers of how often all demands can be met, and those of the least price.
 
     ``gives`` is items × demands (all above 0) and ``uses`` items × caps. The second are None where
     not even parts of items meet all demands: the first prove it.
     """
-    share = gives / demand
-    size, (demands, caps) = len(gives), (len(demand), len(room))
-    rows = demands + caps
-    table = np.zeros((rows, size + 1 + rows))
-    table[:demands, :size] = -share.T
-    table[:demands, size] = 1.0
-    table[demands:, :size] = uses.T
-    table[:, size + 1 :] = np.eye(rows)
-    upper = np.concatenate((available, [1.0], np.full(rows, np.inf)))
-    simplex = _Simplex(table, np.concatenate((np.zeros(demands), room)), upper)
-    objective = np.zeros(size + 1 + rows)
+    size, demands = len(gives), len(demand)
+    objective = np.zeros(size + 1 + demands + len(room))
     objective[size] = 1.0
+    simplex = _simplex(gives, demand, uses, room, available, np.inf)
     worth = simplex.maximise(objective)
     met = Multipliers(worth[:demands] / demand, worth[demands:])
     if simplex.value(size) < 1.0 - EPSILON:
         return met, None
+    simplex = _simplex(gives, demand, uses, room, available, 1.0)
+    simplex.maximise(objective)
     scale = max(1.0, float(prices.max(initial=1)))
     objective[:size], objective[size] = -prices / scale, 0.0
     simplex.fixed[size] = True
     worth = simplex.maximise(objective) * scale
     return met, Multipliers(worth[:demands] / demand, worth[demands:])
+
+
+def _simplex(
+    gives: Ints, demand: Ints, uses: Ints, room: Ints, available: Ints, most: float
+) -> "_Simplex":
+    """Return the programme of how often all demands are met, ``most`` times at most.
+
+    Its variables are the items, that number and the slacks of demands and caps.
+    """
+    size, (demands, caps) = len(gives), (len(demand), len(room))
+    rows = demands + caps
+    table = np.zeros((rows, size + 1 + rows))
+    table[:demands, :size] = -(gives / demand).T
+    table[:demands, size] = 1.0
+    table[demands:, :size] = uses.T
+    table[:, size + 1 :] = np.eye(rows)
+    upper = np.concatenate((available, [most], np.full(rows, np.inf)))
+    return _Simplex(table, np.concatenate((np.zeros(demands), room)), upper)
 
 
 class _Simplex:

@@ -151,7 +151,7 @@ class TopologySearch:
         if is_open:
             yield from self._assignments(case)
             return
-        conflict = self._conflict(case, problem, cover.counts)
+        conflict = self._conflict(problem, cover.counts)
         if conflict is not None:
             yield from self._resolutions(case, *conflict)
             return
@@ -192,9 +192,7 @@ class TopologySearch:
         gives = self.rules.device_gives
         return sum(line.get(need, 0) * one.number for one in groups for line in gives(one.kind))
 
-    def _conflict(
-        self, case: TopologyCase, problem: CoverProblem, counts: list[int]
-    ) -> tuple[int, int] | None:
+    def _conflict(self, problem: CoverProblem, counts: list[int]) -> tuple[int, int] | None:
         """Return a constraint and a value that a cover may use for two names that must be apart."""
         used: dict[tuple[int, int], set[str]] = {}
         for use, count in zip(problem.uses, counts, strict=True):

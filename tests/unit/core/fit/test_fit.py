@@ -156,6 +156,36 @@ class TestFit(unittest.TestCase):
             fit(asked, alone).blocks, Fitter(asked.needs, beside.kinds).fit(beside, 1).blocks
         )
 
+    def test_the_least_numbers_of_blocks_of_a_pool_are_taken_though_nothing_needs_them(self):
+        def storage(uri, **words):
+            return {"uri": uri, "type": ["Storage"], "devices": {"drives": [{"count": 1}]}, **words}
+
+        limits = {"Storage": {"min": 2, "max": 3}, "Memory": {"max": 1}}
+        nic = {"uri": "n", "type": ["Network"], "devices": {"nics": [{"count": 1}]}}
+        blocks = [cpu("c0", 8), storage("s0"), storage("s1"), storage("s2"), cpu("c1", 8), nic]
+        podm = {"id": "a", "pools": [{"id": "p", "limits": limits}],
+                "blocks": [{**block, "pools": ["p"]} for block in blocks]}  # fmt: skip
+        asked = request({"processor": {"total_cores": 8}})
+        self.assertEqual((0, 1, 2), tuple(sorted(fit(asked, view(podm)).blocks)))
+        podm["blocks"] = podm["blocks"][:2]
+        self.assertIsNone(fit(asked, view(podm)))
+        self.assertIsNone(fit(Request(needs=()), view(podm)))
+
+    def test_blocks_that_cannot_help_are_not_offered_and_others_no_more_often_than_they_can(self):
+        nic = {"uri": "n", "type": ["Network"], "devices": {"nics": [{"count": 1}]}}
+        seen = view({"id": "a", "blocks": [cpu("c0", 8), cpu("c1", 8), cpu("c2", 8), nic]})
+        plan = Fitter(request({"processor": {"total_cores": 12}}).needs, seen.kinds)
+        offer = plan._offer(seen.block_counts.kinds(0), seen.pools[0])
+        self.assertEqual([2], [number for _, number in offer])
+
+    def test_nothing_asked_for_in_a_pool_without_limits_is_no_block_and_no_state(self):
+        seen = view({"id": "a", "blocks": [cpu("c0", 8)]})
+        plan = Fitter((), seen.kinds)
+        found = plan.fit(seen, 0)
+        self.assertEqual(((), (), 0), (found.blocks, found.grants, found.waste))
+        (answer,) = plan._short.values()
+        self.assertEqual((True, 0), (answer.complete, answer.states))
+
     def test_a_fraction_of_a_core_is_rounded_up_never_down(self):
         half = Need(kind="processor", measure="cores", amount=8.5)
         seen = view({"id": "a", "blocks": [cpu("c", 8)]})

@@ -2,26 +2,27 @@
 """The cheapest cover agrees with trying every choice, whichever search finds it."""
 
 import functools
-import itertools
+import sys
 import unittest
 from random import Random
+from unittest import mock
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.core.fit.covers import ENOUGH, choices, covers, dived, layered, near_cover, price
 from tests.unit.core.fit.hard_covers import FAMILIES
 from tests.unit.core.sites import quietly
-from valence_sched.core.fit import set_cover
+from valence_sched.core.fit import optimiser, set_cover
 from valence_sched.core.fit.cover_table import CoverTable
 from valence_sched.core.fit.dive import Dive, Item, upper_bound
-from valence_sched.core.fit.layered_search import LayeredSearch
 from valence_sched.core.fit.optimiser import is_installed, optimal_cover
 from valence_sched.core.fit.set_cover import cheapest_cover
 from valence_sched.core.fit.spending import FREE_STATES
+from valence_sched.core.optimise import highs
 
 DEMANDS = 3
-ENOUGH = 10_000_000
 ITEMS = st.lists(
     st.builds(
         Item,
@@ -34,54 +35,6 @@ ITEMS = st.lists(
 )
 ASKED = st.tuples(*[st.integers(0, 9)] * DEMANDS)
 CAPS = st.tuples(st.integers(0, 5), st.integers(0, 5))
-
-
-def covers(items: list[Item], counts: tuple[int, ...], asked: tuple[int, ...], caps) -> bool:
-    for demand, least in enumerate(asked):
-        if sum(n * item.gives[demand] for n, item in zip(counts, items, strict=True)) < least:
-            return False
-    return all(
-        sum(n for n, item in zip(counts, items, strict=True) if cap in item.caps) <= room
-        for cap, room in enumerate(caps)
-    )
-
-
-def choices(items: list[Item]):
-    return itertools.product(*(range(item.available + 1) for item in items))
-
-
-def price(items: list[Item], counts: tuple[int, ...]) -> int:
-    return sum(n * item.price for n, item in zip(counts, items, strict=True))
-
-
-def near_cover(random: Random):
-    """Return items of several amounts, about as many as are asked for: few covers, if any."""
-    demands, caps = random.randint(1, 3), random.randint(0, 2)
-    items = [
-        Item(
-            random.randint(1, 2),
-            random.randint(1, 9),
-            tuple(random.choice([0, 2, 3, 4, 7]) for _ in range(demands)),
-            tuple(cap for cap in range(caps) if random.random() < 0.7),
-        )
-        for _ in range(random.randint(2, 6))
-    ]
-    sums = [sum(item.gives[j] * item.available for item in items) for j in range(demands)]
-    asked = tuple(random.randint(max(1, total // 3), max(1, total * 4 // 5)) for total in sums)
-    return items, asked, tuple(random.randint(1, 4) for _ in range(caps))
-
-
-def dived(items: list[Item], asked, caps) -> Dive:
-    dive = Dive(items, asked, None, ENOUGH)
-    dive.run(asked, caps)
-    return dive
-
-
-def layered(items: list[Item], asked, caps, most: int = ENOUGH) -> tuple[LayeredSearch, bool]:
-    order = Dive(items, asked, None, 0).order
-    table = CoverTable.of([items[position] for position in order], asked, caps)
-    search = LayeredSearch(table, None, most)
-    return search, search.run()
 
 
 class TestCheapest(unittest.TestCase):
@@ -118,9 +71,22 @@ class TestCheapest(unittest.TestCase):
         self.assertTrue(covers(items, tuple(found), (1365, 6), (6,)))
         self.assertEqual((None, True), cheapest_cover(items, (4096, 0), (12,))[::2])
 
+    def test_nothing_is_asked_for_nothing_without_a_state(self):
+        items = [Item(3, 5, (1, 0)), Item(3, 0, (1, 0))]
+        for ceiling, counts in ((None, [0, 0]), (1, [0, 0]), (0, None)):
+            cover = cheapest_cover(items, (0, 0), ceiling=ceiling)
+            self.assertEqual((counts, 0, True), cover)
+
     def test_equal_questions_get_equal_answers(self):
         items = [Item(3, 5, (1, 0)), Item(3, 5, (1, 0)), Item(2, 7, (0, 1))]
         self.assertEqual([[3, 1, 1]] * 3, [cheapest_cover(items, (4, 1)).counts for _ in "abc"])
+
+    def test_numbers_too_large_to_count_with_leave_it_open_after_the_first_search(self):
+        items, asked, caps = FAMILIES["split"](20, Random(3))
+        large = [Item(1, i.price, tuple(g * 10**30 + 1 for g in i.gives), i.caps) for i in items]
+        asked = tuple(amount * 10**30 + caps[0] for amount in asked)
+        cover = cheapest_cover(large, asked, caps, states=ENOUGH)
+        self.assertEqual((FREE_STATES + 1, False), (cover.states, cover.complete))
 
     def test_a_number_too_large_to_count_with_is_no_error(self):
         items = [Item(1, 5, (10**30 + n, 1), (0,)) for n in range(30)]
@@ -200,6 +166,73 @@ class TestLayeredSearch(unittest.TestCase):
         self.assertLessEqual(search.states, 2 * 20_000)
 
 
+class TestWork(unittest.TestCase):
+    """How many states the searches visit: a policy counts its budget in them.
+
+    A change of these numbers is one that an operator meets: the same budget settles more or less.
+    """
+
+    def test_of_small_covers(self):
+        covers_ = [near_cover(Random(seed)) for seed in range(200)]
+        self.assertEqual(1923, sum(dived(*one).states for one in covers_))
+        self.assertEqual(1657, sum(layered(*one)[0].states for one in covers_))
+
+    def test_of_hard_covers_to_the_end(self):
+        for name, states in (
+            ("complementary", (372, 0)),
+            ("even", (380, 0)),
+            ("split", (154, 104)),
+            ("powers", (132, 90)),
+            ("two_amounts", (32, 26)),
+            ("three_amounts", (44, 0)),
+        ):
+            with self.subTest(name):
+                cover = FAMILIES[name](12, Random(2))
+                self.assertEqual(states, (dived(*cover).states, layered(*cover)[0].states))
+
+    def test_of_a_layered_search_that_runs_out_of_states(self):
+        for name, most, found in (
+            ("split", 30, (62, False, None)),
+            ("powers", 30, (65554, False, 245)),  # the join counts as its choices
+            ("two_amounts", 30, (32790, False, 24387)),
+            ("split", 200, (16509, False, 566844917)),
+            ("powers", 200, (2172, False, 205)),
+            ("two_amounts", 200, (648, False, 24387)),
+            ("split", 1000, (4542, False, 566844917)),
+            ("powers", 1000, (366, True, 155)),
+            ("two_amounts", 1000, (238, True, 24279)),
+        ):
+            with self.subTest(name, most=most):
+                search, complete = layered(*FAMILIES[name](20, Random(2)), most)
+                self.assertEqual(found, (search.states, complete, search.ceiling))
+
+    def test_of_all_searches_after_one_another(self):
+        before, set_cover.optimal_cover = set_cover.optimal_cover, lambda table: (None, False)
+        self.addCleanup(setattr, set_cover, "optimal_cover", before)
+        for name, most, found in (
+            ("split", 400, (401, False, None)),
+            ("two_amounts", 400, (401, False, 28954)),
+            ("even", 1000, (401, True, None)),
+            ("split", 1000, (201309, False, None)),  # the optimiser counts, asked or not
+            ("powers", 1000, (514, True, 198)),
+            ("two_amounts", 1000, (982, False, 28924)),
+            ("three_amounts", 1000, (447, True, None)),
+            ("split", 20000, (15904, False, 744628642)),
+            ("two_amounts", 20000, (1437, True, 28914)),
+        ):
+            with self.subTest(name, most=most):
+                items, asked, caps = FAMILIES[name](24, Random(1))
+                cover = cheapest_cover(items, asked, caps, states=most)
+                total = None if cover.counts is None else price(items, tuple(cover.counts))
+                self.assertEqual(found, (cover.states, cover.complete, total))
+
+    def test_a_state_of_many_demands_and_caps_counts_as_several(self):
+        item = Item(1, 3, (2,) * 11, (0, 1, 2, 3))
+        for caps, states in (((1,) * 4, 2), ((1,) * 5, 4), ((1,) * 21, 6)):
+            with self.subTest(caps=caps):
+                self.assertEqual(states, cheapest_cover([item], (2,) * 11, caps).states)
+
+
 class TestBudget(unittest.TestCase):
     """Questions that the first search leaves open."""
 
@@ -239,12 +272,24 @@ class TestBudget(unittest.TestCase):
         self.assertTrue(cover.is_open)
 
 
+class TestNoOptimiser(unittest.TestCase):
+    """Where it is not installed."""
+
+    def test_every_question_stays_open(self):
+        highs.optional_highs.cache_clear()
+        self.addCleanup(highs.optional_highs.cache_clear)
+        with mock.patch.dict(sys.modules, highspy=None):
+            self.assertFalse(is_installed())
+            search, _ = layered(*FAMILIES["two_amounts"](12, Random(2)))
+            self.assertEqual((None, False), optimal_cover(search._table))
+
+
 class TestOptimiser(unittest.TestCase):
     """The second opinion agrees with the first; it is asked only where that is open."""
 
     def setUp(self) -> None:
         if not is_installed():
-            self.skipTest("needs highspy: the extra optimiser is not installed")
+            self.skipTest("needs highspy: the extra solver is not installed")
 
     def test_it_agrees_with_the_own_searches(self):
         outcomes = set()
@@ -287,6 +332,40 @@ class TestOptimiser(unittest.TestCase):
             return question()
         finally:
             set_cover.optimal_cover = before
+
+    def test_it_knows_each_option_that_it_is_given(self):
+        import highspy
+
+        solver = highspy.Highs()
+        for name, value in optimiser.OPTIONS.items():
+            self.assertEqual(highspy.HighsStatus.kOk, solver.setOptionValue(name, value), name)
+
+    def test_what_it_does_not_settle_within_its_nodes_stays_open(self):
+        search, _ = layered(*FAMILIES["split"](30, Random(4)), 0)
+        with mock.patch.dict(optimiser.OPTIONS, mip_max_nodes=1):
+            self.assertEqual((None, False), optimal_cover(search._table))
+
+    def test_a_cover_is_of_whole_numbers(self):
+        items, asked, caps = FAMILIES["two_amounts"](12, Random(2))
+        counts, certain = optimal_cover(layered(items, asked, caps)[0]._table)
+        self.assertTrue(certain)
+        self.assertEqual({int}, set(map(type, counts)))
+
+    def test_its_no_is_believed_up_to_the_largest_number_that_is_trusted(self):
+        most = optimiser.LARGEST_TRUSTED
+        for items, asked, caps, trusted in (
+            ([Item(1, 1, (most // 2,)), Item(1, 1, (most // 2 - 1,))], most, (), True),
+            ([Item(1, 1, (most // 2,)), Item(1, 1, (most // 2 - 1,))], most + 1, (), False),
+            ([Item(2 * most, 1, (2,), (0,)), Item(1, 1, (1,))], 2 * 9 + 3, (9,), True),
+            ([Item(2 * most, 1, (1,), (0,)), Item(1, 1, (1,))], most, (most - 2,), True),
+            ([Item(2 * most, 1, (1,), (0,)), Item(2, 1, (1,), (0,))], most, (most + 1,), None),
+        ):
+            with self.subTest(asked=asked, caps=caps):
+                table = CoverTable.of(items, (asked,), caps)
+                if trusted is None:
+                    self.assertIsNotNone(optimal_cover(table)[0])
+                else:
+                    self.assertEqual((None, trusted), optimal_cover(table))
 
     def test_its_no_is_not_believed_of_large_numbers(self):
         items, asked, caps = FAMILIES["complementary"](12, Random(1))

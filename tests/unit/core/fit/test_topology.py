@@ -10,13 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.fit import brute, brute_topology
+from tests.unit.core.fit.hard_covers import FAMILIES, podm, properties
 from tests.unit.core.sites import A100, GPU, X86, need, quietly
-from valence_sched.core.fit import topology
+from valence_sched.core.fit import set_cover, topology
 from valence_sched.core.fit.demands import price_of_needs
 from valence_sched.core.fit.fit import Fit, Fitter
+from valence_sched.core.fit.spending import Undecided
 from valence_sched.errors import RequestError
 from valence_sched.model.inventory import Devices
 from valence_sched.model.need import Need, TopologyConstraint
+from valence_sched.model.policy import Budget
 from valence_sched.testing import request, view
 from valence_sched.view.block_kinds import price
 
@@ -77,6 +80,12 @@ class TestBrute(unittest.TestCase):
     def test_a_node_is_found_just_when_there_is_one_and_at_the_least_price(self, seed):
         self.agrees(*bound_site(Random(seed)))
 
+    def test_a_value_at_which_something_is_to_be_together_is_like_no_other(self):
+        """Rare sites where names are to be apart by the same places, and that would be lost."""
+        for seed in (4643, 6388, 9643, 17696, 20864):
+            with self.subTest(seed):
+                self.agrees(*bound_site(Random(seed)))
+
     def test_the_sites_are_neither_all_possible_nor_all_impossible(self):
         made = Counter()
         for seed in range(300):
@@ -86,6 +95,20 @@ class TestBrute(unittest.TestCase):
             made[bound is not None, Fitter(needs, seen.kinds).fit(seen, 0) is not None] += 1
         self.assertGreater(made[True, True], 60)
         self.assertGreater(made[False, True], 40, "the bonds forbid too little")
+
+    def test_the_states_of_a_question_are_those_that_were_recorded(self):
+        """A policy counts its budget in them."""
+        states = waste = found = 0
+        for seed in range(150):
+            podm, needs, bonds = bound_site(Random(seed))
+            seen = view(podm)
+            plan = Fitter(needs, seen.kinds, bonds)
+            made = plan.fit(seen, 0)
+            answers = plan._short.values()
+            self.assertTrue(all(answer.complete for answer in answers))
+            states += sum(answer.states for answer in answers)
+            waste, found = waste + (made.waste if made else 0), found + (made is not None)
+        self.assertEqual((12263, 61, 1564030), (states, found, waste))
 
     def agrees(
         self, podm: dict, needs: tuple[Need, ...], bonds: tuple[TopologyConstraint, ...]
@@ -160,6 +183,12 @@ class TestPlaces(unittest.TestCase):
         del pair[0]["places"]
         self.assertIsNone(fit(APART, *pair, unknown="allow"))
 
+    def test_of_blocks_with_two_devices_as_many_as_there_are_devices_may_be_needed(self):
+        pair = gpus("x", "y")
+        for block in pair:
+            block["devices"]["accelerators"][0]["count"] = 2
+        self.assertEqual((0, 1), fit(APART, *pair).blocks)
+
     def test_an_untold_place_serves_no_bond_unless_the_unknown_is_allowed(self):
         """Then it may be the one shared place, and it may be a place of its own."""
         for asked in (TWO, APART):
@@ -209,6 +238,55 @@ class TestPlaces(unittest.TestCase):
         self.assertEqual([(1, 2)] * 20, [plan.fit(seen, row).blocks for row in range(20)])
         self.assertEqual(1, len(plan._short))
 
+    def test_what_a_short_search_settles_is_a_quick_fit_and_what_it_leaves_open_none(self):
+        seen, asked = view({"id": "a", "blocks": gpus("x", "y", "y")}), request(TWO)
+        plan = Fitter(asked.needs, seen.kinds, asked.bonds)
+        self.assertEqual((1, 2), plan.quick_fit(seen, 0).blocks)
+        few = Fitter(asked.needs, seen.kinds, asked.bonds, Budget(pool_states=1))
+        self.assertIsNone(few.quick_fit(seen, 0))
+        self.assertEqual(Undecided(1), few.fit(seen, 0))
+
+    def test_blocks_with_more_uses_than_states_leave_the_pool_undecided(self):
+        """Each card of a block may count for each name or for none: that many uses, times eight."""
+        asked = request({
+            "accelerators": [{"name": "one", "model": "A100"}, {"name": "two", "model": "A100"}],
+            "bonds": [{"of": ["one"], "apart": "root"}, {"of": ["two"], "apart": "root"}],
+        })  # fmt: skip
+        pair = [{"kind": "GPU", "model": "A100"}, {"kind": "GPU", "model": "A100", "memory_mib": 1}]
+        blocks = [
+            {"uri": name, "devices": {"accelerators": pair}, "places": {"root": name}}
+            for name in "xyz"
+        ]
+        seen = view({"id": "a", "blocks": blocks})
+        uses = 2 * (2 + 1) ** 2  # a third place would be of no use
+        for states, settled in ((8 * uses, True), (8 * uses - 1, False)):
+            plan = Fitter(asked.needs, seen.kinds, asked.bonds, Budget(pool_states=states))
+            self.assertEqual(not settled, isinstance(plan.fit(seen, 0), Undecided), states)
+
+    def test_a_case_that_is_open_leaves_the_pool_undecided(self):
+        """No case has a node that is known, and one of them may have one."""
+        cover = FAMILIES["split"](44, Random(4))
+        hard = podm("hard", cover)
+        for block in hard["blocks"]:
+            block["places"] = {"root": "x"}
+        asked = request({**properties(cover), "bonds": [{"of": ["processor"], "same": "root"}]})
+        seen = view(hard)
+        plan = Fitter(asked.needs, seen.kinds, asked.bonds, Budget(pool_states=20_000))
+        before, set_cover.optimal_cover = set_cover.optimal_cover, lambda table: (None, False)
+        self.addCleanup(setattr, set_cover, "optimal_cover", before)
+        self.assertEqual(Undecided(20_000), plan.fit(seen, 0))
+
+    def test_a_node_that_may_not_be_the_cheapest_is_no_quick_fit_but_better_than_none(self):
+        cover = FAMILIES["two_amounts"](20, Random(0))
+        hard = podm("hard", cover)
+        for block in hard["blocks"]:
+            block["places"] = {"root": "x"}
+        asked = request({**properties(cover), "bonds": [{"of": ["processor"], "same": "root"}]})
+        seen = view(hard)
+        plan = Fitter(asked.needs, seen.kinds, asked.bonds, Budget(pool_states=800))
+        self.assertIsNone(plan.quick_fit(seen, 0))
+        self.assertIsInstance(plan.fit(seen, 0), Fit)
+
     def test_many_roots_alike_are_tried_once(self):
         """A thousand roots of one card each: two sorts of name stand apart, none are together."""
         blocks = gpus(*(f"r{n}" for n in range(1000)))
@@ -242,6 +320,58 @@ class TestShortfall(unittest.TestCase):
     def test_no_block_tells_the_place(self):
         found = shortfall(TWO, *gpus(None, None))
         self.assertEqual(("blocks with GPU A100 that tell their pcie_root", 1, 0), found)
+
+    def test_of_several_bonds_the_one_that_cannot_hold_is_named_with_the_most_there_is(self):
+        pair = [*gpus("x", "x"), *gpus("y", "z", model="A40")]
+        for asked, blocks, found in (
+            ([("A100", 2, {"same": "pcie_root"}), ("A40", 2, {"same": "pcie_root"})], pair,
+             ("GPU A40 on one pcie_root", 2, 1)),
+            ([("A40", 2, {"apart": "pcie_root"}), ("A100", 2, {"apart": "pcie_root"})], pair,
+             ("GPU A100, each on a pcie_root of its own", 2, 1)),
+            ([("A40", 4, {"same": "pcie_root"})], gpus("x", "y", "x", "x", "y", model="A40"),
+             ("GPU A40 on one pcie_root", 4, 3)),
+            ([("A40", 4, {"apart": "pcie_root"})], gpus("x", "y", "x", "z", "y", model="A40"),
+             ("GPU A40, each on a pcie_root of its own", 4, 3)),
+            ([("A40", 1, {"same": "switch"})], pair,
+             ("blocks with GPU A40 that tell their switch", 1, 0)),
+        ):  # fmt: skip
+            with self.subTest(asked):
+                groups = [{"model": m, "count": n, **bond} for m, n, bond in asked]
+                self.assertEqual(found, shortfall({"accelerators": groups}, *blocks))
+
+    def test_blocks_that_do_not_tell_their_place_count_where_the_unknown_is_allowed(self):
+        for wanted, blocks, found in (
+            (TWO, gpus("x", None, None), None),
+            ({"accelerators": [{"model": "A100", "count": 4, "same": "pcie_root"}]},
+             gpus("x", None, None, "y"), ("GPU A100 on one pcie_root", 4, 3)),
+            ({"accelerators": [{"model": "A100", "count": 4, "apart": "pcie_root"}]},
+             gpus("x", None, "x", None), ("GPU A100, each on a pcie_root of its own", 4, 3)),
+        ):  # fmt: skip
+            with self.subTest(wanted):
+                asked = request(wanted)
+                needs = tuple(msgspec.structs.replace(n, unknown="allow") for n in asked.needs)
+                seen = view({"id": "a", "blocks": blocks})
+                plan = Fitter(needs, seen.kinds, asked.bonds)
+                if found is None:
+                    self.assertIsNotNone(plan.fit(seen, 0))
+                else:
+                    self.assertEqual(found, plan.shortfall(seen, 0))
+
+    def test_bonds_that_hold_alone_and_not_together_are_told_as_one_set_of_blocks(self):
+        both = {"accelerators": [{"name": "gpu", "count": 2, "same": "pcie_root"}],
+                "bonds": [{"of": ["gpu"], "apart": "rack"}]}  # fmt: skip
+        blocks = gpus("x", "x", "y")
+        for block, rack in zip(blocks, "112", strict=True):
+            block["places"]["rack"] = rack
+        self.assertEqual(("one set of blocks for all of it", 1, 0), shortfall(both, *blocks))
+
+    def test_names_that_cannot_be_apart_are_named(self):
+        asked = {
+            "accelerators": [{"name": "one", "model": "A100"}, {"name": "two", "model": "A40"}],
+            "bonds": [{"of": ["one", "two"], "apart": "pcie_root"}],
+        }
+        found = shortfall(asked, *gpus("x"), *gpus("x", model="A40"))
+        self.assertEqual(("GPU A100 and GPU A40 apart by pcie_root", 1, 0), found)
 
     def test_the_bond_that_cannot_hold_is_named(self):
         asked = {

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Succession: each decision is the one on an inventory that has the nodes placed until then."""
+
+import copy
+import unittest
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.deciders import built_in, cpus, engine, gpu
+from tests.unit.core.sites import quietly
+from valence_sched.core.preparation import Preparation
+from valence_sched.core.succession import MOST_PREPARED, Succession
+from valence_sched.errors import RequestError, UnknownName, UsageError
+from valence_sched.testing import request, view
+
+CORES = {"processor": {"total_cores": 8}}
+CARD = {**CORES, "accelerators": [{}]}
+STOCK = {"stocks": [{"resource": "gib", "amount": 3}]}
+WEB = {"name": "web", "anti_affinity": ["podm"]}
+REQUESTS = [
+    request(CORES, id="cores"),
+    request(CARD, id="card", policy="pack"),
+    request(STOCK, id="stock"),
+    request(CORES, id="web", group=WEB),
+    request(CORES, id="mine", owner="me"),
+    request(CORES, id="spread", group={"name": "even", "spread": [{"over": "zone"}]}),
+]
+
+
+def site(sizes):
+    return [
+        {
+            "id": str(number),
+            "zone": f"az{number % 2}",
+            "blocks": [*cpus(size), gpu("g1"), gpu("g2")],
+            "stocks": [{"uri": "s", "resource": "gib", "total": 10}],
+        }
+        for number, size in enumerate(sizes)
+    ]
+
+
+def succession(*podms):
+    return Succession(view(*podms), Preparation(built_in()))
+
+
+def with_node(podms, asked, candidate, name):
+    """Write a node into the inventory, as its pod manager would report it."""
+    podms = copy.deepcopy(podms)
+    podm = next(one for one in podms if one["id"] == candidate.podm)
+    uris = [block.uri for block in candidate.blocks]
+    for block in podm["blocks"]:
+        if block["uri"] in uris:
+            block["status"] = {"state": "Composed", "compositions": 1}
+    for grant in candidate.grants:
+        stock = podm["stocks"][0]
+        stock["used"] = stock.get("used", 0) + grant.amount
+    node = {"uri": name, "blocks": uris, "owner": asked.owner}
+    node["group"] = asked.group.name if asked.group else None
+    podm.setdefault("nodes", []).append(node)
+    return podms
+
+
+def placements(decision):
+    return [(one.chosen.podm, one.chosen.cost, one.chosen.blocks, one.chosen.grants)
+            for one in decision.placements]  # fmt: skip
+
+
+class TestSuccession(unittest.TestCase):
+    @quietly(60)
+    @given(
+        st.lists(st.integers(0, 3), min_size=1, max_size=3),
+        st.lists(st.tuples(st.sampled_from(REQUESTS), st.integers(0, 9)), max_size=10),
+    )
+    def test_each_decision_is_the_one_on_an_inventory_with_the_nodes_of_the_others(
+        self, sizes, asks
+    ):
+        podms = site(sizes)
+        running = succession(*podms)
+        nodes = []  # request, fit and candidate of each that is there now
+        for asked, leaves in asks:
+            current = podms
+            for number, (other, _, candidate) in enumerate(nodes):
+                current = with_node(current, other, candidate, f"n{number}")
+            decision = running.decide(asked)
+            fresh = engine(view(*current)).select_destinations(asked)
+            self.assertEqual(placements(fresh), placements(decision))
+            for (_, node), placement in zip(
+                decision.placed_nodes, decision.placements, strict=True
+            ):
+                running.take(asked, node.chosen)
+                nodes.append((asked, node.chosen, placement.chosen))
+            if leaves < len(nodes):
+                other, fit, _ = nodes.pop(leaves)
+                running.give_back(other, fit)
+
+    def test_a_node_of_the_inventory_that_leaves_frees_its_blocks_and_its_place_in_the_group(self):
+        (podm,) = site([1])
+        podm["blocks"][0]["status"] = {"state": "Composed", "compositions": 1}
+        podm["nodes"] = [{"uri": "n", "blocks": ["c0", "gone"], "group": "web"}]
+        running = succession(podm)
+        asked = request(CORES, group=WEB)
+        self.assertEqual([], placements(running.decide(asked)))
+        (node,) = running.view.podms[0].nodes
+        running.remove(0, node)
+        ((_, _, (block,), _),) = placements(running.decide(asked))
+        self.assertEqual("c0", block.uri)
+
+    def test_what_was_not_taken_cannot_be_given_back(self):
+        running = succession(*site([1]))
+        asked = request(CORES)
+        ((_, node),) = running.decide(asked).placed_nodes
+        with self.assertRaises(UsageError):
+            running.give_back(asked, node.chosen)
+
+    def test_deciding_takes_nothing(self):
+        running = succession(*site([1]))
+        asked = request(CORES)
+        self.assertEqual(placements(running.decide(asked)), placements(running.decide(asked)))
+        self.assertIs(running.view, running.view)
+        self.assertEqual(3.0, running.current_view.block_counts.free.sum())
+
+    def test_more_requests_than_are_remembered_are_decided_alike(self):
+        running = succession(*site([2]))
+        asked = [request(CORES, id=str(number)) for number in range(MOST_PREPARED + 2)]
+        found = {str(placements(running.decide(one))) for one in (*asked, *asked[:2])}
+        self.assertEqual(1, len(found))
+
+    def test_a_request_is_refused_as_a_decider_refuses_it(self):
+        running = succession(*site([1]))
+        for asked, error in (
+            (request(CORES, policy="no such"), UnknownName),
+            (request(CORES, podms=["no such"]), UnknownName),
+            (request(CORES, policy="chance", zone="az1"), RequestError),
+        ):
+            with self.subTest(str(error)), self.assertRaises(error):
+                running.decide(asked)

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Succession: decides on requests one after another, as if each node was composed; nodes leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+import numpy as np
+
+from valence_sched.core.alternatives import try_alternatives
+from valence_sched.core.batch import schedule
+from valence_sched.core.decision import Decision
+from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.fit.fit import Fit
+from valence_sched.core.fit.spending import Spending
+from valence_sched.core.group_state import NodeCounts, with_group_state
+from valence_sched.core.ledger import Ledger
+from valence_sched.core.policy import BoundPolicy
+from valence_sched.core.preparation import Preparation
+from valence_sched.model.inventory import Node
+from valence_sched.model.policy import DEFAULT_BUDGET
+from valence_sched.model.request import Request
+from valence_sched.view.view import Mask, View
+
+MOST_PREPARED = 4096  # requests that are remembered as they were prepared
+
+
+class Succession:
+    """Decides on requests on a snapshot that its own nodes use up, and give back.
+
+    A decision is the one that a :class:`~valence_sched.core.decider.Decider` makes on an inventory
+    in which these nodes are composed: by the same preparation, evaluation, scheduler and fit.
+    What a decision was read from changes with the next node: keep what must last.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        preparation: Preparation,
+        skipped: Sequence[str] = (),
+        *,
+        strict: bool = False,
+    ) -> None:
+        self.view = view
+        self.skipped = skipped
+        self._ledger = Ledger(view)
+        self._preparation = preparation
+        self._strict = strict
+        self._counts = NodeCounts()
+        self._prepared: dict[int, tuple[Request, Request, BoundPolicy, BoundPolicy]] = {}
+
+    @property
+    def current_view(self) -> View:
+        """Return the View with what is free now; ``view`` is the one that it began with."""
+        return self._ledger.view
+
+    def spending(self, requests: Iterable[Request]) -> Spending:
+        """Return what several requests may spend as one decision: the largest of their budgets."""
+        budgets = [self._preparation.policy(one.policy).policy.budget for one in requests]
+        most = max(budgets, key=lambda budget: budget.decision_states, default=DEFAULT_BUDGET)
+        return Spending(most)
+
+    def prepare(self, request: Request) -> Request:
+        """Return a request as decisions read it; errors as for a preparation."""
+        return self._prepare(request)[0]
+
+    def decide(
+        self, request: Request, *, other_nodes: int = 0, spending: Spending | None = None
+    ) -> Decision:
+        """Choose pool and blocks for every node of a request, without taking them.
+
+        ``other_nodes`` is how many nodes the same decision asks for elsewhere, and ``spending``
+        what is left to it for hard questions. Errors as for a decider that is not strict about
+        its budget.
+        """
+        context = self._context(request)
+        if other_nodes or spending is not None:
+            context = context.with_others(other_nodes, spending)
+        return Decision(try_alternatives(context, schedule), self.skipped)
+
+    def eligible(self, request: Request) -> Mask:
+        """Return the rows that pass all filters which read neither free capacity nor the group."""
+        sealed, bound, _ = self._prepare(request)
+        return self._eligible(sealed, bound)
+
+    def take(self, request: Request, fit: Fit) -> None:
+        """Take the blocks and amounts of a node of a request: later decisions go without them."""
+        self._ledger.take(fit)
+        self._count(request, fit, 1)
+
+    def give_back(self, request: Request, fit: Fit) -> None:
+        """Give back what a node of a request had; UsageError if it was not taken."""
+        self._ledger.give_back(fit)
+        self._count(request, fit, -1)
+
+    def remove(self, podm: int, node: Node) -> None:
+        """Take apart a node of the inventory on a podm, by number: each node at most once.
+
+        The amounts that it has of stocks stay in use: the inventory does not say which they are.
+        """
+        numbers = {uri: number for number, uri in enumerate(self.view.block_tables[podm].uris)}
+        self._ledger.remove_node(podm, [numbers[uri] for uri in node.blocks if uri in numbers])
+        self._counts.add(node.group, node.owner, podm, -1)
+
+    def close(self, podm: int) -> Callable[[], None]:
+        """Let a podm, by number, take no node of any hardware; return what undoes it.
+
+        Nodes that were taken since then must be given back before that.
+        """
+        return self._ledger.close(podm)
+
+    def _count(self, request: Request, fit: Fit, number: int) -> None:
+        group = request.group.name if request.group else None
+        if group is not None or request.owner is not None:
+            podm = int(self.view.podm_of[fit.row])
+            self._counts.add(group, request.owner, podm, number)
+
+    def _context(self, request: Request) -> EvaluationContext:
+        alone, bound, active = self._prepare(request)
+        sealed = alone
+        if alone.group is not None or alone.owner is not None:
+            view = self._ledger.view
+            sealed = with_group_state(
+                view, alone, lambda: self._eligible(alone, bound), self._counts
+            )
+            active = self._preparation.active(sealed, bound)
+        return self._ledger.context(sealed, active, strict=self._strict)
+
+    def _prepare(self, request: Request) -> tuple[Request, BoundPolicy, BoundPolicy]:
+        known = self._prepared.get(id(request))
+        if known is None or known[0] is not request:
+            sealed, bound = self._preparation.prepare(request, self.view)
+            if sealed.group is None and sealed.owner is None:
+                sealed = with_group_state(self.view, sealed, lambda: self.view.all_rows)
+            while len(self._prepared) >= MOST_PREPARED:
+                del self._prepared[next(iter(self._prepared))]
+            active = self._preparation.active(sealed, bound)
+            known = self._prepared[id(request)] = (request, sealed, bound, active)
+            self._prepared[id(sealed)] = (sealed, sealed, bound, active)
+        return known[1:]
+
+    def _eligible(self, request: Request, bound: BoundPolicy) -> Mask:
+        alone = msgspec.structs.replace(request, group=None)
+        active = self._preparation.active(alone, bound)
+        return eligible_rows(self._ledger.context(alone, active, strict=self._strict))
+
+
+def eligible_rows(context: EvaluationContext) -> Mask:
+    """Return the rows that pass all filters which read neither free capacity nor the group.
+
+    The request of the context has no group.
+    """
+    readers = context.evaluation.availability_readers
+    fixed = [filter_.name not in readers for filter_ in context.bound.filters]
+    passing: Mask = np.logical_and.reduce(context.evaluation.verdicts[fixed])
+    return passing

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks: what people expect of an inventory, and what became of each expectation.
+
+Each expectation is one noun, named in a file by its verb. Expectations are values; they are met or
+not in :mod:`valence_sched.whatif.checks`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from valence_sched.model.base import Noun
+from valence_sched.model.inventory import Count, Name, Positive
+from valence_sched.model.scenario import Edit, EditText
+from valence_sched.model.target import Target, parse_target
+
+SCHEMA = "valence-sched/check"
+VERSION = "1.0"
+
+Nodes = Annotated[int, Meta(ge=1, le=1_000_000)]
+FitCount = Annotated[int, Meta(ge=0, le=1_000_000)]
+Result = Literal["pass", "fail", "recorded"]
+
+
+class _PlacedNodes(Noun, frozen=True, kw_only=True):
+    """Nodes of a flavor; without ``policy`` it is that of the flavor, else of the scenario."""
+
+    flavor: Name
+    policy: Name | None = None
+
+
+class FitBounds(_PlacedNodes, frozen=True, kw_only=True):
+    """How many more nodes of a flavor are expected to fit, placed one after another.
+
+    ``in`` are the pod managers or pools that count; without it all do.
+    """
+
+    at_least: FitCount | None = None
+    at_most: FitCount | None = None
+    place: Target | str | None = msgspec.field(name="in", default=None)
+
+    def __post_init__(self) -> None:
+        if self.at_least is None and self.at_most is None:
+            raise ValueError("Expected at_least, at_most, or both")
+        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            raise ValueError(f"Expected at_most to be {self.at_least} or more, as at_least is")
+        check_place(self.place)
+
+
+class Landing(_PlacedNodes, frozen=True, kw_only=True):
+    """Where ``count`` nodes of a flavor are expected to be placed: all of them ``in`` the place."""
+
+    count: Nodes = 1
+    place: Target | str = msgspec.field(name="in")
+
+    def __post_init__(self) -> None:
+        check_place(self.place)
+
+
+class UnplacedNodes(_PlacedNodes, frozen=True, kw_only=True):
+    """Nodes that are expected not to fit all together; ``in`` limits where they may be."""
+
+    count: Nodes = 1
+    place: Target | str | None = msgspec.field(name="in", default=None)
+
+    def __post_init__(self) -> None:
+        check_place(self.place)
+
+
+class WorkloadBounds(Noun, frozen=True, kw_only=True):
+    """How many pod managers a workload is expected to need, and how many nodes it may lack.
+
+    Without ``policy`` each request is decided by its own. ``unplaced_at_most`` are nodes that are
+    refused or undecided: a workload that is refused needs no pod manager.
+    """
+
+    workload: Name
+    policy: Name | None = None
+    podms_at_most: Count | None = None
+    unplaced_at_most: Count = 0
+
+
+class GoldenDecision(_PlacedNodes, frozen=True, kw_only=True):
+    """A decision that is expected to be the recorded one of a file.
+
+    Its request, the nodes and where they are, the policy and the inventory are compared; with
+    ``placements_only`` the nodes alone.
+    """
+
+    file: Name
+    count: Nodes = 1
+    seed: int = 0
+    placements_only: bool = False
+
+
+class _Expectation(Noun, frozen=True, kw_only=True):
+    """What all expectations may have: a name, a scenario, and edits that come after it.
+
+    ``scenario`` is ``FILE#NAME``, or a file with one scenario.
+    """
+
+    name: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    scenario: Name | None = None
+    edits: tuple[EditText, ...] = ()
+
+
+class Fits(_Expectation, frozen=True, kw_only=True):
+    """So many more nodes of a flavor fit."""
+
+    fits: FitBounds
+
+
+class Lands(_Expectation, frozen=True, kw_only=True):
+    """Nodes of a flavor are placed there."""
+
+    lands: Landing
+
+
+class DoesNotFit(_Expectation, frozen=True, kw_only=True):
+    """Nodes of a flavor do not fit."""
+
+    does_not_fit: UnplacedNodes
+
+
+class Survives(_Expectation, frozen=True, kw_only=True):
+    """Any so many pod managers may fail at once, and every node lands again."""
+
+    survives: Positive
+
+
+class Fails(_Expectation, frozen=True, kw_only=True):
+    """A target may fail, and at most ``stuck_at_most`` of its nodes find no other place."""
+
+    fails: Target | str
+    stuck_at_most: Count = 0
+
+    def __post_init__(self) -> None:
+        _ = self.target  # a text is parsed here, so that it is refused with its place
+
+    @property
+    def target(self) -> Target:
+        """Return what fails."""
+        return parse_target(self.fails) if isinstance(self.fails, str) else self.fails
+
+
+class Uses(_Expectation, frozen=True, kw_only=True):
+    """A workload is placed on so many pod managers."""
+
+    uses: WorkloadBounds
+
+
+class Decides(_Expectation, frozen=True, kw_only=True):
+    """A decision is the recorded one."""
+
+    decision: GoldenDecision
+
+
+Expectation = Fits | Lands | DoesNotFit | Survives | Fails | Uses | Decides
+#: The expectations by the verb that names them in a file.
+EXPECTATIONS: dict[str, type[Expectation]] = {
+    "fits": Fits,
+    "lands": Lands,
+    "does_not_fit": DoesNotFit,
+    "survives": Survives,
+    "fails": Fails,
+    "uses": Uses,
+    "decision": Decides,
+}
+
+#: An expectation as people write it: a map with the verb of one of them among its keys.
+ExpectationText = Annotated[
+    dict[str, Any],
+    Meta(extra_json_schema={
+        "anyOf": [{"$ref": f"#/$defs/{noun.__name__}"} for noun in EXPECTATIONS.values()]
+    }),
+]  # fmt: skip
+
+
+class CheckFile(Noun, frozen=True, kw_only=True):
+    """A file of expectations, at least one."""
+
+    schema: str = SCHEMA
+    version: str = VERSION
+    expectations: Annotated[tuple[ExpectationText, ...], Meta(min_length=1)]
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """An expectation as it was read from ``line`` of a file; its edits are nouns.
+
+    ``place`` is the file and the path in it.
+    """
+
+    expectation: Expectation
+    edits: tuple[Edit, ...] = ()
+    place: str = "check"
+    file: str = "check"
+    line: int = 1
+
+
+class CheckResult(Struct, frozen=True, kw_only=True):
+    """What became of an expectation: its name, whether it is met, and what was found."""
+
+    name: str
+    result: Result
+    found: str
+    file: str
+    line: int
+
+
+def check_place(place: Target | str | None) -> None:
+    """Refuse a place that is blocks, or no target: nodes are placed in pools of pod managers."""
+    if place is not None and place_target(place).selects_blocks:
+        raise ValueError("Expected pod managers or pools in 'in', no blocks")
+
+
+def place_target(place: Target | str) -> Target:
+    """Return a place as a target; InputError if it is none."""
+    return parse_target(place) if isinstance(place, str) else place

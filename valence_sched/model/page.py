@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A page that people read in a browser: a title, facts and sections, with no word of markup.
+
+The sections are a map of hardware, a table, a funnel, a chart over time, bars side by side, and
+lines. Names in them are shown as text, whoever chose them.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from valence_sched.model.decision import FunnelStep
+from valence_sched.model.hardware import BlockUse
+
+#: What a decision makes of a pod manager or pool; empty where none was made.
+Role = Literal["", "chosen", "alternate", "candidate", "undecided", "rejected"]
+Tone = Literal["", "good", "part", "bad"]
+
+
+class TableCell(Struct, frozen=True, kw_only=True):
+    """A cell: its text, with ``share`` of 0..1 a bar below it; ``best`` marks it as the better."""
+
+    text: str
+    share: float | None = None
+    best: bool = False
+
+
+Row = tuple[str | TableCell, ...]
+
+
+class PageTable(Struct, frozen=True, kw_only=True):
+    """Rows below titles; ``numbers`` are the titles of columns that are aligned to the right."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    numbers: frozenset[str] = frozenset()
+    text: str = ""
+
+
+class MapBlock(Struct, frozen=True, gc=False):
+    """A block: the last part of its URI, its use, and whether a decision takes it."""
+
+    name: str
+    use: BlockUse = "free"
+    role: Literal["", "chosen", "alternate"] = ""
+
+
+class MapGroup(Struct, frozen=True, kw_only=True):
+    """The blocks of a pool that hold the same devices; the label says which."""
+
+    label: str
+    blocks: tuple[MapBlock, ...]
+
+
+class MapPool(Struct, frozen=True, kw_only=True):
+    """A pool, with what a decision makes of it and why."""
+
+    name: str
+    groups: tuple[MapGroup, ...] = ()
+    role: Role = ""
+    text: str = ""
+
+
+class MapPodm(Struct, frozen=True, kw_only=True):
+    """A pod manager: its pools, what there is to know about it, and what a decision makes of it.
+
+    A block in two pools is drawn in both; ``uses`` counts it once.
+    """
+
+    name: str
+    pools: tuple[MapPool, ...] = ()
+    uses: dict[BlockUse, int] = {}
+    role: Role = ""
+    text: str = ""
+    labels: tuple[str, ...] = ()
+
+
+class HardwareMap(Struct, frozen=True, kw_only=True):
+    """Pod managers with their pools and blocks, coloured by use and by what a decision takes."""
+
+    title: str
+    podms: tuple[MapPodm, ...]
+    text: str = ""
+
+
+class FunnelChart(Struct, frozen=True, kw_only=True):
+    """How many pools were left after each filter, and why the others were not."""
+
+    title: str
+    steps: tuple[FunnelStep, ...]
+    text: str = ""
+
+
+class ChartSeries(Struct, frozen=True, kw_only=True):
+    """A line of a chart: (seconds since the start, value) in the order of time.
+
+    ``None`` is unknown, and leaves a gap.
+    """
+
+    name: str
+    points: tuple[tuple[float, float | None], ...]
+
+
+class TimeChart(Struct, frozen=True, kw_only=True):
+    """Values over time, in ``unit``; a stepped one keeps each value until the next."""
+
+    title: str
+    unit: str
+    series: tuple[ChartSeries, ...]
+    stepped: bool = True
+    text: str = ""
+
+
+class Measure(Struct, frozen=True, kw_only=True):
+    """One number of each thing that is compared, and which is the better; None is unknown."""
+
+    name: str
+    values: tuple[float | None, ...]
+    unit: str = ""
+    better: Literal["", "higher", "lower"] = ""
+
+
+class BarComparison(Struct, frozen=True, kw_only=True):
+    """Things side by side, such as scenarios: bars of each measure; ``names`` are the things'."""
+
+    title: str
+    names: tuple[str, ...]
+    measures: tuple[Measure, ...]
+    text: str = ""
+
+
+class Lines(Struct, frozen=True, kw_only=True):
+    """Sentences, one below the other."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
+Section = PageTable | HardwareMap | FunnelChart | TimeChart | BarComparison | Lines
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """A page: what it is about in its title, the answer in ``lead``, then facts and sections."""
+
+    title: str
+    sections: tuple[Section, ...]
+    lead: str = ""
+    tone: Tone = ""
+    facts: tuple[tuple[str, str], ...] = ()

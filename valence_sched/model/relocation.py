@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moves of nodes: where nodes land again when hardware fails or is drained, and which cannot."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from valence_sched.model.base import Noun
+from valence_sched.model.inventory import Devices
+from valence_sched.model.replay import ReasonGroup
+
+Why = Literal["failed", "drained"]
+
+
+class MovedNode(Noun, frozen=True, kw_only=True):
+    """A node of the inventory that has to go, with the devices that it has and asks for again."""
+
+    node: str
+    uri: str
+    podm: str
+    owner: str | None = None
+    devices: Devices = Devices()
+
+
+class NodeMove(MovedNode, frozen=True, kw_only=True):
+    """A move: in the ``step`` of the plan, counted from 1, the node gets these blocks elsewhere."""
+
+    step: int
+    to_podm: str
+    to_pool: str
+    to_blocks: tuple[str, ...]
+
+
+class StuckNode(MovedNode, frozen=True, kw_only=True):
+    """A node that cannot go anywhere, and why, the most frequent reasons first.
+
+    Without ``reasons`` the inventory does not say what the node is made of.
+    """
+
+    reasons: tuple[ReasonGroup, ...] = ()
+
+
+class Relocation(Noun, frozen=True, kw_only=True):
+    """The moves of nodes in their order, and the nodes that are stuck.
+
+    ``nodes`` is how many had to go. ``notes`` are about what the inventory does not say.
+    """
+
+    why: Why
+    target: str
+    nodes: int
+    moves: tuple[NodeMove, ...] = ()
+    stuck: tuple[StuckNode, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Survival(Noun, frozen=True, kw_only=True):
+    """Whether any ``failures`` pod managers may fail at once, each of their nodes placed again.
+
+    Of ``sets`` of pod managers so many were ``tried``; ``bad_sets`` of them leave nodes without a
+    place. ``worst`` is the one that leaves the most, with the nodes that are stuck then.
+    """
+
+    failures: int
+    sets: int
+    tried: int
+    bad_sets: int
+    worst: tuple[str, ...] = ()
+    worst_nodes: int = 0
+    stuck: tuple[StuckNode, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def answer(self) -> bool | None:
+        """Return whether the site survives; None where not every set was tried and none is bad."""
+        if self.bad_sets:
+            return False
+        return True if self.tried == self.sets else None
+
+
+class Room(Noun, frozen=True, kw_only=True):
+    """The blocks that make one more node."""
+
+    podm: str
+    pool: str
+    blocks: tuple[str, ...]
+
+
+class Rebalance(Noun, frozen=True, kw_only=True):
+    """The moves in their order that make ``room`` for one more node, None where none were found.
+
+    No plan has fewer than ``least`` moves. Where it is not ``complete``, the search ended before
+    all plans of so many moves were tried.
+    """
+
+    flavor: str
+    moves: tuple[NodeMove, ...] = ()
+    room: Room | None = None
+    least: int = 0
+    complete: bool = True
+    notes: tuple[str, ...] = ()

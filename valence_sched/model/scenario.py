@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenarios: named lists of edits on an inventory, and what they decide by.
+
+Each edit is one noun, named in a file by its verb, and its target says what it is applied to. Edits
+are values: they change nothing, and :mod:`valence_sched.whatif.edits` makes another site of them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from valence_sched.model.base import Noun
+from valence_sched.model.flavor import Flavor
+from valence_sched.model.inventory import (
+    NO_DEVICES,
+    Amount,
+    BlockType,
+    Count,
+    Devices,
+    Fact,
+    Health,
+    Name,
+    PodmStatus,
+)
+from valence_sched.model.policy import Policy, PolicyText, Weight
+from valence_sched.model.target import Target, parse_target
+
+SCHEMA = "valence-sched/scenario"
+VERSION = "1.0"
+MAX_BLOCKS = 100_000  # that one edit adds to one pod manager or pool
+MAX_CLONES = 10_000
+
+_PODM_ATTRIBUTES = {"enabled", "status", "zone", "aggregates", "traits", "capabilities", "facts"}
+_POOL_ATTRIBUTES = {"traits"}
+_BLOCK_ATTRIBUTES = {"enabled", "health", "reserved"}
+
+
+class _TargetedEdit(Noun, frozen=True):
+    """An edit whose first field, its verb, is the target or the text of one."""
+
+    def __post_init__(self) -> None:
+        _ = self.target  # a text is parsed where the edit is made, so that it is refused there
+
+    @property
+    def target(self) -> Target:
+        """Return what the edit is applied to."""
+        target = getattr(self, self.__struct_fields__[0])
+        return parse_target(target) if isinstance(target, str) else target
+
+
+class Fail(_TargetedEdit, frozen=True):
+    """Blocks fail and their nodes are lost; of a pod manager all blocks, and it is Offline."""
+
+    fail: Target | str
+
+
+class Drain(_TargetedEdit, frozen=True):
+    """No new node is placed there, and present ones stay; a pod manager is disabled as well."""
+
+    drain: Target | str
+
+
+class Remove(_TargetedEdit, frozen=True):
+    """Pod managers, pools or blocks are taken away with their nodes."""
+
+    remove: Target | str
+
+
+class Clone(_TargetedEdit, frozen=True):
+    """So many copies of each pod manager are added: the same hardware, working and without nodes.
+
+    They are named ``ID-2``, ``ID-3`` and so on.
+    """
+
+    clone: Target | str
+    times: Annotated[int, Meta(ge=1, le=MAX_CLONES)] = 1
+
+    def __post_init__(self) -> None:
+        if self.target.selects_blocks or self.target.selects_pools:
+            raise ValueError("Expected pod managers to clone, no pools or blocks")
+
+
+class AddBlocks(Noun, frozen=True):
+    """So many new blocks are added to each pod manager or pool of the target, working and free.
+
+    ``add`` is a template, else a block that they are like: its name in the pod manager itself, or
+    ``BLOCK@PODM``.
+    """
+
+    add: Name
+    to: Target | str
+    count: Annotated[int, Meta(ge=1, le=MAX_BLOCKS)] = 1
+
+    def __post_init__(self) -> None:
+        if self.target.selects_blocks:
+            raise ValueError("Expected pod managers or pools to add blocks to, no blocks")
+
+    @property
+    def target(self) -> Target:
+        """Return where the blocks are added."""
+        return parse_target(self.to) if isinstance(self.to, str) else self.to
+
+
+class SetAttributes(_TargetedEdit, frozen=True):
+    """Attributes get other values; those that are left out stay as they are.
+
+    Of pod managers ``enabled``, ``status``, ``zone``, ``aggregates``, ``traits``, and single
+    ``capabilities`` and ``facts``, of which null removes one; of pools ``traits``; of blocks
+    ``enabled``, ``health`` and ``reserved``.
+    """
+
+    set: Target | str
+    enabled: bool | UnsetType = UNSET
+    status: PodmStatus | UnsetType = UNSET
+    zone: Name | UnsetType | None = UNSET
+    aggregates: tuple[Name, ...] | UnsetType = UNSET
+    traits: tuple[Name, ...] | UnsetType = UNSET
+    capabilities: dict[Name, Name | tuple[Name, ...] | None] = {}
+    facts: dict[Name, Fact | None] = {}
+    health: Health | UnsetType | None = UNSET
+    reserved: bool | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        words, known = "pod managers", _PODM_ATTRIBUTES
+        if self.target.selects_blocks:
+            words, known = "blocks", _BLOCK_ATTRIBUTES
+        elif self.target.selects_pools:
+            words, known = "pools", _POOL_ATTRIBUTES
+        changes = self.changes
+        if not changes or not known.issuperset(changes):
+            raise ValueError(f"Expected of {words} one or more of {', '.join(sorted(known))}")
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """Return the attributes that are set, by name."""
+        fields = msgspec.structs.asdict(self)
+        del fields["set"]
+        return {name: value for name, value in fields.items() if value is not UNSET and value != {}}
+
+
+Edit = Fail | Drain | Remove | Clone | AddBlocks | SetAttributes
+#: The edits by the verb that names them in a file.
+EDITS: dict[str, type[Edit]] = {
+    "fail": Fail,
+    "drain": Drain,
+    "remove": Remove,
+    "clone": Clone,
+    "add": AddBlocks,
+    "set": SetAttributes,
+}
+
+
+def edit_text(edit: Edit) -> str:
+    """Return an edit in a few words, its verb first: ``add 2xGPU-03@gpu-east``."""
+    verb = edit.__struct_fields__[0]
+    if isinstance(edit, AddBlocks):
+        return f"add {edit.count}x{edit.add}@{edit.target}"
+    if isinstance(edit, Clone) and edit.times > 1:
+        return f"clone {edit.target} x{edit.times}"
+    if isinstance(edit, SetAttributes):
+        names = (
+            f"{name}.{key}"
+            for name, value in edit.changes.items()
+            for key in (value if isinstance(value, dict) else ("",))
+        )
+        return f"set {edit.target}: {', '.join(name.rstrip('.') for name in names)}"
+    return f"{verb} {edit.target}"
+
+
+class EditEffect(Struct, frozen=True, kw_only=True):
+    """What one edit changed, added or removed, and how many nodes were lost by it."""
+
+    edit: str
+    podms: int = 0
+    pools: int = 0
+    blocks: int = 0
+    stocks: int = 0
+    nodes: int = 0
+
+
+class Template(Noun, frozen=True, kw_only=True):
+    """A kind of block that can be bought: its types, its devices, and the price of one."""
+
+    name: Name
+    description: str = ""
+    type: tuple[BlockType, ...] = ()
+    devices: Devices = NO_DEVICES
+    places: dict[str, str] | None = None
+    shareable: bool = False
+    max_compositions: Count | None = None
+    price: Amount | None = None
+
+
+#: An edit as people write it: a map with the verb of one of the edits among its keys.
+EditText = Annotated[
+    dict[str, Any],
+    Meta(extra_json_schema={
+        "anyOf": [{"$ref": f"#/$defs/{noun.__name__}"} for noun in EDITS.values()]
+    }),
+]  # fmt: skip
+
+
+class ScenarioText(Noun, frozen=True, kw_only=True):
+    """A scenario as people write it: what it extends, its edits, and what it decides by.
+
+    ``extends`` is a scenario of the same file, a file with one scenario, or ``FILE#NAME``; its
+    edits are applied first. ``policy`` is the policy of requests that name none, ``weights`` are
+    other weights of its weighers. ``policies``, ``flavors`` and ``templates`` are added to those
+    that are known, and replace those of the same name.
+    """
+
+    name: Annotated[str, Meta(min_length=1, max_length=255, pattern="^[^#]*$")]
+    description: str = ""
+    extends: Name | None = None
+    edits: tuple[EditText, ...] = ()
+    policy: Name | None = None
+    weights: dict[Name, Weight] = {}
+    policies: tuple[PolicyText, ...] = ()
+    flavors: tuple[Flavor, ...] = ()
+    templates: tuple[Template, ...] = ()
+
+
+class SingleScenario(ScenarioText, frozen=True, kw_only=True):
+    """A file of one scenario."""
+
+    schema: str = SCHEMA
+    version: str = VERSION
+
+
+class ScenarioFile(Noun, frozen=True, kw_only=True):
+    """A file of scenarios, and of templates that all of them know."""
+
+    schema: str = SCHEMA
+    version: str = VERSION
+    templates: tuple[Template, ...] = ()
+    scenarios: Annotated[tuple[ScenarioText, ...], Meta(min_length=1)]
+
+
+class Scenario(Struct, frozen=True, kw_only=True):
+    """A scenario as it was read from ``place``, a file and a path in it; its edits are nouns."""
+
+    name: str
+    description: str = ""
+    extends: str | None = None
+    edits: tuple[Edit, ...] = ()
+    policy: str | None = None
+    weights: dict[str, float] = {}
+    policies: tuple[Policy, ...] = ()
+    flavors: tuple[Flavor, ...] = ()
+    templates: tuple[Template, ...] = ()
+    place: str = "scenario"

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workloads: requests with the times at which their nodes come and go, and how traces name them."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from valence_sched.model.age import parse_age
+from valence_sched.model.base import Noun
+from valence_sched.model.request import Request
+from valence_sched.model.request_spec import RequestSpec
+
+#: Seconds, or a duration as people write it.
+Duration = (
+    Annotated[float, Meta(ge=0, le=10**15)]
+    | Annotated[str, Meta(pattern=r"^\s*[0-9]+(\.[0-9]+)?\s*[smhd]?\s*$")]
+)
+#: Seconds since any moment, the same for all lines; or a duration, or a date and time.
+Moment = Annotated[float, Meta(ge=0, le=10**15)] | Annotated[str, Meta(min_length=1)]
+
+TIMES = ("arrival", "departure", "duration")
+MOST_SECONDS = 1e15
+MOST_RATE = 1e9  # requests in a second
+
+_SOURCE = re.compile(r"(?P<column>.+?)(?:(?P<operator>[*/])(?P<number>[0-9]+(?:\.[0-9]+)?))?")
+
+
+class WorkloadLine(RequestSpec, frozen=True, kw_only=True):
+    """One request of a workload, when it arrives, and when its nodes depart.
+
+    Without ``arrival`` it arrives with the line before it, the first one at 0. Its nodes depart at
+    ``departure`` or after ``duration``; without either they stay.
+    """
+
+    arrival: Moment | None = None
+    departure: Moment | None = None
+    duration: Duration | None = None
+
+
+class WorkloadEntry(Struct, frozen=True, gc=False):
+    """One request of a workload, compiled: times are in seconds, ``line`` is its place.
+
+    ``departure`` is None for nodes that stay.
+    """
+
+    arrival: float
+    departure: float | None
+    request: Request
+    line: int
+
+
+class TraceColumn(Noun, frozen=True, kw_only=True):
+    """The column of a recorded trace that a field is read from, and what its numbers times are."""
+
+    column: Annotated[str, Meta(min_length=1)]
+    factor: Annotated[float, Meta(gt=0)] = 1.0
+
+
+class TraceFile(Noun, frozen=True, kw_only=True):
+    """Says which columns of a recorded trace the fields of a workload are read from.
+
+    ``columns`` has a column for each field; ``/1000`` or ``*60`` behind it turns its unit into
+    ours.
+    """
+
+    columns: Annotated[dict[str, str], Meta(min_length=1)]
+
+
+def parse_trace_column(text: str) -> TraceColumn:
+    """Parse ``creation_time``, ``cpu_milli/1000`` or ``minutes*60``; ValueError for a factor of 0.
+
+    Worked example: ``cpu_milli/1000`` reads 3152 as 3.152, which is 4 cores where only whole ones
+    can be requested.
+    """
+    match = _SOURCE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text[:60]!r} is no column, such as creation_time or cpu_milli/1000")
+    number = float(match["number"] or 1)
+    if not number:
+        raise ValueError(f"{text[:60]!r}: a factor of 0")
+    factor = 1.0 / number if match["operator"] == "/" else number
+    return TraceColumn(column=match["column"], factor=factor)
+
+
+def parse_duration(value: float | str) -> float:
+    """Return a duration in seconds, of ``90``, ``30s``, ``10m``, ``2h`` or ``3d``.
+
+    Raises:
+        ValueError: it is none, is below 0, or has no end.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"{str(value)[:40]!r} is no number of seconds")
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            return parse_age(str(value))
+        except ValueError:
+            raise ValueError(f"{str(value)[:40]!r} is no duration such as 90s, 2h or 3d") from None
+    if not 0.0 <= seconds <= MOST_SECONDS:
+        if seconds < 0.0:
+            raise ValueError(f"{seconds:g} is negative, expected seconds from 0 on")
+        raise ValueError(f"{'nan' if math.isnan(seconds) else f'{seconds:g}'} is no time")
+    return seconds
+
+
+def parse_moment(value: float | str) -> float:
+    """Return a moment in seconds: of a number, a duration, or a date and time (UTC without zone).
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    try:
+        return parse_duration(value)
+    except ValueError:  # most are numbers, and those are read quickly
+        if not isinstance(value, str) or len(value) < 8 or "-" not in value[1:]:
+            raise
+    try:
+        moment = datetime.datetime.fromisoformat(value.strip())
+    except ValueError:
+        example = "2026-01-05T08:00:00Z"
+        raise ValueError(f"{value[:40]!r} is no time such as 90s, 3d or {example}") from None
+    zone = moment.tzinfo or datetime.UTC
+    return moment.replace(tzinfo=zone).timestamp()
+
+
+class SyntheticSpec(Noun, frozen=True, kw_only=True):
+    """What a synthetic workload is drawn from.
+
+    ``rate_per_s`` requests arrive in a second on average until ``horizon_s``; ``mix`` has the
+    share of each flavor. Nodes live for ``lifetime_s`` on average, None for those that stay.
+    """
+
+    rate_per_s: Annotated[float, Meta(gt=0)]
+    mix: Annotated[dict[str, Annotated[float, Meta(gt=0)]], Meta(min_length=1)]
+    horizon_s: Annotated[float, Meta(gt=0)]
+    lifetime_s: Annotated[float, Meta(gt=0)] | None = None
+    seed: Annotated[int, Meta(ge=0)] = 0
+
+
+def parse_rate(text: str) -> float:
+    """Parse ``10/h``, ``0.5/s`` or ``200/2d`` into a number a second.
+
+    Raises:
+        ValueError: it is none, or not above 0.
+    """
+    number, slash, period = text.strip().partition("/")
+    try:
+        seconds = parse_duration(period if period[:1].isdigit() else f"1{period}")
+        rate = float(number) / seconds
+    except (ValueError, ZeroDivisionError):
+        rate = 0.0
+    if not slash or not period or not 0.0 < rate <= MOST_RATE:
+        raise ValueError(f"{text[:40]!r} is no rate such as 10/h or 0.5/s")
+    return rate
