@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What-if: the questions that commands ask about a site, by the words of a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from valence_sched.config.settings import Configuration
+from valence_sched.model.purchase import PurchaseResult
+from valence_sched.model.relocation import Rebalance, Relocation, Survival
+from valence_sched.model.request import Request
+from valence_sched.model.request_spec import RequestSpec
+from valence_sched.model.scenario import AddBlocks
+from valence_sched.model.target import Target, parse_target
+from valence_sched.whatif import draining, failure
+from valence_sched.whatif.site import Site
+
+
+class WhatIf:
+    """Answers questions about sites; targets are text, as for edits."""
+
+    def __init__(self, config: Configuration) -> None:
+        self._config = config
+
+    def request(
+        self,
+        site: Site,
+        flavor: str,
+        count: int = 1,
+        *,
+        policy: str | None = None,
+        flavor_files: Sequence[str] = (),
+    ) -> Request:
+        """Return the request for nodes of a flavor: one of the site, or as for a configuration.
+
+        Without a ``policy`` it is that of the flavor, else of the site.
+        """
+        known = site.flavors.get(flavor) or self._config.flavor(flavor, flavor_files)
+        spec = RequestSpec(
+            flavor=known.name, count=count, policy=policy or (None if known.policy else site.policy)
+        )
+        return self._config.compile_request(spec, known)
+
+    def fail(self, site: Site, targets: Sequence[str]) -> Relocation:
+        """Return where nodes land again once targets fail; errors as for :func:`failure.fail`."""
+        return failure.fail(site, _parsed(targets))
+
+    def survive(self, site: Site, failures: int, progress: Callable[[int, int], None]) -> Survival:
+        """Return whether any so many pod managers may fail; ``progress`` gets tried sets of all."""
+        return failure.survive(site, failures, progress)
+
+    def drain(self, site: Site, targets: Sequence[str]) -> Relocation:
+        """Return the moves off targets; errors as for :func:`draining.drain`."""
+        return draining.drain(site, _parsed(targets))
+
+    def smallest_purchase(
+        self,
+        site: Site,
+        request: Request,
+        choices: Sequence[AddBlocks],
+        prices: Mapping[str, float],
+    ) -> PurchaseResult:
+        """Return what to buy for a request; errors as for :func:`purchase.smallest_purchase`."""
+        from valence_sched.whatif import purchase  # the optimiser: only to buy
+
+        return purchase.smallest_purchase(site, request, choices, prices)
+
+    def make_room(self, site: Site, request: Request, most: int) -> Rebalance:
+        """Return the fewest moves for a node; errors as for :func:`balancing.make_room`."""
+        from valence_sched.whatif import balancing
+
+        return balancing.make_room(site, request, most)
+
+
+def _parsed(targets: Sequence[str]) -> list[Target]:
+    return [parse_target(text) for text in dict.fromkeys(targets)]
