@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of a decision: where the nodes go, why not elsewhere, and the map of the hardware."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+from valence_sched.model.decision import Candidate, PodmVerdict, Report, Reports
+from valence_sched.model.explanation import Explanation
+from valence_sched.model.page import (
+    FunnelChart,
+    Lines,
+    Page,
+    PageTable,
+    Row,
+    Section,
+    TableCell,
+    Tone,
+)
+from valence_sched.model.phrases import excess_phrases, request_phrase
+from valence_sched.model.reason_phrases import ReasonPhrases
+from valence_sched.pages.hardware import HardwareListing, decision_map, tail
+
+MANY = 16  # pod managers, above which their reasons are counted first
+MOST_ROWS = 500  # of pod managers in a table: the report has all
+TONES: dict[str, Tone] = {
+    "placed": "good",
+    "placed_in_part": "part",
+    "nothing_fits": "bad",
+    "undecided": "part",
+}
+_WORDS = {"chosen": "chosen", "alternate": "alternate", "fits": "fits"}
+
+Facts = tuple[tuple[str, str], ...]
+
+
+def decision_page(document: Report | Reports, hardware: HardwareListing, facts: Facts = ()) -> Page:
+    """Return the page of one decision, or of the decisions on several requests.
+
+    ``hardware`` is what was decided on, ``facts`` is what became of it, such as its claim.
+    """
+    if isinstance(document, Reports):
+        return _decisions_page(document, hardware, facts)
+    own = (("Policy", document.policy.name), ("Seed", f"{document.seed}"))
+    request = document.request
+    return Page(
+        title=f"Decision: {request.flavor or request.id or 'request'}",
+        lead=_lead(document),
+        tone=TONES[document.outcome],
+        facts=(("Asked for", request_phrase(request)), *facts, *own, *_inventory_facts(document)),
+        sections=(*_sections(document), decision_map(hardware, [document]), *_closing(document)),
+    )
+
+
+def _decisions_page(document: Reports, hardware: HardwareListing, facts: Facts) -> Page:
+    reports = document.decisions
+    rows = tuple(
+        (request_phrase(one.request), one.outcome.replace("_", " "),
+         f"{one.placed:,} of {one.requested:,}",
+         ", ".join(dict.fromkeys(node.chosen.podm for node in one.placements)))
+        for one in reports
+    )  # fmt: skip
+    table = PageTable(title="Requests", columns=("Request", "Outcome", "Nodes", "Podms"), rows=rows,
+                      numbers=frozenset(("Nodes",)))  # fmt: skip
+    short = [one for one in reports if one.placed < one.requested and one.funnel]
+    details = [section for one in short for section in _reasons(one, request_phrase(one.request))]
+    return Page(
+        title="Decisions",
+        lead=f"{document.outcome.replace('_', ' ').capitalize()}: "
+        f"{document.placed:,} of {document.requested:,} nodes",
+        tone=TONES[document.outcome],
+        facts=(*facts, *_inventory_facts(document)),
+        sections=(table, *details, decision_map(hardware, reports), *_warnings(document)),
+    )
+
+
+def _lead(report: Report) -> str:
+    podms = Counter(placement.chosen.podm for placement in report.placements)
+    if not podms:
+        if report.outcome == "undecided":
+            return "Undecided: the budget of the policy ended before it was settled"
+        if report.fitting:
+            return (
+                f"Nothing is placed: {report.fitting:,} of {report.requested:,} nodes fit, and "
+                f"the request must have {report.request.required_count:,}"
+            )
+        return f"Nothing fits: no node on any of {report.inventory.podms:,} pod managers"
+    word = "Placed" if report.outcome == "placed" else "Placed in part"
+    where = ", ".join(podm if n == 1 else f"{podm} ({n})" for podm, n in podms.most_common(5))
+    more = f" and {len(podms) - 5:,} more pod managers" if len(podms) > 5 else ""
+    noun = "node" if report.requested == 1 else "nodes"
+    return f"{word}: {report.placed:,} of {report.requested:,} {noun} on {where}{more}"
+
+
+def _inventory_facts(document: Report | Reports) -> Facts:
+    source = document.inventory
+    return (
+        ("Pod managers", f"{source.podms:,}"),
+        ("Pools", f"{source.pools:,}"),
+        ("Blocks", f"{source.blocks:,}"),
+        ("Inventory", source.digest),
+    )
+
+
+def _sections(report: Report) -> Iterator[Section]:
+    if report.placements:
+        yield _nodes(report)
+    if report.explanation is not None and report.explanation.candidates:
+        yield _candidates(report.explanation)
+    yield from _reasons(report)
+
+
+def _reasons(report: Report, name: str = "") -> Iterator[Section]:
+    """Yield the funnel and why pod managers were not chosen; ``name`` is that of the request."""
+    after = f" ({name})" if name else ""
+    if report.funnel:
+        yield FunnelChart(
+            title=f"Filters{after}",
+            steps=report.funnel,
+            text="How many pools were left after each filter, of those that came in.",
+        )
+    yield from _not_chosen(report, after)
+    misses = report.explanation.nearest_misses if report.explanation else ()
+    if misses:
+        yield Lines(title=f"Nearest misses{after}", lines=tuple(one.text for one in misses))
+
+
+def _closing(report: Report) -> Iterator[Section]:
+    explanation = report.explanation
+    if explanation is not None and explanation.flips:
+        lines = tuple(flip.text for flip in explanation.flips)
+        yield Lines(title="What would change the choice", lines=lines)
+    yield from _warnings(report)
+
+
+def _warnings(document: Report | Reports) -> Iterator[Section]:
+    explanation = document.explanation if isinstance(document, Report) else None
+    lines = (*document.warnings, *(f"not read: {one}" for one in document.inventory.skipped),
+             *(explanation.notes if explanation else ()))  # fmt: skip
+    if lines:
+        yield Lines(title="Warnings and notes", lines=lines)
+
+
+def _nodes(report: Report) -> PageTable:
+    rows: list[Row] = [
+        (f"{placement.node}", "chosen" if rank == 1 else f"alternate {rank - 1}", one.podm,
+         one.pool, _score(one.score), _parts(one))
+        for placement in report.placements
+        for rank, one in enumerate((placement.chosen, *placement.alternates), 1)
+    ]  # fmt: skip
+    return PageTable(title="Nodes", rows=tuple(rows), numbers=frozenset(("Score",)),
+                     columns=("Node", "Choice", "Podm", "Pool", "Score", "Made of"))  # fmt: skip
+
+
+def _parts(one: Candidate) -> str:
+    grants = [f"{grant.amount:g} {grant.unit} {grant.resource} of {tail(grant.uri)}"
+              for grant in one.grants]  # fmt: skip
+    return ", ".join([*(tail(block.uri) for block in one.blocks), *grants])
+
+
+def _candidates(explanation: Explanation) -> PageTable:
+    first = explanation.candidates[0].parts
+    ordered = sorted(first, key=lambda part: (-part.weight, part.weigher))
+    weighers = [part.weigher for part in ordered]
+    rows: list[Row] = []
+    for one in explanation.candidates:
+        parts = {part.weigher: part for part in one.parts}
+        shares = [TableCell(text=f"{parts[name].part:.3f}", share=parts[name].score)
+                  for name in weighers]  # fmt: skip
+        chosen = "chosen" if one.outcome == "chosen" else "fits"
+        rows.append((one.podm, one.pool, chosen, _score(one.score), *shares,
+                     ", ".join(excess_phrases(one.excess))))  # fmt: skip
+    return PageTable(
+        title="Candidates",
+        columns=("Podm", "Pool", "Choice", "Score", *weighers, "Over-allocated"),
+        rows=tuple(rows),
+        numbers=frozenset(("Score", *weighers)),
+        text="What each weigher adds to the score. A bar is the weigher's own answer, from 0 to 1.",
+    )
+
+
+def _score(score: float) -> TableCell:
+    return TableCell(text=f"{score:.3f}", share=score)
+
+
+def _not_chosen(report: Report, after: str) -> Iterator[PageTable]:
+    """Yield why pod managers take no node, counted by reason where they are many."""
+    others = [one for one in report.podms if one.outcome in ("rejected", "undecided")]
+    if not others:
+        return
+    words = ReasonPhrases()
+    if len(others) > MANY:
+        yield _by_reason(others, words, f"Not chosen, by reason{after}")
+    more = len(others) - MOST_ROWS
+    text = f"{len(others):,} of {report.inventory.podms:,} pod managers."
+    if more > 0:
+        text += f" The first {MOST_ROWS} are listed; podm schedule --report has all."
+    yield PageTable(
+        title=f"Not chosen{after}",
+        columns=("Podm", "Pool", "Why"),
+        rows=tuple(row for one in others[:MOST_ROWS] for row in _why(one, words)),
+        text=text,
+    )
+
+
+def _by_reason(verdicts: Sequence[PodmVerdict], words: ReasonPhrases, title: str) -> PageTable:
+    groups: dict[str, list[str]] = defaultdict(list)
+    for one in verdicts:
+        groups[words.of_pool([one.reason] if one.reason else [])].append(one.podm)
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    rows: list[Row] = [
+        (reason, TableCell(text=f"{len(podms):,}", share=len(podms) / len(verdicts)),
+         ", ".join(podms[:3]) + (" and others" if len(podms) > 3 else ""))
+        for reason, podms in ordered[:MOST_ROWS]
+    ]  # fmt: skip
+    return PageTable(title=title, columns=("Why", "Pod managers", "Such as"), rows=tuple(rows),
+                     numbers=frozenset(("Pod managers",)))  # fmt: skip
+
+
+def _why(verdict: PodmVerdict, words: ReasonPhrases) -> Iterator[tuple[str, str, str]]:
+    """Yield a row for each pool of which the reasons are known, else for the pod manager."""
+    after = f"after {verdict.fitting:,} nodes: " if verdict.fitting else ""
+    texts = {one.pool: words.of_pool(one.reasons) for one in verdict.pool_reasons}
+    if not texts:
+        texts = {verdict.pool: words.of_pool([verdict.reason] if verdict.reason else [])}
+    if len(set(texts.values())) == 1:
+        pool = verdict.pool if len(texts) == 1 else "all"
+        texts = {pool: next(iter(texts.values()))}
+    for pool, text in texts.items():
+        yield verdict.podm, pool, after + text

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of an inventory: what is free, its map, its devices and pod managers."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from valence_sched.model.base import format_value
+from valence_sched.model.hardware import count_devices
+from valence_sched.model.page import Page, PageTable, Row, TableCell
+from valence_sched.model.phrases import short_model
+from valence_sched.model.podm_overview import PodmOverview, PodmSummary
+from valence_sched.model.quantity import format_mib
+from valence_sched.pages.hardware import HardwareListing, inventory_map
+
+Pair = tuple[float | None, float | None]
+
+#: The field of a summary, and its title.
+_MEASURES = (
+    ("blocks", "Blocks"),
+    ("cores", "Cores"),
+    ("memory_mib", "Memory"),
+    ("gpus", "GPUs"),
+    ("drives", "Drives"),
+    ("nics", "NICs"),
+)
+_IN_TABLE = ("blocks", "cores", "memory_mib", "gpus")
+_BARS = "A bar is the part that is not free: in use or unusable."
+
+
+def inventory_page(hardware: HardwareListing) -> Page:
+    """Return the page of an inventory."""
+    podms = hardware.podms
+    uses = Counter(block.use for blocks in hardware.blocks.values() for block in blocks)
+    every, pools = sum(uses.values()), sum(one.pool_count for one in podms)
+    nodes = sum(len(one.podm.nodes) for one in podms)
+    free = uses["free"] + uses["shared"]
+    return Page(
+        title="Inventory",
+        lead=f"{free:,} of {every:,} blocks are free on {len(podms):,} pod managers",
+        facts=(
+            ("Pod managers", f"{len(podms):,}"),
+            ("Pools", f"{pools:,}"),
+            ("Blocks", f"{every:,}"),
+            ("Nodes", f"{nodes:,}"),
+            *((f"{word.capitalize()} blocks", f"{uses[word]:,}")
+              for word in ("shared", "unusable") if uses[word]),
+        ),
+        sections=(_totals(podms), inventory_map(hardware), _devices(hardware), _podms(podms)),
+    )  # fmt: skip
+
+
+def _totals(podms: Sequence[PodmOverview]) -> PageTable:
+    pairs: dict[str, list[Pair]] = {}
+    for one in podms:
+        for field, title in _MEASURES:
+            pairs.setdefault(title, []).append(getattr(one.amounts, field))
+        for name, pair in one.amounts.stocks.items():
+            pairs.setdefault(name, []).append(pair)
+    rows: list[Row] = [
+        (title, *_total_texts(title, each))
+        for title, each in pairs.items()
+        if any(pair != (0, 0) for pair in each)
+    ]
+    columns = ("Resource", "Free", "Total", "Not free")
+    return PageTable(title="What is free", columns=columns, rows=tuple(rows),
+                     numbers=frozenset(columns[1:]), text=_BARS)  # fmt: skip
+
+
+def _total_texts(title: str, pairs: Sequence[Pair]) -> Iterable[str | TableCell]:
+    """Yield the sums of what is known, with a plus where a part is not, and the share in use."""
+    sums: list[float] = []
+    for amounts in zip(*pairs, strict=True):
+        known = [amount for amount in amounts if amount is not None]
+        sums.append(sum(known))
+        yield _amount_text(title, sum(known)) + ("+" if len(known) < len(amounts) else "")
+    whole = all(None not in pair for pair in pairs)
+    yield _used((sums[0], sums[1])) if whole else TableCell(text="unknown")
+
+
+def _amount_text(title: str, amount: float | None) -> str:
+    if amount is None:
+        return "unknown"
+    return format_mib(amount) if title == "Memory" else format_value(amount)
+
+
+def _amount_texts(title: str, pair: Pair) -> tuple[str, ...]:
+    return tuple(_amount_text(title, amount) for amount in pair)
+
+
+def _used(pair: Pair) -> TableCell:
+    free, total = pair
+    if free is None or not total:
+        return TableCell(text="unknown" if free is None or total is None else "none")
+    share = (total - free) / total
+    return TableCell(text=f"{share:.0%}", share=share)
+
+
+def _devices(hardware: HardwareListing) -> PageTable:
+    devices = count_devices(block for blocks in hardware.blocks.values() for block in blocks)
+    rows: list[Row] = [
+        (one.kind, short_model(one.model) or "unknown", *_amount_texts("", (one.free, one.devices)),
+         _used((one.free, one.devices)), f"{one.podms:,}")
+        for one in devices
+    ]  # fmt: skip
+    columns = ("Device", "Model", "Free", "Total", "Not free", "On podms")
+    return PageTable(
+        title="Devices", columns=columns, rows=tuple(rows), numbers=frozenset(columns[2:])
+    )
+
+
+def _podms(podms: Sequence[PodmOverview]) -> PageTable:
+    titles = [title for field, title in _MEASURES if field in _IN_TABLE]
+    rows: list[Row] = [
+        (one.podm.id, one.podm.status if one.podm.enabled else f"{one.podm.status}, disabled",
+         one.podm.zone or "", *_free_cells(one.amounts), f"{len(one.podm.nodes):,}",
+         one.podm.read_at or "")
+        for one in podms
+    ]  # fmt: skip
+    return PageTable(
+        title="Pod managers",
+        columns=("Podm", "Status", "Zone", *titles, "Nodes", "Read at"),
+        rows=tuple(rows),
+        numbers=frozenset((*titles, "Nodes")),
+        text=f"Free of all. {_BARS}",
+    )
+
+
+def _free_cells(amounts: PodmSummary) -> Iterable[TableCell]:
+    for field, title in _MEASURES:
+        if field in _IN_TABLE:
+            pair = getattr(amounts, field)
+            free, total = _amount_texts(title, pair)
+            text = "none" if pair == (0, 0) else f"{free} of {total}"
+            yield TableCell(text=text, share=_used(pair).share)
