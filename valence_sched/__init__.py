@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         IdentityConflict as IdentityConflict, InUse as InUse, InputError as InputError,
         InventoryIncomplete as InventoryIncomplete,
         InventoryStale as InventoryStale, NameTaken as NameTaken, NewerSchema as NewerSchema,
+        NothingMatches as NothingMatches,
         OutputError as OutputError, PluginError as PluginError, PodmError as PodmError,
         RequestError as RequestError,
         SchedulerError as SchedulerError, StillComposing as StillComposing,
@@ -72,8 +73,8 @@ _MODULES = {
         "errors": """
             ClaimLost ClaimState CloudError ComposeFailed CredentialError DecisionUndecided
             DispatchFailed DuplicateId IdentityConflict InUse InputError InventoryIncomplete
-            InventoryStale NameTaken NewerSchema OutputError PluginError PodmError RequestError
-            SchedulerError StillComposing StoreError UnknownName Unverified UsageError
+            InventoryStale NameTaken NewerSchema NothingMatches OutputError PluginError PodmError
+            RequestError SchedulerError StillComposing StoreError UnknownName Unverified UsageError
         """,
         "model.codec": "convert decode load_yaml",
         "model.diagnostic": "Diagnostic Diagnostics",

@@ -5,28 +5,46 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from valence_sched import files
-from valence_sched.config import credentials
+from valence_sched.config import credentials, parsers
 from valence_sched.config.requests import Cloud
 from valence_sched.config.settings import Configuration
 from valence_sched.engine import Engine
-from valence_sched.errors import UsageError
+from valence_sched.errors import SchedulerError, UsageError
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.registry import Registry
-from valence_sched.inventory.sources import Now, Progress, SourceReader
+from valence_sched.inventory.sources import Now, SourceReader
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.plan import Plan, parse_plan
+from valence_sched.model.progress import Progress
 from valence_sched.model.read_options import DEFAULT_SELECTION, Selection
 from valence_sched.model.registration import PasswordReference
+from valence_sched.model.replay import Replay, parse_replay
 from valence_sched.model.reports import parse_report
 
 if TYPE_CHECKING:
     from valence_sched.inventory.capture import Captures
+    from valence_sched.model.check import Check
+    from valence_sched.model.page import Page
+    from valence_sched.model.podm_overview import PodmOverview
+    from valence_sched.model.scenario import Edit
+    from valence_sched.model.scheduler import Scheduler
+    from valence_sched.model.sweep import SweepRun
+    from valence_sched.model.workload import SyntheticSpec, TraceColumn
+    from valence_sched.pages.hardware import HardwareListing
+    from valence_sched.whatif.checks import Checker
+    from valence_sched.whatif.site import Site as Site
+    from valence_sched.whatif.sweep import Sweep as Sweep
+    from valence_sched.whatif.sweep import Workers
+    from valence_sched.whatif.sweep_journal import SweepJournal
+    from valence_sched.whatif.whatif import WhatIf
+    from valence_sched.whatif.workload import Workload as Workload
 
 
 class App:
@@ -65,12 +83,196 @@ class App:
         self,
         selection: Selection = DEFAULT_SELECTION,
         *,
-        on_state: Callable[[str, str], None] = lambda _claim, _state: None,
         effects: EffectLog | None = None,
     ) -> Engine:
-        """Return the scheduler over a selection; ``on_state`` and ``effects`` as of an engine."""
-        return Engine(self.config, self.sources, self.loader, selection, on_state=on_state,
-                      effects=effects)  # fmt: skip
+        """Return the scheduler over a selection; ``effects`` as of an engine."""
+        return Engine(self.config, self.sources, self.loader, selection, effects=effects)
+
+    def site(self, selection: Selection = DEFAULT_SELECTION) -> Site:
+        """Return the pod managers of a selection with what decides on them, for edits.
+
+        Errors as for a decision. What claims hold is subtracted.
+        """
+        from valence_sched.whatif.site import load_site  # planning: only for its commands
+
+        return load_site(self.loader, self.config, selection)
+
+    @functools.cached_property
+    def whatif(self) -> WhatIf:
+        """Return the part that answers what-if questions."""
+        from valence_sched.whatif.whatif import WhatIf  # only to plan
+
+        return WhatIf(self.config)
+
+    def edited_sites(
+        self,
+        site: Site,
+        scenarios: Sequence[str] = (),
+        edits: Sequence[Edit] = (),
+        *,
+        policy: str | None = None,
+        weights: Mapping[str, float] | None = None,
+    ) -> list[Site]:
+        """Return the site of each scenario, ``FILE`` or ``FILE#NAME``, after edits besides.
+
+        Without scenarios it is the one site after the edits. ``policy`` is that of requests that
+        name none, ``weights`` are other weights of its weighers.
+
+        Raises:
+            InputError, UnknownName: a scenario file is invalid, or refers to what is not there.
+            NothingMatches, UsageError: as of an edit.
+        """
+        from valence_sched.whatif.edits import edited
+        from valence_sched.whatif.scenarios import scenario_sites, with_policy
+
+        sites = scenario_sites(site, scenarios, self.config) if scenarios else [site]
+        return [with_policy(edited(one, edits), policy, weights or {}) for one in sites]
+
+    def read_checks(self, file: str) -> list[Check]:
+        """Read a file of expectations, ``-`` for standard input.
+
+        InputError, NewerSchema if it is invalid, or has no expectation.
+        """
+        from valence_sched.config.check_file import parse_checks
+
+        name = "stdin" if file == "-" else file
+        checks, warnings = parse_checks(self.config.read(file), name)
+        self.config.remarks += warnings
+        return checks
+
+    def checker(
+        self,
+        site: Site,
+        *,
+        strict: bool = False,
+        record: Callable[[str, Report], None] | None = None,
+        progress: Callable[[str], Callable[[int], None]],
+        survival_progress: Callable[[int, int], None],
+    ) -> Checker:
+        """Return what tells whether expectations on a site are met; arguments as for its class."""
+        from valence_sched.whatif.checks import Checker
+
+        return Checker(site, self.config, strict=strict, record=record, progress=progress,
+                       survival_progress=survival_progress)  # fmt: skip
+
+    def decides_otherwise(self, site: Site) -> bool:
+        """Return whether a site has other policies or flavors than files of the user have."""
+        ours = (self.config.policies(), self.config.flavors(), "default")
+        return (site.policies, site.flavors, site.policy) != ours
+
+    def write_site(self, site: Site, file: str) -> tuple[int, int]:
+        """Write a site as an inventory file; return its podms and blocks, errors as for one."""
+        return files.write_inventory(site.documents(), file)
+
+    def print_site(self, site: Site, write: Callable[[str], object]) -> None:
+        """Write a site as the JSON of one inventory, a pod manager at a time."""
+        files.write_podms(site.documents(), lambda data: write(data.decode()), lines=False)
+
+    def workload(
+        self,
+        file: str,
+        columns: Mapping[str, TraceColumn],
+        column_files: Sequence[str] = (),
+        *,
+        sort: bool = False,
+        near_maps: Sequence[str] = (),
+    ) -> Workload:
+        """Return the workload of a file, ``-`` for standard input.
+
+        ``columns`` and those that ``column_files`` say are of a recorded trace, by field. With
+        ``sort`` its lines may stand in any order.
+
+        Raises:
+            InputError: a file cannot be read; of the workload also when it is replayed.
+        """
+        from valence_sched.whatif.workload import open_workload
+
+        named: dict[str, TraceColumn] = {}
+        for name in column_files:
+            named |= parsers.parse_trace_columns(self.config.read(name), name)
+        return open_workload(file, self.config, {**named, **columns}, sort=sort,
+                             near_maps=near_maps)  # fmt: skip
+
+    def synthetic_workload(self, spec: SyntheticSpec) -> Workload:
+        """Return a workload that is drawn by a seed."""
+        from valence_sched.whatif.synthetic import SyntheticWorkload
+
+        return SyntheticWorkload(spec)
+
+    def replay(
+        self,
+        sites: Sequence[Site],
+        policies: Sequence[str],
+        workload: Workload,
+        progress: Callable[[str], Callable[[int], None]],
+        *,
+        strict: bool = False,
+    ) -> Replay:
+        """Replay a workload on each site under each policy, without any under those of requests.
+
+        ``progress`` is called with the name of each run, and what it returns with the number of
+        requests so far.
+
+        Raises:
+            UnknownName: a site does not have a policy.
+            SchedulerError: as for the workload, and for a decision.
+        """
+        from valence_sched.whatif.runs import replay_all
+
+        return replay_all(sites, policies, workload, progress, strict=strict)
+
+    def sweep(
+        self,
+        sites: Sequence[Site],
+        policies: Sequence[str],
+        seeds: Sequence[int],
+        workload: Workload,
+        *,
+        strict: bool = False,
+    ) -> Sweep:
+        """Return the runs of a workload on sites, under policies and with seeds, not yet made.
+
+        Errors as of :class:`~valence_sched.whatif.sweep.Sweep`.
+        """
+        from valence_sched.whatif.sweep import Sweep
+
+        return Sweep(sites, policies, seeds, workload, strict=strict)
+
+    def sweep_workers(
+        self, jobs: int | None = None, backend: str | None = None
+    ) -> AbstractContextManager[Workers]:
+        """Return what makes the runs of a sweep: so many processes, or those of a Dask cluster.
+
+        Errors as of :func:`~valence_sched.whatif.workers.opened_workers`.
+        """
+        from valence_sched.whatif.workers import opened_workers
+
+        return opened_workers(jobs, backend)
+
+    def sweep_journal(self, file: str) -> SweepJournal:
+        """Return the file of finished runs of a sweep, open for more; InputError if it cannot."""
+        from valence_sched.whatif.sweep_journal import SweepJournal
+
+        return SweepJournal(file)
+
+    @contextlib.contextmanager
+    def sweep_writer(self, file: str) -> Iterator[Callable[[Sequence[SweepRun]], None]]:
+        """Yield what writes the runs of a sweep into a file that is open before they are made.
+
+        UsageError, SchedulerError as of an encoder of such files; InputError as for a report.
+        """
+        from valence_sched.whatif.sweep_files import encoder
+
+        encode, pending = encoder(file), files.PendingFile(file)
+        try:
+            yield lambda runs: pending.write(encode(runs))
+        finally:
+            pending.discard()
+
+    def read_replay(self, file: str) -> tuple[Replay, list[str]]:
+        """Read a written replay, ``-`` for standard input; errors and warnings as for a report."""
+        data = self.config.input.read() if file == "-" else files.read(file, limit=-1)
+        return parse_replay(data, "stdin" if file == "-" else file)
 
     def serve(
         self,
@@ -108,8 +310,8 @@ class App:
         serve.serve(records, self.diagnostics, serve.ServeOptions(**options), check_and_report)
 
     @contextlib.contextmanager
-    def report_writer(self, file: str) -> Iterator[Callable[[Report | Reports], None]]:
-        """Yield what writes a decision as JSON into a file that is open before it is made.
+    def report_writer(self, file: str) -> Iterator[Callable[[Report | Reports | Replay], None]]:
+        """Yield what writes a decision or a replay as JSON into a file that is open before.
 
         InputError if it cannot be written, at once or later; unwritten, the file stays as it was.
         """
@@ -119,8 +321,61 @@ class App:
         finally:
             pending.discard()
 
-    def report_text(self, report: Report | Reports) -> str:
-        """Return a decision as the JSON that a file would get."""
+    @contextlib.contextmanager
+    def text_writer(self, file: str) -> Iterator[Callable[[bytes], None]]:
+        """Yield what writes bytes into a file that is open before; errors as for a report."""
+        pending = files.PendingFile(file)
+        try:
+            yield pending.write
+        finally:
+            pending.discard()
+
+    @contextlib.contextmanager
+    def page_writer(self, file: str) -> Iterator[Callable[[Page], None]]:
+        """Yield what writes a page as HTML into a file that is open before the page is made.
+
+        SchedulerError if the libraries for pages are not installed; InputError as for a report.
+        """
+        try:
+            from valence_sched.pages.render import page_html
+        except ModuleNotFoundError as error:
+            if error.name not in ("jinja2", "markupsafe", "pygal"):
+                raise
+            text = f"--html needs {error.name}: pip install 'valence-sched[html]'"
+            raise SchedulerError(text) from None
+        pending = files.PendingFile(file)
+        try:
+            yield lambda page: pending.write(page_html(page))
+        finally:
+            pending.discard()
+
+    def hardware(
+        self, scheduler: Scheduler, podms: Sequence[PodmOverview] | None = None
+    ) -> HardwareListing:
+        """Return what a scheduler decides on, or of it some pod managers, for a page."""
+        from valence_sched.pages.hardware import read_hardware
+
+        return read_hardware(scheduler, podms)
+
+    def inventory_page(self, hardware: HardwareListing) -> Page:
+        """Return the page of an inventory."""
+        from valence_sched.pages.inventory import inventory_page
+
+        return inventory_page(hardware)
+
+    def decision_page(
+        self,
+        document: Report | Reports,
+        hardware: HardwareListing,
+        facts: tuple[tuple[str, str], ...] = (),
+    ) -> Page:
+        """Return the page of one decision or several; ``facts`` say what became of it."""
+        from valence_sched.pages.decision import decision_page
+
+        return decision_page(document, hardware, facts)
+
+    def report_text(self, report: Report | Reports | Replay) -> str:
+        """Return a decision or a replay as the JSON that a file would get."""
         return files.json_text(report).decode()
 
     def read_report(self, file: str) -> tuple[Report | Reports, list[str]]:

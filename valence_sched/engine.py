@@ -56,6 +56,8 @@ from valence_sched.model.lifecycle import (
 from valence_sched.model.plan import Plan
 from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport, block_usage
 from valence_sched.model.policy import PluginKind, PluginList, Policy
+from valence_sched.model.progress import awaiting
+from valence_sched.model.quantity import format_count
 from valence_sched.model.read_options import DEFAULT_SELECTION, Selection
 from valence_sched.model.reports import parse_report
 from valence_sched.model.request import Request
@@ -78,8 +80,8 @@ class Engine(Scheduler):
     """Implements every verb of a scheduler on the pod managers that ``selection`` names.
 
     What it decides on is read once, when a verb first needs it, and again after a verb changed
-    it. ``on_state`` is called with each claim that is composed and the state of its node;
-    ``effects`` has what a verb has changed, and is about to change, also while it runs.
+    it. The progress of ``sources`` is told whom a verb waits for. ``effects`` has what a verb has
+    changed, and is about to change, also while it runs.
     """
 
     def __init__(
@@ -89,13 +91,11 @@ class Engine(Scheduler):
         loader: InventoryLoader,
         selection: Selection = DEFAULT_SELECTION,
         *,
-        on_state: Callable[[str, str], None] = lambda _claim, _state: None,
         effects: EffectLog | None = None,
     ) -> None:
         self._config, self._sources = config, sources
         self._selection, self._live = selection, selection.live
         self._intake = Intake(config, sources, loader, selection)
-        self._on_state = on_state
         self._effects = effects if effects is not None else EffectLog()
         self._view: View | None = None
         self._decider: Decider | None = None
@@ -110,20 +110,25 @@ class Engine(Scheduler):
     def select_destinations(
         self, request: Request, *, detail: Detail = "placements"
     ) -> DecisionResult:
-        result = decision_result(self.decider().select_destinations(request), detail)
+        decider = self.decider()
+        with awaiting(self._sources.progress, request.flavor or "the request", "deciding"):
+            result = decision_result(decider.select_destinations(request), detail)
         return self._no_outage([request], result)
 
     def select_all(
         self, requests: Sequence[Request], *, detail: Detail = "placements"
     ) -> DecisionResults:
-        return self._no_outage(
-            requests, decision_results(self.decider().select_all(requests), detail)
-        )
+        decider = self.decider()
+        with awaiting(self._sources.progress, format_count(len(requests), "request"), "deciding"):
+            result = decision_results(decider.select_all(requests), detail)
+        return self._no_outage(requests, result)
 
     def count_fits(self, request: Request, most: int) -> FitCounts:
         warnings: list[str] = []
         undecided: list[str] = []
-        counts = self.decider().count_fits(request, most, warnings, undecided)
+        decider = self.decider()
+        with awaiting(self._sources.progress, request.flavor or "the request", "counting nodes"):
+            counts = decider.count_fits(request, most, warnings, undecided)
         if not any(number for _, number in counts):
             self._refuse_outage([request])
         return FitCounts(podms=tuple(counts), warnings=tuple(warnings), undecided=tuple(undecided))
@@ -256,7 +261,15 @@ class Engine(Scheduler):
 
     def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
         with self._changing_store() as store:
-            yield from _each(self._changed("claim", "released", store.claims.release), claim_ids)
+
+            def release(id_: str) -> None:
+                with (
+                    self._change("claim", id_, "released"),
+                    awaiting(self._sources.progress, f"claim {id_}", "releasing"),
+                ):
+                    store.claims.release(id_)
+
+            yield from _each(release, claim_ids)
 
     def reconcile(self, *, dry_run: bool = False, keep_s: float = KEEP_S) -> ReconcileResult:
         if self._registry.empty:
@@ -345,8 +358,9 @@ class Engine(Scheduler):
         """
         from valence_sched.lifecycle.dispatch import dispatch
 
-        return dispatch(target, report, environ=self._config.environ, key_variable=key_variable,
-                        timeout_s=timeout_s)  # fmt: skip
+        with awaiting(self._sources.progress, target.partition("=")[0], "taking the decision"):
+            return dispatch(target, report, environ=self._config.environ,
+                            key_variable=key_variable, timeout_s=timeout_s)  # fmt: skip
 
     def dispatchable(self, report: Report) -> Report:
         """Return a report that says which of its nodes were decided on a recording, and its age."""
@@ -397,21 +411,12 @@ class Engine(Scheduler):
                 timeout_s=self._live.timeout_s,
                 patience_s=wait_s,
                 ttl_s=ttl_s,
-                on_state=self._on_state,
+                progress=self._sources.progress,
             )
 
     def _change(self, kind: str, id_: str, done: str) -> contextlib.AbstractContextManager[None]:
         """Note a change that a block makes; ``done`` is a participle."""
         return self._effects.change(kind, id_, f"may be {done}", f"is {done}")
-
-    def _changed(
-        self, kind: str, done: str, change: Callable[[str], object]
-    ) -> Callable[[str], None]:
-        def noted(id_: str) -> None:
-            with self._change(kind, id_, done):
-                change(id_)
-
-        return noted
 
     def _refuse_recordings(self, what: str) -> None:
         """Refuse to act on a selection with inventories: each is a recording, whatever its age."""

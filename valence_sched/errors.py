@@ -9,6 +9,7 @@
     │   └── DuplicateId       id_duplicate          1  400   two pod managers under one id
     ├── UsageError            usage                 2  400   the command line contradicts itself
     ├── UnknownName           name_unknown          1  404   no such flavor, policy, filter, podm
+    ├── NothingMatches        nothing_matches       1  404   an edit is about nothing that is there
     ├── RequestError          request_invalid       1  400   the request contradicts itself
     ├── PluginError           plugin_failed         1  500   a plug-in broke its contract
     ├── CloudError            cloud_failed          1  502   OpenStack does not answer or refuses
@@ -31,8 +32,9 @@
 """
 
 import difflib
+import itertools
 from collections.abc import Iterable
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 
 class SchedulerError(Exception):
@@ -46,6 +48,17 @@ class SchedulerError(Exception):
         """Prefix the text of the error with the place where it was raised; return the error."""
         self.args = (one_line(f"{place}: {self}"),)
         return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what the error says, not the arguments that its class makes the text of."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[SchedulerError], words: tuple[Any, ...], state: dict[str, Any]) -> Any:
+    """Return an error that another process raised."""
+    error = kind.__new__(kind, *words)
+    error.__dict__.update(state)
+    return error
 
 
 class InputError(SchedulerError):
@@ -101,6 +114,15 @@ class UnknownName(SchedulerError):
         names = sorted(known)
         text = f"{location}: " if location else ""
         super().__init__(one_line(f"{text}no {kind} named {name!r} ({suggest(name, names)})"))
+
+
+class NothingMatches(SchedulerError):
+    """A target that no pod manager, pool or block meets; the message has the nearest known one."""
+
+    code, http_status = "nothing_matches", 404
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(one_line(f"no {what} ({hint})" if hint else f"no {what}"))
 
 
 class RequestError(SchedulerError):
@@ -243,6 +265,9 @@ class DecisionUndecided(SchedulerError):
     code, exit_code, http_status = "undecided", 5, 503
 
 
+MAX_KNOWN_LENGTH = 400  # characters of names in the hint for an unknown one
+
+
 def closest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
     """Return the known name most similar to an unknown one, None if none reaches the cutoff."""
     close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=cutoff)
@@ -250,7 +275,7 @@ def closest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
 
 
 def suggest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
-    """Return the hint for an unknown name: the nearest known one, or all known names.
+    """Return the hint for an unknown name: the nearest known one, or the first known names.
 
     ``cutoff`` is the least similarity of the nearest one, from 0 to 1.
     """
@@ -258,7 +283,12 @@ def suggest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
     close = closest(name, names, cutoff)
     if close is not None:
         return f"did you mean {close!r}?"
-    return "known: " + ", ".join(names) if names else "none is known"
+    if not names:
+        return "none is known"
+    ends = itertools.accumulate(len(known_name) + 2 for known_name in names)
+    fitting = max(1, sum(end <= MAX_KNOWN_LENGTH for end in ends))
+    more = f" and {len(names) - fitting:,} more" if fitting < len(names) else ""
+    return f"known: {', '.join(names[:fitting])}{more}"
 
 
 def describe_error(error: BaseException) -> str:

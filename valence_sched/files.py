@@ -3,12 +3,15 @@
 
 import contextlib
 import gzip
+import io
 import os
+import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 import msgspec
 import zstandard
@@ -16,6 +19,10 @@ import zstandard
 from valence_sched.errors import InputError, one_line
 from valence_sched.model.codec import MAX_HUMAN_BYTES, escape_json
 from valence_sched.model.inventory import SCHEMA, VERSION, FullPodm, InventoryHeader, to_json
+
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+BUFFER_BYTES = 1 << 18
+PACKED_BYTES = 1 << 10  # that are unpacked at once: they may become many thousand times as many
 
 
 def read(file: str, limit: int = MAX_HUMAN_BYTES + 1) -> bytes:
@@ -28,8 +35,86 @@ def read(file: str, limit: int = MAX_HUMAN_BYTES + 1) -> bytes:
         with open(file, "rb") as stream:
             return stream.read(limit)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(file, "", reason.lower(), "a readable file") from None
+        raise _unreadable(file, error) from None
+
+
+def _unreadable(file: str, error: Exception) -> InputError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return InputError(file, "", reason.lower(), "a readable file")
+
+
+@contextlib.contextmanager
+def decompressed(file: str, source: BinaryIO | None = None) -> Iterator[BinaryIO]:
+    """Open a file to be read piece by piece, unpacked where it is gzip or zstd by its first bytes.
+
+    ``source`` is read from its beginning in place of a file of that name; it stays open.
+
+    Raises:
+        InputError: it cannot be read, at once or later, or what is packed is damaged.
+    """
+    try:
+        with contextlib.ExitStack() as opened:
+            raw: Any = source or opened.enter_context(_opened(file))
+            if source is not None:
+                source.seek(0)
+            head = raw.peek(len(_ZSTD))[: len(_ZSTD)]
+            if head.startswith(_GZIP):
+                yield opened.enter_context(gzip.GzipFile(fileobj=raw, mode="rb"))  # type: ignore[misc]
+            elif head == _ZSTD:
+                yield io.BufferedReader(_ZstdFrames(raw), BUFFER_BYTES)
+            else:
+                yield raw
+    except (EOFError, zlib.error, zstandard.ZstdError) as error:
+        raise InputError(
+            file, "", one_line(str(error)), "a whole file", "was it cut off?"
+        ) from None
+    except OSError as error:
+        raise _unreadable(file, error) from None
+
+
+class _ZstdFrames(io.RawIOBase):
+    """What zstd frames hold; EOFError where the last one is cut off, which its library ignores."""
+
+    def __init__(self, packed: BinaryIO) -> None:
+        self._packed, self._rest, self._content = packed, b"", b""
+        self._frame: Any = None  # that is begun and not ended
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._content:
+            data = self._rest or self._packed.read(PACKED_BYTES)
+            if not data:
+                if self._frame is not None:
+                    raise EOFError("an end within a frame")
+                return 0
+            frame = self._frame or zstandard.ZstdDecompressor().decompressobj()
+            self._content = frame.decompress(data)
+            self._frame, self._rest = (None, frame.unused_data) if frame.eof else (frame, b"")
+        size = min(len(buffer), len(self._content))
+        buffer[:size], self._content = self._content[:size], self._content[size:]
+        return size
+
+
+def spooled(file: str, stdin: BinaryIO) -> BinaryIO | None:
+    """Return a copy of what can be read once only, ``-`` or a pipe; None of any other file.
+
+    The copy is on disk until it is closed. InputError if it cannot be read.
+    """
+    if file != "-" and not Path(file).is_fifo():
+        return None
+    copy: Any = tempfile.TemporaryFile()  # noqa: SIM115 - the caller reads it as often as it likes
+    with contextlib.nullcontext(stdin) if file == "-" else decompressed(file) as stream:
+        shutil.copyfileobj(stream, copy)
+    return copy  # type: ignore[no-any-return]
+
+
+def _opened(file: str) -> BinaryIO:
+    try:
+        return open(file, "rb")
+    except ValueError as error:  # a name with a null byte
+        raise _unreadable(file, error) from None
 
 
 def write_json(document: object, file: str) -> None:
@@ -60,16 +145,23 @@ def write_inventory(podms: Iterable[FullPodm], file: str) -> tuple[int, int]:
         hint = "end it in .json or .jsonl, with .gz or .zst to compress"
         raise InputError(file, "", "a name that does not say which form", hint=hint)
     lines = plain.endswith(".jsonl")
+    with _output(file) as raw, _compressor(raw, file) as stream:
+        return write_podms(podms, stream.write, lines=lines)
+
+
+def write_podms(
+    podms: Iterable[FullPodm], write: Callable[[bytes], object], *, lines: bool
+) -> tuple[int, int]:
+    """Write podms as one inventory, a document or ``lines``; return its podms and blocks."""
     head = to_json(InventoryHeader(schema=SCHEMA, version=VERSION))
     count = blocks = 0
-    with _output(file) as raw, _compressor(raw, file) as stream:
-        stream.write(head + b"\n" if lines else head[:-1] + b',"podms":[\n')
-        for podm in podms:
-            if count:
-                stream.write(b"" if lines else b",\n")
-            stream.write(escape_json(to_json(podm)) + (b"\n" if lines else b""))
-            count, blocks = count + 1, blocks + len(podm.blocks)
-        stream.write(b"" if lines else b"\n]}\n")
+    write(head + b"\n" if lines else head[:-1] + b',"podms":[\n')
+    for podm in podms:
+        if count:
+            write(b"" if lines else b",\n")
+        write(escape_json(to_json(podm)) + (b"\n" if lines else b""))
+        count, blocks = count + 1, blocks + len(podm.blocks)
+    write(b"" if lines else b"\n]}\n")
     return count, blocks
 
 
@@ -134,11 +226,11 @@ def atomic(file: str | Path, *, mode: int | None = None, sync: bool = True) -> I
     opened.commit()
 
 
-class PendingJson:
-    """A JSON file that is opened before an effect, and written after it or not at all.
+class PendingFile:
+    """A file that is opened before an effect, and written after it or not at all.
 
     Raises:
-        InputError: it cannot be written, or not be encoded.
+        InputError: it cannot be written.
     """
 
     def __init__(self, file: str) -> None:
@@ -146,15 +238,34 @@ class PendingJson:
         with _output_errors(file):
             self._opened = AtomicFile(file)
 
-    def write(self, document: object) -> None:
-        """Write a document as indented JSON with a stable order."""
+    def write(self, data: bytes) -> None:
+        """Write all that the file is to hold."""
         with _output_errors(self._file):
-            self._opened.stream.write(_indented_json(document, self._file))
+            self._opened.stream.write(data)
             self._opened.commit()
 
     def discard(self) -> None:
         """Leave the file as it was, unless it is written; may be called again."""
         self._opened.discard()
+
+
+class PendingJson:
+    """A pending file of JSON.
+
+    Raises:
+        InputError: it cannot be written, or not be encoded.
+    """
+
+    def __init__(self, file: str) -> None:
+        self._file, self._pending = file, PendingFile(file)
+
+    def write(self, document: object) -> None:
+        """Write a document as indented JSON with a stable order."""
+        self._pending.write(_indented_json(document, self._file))
+
+    def discard(self) -> None:
+        """Leave the file as it was, unless it is written; may be called again."""
+        self._pending.discard()
 
 
 def _indented_json(document: object, file: str) -> bytes:

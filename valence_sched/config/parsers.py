@@ -17,8 +17,10 @@ from valence_sched.model.inventory import parse_capabilities
 from valence_sched.model.policy import Policy, PolicyText
 from valence_sched.model.request import Request, sealed
 from valence_sched.model.request_spec import RequestFile, RequestSpec, compile_request
+from valence_sched.model.workload import TraceColumn, TraceFile, parse_trace_column
 
 T = TypeVar("T")
+Spec = TypeVar("Spec", bound=RequestSpec)
 FOREIGN = ((nova.recognises, nova.parse_flavor), (rsd.recognises, rsd.parse_flavor))
 
 
@@ -47,7 +49,12 @@ def parse_flavors(
         lines += parsed.remarks
     if remarks is not None:
         remarks += lines
-    for path, flavor in _check_unique_names(flavors, file):
+    return check_flavors(flavors, file)
+
+
+def check_flavors(flavors: list[tuple[str, Flavor]], file: str) -> list[Flavor]:
+    """Return flavors that can be compiled, each given with its path; errors as for parsing."""
+    for path, flavor in check_unique_names(flavors, file):
         _check_syntax(flavor, file, path)
         if not all(alternative.needs for alternative in flavor.alternatives):
             raise InputError(file, f"{path}.properties", "nothing asked for", "at least one need")
@@ -89,7 +96,12 @@ def parse_policies(data: bytes, file: str) -> list[Policy]:
     """Parse a policies file, a list under ``policies`` or one policy; UnknownName for a plug-in."""
     items = _items(load_yaml(data, file), "policies", file)
     texts = [(path, convert(item, PolicyText, file, path)) for path, item in items]
-    policies = [text.policy() for _, text in _check_unique_names(texts, file)]
+    return check_policies(texts, file)
+
+
+def check_policies(texts: list[tuple[str, PolicyText]], file: str) -> list[Policy]:
+    """Return policies whose plug-ins exist, each given with its path; errors as for parsing."""
+    policies = [text.policy() for _, text in check_unique_names(texts, file)]
     for policy in policies:
         bind(policy, file)
     return policies
@@ -108,9 +120,7 @@ def parse_requests(data: bytes, file: str) -> list[tuple[str, RequestSpec | Requ
         )
         return [("$", convert(document, Request, file))]
     if not (isinstance(document, dict) and "requests" in document):
-        spec = convert(document, RequestSpec, file)
-        _check_syntax(spec, file, "$")
-        return [("$", spec)]
+        return [("$", parse_spec(document, RequestSpec, file, "$"))]
     specs = convert(document, RequestFile, file).requests
     ids: set[str] = set()
     for number, spec in enumerate(specs):
@@ -121,11 +131,30 @@ def parse_requests(data: bytes, file: str) -> list[tuple[str, RequestSpec | Requ
     return [(f"$.requests[{number}]", spec) for number, spec in enumerate(specs)]
 
 
+def parse_spec(document: Any, type_: type[Spec], file: str, path: str) -> Spec:
+    """Return plain lists and maps as one request spec, or as a noun that extends it."""
+    spec = convert(document, type_, file, path)
+    _check_syntax(spec, file, path)
+    return spec
+
+
+def parse_trace_columns(data: bytes, file: str) -> dict[str, TraceColumn]:
+    """Parse the columns of a recorded trace, by the field of a workload that each one is."""
+    document = convert(load_yaml(data, file), TraceFile, file)
+    columns = {}
+    for field, text in document.columns.items():
+        try:
+            columns[field] = parse_trace_column(text)
+        except ValueError as error:
+            raise InputError(file, f"$.columns.{field}", str(error)) from None
+    return columns
+
+
 def parse_resources(data: bytes, file: str) -> list[CustomResource]:
     """Parse a resources file: a list under ``resources``, or a single resource."""
     items = _items(load_yaml(data, file), "resources", file)
     resources = [(path, convert(item, CustomResource, file, path)) for path, item in items]
-    return [resource for _, resource in _check_unique_names(resources, file)]
+    return [resource for _, resource in check_unique_names(resources, file)]
 
 
 def _items(document: Any, key: str, file: str) -> list[tuple[str, Any]]:
@@ -142,7 +171,8 @@ def _items(document: Any, key: str, file: str) -> list[tuple[str, Any]]:
     return [(f"{above}[{number}]", item) for number, item in enumerate(items)]
 
 
-def _check_unique_names(nouns: list[tuple[str, T]], file: str) -> list[tuple[str, T]]:
+def check_unique_names(nouns: list[tuple[str, T]], file: str) -> list[tuple[str, T]]:
+    """Return nouns, each given with its path; InputError where two have one name."""
     names: set[str] = set()
     for path, noun in nouns:
         name: str = noun.name  # type: ignore[attr-defined]

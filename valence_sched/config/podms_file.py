@@ -11,6 +11,7 @@ from valence_sched.errors import InputError
 from valence_sched.model import podm_url
 from valence_sched.model.codec import convert
 from valence_sched.model.inventory import BlockType, Fact, Name, Positive, parse_capabilities
+from valence_sched.model.quantity import format_count
 from valence_sched.model.registration import (
     AUTO,
     VARIABLE,
@@ -114,7 +115,8 @@ def _check_secrets(entry: dict[Any, Any], file: str, path: str) -> None:
         raise InputError(file, path, "something else", "a reference", f"write {REFERENCE}")
     known = {"env", "file"}
     if known.issuperset(password) and len(values) != 1:
-        raise InputError(file, path, f"{len(values)} references", "one", f"write {REFERENCE}")
+        found = format_count(len(values), "reference")
+        raise InputError(file, path, found, "one", f"write {REFERENCE}")
     if not is_variable(password.get("env") or "_"):
         raise InputError(file, f"{path}.env", "no name of an environment variable", REFERENCE)
 

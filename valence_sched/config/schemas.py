@@ -12,14 +12,19 @@ import msgspec
 
 from valence_sched.config.podms_file import PodmFile
 from valence_sched.model import quantity
+from valence_sched.model.check import EXPECTATIONS, CheckFile
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import Inventory
 from valence_sched.model.plan import Plan
 from valence_sched.model.policy import PolicyText
+from valence_sched.model.replay import Replay
 from valence_sched.model.request_spec import RequestFile, RequestSpec
+from valence_sched.model.scenario import EDITS, ScenarioFile, SingleScenario
+from valence_sched.model.workload import TraceFile, WorkloadLine
 
 NOUNS: dict[str, Any] = {
+    "check": CheckFile,
     "inventory": Inventory,
     "decision": Report,
     "decisions": Reports,
@@ -27,14 +32,24 @@ NOUNS: dict[str, Any] = {
     "plan": Plan,
     "podms": PodmFile,
     "policy": PolicyText,
+    "replay": Replay,
     "requests": RequestFile | RequestSpec,
+    "scenario": ScenarioFile | SingleScenario,
+    "trace": TraceFile,
+    "workload": WorkloadLine,
+}
+
+#: Nouns that a document refers to besides those that its own noun has.
+REFERRED: dict[str, tuple[Any, ...]] = {
+    "check": (*EXPECTATIONS.values(), *EDITS.values()),
+    "scenario": tuple(EDITS.values()),
 }
 
 #: Documents that people write: amounts in them may have a unit.
-WRITTEN_BY_PEOPLE = ("flavor", "requests")
+WRITTEN_BY_PEOPLE = ("flavor", "requests", "scenario", "workload")
 
 #: Files that hold one of these, a list of them, or a list under this key.
-LIST_KEYS = {"flavor": "flavors", "policy": "policies"}
+LIST_KEYS = {"flavor": "flavors", "policy": "policies", "workload": "requests"}
 
 
 def json_schema(name: str) -> bytes:
@@ -53,8 +68,9 @@ def json_schema(name: str) -> bytes:
 
 def _file_schema(name: str) -> dict[str, Any]:
     nouns = get_args(NOUNS[name]) or (NOUNS[name],)
-    forms, defined = msgspec.json.schema_components(nouns, ref_template="#/$defs/{name}")
-    found: list[dict[str, Any]] = list(forms)
+    every = (*nouns, *REFERRED.get(name, ()))
+    forms, defined = msgspec.json.schema_components(every, ref_template="#/$defs/{name}")
+    found: list[dict[str, Any]] = list(forms[: len(nouns)])
     if name in LIST_KEYS:
         many = {"type": "array", "items": found[0], "minItems": 1}
         found += [many, {"type": "object", "properties": {LIST_KEYS[name]: many},

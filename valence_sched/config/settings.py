@@ -23,6 +23,7 @@ from valence_sched.model.custom_resource import CustomResource, unique_by_name
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.policy import Policy
 from valence_sched.model.proximity import ExternalResource
+from valence_sched.model.quantity import format_count
 from valence_sched.model.request import FlavorShare, Mix, Proximity, Request
 from valence_sched.model.request_spec import RequestSpec
 
@@ -120,7 +121,7 @@ class Configuration:
             flavors = self.flavors_in(reference, paths)
             if len(flavors) != 1:
                 hint = "name the file with --flavor-file and one of its flavors with --flavor"
-                raise InputError(reference, "$", f"{len(flavors)} flavors", "one", hint)
+                raise InputError(reference, "$", format_count(len(flavors), "flavor"), "one", hint)
             return flavors[0]
         by_name = self.flavors(paths)
         by_uuid = {flavor.uuid: flavor for flavor in by_name.values() if flavor.uuid}

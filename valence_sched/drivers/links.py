@@ -21,6 +21,7 @@ from valence_sched.drivers.short_links import places_below
 from valence_sched.errors import InputError, one_line
 from valence_sched.model.diagnostic import Diagnostic, Kind
 from valence_sched.model.inventory import BlockType
+from valence_sched.model.quantity import format_count
 
 #: Returns a document, None when there is none; raises InputError when it cannot be read.
 Get = Callable[[str], Json | None]
@@ -71,7 +72,8 @@ class LinkedDocuments:
             self._refuse(where, f"{where}: found a link without @odata.id, expected one")
             return None
         if len(link) > MAX_TEXT:
-            what = f"a link of {len(link)} characters, expected at most {MAX_TEXT}"
+            length = format_count(len(link), "character")
+            what = f"a link of {length}, expected at most {MAX_TEXT}"
             self._refuse(link, f"{where}: found {what}")
             return None
         if "://" in link:
@@ -183,7 +185,7 @@ class LinkedDocuments:
             for link in page.members:
                 yield link, page.uri
         if count < (first.count or 0) and first.json[MEMBERS] is not None:
-            what = f"found {count} members, expected {first.count} ({COUNT})"
+            what = f"found {format_count(count, 'member')}, expected {first.count} ({COUNT})"
             self.notes.remark(f"{first.uri}: {what}")
 
     def _pages(self, page: Collection) -> Iterator[Collection]:

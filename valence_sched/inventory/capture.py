@@ -35,6 +35,7 @@ from valence_sched.inventory.sources import SourceReader
 from valence_sched.model import redact
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm
+from valence_sched.model.quantity import format_count
 from valence_sched.model.read_options import Selection
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ class Captures:
             return Aliases(secrets_module.token_bytes(32))
         key = self._sources.config.environ.get(variable, "")
         if len(key) < MIN_KEY_CHARS:
-            value = f"{len(key)} characters" if key else "nothing"
+            value = format_count(len(key), "character") if key else "nothing"
             raise CredentialError(one_line(
                 f"--anonymize-key-env: found {value} in {variable}, expected a key of at least "
                 f"{MIN_KEY_CHARS} (whoever guesses it can look up names)"
@@ -235,7 +236,7 @@ class Captures:
                 sources.diagnostics.extend(reading.diagnostics)
                 yield reading
         finally:
-            sources.progress(None)
+            sources.progress.end_count()
             sources.config.remarks += reader.remarks
 
 

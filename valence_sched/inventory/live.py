@@ -41,6 +41,7 @@ from valence_sched.model.age import age_s
 from valence_sched.model.identity import address_of, conflict_text, is_address
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.podm_url import EndpointKey, endpoint_key, is_unencrypted
+from valence_sched.model.progress import Progress
 from valence_sched.model.read_options import ReadOptions
 from valence_sched.model.registration import AUTO, Registration
 
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from valence_sched.store.store import Store
 
 Now = Callable[[], datetime.datetime]
-LiveProgress = Callable[[int, int, str], None]
 MemberTarget = tuple[Member, ReadTarget | Reading]
 BATCH_SIZE = 50  # readings that the state stores at once
 
@@ -56,9 +56,8 @@ BATCH_SIZE = 50  # readings that the state stores at once
 class LiveReader:
     """Reads each live pod manager that a command applies to once, in the order of the registry.
 
-    ``progress`` is called with the number of pod managers that were read, with their total, and
-    with the name of the one that the others wait for. ``reporting_names`` are the names of
-    unregistered pod managers that report by themselves: they come last, as they reported.
+    ``progress`` is told how many were read, and who has not answered. ``reporting_names`` are the
+    names of unregistered pod managers that report by themselves: they come last, as they reported.
     ``remarks`` gets a line when the state could not store a reading, and for each password of a
     file that is sent unencrypted. With ``raw`` readings carry their documents.
     """
@@ -70,7 +69,7 @@ class LiveReader:
         *,
         now: Now,
         cache: Path | None = None,
-        progress: LiveProgress | None = None,
+        progress: Progress | None = None,
         raw: bool = False,
     ) -> None:
         self._registry, self._live, self._now, self._raw = registry, live, now, raw
@@ -80,8 +79,7 @@ class LiveReader:
         self.reporting_names = [name for name in reporting if not live.only or name in live.only]
         self._uses_state = any(member.uses_state for member in self.members)
         self._cache = cache if self._uses_state else None
-        self._progress = progress or (lambda _read, _total, _slowest: None)
-        self._slowest = ""
+        self._progress = progress
         self._dialects = plugins.load(plugins.DIALECTS)
         self._store_failed = False
         self._services: dict[Hashable, str] = {}
@@ -126,7 +124,6 @@ class LiveReader:
             for batch in _batches(zip(self.members, member_targets, strict=True)):
                 readings = []
                 for member, one in batch:
-                    self._slowest = member.registration.name
                     reading = next(answers) if isinstance(one, ReadTarget) else one
                     readings.append((member, self._identified(reading)))
                 podms = [reading.podm for member, reading in readings
@@ -208,13 +205,8 @@ class LiveReader:
             cache=self._cache,
             raw=self._raw,
         )
-
-        def report(read: int, total: int) -> None:
-            self._progress(read, total, self._slowest if read < total else "")
-
         if targets:
-            report(0, len(targets))
-            yield from pool.read(targets, self._dialects.by_name, settings, report)
+            yield from pool.read(targets, self._dialects.by_name, settings, self._progress)
 
     def _remember(
         self, podms: Sequence[FullPodm], store: Store | None

@@ -20,6 +20,7 @@ from valence_sched.errors import (
     InventoryStale,
     one_line,
 )
+from valence_sched.inventory.old_readings import OldReadings
 from valence_sched.inventory.sources import SourceReader
 from valence_sched.inventory.status import PodmReadTime, statuses, with_status
 from valence_sched.model.age import age_s, format_age
@@ -43,7 +44,7 @@ class InventoryLoader:
 
     def __init__(self, sources: SourceReader) -> None:
         self._sources, self._config = sources, sources.config
-        self._diagnostics, self._progress = sources.diagnostics, sources.progress
+        self._diagnostics = sources.diagnostics
 
     def view(self, selection: Selection, texts: dict[str, bytes] | None = None) -> View:
         """Read inventories and live pod managers into one View.
@@ -57,22 +58,35 @@ class InventoryLoader:
             InventoryIncomplete: with ``strict``, something could not be read.
             InventoryStale: something is older than ``selection.live`` allows.
         """
-        builder = ViewBuilder()
+        return self._build(selection, texts)
+
+    def view_and_podms(self, selection: Selection) -> tuple[View, tuple[LeanPodm, ...]]:
+        """Return a view and, in its order, the pod managers that it is of; errors as for a view."""
+        podms: list[LeanPodm] = []
+        return self._build(selection, None, podms), tuple(podms)
+
+    def _build(
+        self,
+        selection: Selection,
+        texts: dict[str, bytes] | None,
+        added: list[LeanPodm] | None = None,
+    ) -> View:
+        builder, old = ViewBuilder(), OldReadings(selection.live.warn_age_s)
         declared = self._declared_resources(selection)
         with collector_paused():
-            podms = self._with_status(self._lean_podms(selection, declared, texts), selection)
-            for number, (podm, file, place) in enumerate(podms, 1):
+            podms = self._with_status(self._lean_podms(selection, declared, texts, old), selection)
+            for podm, file, place in podms:
                 try:
                     builder.add(podm, file, place)
                 except InputError as error:
                     self._skip(error)
-                if number % 256 == 0:
-                    self._progress(number)
+                else:
+                    if added is not None:
+                        added.append(podm)
             self.check(len(builder.podms), selection)
             self._remark_declared(declared)
-            view = builder.view()
-        self._progress(None)
-        return view
+            old.warn(self._diagnostics)
+            return builder.view()
 
     def podms(self, selection: Selection) -> Iterator[FullPodm]:
         """Yield pod managers whole, as their documents describe them; errors as for a view."""
@@ -82,19 +96,19 @@ class InventoryLoader:
     def podm_records(self, selection: Selection) -> Iterator[tuple[FullPodm, recorded.Record]]:
         """Yield pod managers as :meth:`podms`, each with its record, which may have a tree."""
         validator, services = RecordValidator(), _Services()
+        old = OldReadings(selection.live.warn_age_s)
         declared = self._declared_resources(selection)
-        for number, record in enumerate(self._sources.records(selection), 1):
+        for record in self._sources.records(selection):
             try:
                 podm = validator.podm(record)  # also what a driver made
                 services.check(podm, record)
-                podm = self._with_read_time(podm, record, selection.live)
+                podm = self._with_read_time(podm, record, selection.live, old)
                 yield with_declared_stocks(podm, declared), record
             except InputError as error:
                 self._skip(error)
-            self._progress(number)
-        self._progress(None)
         self.check(len(validator), selection)
         self._remark_declared(declared)
+        old.warn(self._diagnostics)
 
     def convert(self, selection: Selection, output: str) -> tuple[int, int]:
         """Write inventories as one file; return the numbers of its podms and blocks."""
@@ -129,8 +143,16 @@ class InventoryLoader:
         file = ", ".join(selection.sources) or "VALENCE_SCHED_INVENTORY"
         raise InputError(file, "$", "no pod manager", "at least one", hint)
 
+    def skipped(self) -> list[str]:
+        """Return a line for each pod manager and document that could not be read."""
+        return [*self._diagnostics.lines("unread"), *self._diagnostics.lines("skipped")]
+
     def _lean_podms(
-        self, selection: Selection, declared: DeclaredStocks | None, texts: dict[str, bytes] | None
+        self,
+        selection: Selection,
+        declared: DeclaredStocks | None,
+        texts: dict[str, bytes] | None,
+        old: OldReadings,
     ) -> Iterator[PlacedPodm]:
         decoder, services = msgspec.json.Decoder(LeanPodm), _Services()
         for record in self._sources.records(selection):
@@ -138,7 +160,7 @@ class InventoryLoader:
             try:
                 podm = _decode_lean(decoder, json, record)
                 services.check(podm, record)
-                podm = self._with_read_time(podm, record, selection.live)
+                podm = self._with_read_time(podm, record, selection.live, old)
             except InputError as error:
                 self._skip(error)
                 continue
@@ -174,10 +196,9 @@ class InventoryLoader:
     def _documents(self, source: str) -> Iterator[PodmDocument]:
         selection = Selection(sources=(source,))
         count = 0
-        for count, record in enumerate(self._sources.records(selection), 1):
+        for record in self._sources.records(selection):
+            count += 1
             yield PodmDocument(bytes(record.json), record.file, record.place)
-            self._progress(count)
-        self._progress(None)
         self.check(count, selection)
 
     def _declared_resources(self, selection: Selection) -> DeclaredStocks | None:
@@ -189,10 +210,13 @@ class InventoryLoader:
             for remark in (*declared.remarks, *declared.unmatched_remarks()):
                 self._diagnostics.remark(remark)
 
-    def _with_read_time(self, podm: P, record: recorded.Record, live: ReadOptions) -> P:
+    def _with_read_time(
+        self, podm: P, record: recorded.Record, live: ReadOptions, old: OldReadings
+    ) -> P:
         """Return a podm with the time of its reading, if that is recent enough to decide on."""
         if podm.read_at is None and record.captured_at is not None:
             podm = msgspec.structs.replace(podm, read_at=record.captured_at)
+        old.note(podm.id, podm.read_at, self._sources.now())
         limit = live.max_age_s
         if limit is None or podm.id in self._sources.unread_ids:  # noted already, never chosen
             return podm

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from valence_sched.config.requests import split_plugin_name
@@ -15,12 +15,12 @@ from valence_sched.drivers import recorded
 from valence_sched.errors import UsageError, one_line
 from valence_sched.inventory.registry import Registry
 from valence_sched.model.diagnostic import Diagnostics
+from valence_sched.model.progress import NoProgress, Progress
 from valence_sched.model.read_options import ReadOptions, Selection
 
 if TYPE_CHECKING:
     from valence_sched.inventory.live import LiveReader
 
-Progress = Callable[..., None]
 Now = Callable[[], datetime.datetime]
 
 
@@ -32,8 +32,7 @@ class SourceReader:
     """Reads the records of pod managers, and notes in ``diagnostics`` what is wrong with them.
 
     ``registry`` returns the registry of a state, by its URL or None for the usual one.
-    ``progress`` is called with the number of podms read so far, for live ones also with their
-    total number and the one that is still being read, and at the end with None.
+    ``progress`` is told how many are read so far, and of live ones which have not answered.
 
     The attributes are about the last reading: ``live_ids`` and ``read_ids`` are the ids of live
     pod managers and of those of them that were read in this run, ``unread_ids`` of those that
@@ -49,7 +48,7 @@ class SourceReader:
         now: Now | None = None,
     ) -> None:
         self.config, self.diagnostics, self.registry = config, diagnostics, registry
-        self.progress: Progress = progress or (lambda *_counts: None)
+        self.progress: Progress = NoProgress() if progress is None else progress
         self.now = now or _utc_now
         self.live_ids: set[str] = set()
         self.read_ids: set[str] = set()
@@ -79,6 +78,16 @@ class SourceReader:
         self.read_ids.clear()
         self.stored_names = frozenset()
         sources = self.named_sources(selection)
+        try:
+            for number, record in enumerate(self._recorded(sources), 1):
+                self.progress.count_podms(number)
+                yield record
+        finally:
+            self.progress.end_count()
+        if selection.live.selects_live or not sources:
+            yield from self._live_records(selection.live, alone=not sources)
+
+    def _recorded(self, sources: Sequence[str]) -> Iterator[recorded.Record]:
         dialects = plugins.installed(plugins.DIALECTS)
         for source in sources:
             name, path = split_plugin_name(source)
@@ -88,8 +97,6 @@ class SourceReader:
             read = plugins.load(plugins.DRIVERS).get(name)
             with plugins.plugin_errors(f"driver {name!r}: {path}"):
                 yield from read(path, self.config.input, self.diagnostics, dialects)
-        if selection.live.selects_live or not sources:
-            yield from self._live_records(selection.live, alone=not sources)
 
     def live_reader(self, live: ReadOptions, *, raw: bool = False) -> LiveReader:
         """Return the reader of the live pod managers that a command applies to.
@@ -133,5 +140,5 @@ class SourceReader:
                 self.diagnostics.extend(reading.diagnostics)
                 yield recorded.Record(reading.podm, f"pod manager {name}", "$")
         finally:
-            self.progress(None)
+            self.progress.end_count()
             self.config.remarks += reader.remarks

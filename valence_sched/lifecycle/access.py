@@ -18,7 +18,7 @@ from valence_sched.drivers.dialect import Dialects
 from valence_sched.drivers.identity import with_identity
 from valence_sched.errors import PodmError, SchedulerError
 from valence_sched.lifecycle.claim import ClaimSource
-from valence_sched.lifecycle.compose import NodeComposer, StateCallback
+from valence_sched.lifecycle.compose import NodeComposer
 from valence_sched.lifecycle.provision import Provisioner
 from valence_sched.lifecycle.reconcile import Reconciler
 from valence_sched.model.claim import Claim
@@ -35,6 +35,7 @@ from valence_sched.model.decision import Placement
 from valence_sched.model.identity import contradicts, has_other_blocks, is_address
 from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import NodeStatus, Preview
+from valence_sched.model.progress import NoProgress, Progress, awaiting
 from valence_sched.model.registration import Registration
 from valence_sched.model.request import Request
 from valence_sched.store.database import PATIENCE_S
@@ -54,6 +55,7 @@ class PodmAccess:
 
     ``timeout_s`` is how long to wait for an answer, ``patience_s`` for what a pod manager does
     after it has answered, ``ttl_s`` until a claim that is being composed is reaped, at least.
+    ``progress`` is told whom it waits for.
     """
 
     store: Store
@@ -63,7 +65,7 @@ class PodmAccess:
     patience_s: float = 300.0
     ttl_s: float = 0.0
     dialects: Dialects = field(default_factory=lambda: plugins.installed(plugins.DIALECTS))
-    on_state: StateCallback = field(default=lambda _claim, _state: None)
+    progress: Progress = field(default_factory=NoProgress)
     checkpoint: Callable[[str], None] = field(default=lambda _point: None)
 
     @property
@@ -72,12 +74,12 @@ class PodmAccess:
         waiting_s = MOST_WAITS * self.patience_s + MOST_ANSWERS * self.timeout_s + PATIENCE_S
         ttl_s = max(self.ttl_s, waiting_s)
         return NodeComposer(
-            self.store, self.connect, self.read, ttl_s, self.on_state, self.checkpoint
+            self.store, self.connect, self.read, ttl_s, self.progress, self.checkpoint
         )
 
     def reconciler(self, *, dry_run: bool = False) -> Reconciler:
         """Return the reconciler."""
-        return Reconciler(self.store, self.connect, self.read, dry_run)
+        return Reconciler(self.store, self.connect, self.read, dry_run, self.progress)
 
     def provisioner(self, claim_source: ClaimSource | None = None) -> Provisioner:
         """Return the provisioner of what a source claims, or only of claims that are held."""
@@ -101,7 +103,9 @@ class PodmAccess:
             target = self._target(name)
         except SchedulerError:
             return None
-        (reading,) = driver.read([target], self.dialects, ReadSettings(timeout_s=self.timeout_s))
+        settings = ReadSettings(timeout_s=self.timeout_s)
+        with awaiting(self.progress, name, "reading"):
+            (reading,) = driver.read([target], self.dialects, settings)
         if reading.failure is not None:
             return None
         podm = with_identity(reading.podm)
@@ -162,8 +166,12 @@ class PodmAccess:
         chosen = placement.chosen
         name, blocks = f"preview-{placement.node}", tuple(block.uri for block in chosen.blocks)
         wanted = CompositionRequest(name=name, pool=chosen.pool, blocks=blocks)
+        subject = f"node {placement.node} on {chosen.podm}"
         try:
-            with self.connect(chosen.podm) as composer:
+            with (
+                awaiting(self.progress, subject, "asking for a preview"),
+                self.connect(chosen.podm) as composer,
+            ):
                 refusal = composer.preview(wanted)
         except SchedulerError as error:
             return Preview(node=placement.node, podm=chosen.podm, problem=str(error))
@@ -189,7 +197,10 @@ class PodmAccess:
     def _unlisted_state(self, node: ComposedNode) -> str:
         """Return the state of a node that a reading does not list, which is not enough."""
         try:
-            with self.connect(node.podm) as composer:
+            with (
+                awaiting(self.progress, f"node {node.id} on {node.podm}", "reading"),
+                self.connect(node.podm) as composer,
+            ):
                 result = composer.read_node(request_from_node(node), node.uri)
         except SchedulerError:
             return "UNKNOWN"

@@ -22,6 +22,7 @@ from valence_sched.model.custom_resource import (
 )
 from valence_sched.model.inventory import LeanPodm, PodmStatus, to_json
 from valence_sched.model.policy import Policy
+from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Mix, Request
 from valence_sched.model.stats import podm_id
 from valence_sched.model.usage import NO_USAGE, PodmRemainder
@@ -171,8 +172,9 @@ class Claimer:
             except ClaimLost as error:
                 self._shuffle_blocks(error.podm)
                 lost = error
+        times = format_count(self._most_attempts, "time")
         raise ClaimLost(
-            f"somebody was faster {self._most_attempts} times in a row: at last {lost}",
+            f"somebody was faster {times} in a row: at last {lost}",
             lost.podm, lost.claim)  # fmt: skip
 
     def _refuse_composed(self, owner: str | None, key: str) -> None:

@@ -15,6 +15,7 @@ the node by that name, or finds none.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -42,12 +43,11 @@ from valence_sched.model.composition import (
     single_allocation,
 )
 from valence_sched.model.inventory import FullPodm
+from valence_sched.model.progress import NoProgress, Progress, awaiting
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
 
 Connector = Callable[[str], contextlib.AbstractContextManager[Composer]]
-#: Called with a claim and the state of its node.
-StateCallback = Callable[[str, str], None]
 
 RECONCILE_HINT = "podm claim reap brings it to terms"
 
@@ -58,15 +58,15 @@ class NodeComposer:
 
     ``connect`` opens the composer of a pod manager by its id, ``read`` reads the pod manager again,
     None where it does not answer. A claim that is being composed for longer than ``ttl_s`` is
-    reconciled. ``on_state`` is called with the claim and each state of its node, ``checkpoint``
-    with each point that a process may die at.
+    reconciled. ``progress`` is told what each pod manager does about a node, ``checkpoint`` is
+    called with each point that a process may die at.
     """
 
     store: Store
     connect: Connector
     read: Callable[[str], FullPodm | None]
     ttl_s: float = TTL_S
-    on_state: StateCallback = field(default=lambda _claim, _state: None)
+    progress: Progress = field(default_factory=NoProgress)
     checkpoint: Callable[[str], None] = field(default=lambda _point: None)
 
     def compose(self, claim: Claim) -> ComposedNode:
@@ -89,6 +89,9 @@ class NodeComposer:
         self.store.effects.note("claim", claim.id, state)
         self.checkpoint("intent")
         with contextlib.ExitStack() as stack:
+            stack.enter_context(
+                awaiting(self.progress, _subject(wanted.name, part.podm), "checking")
+            )
             composer = self._connect_and_check(stack, claim, part.podm, wanted)
             result = self._reserve_and_compose(composer, claim, part.podm, wanted)
             if result.state != "composed":
@@ -115,14 +118,15 @@ class NodeComposer:
     def _remove(self, node: ComposedNode) -> None:
         wanted = request_from_node(node)
         self.checkpoint("removing")
+        subject = _subject(node.id, node.podm)
         with contextlib.ExitStack() as stack:
+            stack.enter_context(awaiting(self.progress, subject, "connecting"))
             try:
                 composer = stack.enter_context(self.connect(node.podm))
             except PodmError as error:
                 raise PodmError(f"{node.podm}: {node.uri}: {error}") from None
-            result = _result_or_unknown(
-                lambda: composer.remove(wanted, node.uri, lambda it: self.on_state(node.claim, it))
-            )
+            watch = functools.partial(self.progress.begin, subject)
+            result = _result_or_unknown(lambda: composer.remove(wanted, node.uri, watch))
         self.checkpoint("removed")
         if result.state != "absent":
             raise Unverified(f"{node.podm}: {result.reason}: look there, then try again")
@@ -161,12 +165,12 @@ class NodeComposer:
         self, composer: Composer, claim: Claim, podm: str, wanted: CompositionRequest
     ) -> CompositionResult:
         """Reserve and compose; after an error, what the pod manager has decides."""
+        subject = _subject(wanted.name, podm)
 
         def note_state(state: str) -> None:
-            self.on_state(claim.id, state)
+            self.progress.begin(subject, state)
             self.checkpoint(state)
 
-        problem, result = "", CompositionResult(state="unknown")
         try:
             self.store.claims.note_reserving(claim.id)
             reserved = composer.reserve(wanted)
@@ -176,10 +180,8 @@ class NodeComposer:
             self._fail(claim, podm, f"no longer free: {error}")
             raise ClaimLost(f"{podm}: {error}, expected it free", podm) from None
         except Exception as error:
-            problem = _error_text(error)
-        if problem:
             read_back = _result_or_unknown(lambda: composer.read_node(wanted))
-            reason = "; ".join(filter(None, (problem, read_back.reason)))
+            reason = "; ".join(filter(None, (_error_text(error), read_back.reason)))
             result = replace(read_back, reason=reason)
         self.checkpoint("read back")
         return result
@@ -196,7 +198,7 @@ class NodeComposer:
         except SchedulerError as error:
             there = f"{node.podm}: {node.uri} is composed, and that could not be noted"
             raise Unverified(f"{there}: {error}: claim {claim.id}: {RECONCILE_HINT}") from None
-        left = CompositionResult(state="left", node=node.uri, blocks=node.blocks, reason=problem)
+        left = CompositionResult(state="left", node=node.uri, reason=problem)
         raise self._give_up(composer, claim, node.podm, wanted, left)
 
     def _give_up(
@@ -214,11 +216,10 @@ class NodeComposer:
             text = f"{stays}: {first} ({RECONCILE_HINT})"
             return StillComposing(text, wanted.name, podm, claim.id)
         if result.state == "left" and (node := result.node):
-            result = _result_or_unknown(
-                lambda: composer.remove(wanted, node, lambda it: self.on_state(claim.id, it))
-            )
+            watch = functools.partial(self.progress.begin, _subject(wanted.name, podm))
+            result = _result_or_unknown(lambda: composer.remove(wanted, node, watch))
             self.checkpoint("taken back")
-        problems = [first] if result.state == "absent" else [first, result.reason]
+        problems = [first, result.reason]
         if result.state == "absent":
             try:
                 composer.unreserve(wanted)
@@ -248,6 +249,10 @@ class NodeComposer:
             reading = self.read(podm)
             if reading is not None:
                 self.store.remember(reading)
+
+
+def _subject(node: str, podm: str) -> str:
+    return f"node {node} on {podm}"
 
 
 def _result_or_unknown(read: Callable[[], CompositionResult]) -> CompositionResult:

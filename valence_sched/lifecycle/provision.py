@@ -259,8 +259,11 @@ class Provisioner:
         avoid: tuple[str, ...], key: str | None,
     ) -> Claim | None:  # fmt: skip
         """Claim one node on another pod manager, under the key of the one that failed."""
+        podms = tuple(name for name in request.podms if name not in avoid)
+        if request.podms and not podms:
+            return None
         excluded = tuple(dict.fromkeys((*request.exclude_podms, *avoid)))
-        one = replace(request, count=1, min_count=None, exclude_podms=excluded)
+        one = replace(request, count=1, min_count=None, podms=podms, exclude_podms=excluded)
         with self._decision_lock:
             try:
                 return source.claim(one, key=key, ttl_s=ttl_s, content=content).claim

@@ -7,8 +7,9 @@ node, or nothing, or something that must be taken back. What cannot be read stay
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from valence_sched.drivers.composer import Composer
 from valence_sched.errors import ClaimLost, SchedulerError, one_line
@@ -27,6 +28,7 @@ from valence_sched.model.composition import (
 )
 from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import Action
+from valence_sched.model.progress import NoProgress, Progress, awaiting
 from valence_sched.store.store import Store
 
 
@@ -38,6 +40,7 @@ class Reconciler:
     connect: Connector
     read: Callable[[str], FullPodm | None]
     dry_run: bool = False
+    progress: Progress = field(default_factory=NoProgress)
 
     def reconcile(self) -> Iterator[Action]:
         """Yield each action once it is done."""
@@ -48,13 +51,21 @@ class Reconciler:
             yield _claim_action(claim, self._decide(claim))
         yield from self._reconcile_nodes()
 
+    @contextlib.contextmanager
+    def _composer(self, podm: str, subject: str) -> Iterator[Composer]:
+        with (
+            awaiting(self.progress, f"{subject} on {podm}", "reconciling"),
+            self.connect(podm) as composer,
+        ):
+            yield composer
+
     def _decide(self, claim: Claim) -> str:
         """Read what became of a claim that was being composed, and say what was done about it."""
         nodes: list[ComposedNode] = []
         remains: list[str] = []
         for part, allocation in node_allocations(claim):
             try:
-                with self.connect(part.podm) as composer:
+                with self._composer(part.podm, f"claim {claim.id}") as composer:
                     result = self._find_result(composer, claim, part, allocation)
             except SchedulerError as error:
                 return one_line(f"left as it is: {part.podm} does not tell: {error}", 200)
@@ -95,7 +106,7 @@ class Reconciler:
         return one_line(f"taken apart, and freed what it held: {lost}", 200)
 
     def _remove(self, podm: str, wanted: CompositionRequest, uri: str) -> CompositionResult:
-        with self.connect(podm) as composer:
+        with self._composer(podm, f"node {wanted.name}") as composer:
             return composer.remove(wanted, uri, lambda _state: None)
 
     def _find_result(
@@ -144,7 +155,7 @@ class Reconciler:
     def _forget_missing(self, node: ComposedNode) -> Action | None:
         """Forget a node that is gone; that a reading does not show it is not enough."""
         try:
-            with self.connect(node.podm) as composer:
+            with self._composer(node.podm, f"node {node.id}") as composer:
                 wanted = request_from_node(node)
                 result = composer.read_node(wanted, node.uri)
                 if result.node is None and result.amounts and not self.dry_run:

@@ -257,13 +257,13 @@ class Claims:
         attempts = itertools.count()
 
         def work(connection: sa.Connection) -> Claim:
+            own_id = tables.claims.c.id == claim.id
+            if next(attempts) and (own := claim_rows.find(connection, own_id)):
+                return own[0]  # the answer to the commit was lost, the commit was not
             if claim.key is not None:
                 other = claim_rows.find_by_key(connection, claim.owner, claim.key, claim.content)
                 if other is not None:
                     return other
-            own_id = tables.claims.c.id == claim.id
-            if next(attempts) and (own := claim_rows.find(connection, own_id)):
-                return own[0]  # the answer to the commit was lost, the commit was not
             locked = lock(connection, part)
             timed = replace(claim, created_at=locked.at, expires_at=locked.at + ttl_s)
             claim_rows.insert(connection, timed)

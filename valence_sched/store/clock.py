@@ -19,6 +19,7 @@ import sqlalchemy as sa
 
 from valence_sched.errors import StoreError
 from valence_sched.model.claim import ACTIVE_STATES
+from valence_sched.model.quantity import format_count
 from valence_sched.store import tables
 from valence_sched.store.database import Database
 from valence_sched.store.tables import now
@@ -117,4 +118,4 @@ def _move_ends(connection: sa.Connection, jump_s: float) -> str:
     if not moved.rowcount:
         return ""
     return (f"the clock of this machine went {way} by {abs(jump_s):,.0f} s: the ends of "
-            f"{moved.rowcount} claims moved with it")  # fmt: skip
+            f"{format_count(moved.rowcount, 'claim')} moved with it")  # fmt: skip

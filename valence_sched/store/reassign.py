@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from valence_sched.model.claim import Claim, ClaimPart, NodeAllocation
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.inventory import to_json
+from valence_sched.model.quantity import format_count
 from valence_sched.store import change_log, claim_rows, holds, tables
 from valence_sched.store.claim_rows import change_state
 from valence_sched.store.tables import key_of, now
@@ -87,7 +88,8 @@ def reassign_blocks(connection: sa.Connection, claim: Claim, nodes: Sequence[Com
     if tuple(parts) != claim.parts:
         update = sa.update(_claims).where(_claims.c.id == claim.id)
         connection.execute(update.values(document=to_json(tuple(parts))))
-        words = f"made of {sum(len(part.blocks) for part in parts)} blocks, not those planned"
+        blocks = format_count(sum(len(part.blocks) for part in parts), "block")
+        words = f"made of {blocks}, not those planned"
         claim_rows.add_event(connection, "swapped", claim.id, words=words)
 
 

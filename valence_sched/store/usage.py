@@ -9,6 +9,7 @@ from functools import partial
 import sqlalchemy as sa
 
 from valence_sched.model.inventory import Node
+from valence_sched.model.quantity import format_count
 from valence_sched.model.usage import Usage
 from valence_sched.store import claim_rows, tables
 from valence_sched.store.tables import CHUNK, chunks, key_of
@@ -48,7 +49,7 @@ def uses(connection: sa.Connection, key: str) -> list[str]:
     parts = []
     for noun, query in (("claim", of_claims.order_by(claims.claim_id)), ("node", of_nodes)):
         if ids := connection.scalars(query).all():
-            parts.append(f"{len(ids)} {noun}{'s' if len(ids) > 1 else ''} ({ids[0]})")
+            parts.append(f"{format_count(len(ids), noun)} ({ids[0]})")
     return parts
 
 

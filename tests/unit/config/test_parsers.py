@@ -100,3 +100,22 @@ class TestPolicies(ParserCase):
         data = b"{name: m, weighers: [{name: room, weight: -1}]}"
         with self.assertRaisesRegex(InputError, r"weighers\[0\].*-1"):
             parsers.parse_policies(data, "f")
+
+
+class TestTraceColumns(unittest.TestCase):
+    """Which columns of a recorded trace the fields of a workload are read from."""
+
+    def test_a_column_may_have_a_factor(self):
+        found = parsers.parse_trace_columns(b"columns: {arrival: created, count: n*2}", "f")
+        columns = {name: (one.column, one.factor) for name, one in found.items()}
+        self.assertEqual({"arrival": ("created", 1.0), "count": ("n", 2.0)}, columns)
+
+    def test_what_is_wrong_is_named_with_its_place(self):
+        for text, line in (
+            (b"columns: {arrival: created/0}", "f: $.columns.arrival: found 'created/0': a factor"),
+            (b"columns: {}", "f: $.columns: found {}, expected"),
+            (b"column: {a: b}", "f: $: found unknown field 'column' (did you mean 'columns'?)"),
+        ):
+            with self.assertRaises(InputError) as raised:
+                parsers.parse_trace_columns(text, "f")
+            self.assertIn(line, str(raised.exception))

@@ -115,7 +115,7 @@ class TestAmounts(unittest.TestCase):
                 before = self.made(here, word)
 
                 def die(point: str) -> None:
-                    if point == "specific":
+                    if point == "composing (specific)":
                         raise KeyboardInterrupt
 
                 dying = Site(here.podms, here.store, checkpoint=die, ttl_s=0.01)

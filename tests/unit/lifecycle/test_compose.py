@@ -34,7 +34,7 @@ class TestComposing(unittest.TestCase):
     def test_the_intent_is_there_before_the_effect(self):
         with site() as here:
             here.composer.compose(here.claim(request()))
-            order = ["held", "intent", "checked", "reserved", "specific", "answered",
+            order = ["held", "intent", "checked", "reserved", "composing (specific)", "answered",
                      "read back", "confirmed", "accounted"]  # fmt: skip
             self.assertEqual(order, here.points)
 

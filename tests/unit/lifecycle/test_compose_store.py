@@ -13,7 +13,16 @@ from valence_sched.model.composition import ComposedNode
 from valence_sched.model.inventory import to_json
 from valence_sched.store import tables
 
-POINTS = ("held", "intent", "checked", "reserved", "specific", "answered", "read back", "confirmed")
+POINTS = (
+    "held",
+    "intent",
+    "checked",
+    "reserved",
+    "composing (specific)",
+    "answered",
+    "read back",
+    "confirmed",
+)
 PODM = "gpu-east"
 MOST_PAGES = 1 << 30
 

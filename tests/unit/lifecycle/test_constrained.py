@@ -49,7 +49,7 @@ class TestConstrained(unittest.TestCase):
             claim = held(here, last)
             node = here.composer.compose(claim)
             self.assertNotIn(last, node.blocks)
-            self.assertEqual(("constrained", True), self.how(here))
+            self.assertEqual(("composing (constrained)", True), self.how(here))
             after = here.store.claims.show(claim.id)
             self.assertEqual(set(node.blocks), set(after.parts[0].blocks))
             self.assertIn("swapped", [event.kind for event in here.store.events(claim.id)])
@@ -58,7 +58,7 @@ class TestConstrained(unittest.TestCase):
             held(here, last)  # it is free for others
 
     def how(self, here: Site) -> tuple[str, bool]:
-        bodies = [mark for mark in here.points if mark in ("specific", "constrained", "manifest")]
+        bodies = [mark for mark in here.points if mark.startswith("composing (")]
         return bodies[-1], "not reserved" in here.points
 
     def test_a_block_that_another_claim_holds_is_given_back(self):
@@ -109,6 +109,6 @@ class TestPublicTree(unittest.TestCase):
             self.assertEqual(((), ()), (done.failures, done.unverified))
             (node,) = done.nodes
             self.assertTrue(node.blocks)
-            self.assertIn("constrained", here.points)
+            self.assertIn("composing (constrained)", here.points)
             here.composer.remove(node)
             self.assertEqual(free, here.free_blocks())

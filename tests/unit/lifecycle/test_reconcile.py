@@ -35,7 +35,7 @@ POINTS = {
     "intent": False,
     "checked": False,
     "reserved": False,
-    "specific": False,
+    "composing (specific)": False,
     "answered": True,
     "read back": True,
     "confirmed": True,

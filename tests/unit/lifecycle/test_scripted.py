@@ -2,76 +2,24 @@
 """Composing and reaping by what a pod manager answers: each answer, each outcome, each call."""
 
 import contextlib
-import tempfile
-import unittest
-from pathlib import Path
 
-from tests.unit.store.site import part, podm
-from valence_sched.errors import ComposeFailed, PodmError, StillComposing, Unverified
+from tests.unit.lifecycle.scripted import (
+    ABSENT,
+    BUSY,
+    COMPOSED,
+    DOWN,
+    PART,
+    UNKNOWN,
+    URI,
+    USED,
+    Scripted,
+    ScriptedCase,
+)
+from tests.unit.store.site import podm
+from valence_sched.errors import ComposeFailed, StillComposing, Unverified
 from valence_sched.lifecycle.compose import NodeComposer
 from valence_sched.lifecycle.reconcile import Reconciler
 from valence_sched.model.composition import ComposedNode, CompositionResult
-from valence_sched.store.store import Store
-
-URI = "/S/1"
-COMPOSED = CompositionResult(state="composed", node=URI, blocks=("c0",))
-ABSENT = CompositionResult(state="absent", reason="nothing is there")
-PART = CompositionResult(state="left", node=URI, reason="c0 is idle")
-USED = CompositionResult(state="left", reason="c0 is in use")
-UNKNOWN = CompositionResult(state="unknown", reason="whose it is cannot be told")
-BUSY = CompositionResult(state="left", node=URI, reason="the task runs", works=True)
-DOWN = PodmError("connection refused")
-
-
-class Scripted:
-    """A composer that answers as it is told, and notes what was asked of it."""
-
-    def __init__(self, compose=COMPOSED, read_node=ABSENT, remove=ABSENT):
-        self._answers = {"compose": compose, "read_node": read_node, "remove": remove}
-        self.calls = []
-
-    def _answer(self, verb):
-        self.calls.append(verb)
-        if isinstance(answer := self._answers[verb], Exception):
-            raise answer
-        return answer
-
-    def refusal(self, _request):
-        return None
-
-    def conflicts(self, _request):
-        return ()
-
-    def reserve(self, _request):
-        self.calls.append("reserve")
-        return True
-
-    def unreserve(self, _request):
-        self.calls.append("unreserve")
-
-    def compose(self, _request, _watch):
-        return self._answer("compose")
-
-    def read_node(self, _request, _node=None):
-        return self._answer("read_node")
-
-    def remove(self, _request, _node, _watch):
-        return self._answer("remove")
-
-
-class ScriptedCase(unittest.TestCase):
-    """A store that knows a pod manager, and a claim of one block of it."""
-
-    def begin(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.store = Store(f"sqlite:///{Path(folder.name) / 'state.db'}")
-        self.addCleanup(self.store.close)
-        generation = self.store.remember(podm())
-        self.claim = self.store.claims.create([part("p", generation, "c0")])
-
-    def state(self):
-        return self.store.claims.show(self.claim.id).state
 
 
 class TestComposing(ScriptedCase):

@@ -37,9 +37,11 @@ HOW = {
 def on_each_engine(case: type) -> type:
     """Make a test case of a class for each engine; the class itself has ``self.url``."""
     module = sys.modules[case.__module__]
+    case.__test__ = False  # type: ignore[attr-defined]  # pytest takes any class named Test…
     for engine in ENGINES:
         name = f"{case.__name__}_{engine}"
-        words = {"engine": engine, "__module__": case.__module__, "__doc__": case.__doc__}
+        words = {"engine": engine, "__module__": case.__module__, "__doc__": case.__doc__,
+                 "__test__": True}  # fmt: skip
         setattr(module, name, type(name, (case, StoreCase), words))
     return case
 

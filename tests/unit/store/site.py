@@ -38,3 +38,10 @@ def expire(case: Any, claim: Claim) -> None:
     """Let the time of a claim be over."""
     past = {"sweep_at": 1.0, "expires_at": 1.0}
     case.execute(sa.update(tables.claims).where(tables.claims.c.id == claim.id).values(past))
+
+
+def backdate(case: Any, claim: Claim, seconds: float = 1.0) -> None:
+    """Let a claim have been created earlier, so that it is the older one at any resolution."""
+    of = tables.claims.c
+    update = sa.update(tables.claims).where(of.id == claim.id)
+    case.execute(update.values(created_at=of.created_at - seconds))

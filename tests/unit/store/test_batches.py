@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many readings in few transactions; work is counted, not timed."""
 
+import sqlite3
 import threading
 
 import msgspec
 import sqlalchemy as sa
 
-from tests.unit.store.engines import on_each_engine
+from tests.unit.store.engines import StoreCase, on_each_engine
 from tests.unit.store.site import part, podm
 from valence_sched.errors import ClaimLost, StoreError
 from valence_sched.model.composition import ComposedNode
@@ -172,3 +173,34 @@ class TestBatches:
         for thread in threads:
             thread.join()
         self.assertEqual(([], {1}), (errors, set(self.generations().values())))
+
+
+class TestRefused(StoreCase):
+    """A pod manager that the engine cannot take costs no other one of its batch."""
+
+    def limited(self):
+        """Return a store that takes no value of more than some thousand bytes."""
+        store = self.store()
+
+        def limit(connection, _record):
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 4000)
+
+        sa.event.listen(store._database.writer, "connect", limit)
+        store._database.writer.dispose()
+        return store
+
+    def test_it_is_named_and_the_others_are_stored(self):
+        store = self.limited()
+        large = podm("large", 1, zone="x" * 5000)
+        first, refused, last = store.upsert_all([podm("a", 1), large, podm("z", 1)])
+        self.assertEqual(["a", "z"], [first.id, last.id])
+        line = f"large: {store.address}: storing what was read: string or blob too big"
+        self.assertEqual((StoreError, line), (type(refused), str(refused)))
+        self.assertEqual(["a", "z"], [*store.load_podms()])
+        self.assertEqual(2, store.counts.podms_written)
+        with self.assertRaises(StoreError) as caught:
+            store.remember_all([large, podm("b", 1)])
+        self.assertEqual(line, str(caught.exception))
+        self.assertEqual(["a", "b", "z"], [*store.load_podms()])
+        with self.assertRaisesRegex(StoreError, "too big"):
+            store.remember(large)

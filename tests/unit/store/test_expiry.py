@@ -65,6 +65,25 @@ class TestPurge:
         self.age()
         self.assertEqual((0, 0, 0), self.one.purge(DAY_S))
 
+    def test_a_claim_that_still_holds_something_stays(self):
+        claim = self.create("c0")
+        ended = {"state": "EXPIRED", "sweep_at": None}
+        self.execute(sa.update(tables.claims).where(tables.claims.c.id == claim.id).values(ended))
+        self.age()
+        for dry_run in (True, False):
+            self.assertEqual((0, 0, 0), self.one.purge(DAY_S, dry_run=dry_run))
+
+    def test_an_old_event_stays_with_its_claim_and_goes_without(self):
+        claim = self.create("c0")
+        self.one.claims.start_composing(claim.id)
+        row = {"at": 1.0, "kind": "released", "claim_id": "forgotten"}
+        self.execute(sa.insert(tables.events).values(row))
+        self.age()
+        for dry_run in (True, False):
+            self.assertEqual((0, 1, 0), self.one.purge(DAY_S, dry_run=dry_run))
+        self.assertEqual(["held", "composing"], [it.kind for it in self.one.events(claim.id)])
+        self.assertEqual(1, self.count(tables.events))
+
     def test_many_go_some_at_a_time(self):
         row = {"state": "EXPIRED", "content": "", "created_at": 1.0, "document": b"[]"}
         self.execute(sa.insert(tables.claims), [{"id": f"x{n}", **row} for n in range(1203)])

@@ -40,6 +40,26 @@ class TestRegistry:
         with self.assertRaisesRegex(UnknownName, "did you mean 'rack-1'"):
             store.change(msgspec.structs.replace(ONE, name="rack-2"))
 
+    def test_an_unknown_one_is_named_with_those_that_are_known(self):
+        store = self.store()
+        store.register(ONE)
+        for change in (lambda: store.unregister("x"),
+                       lambda: store.change(msgspec.structs.replace(ONE, name="x"))):  # fmt: skip
+            with self.assertRaises(UnknownName) as caught:
+                change()
+            self.assertTrue(str(caught.exception).startswith("no pod manager named 'x' "))
+
+    def test_reports_are_listed_by_name(self):
+        store = self.store()
+        for name in ("c", "a", "b"):
+            store.update_stats(name, {"zone": "z"})
+        self.assertEqual(["a", "b", "c"], [*store.reported_stats()])
+        self.assertEqual(["a", "b", "c"], [*store.report_ages_s()])
+        store.forget_report("b")
+        self.assertEqual(["a", "c"], [*store.reported_stats()])
+        with self.assertRaises(UnknownName):
+            store.forget_report("b")
+
     def test_one_goes_with_what_was_read_of_it(self):
         store = self.store()
         store.register(ONE)

@@ -18,6 +18,7 @@ import zstandard
 from valence_sched import files
 from valence_sched.drivers.bounds import MIB
 from valence_sched.drivers.fields import Json, Link
+from valence_sched.model.quantity import format_count
 
 #: A document that was read longer ago is read again.
 MAX_AGE_S = 24 * 3600.0
@@ -87,7 +88,7 @@ class DocumentCache:
             return
         data = msgspec.json.encode(CacheFile(VERSION, self._url, entries))
         if len(data) > MAX_CACHE_BYTES:
-            self.problem = f"{self._path}: {len(data)} bytes are too many to keep"
+            self.problem = f"{self._path}: {format_count(len(data), 'byte')} are too many to keep"
             return
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from valence_sched.drivers.fields import Notes
 from valence_sched.model.inventory import BlockType, FullPodm, Limit
+from valence_sched.model.quantity import format_count
 
 MaxBlocks = Mapping[BlockType, int]
 
@@ -28,6 +29,7 @@ def with_max_blocks(podm: FullPodm, max_blocks: MaxBlocks, notes: Notes) -> Full
         pools.append(replace(pool, limits=limits) if max_blocks else pool)
     for (kind, found), ids in stricter.items():
         where = f"pool {ids[0]}" + (f" and {len(ids) - 1} more" if len(ids) > 1 else "")
-        what = f"found a limit of {found} {kind} blocks in a node, expected {max_blocks[kind]}"
+        limit = format_count(found, f"{kind} block")
+        what = f"found a limit of {limit} in a node, expected {max_blocks[kind]}"
         notes.remark(f"{where}: {what} as registered (what the pod manager states holds)")
     return replace(podm, pools=tuple(pools))

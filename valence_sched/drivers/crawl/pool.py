@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
@@ -14,8 +15,9 @@ from valence_sched.drivers.crawl.reading import PodmReader, Reading, ReadSetting
 from valence_sched.drivers.dialect import Dialects
 from valence_sched.drivers.http.connection import LOGOUT_S
 from valence_sched.drivers.http.tls import TlsContexts
+from valence_sched.model.progress import MAX_AWAITED, NoProgress, Progress
 
-__all__ = ["Progress", "ReadSettings", "ReadTarget", "ReaderPool", "now", "read"]
+__all__ = ["ReadSettings", "ReadTarget", "ReaderPool", "now", "read"]
 
 #: Pod managers that are read at once, and threads that help them with parallel requests.
 MAX_PODMS, MAX_HELPERS = 256, 256
@@ -28,7 +30,6 @@ BUSY_PODMS, MIN_WAITING_REQUESTS = 8, 4
 #: How long a pod manager has to end after its deadline.
 GRACE_S = 0.5
 
-Progress = Callable[[int, int], None]
 Clock = Callable[[], datetime]
 
 
@@ -46,18 +47,27 @@ def read(
 ) -> Iterator[Reading]:
     """Yield a reading of each pod manager, in the order of ``targets``.
 
-    ``progress`` is called with how many of how many are done. Whatever ends the reading, every
-    session is deleted, which may take a few seconds more.
+    ``progress`` is told how many of how many have answered, and who has not. Whatever ends the
+    reading, every session is deleted, which may take a few seconds more.
     """
+    receiver = NoProgress() if progress is None else progress
     pool = ReaderPool(targets, dialects, settings, clock)
     done: dict[int, Reading] = {}
+    # Ordered, since the first of a dict that shrinks from its front takes ever longer to find.
+    unanswered = OrderedDict((number, one.registered.name) for number, one in enumerate(targets))
     following = 0
+
+    def report() -> None:
+        names = tuple(itertools.islice(unanswered.values(), MAX_AWAITED))
+        receiver.count_podms(len(targets) - len(unanswered), len(targets), names)
+
     try:
+        report()
         while following < len(targets):
             index, reading = pool.next()
             done[index] = reading
-            if progress:
-                progress(following + len(done), len(targets))
+            del unanswered[index]
+            report()
             while following in done:
                 yield done.pop(following)
                 following += 1

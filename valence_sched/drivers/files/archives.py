@@ -22,6 +22,7 @@ from valence_sched.drivers.bounds import (
 )
 from valence_sched.errors import InputError
 from valence_sched.model.diagnostic import Diagnostics
+from valence_sched.model.quantity import format_count
 
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".gz", ".tgz", ".zst", ".zip", ".tar")
 
@@ -119,7 +120,8 @@ class _ArchiveMembers:
         """Return all documents; links and devices are noted in one line."""
         if self._special:
             names = ", ".join(self._special[:5])
-            found = f"{len(self._special)} links or devices ({names})"
+            count = format_count(len(self._special), "link or device", "links or devices")
+            found = f"{count} ({names})"
             fault = InputError(self._file, "", found, "files and folders", "not followed")
             self._diagnostics.skip(fault)
         return self._files

@@ -25,6 +25,7 @@ from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.drivers.short_links import places_below
 from valence_sched.errors import InputError, one_line
 from valence_sched.model.codec import escape_json
+from valence_sched.model.quantity import format_count
 
 DOCUMENT = "index.json"
 #: Bytes of one part of a path on the file systems there are.
@@ -129,7 +130,7 @@ class _TreePaths:
     def fault(self, uri: str) -> str | None:
         """Return why a URI cannot be written; one that can is taken from then on."""
         if len(uri) > MAX_TEXT:
-            return f"found a URI of {len(uri)} characters"
+            return f"found a URI of {format_count(len(uri), 'character')}"
         if uri != ROOT and not uri.startswith(f"{ROOT}/"):
             return f"found a URI outside {ROOT}"
         if "?" in uri:

@@ -102,5 +102,5 @@ class Deadline:
 
     def error(self) -> Unreachable:
         """Return the error to raise when it has passed."""
-        hint = "(allow it more with --timeout)"
+        hint = "(allow it more with --request-timeout)"
         return Unreachable(f"no complete answer within {self.seconds:g} s {hint}")

@@ -83,7 +83,7 @@ def tls_error(error: BaseException) -> Unreachable:
 def timeout_error(*, connected: bool) -> Slow:
     """Return that the answer, or even the connection, did not come in time."""
     if connected:
-        return Slow("no answer in time (allow it more with --timeout)")
+        return Slow("no answer in time (allow it more with --request-timeout)")
     return Slow("no connection in time (is it up, and the address right?)", sent=False)
 
 

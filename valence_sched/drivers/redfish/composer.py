@@ -50,7 +50,7 @@ class RedfishComposer:
         """Ask by the Compose action whether the node could be made."""
         target = self._capabilities().compose_target
         if target is None:
-            raise PodmError("it offers no Compose action, so it cannot be asked for a preview")
+            raise PodmError("it offers no Compose action to ask")
         return refusal(self._session.post(target, methods.manifest(request, "Preview")))
 
     def reserve(self, request: CompositionRequest) -> bool:
@@ -161,7 +161,7 @@ class RedfishComposer:
     def _compose_once(
         self, request: CompositionRequest, way: methods.ComposeMethod, watch: Watch
     ) -> tuple[CompositionResult, SendResult]:
-        watch(way.name)
+        watch(f"composing ({way.name})")
         post = self._session.post
         target, patience = way.target, self._patience()
         before = self._reader.system_uris()

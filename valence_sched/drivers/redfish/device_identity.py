@@ -19,6 +19,7 @@ from valence_sched.drivers.redfish.describe import is_present
 from valence_sched.drivers.redfish.device_names import KINDS, DeviceList, Names, names_of
 from valence_sched.drivers.redfish.device_schema import Device
 from valence_sched.model.need import has_words
+from valence_sched.model.quantity import format_count
 
 #: By how much two statements of one size differ, since one of them is rounded.
 _ROUNDING = 0.01
@@ -171,7 +172,7 @@ class _Merger:
 
     def _remark(self, one: DeviceList, number: int, ways: set[str], what: str) -> None:
         both = f"{' and '.join(sorted(ways))} and {one.way}"
-        found = f"found {number} {one.kind}(s) in {both} without a common name"
+        found = f"found {format_count(number, one.kind)} in {both} without a common name"
         text = f"{found}, expected a serial number or the like ({what})"
         self._notes.remark(f"{self._where}: {text}")
 

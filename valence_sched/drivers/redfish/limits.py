@@ -20,6 +20,7 @@ from valence_sched.drivers.redfish.schema import (
     Zone,
 )
 from valence_sched.model.inventory import SINGLE_PER_NODE, BlockType, Limit
+from valence_sched.model.quantity import format_count
 
 Limits = dict[BlockType, Limit]
 
@@ -80,7 +81,8 @@ class LimitsByZone:
             return 1
         if kind not in self._noted:
             self._noted.add(kind)
-            what = f"found a composed system of {joined} {kind} blocks and no maximum of them"
+            size = format_count(joined, f"{kind} block")
+            what = f"found a composed system of {size} and no maximum of them"
             self._service.notes.remark(f"{what} (assumed: at most {joined} in a node)")
         return joined
 

@@ -38,6 +38,7 @@ from valence_sched.model.inventory import (
     Pool,
     Status,
 )
+from valence_sched.model.quantity import format_count
 
 _STATES: dict[str, CompositionState] = {it.casefold(): it for it in get_args(CompositionState)}
 _TYPES: dict[str, BlockType] = {it.casefold(): it for it in get_args(BlockType)}
@@ -234,7 +235,8 @@ def _correct_by_nodes(block: ResourceBlock, status: Status, used: int) -> Status
     if status.state == "Unused":
         path = ResourceBlock.composition_state.path
         state: CompositionState = "ComposedAndAvailable" if status.shareable else "Composed"
-        what = f"found Unused, expected {state}: {used} composed system(s) link the block"
+        systems = format_count(used, "composed system")
+        what = f"found Unused, expected {state}: {systems} with the block"
         block.notes.remark(f"{block.uri}: {path}: {what}")
         status = replace(status, state=state)
     return replace(status, compositions=max(status.compositions, used))

@@ -201,7 +201,7 @@ class NodeReader:
     def _systems(self) -> Iterator[str]:
         page = self._capabilities().systems
         for _ in range(MAX_PAGES):
-            json = get_document(self._session, page) if page else None
+            json = get_document(self._session, page)
             if json is None:
                 return
             collection = Collection(str(page), json, NO_NOTES)
@@ -209,7 +209,7 @@ class NodeReader:
             page = link_path(collection.next_page)
 
     def _system(self, uri: str | None) -> ListedSystem | None:
-        json = get_document(self._session, uri) if uri else None
+        json = get_document(self._session, uri)
         if not uri or not json or "Members" in json:  # a collection is no system
             return None
         stated = json.get("@odata.id")

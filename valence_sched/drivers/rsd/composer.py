@@ -27,6 +27,7 @@ from valence_sched.errors import InputError, PodmError
 from valence_sched.model.claim import Grant
 from valence_sched.model.composition import CompositionRequest, CompositionResult
 from valence_sched.model.inventory import FullPodm, Node
+from valence_sched.model.quantity import format_count
 
 ALLOCATED, ASSEMBLED = "allocated", "assembled"
 TRANSIENT_STATES = ("allocating", "assembling")
@@ -325,7 +326,7 @@ def _lacking_volumes(request: CompositionRequest, volumes: tuple[Grant, ...]) ->
     """Return which volumes a node has not, or not whole; those of older services tell no size."""
     grants = request.made_grants
     if len(volumes) < len(grants):
-        return [f"{len(grants) - len(volumes)} of its {len(grants)} volumes"]
+        return [f"{len(grants) - len(volumes)} of its {format_count(len(grants), 'volume')}"]
     wanted, sizes = sum(it.amount for it in grants), [it.amount for it in volumes]
     if all(sizes) and sum(sizes) < wanted - 1e-6:
         return [f"volumes of {wanted:g} GiB: found {sum(sizes):g}"]

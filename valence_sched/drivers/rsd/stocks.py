@@ -25,6 +25,7 @@ from valence_sched.drivers.redfish.storage_pools import (
 )
 from valence_sched.drivers.rsd.schema import LogicalDrive, PhysicalDrive, StorageService
 from valence_sched.model.inventory import Stock
+from valence_sched.model.quantity import format_count
 
 _GROUPS = ("lvg", "pool")
 #: What stocks are made of: the URIs of the drives of each, by its URI.
@@ -43,7 +44,8 @@ def stocks(
         newer = list(_pools(service, storage, drives))
         older = list(_groups(service, storage, drives))
         if newer and older:  # the two generations of one service may list the same drives
-            what = f"found storage pools and {len(older)} group(s) of logical drives, expected one"
+            groups = format_count(len(older), "group")
+            what = f"found storage pools and {groups} of logical drives, expected one"
             service.notes.remark(f"{storage.uri}: {what} (what is free of the groups is unknown)")
             older = [replace(stock, total=None) for stock in older]
         for stock in newer + older:

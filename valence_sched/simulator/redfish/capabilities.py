@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from valence_sched.model.quantity import format_count
 from valence_sched.simulator.redfish.blocks import ROOT, zones
 from valence_sched.simulator.server.documents import DocumentTree, Json, uri_of, uris, value_at
 from valence_sched.simulator.server.errors import RequestRefused
@@ -77,7 +78,7 @@ def limit_violation(
         for name, limit in _limits(one.object):
             count = counts.get(name[3:], 0)
             if (name[:3] == "Max" and count > limit) or (name[:3] == "Min" and count < limit):
-                return f"{count} blocks of type {name[3:]}, and {name} is {limit}"
+                return f"{format_count(count, 'block')} of type {name[3:]}, and {name} is {limit}"
     return ""
 
 

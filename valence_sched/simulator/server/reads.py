@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from valence_sched.model.quantity import format_count
 from valence_sched.simulator.server.documents import DocumentTree, Json, SimulatedReply, object_of
 from valence_sched.simulator.server.errors import RequestRefused, not_found, refusal
 from valence_sched.simulator.server.faults import Faults
@@ -29,7 +30,7 @@ def page_of(json: Json, uri: str, query: Mapping[str, str], size: int) -> Json:
     skip = query_number(query, "$skip", 0)
     top = query_number(query, "$top", len(members))
     if skip and skip >= len(members):
-        text = f"{skip} is past the last of {len(members)} members."
+        text = f"{skip} is past the last of {format_count(len(members), 'member')}."
         raise RequestRefused(400, "QueryParameterOutOfRange", text, str(skip), "$skip")
     step = min(top, size or top)
     page = {**json, "Members": members[skip : skip + step]}

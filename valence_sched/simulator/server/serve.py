@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from valence_sched.drivers.recorded import Record
 from valence_sched.errors import InputError, PodmError, SchedulerError, UnknownName, UsageError
 from valence_sched.model.diagnostic import Diagnostics
+from valence_sched.model.quantity import format_count
 from valence_sched.simulator.redfish.blocks import blocks
 from valence_sched.simulator.server.documents import DocumentTree
 from valence_sched.simulator.server.faults import Faults, faults_of
@@ -120,7 +121,7 @@ def bind_sockets(count: int, port: int = 0) -> list[socket.socket]:
         UsageError, PodmError: there are not that many ports; one is taken, none is left bound.
     """
     if not 0 <= port <= 65535 or (port and port + count - 1 > 65535):
-        raise UsageError(f"--port {port}: {count} ports from there go beyond 65535")
+        raise UsageError(f"--port {port}: {format_count(count, 'port')} from there: beyond 65535")
     found: list[socket.socket] = []
     for number in range(count):
         sock = socket.socket()

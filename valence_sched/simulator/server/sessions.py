@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from valence_sched.model.quantity import format_count
 from valence_sched.simulator.server.documents import (
     DocumentTree,
     Json,
@@ -99,7 +100,7 @@ class Sessions:
             text = "Nobody with this name and password is known here."
             return refusal(401, "ResourceAtUriUnauthorized", text)
         if len(self._open) >= self._limit:
-            text = f"There are {len(self._open)} sessions, and no more are allowed."
+            text = f"No more than {format_count(len(self._open), 'session')} at a time."
             return refusal(503, "SessionLimitExceeded", text)
         self._count += 1
         uri = f"{self.collection}/{self._count}"

@@ -8,13 +8,16 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
+import msgspec
+import zstandard
+
 from tests.unit.drivers.crawl.test_faults import BLOCKS, TREE, LiveTest
 from tests.unit.drivers.served import DIALECTS
 from valence_sched.drivers.crawl import crawler, document_cache
-from valence_sched.drivers.crawl.document_cache import MAX_AGE_S, DocumentCache
+from valence_sched.drivers.crawl.document_cache import MAX_AGE_S, CacheFile, DocumentCache
 from valence_sched.drivers.crawl.expand import ExpandReader
 from valence_sched.drivers.crawl.reading import read_in_passes
-from valence_sched.drivers.fields import MAX_TEXT
+from valence_sched.drivers.fields import MAX_TEXT, Link, Resource
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Deadline
 from valence_sched.model.registration import Registration
@@ -96,7 +99,7 @@ class TestCache(unittest.TestCase):
         self.assertIn(words, problem or "")
 
     def test_what_was_written_is_read_until_it_is_too_old(self):
-        for now_s, found in ((0.0, {"a": 1}), (MAX_AGE_S - 1, {"a": 1}), (MAX_AGE_S + 1, None)):
+        for now_s, found in ((0.0, {"a": 1}), (MAX_AGE_S - 1, {"a": 1}), (MAX_AGE_S, None)):
             self.assertEqual((found, None), self.loaded(now_s))
 
     def test_another_user_has_a_file_of_its_own(self):
@@ -129,3 +132,56 @@ class TestCache(unittest.TestCase):
             self.refused("it holds too much")
             self.assertRegex(self.saved({"a": 2}), r": \d+ bytes are too many to keep$")
         self.assertEqual(({"a": 1}, None), self.loaded())
+
+    def test_below_what_is_cached_fewer_levels_are_asked_for(self):
+        link = Link("Blocks", Resource, "", levels=5, levels_kept=1)
+        cache = DocumentCache(self.folder, self.URL, "user", 0.0)
+        self.assertEqual(5, cache.levels(link))
+        cache.load()
+        self.assertEqual(1, cache.levels(link))
+
+    def test_a_document_keeps_the_time_at_which_it_was_read(self):
+        cache = DocumentCache(self.folder, self.URL, "user", 60.0)
+        cache.load()
+        cache.save([("/x", cache.get("/x")), ("/y", {"b": 2})])
+        again = DocumentCache(self.folder, self.URL, "user", MAX_AGE_S + 1)
+        again.load()
+        self.assertEqual((None, {"b": 2}), (again.get("/x"), again.get("/y")))
+
+    def test_what_was_read_later_than_now_is_not_believed(self):
+        self.saved({"a": 1}, now_s=10.0)
+        self.assertEqual((None, None), self.loaded(9.0))
+        self.assertEqual(({"a": 1}, None), self.loaded(10.0))
+
+    def test_nothing_is_written_where_there_is_nothing_to_keep_or_no_folder(self):
+        folder = self.folder / "new" / "deep"
+        empty = DocumentCache(folder, self.URL, None, 0.0)
+        empty.save([])
+        self.assertFalse(folder.exists())
+        empty.save([("/x", {})])
+        self.assertEqual(1, len(list(folder.iterdir())))
+        none = DocumentCache(None, self.URL, None, 0.0)
+        none.save([("/x", {})])
+        none.load()
+        self.assertEqual((False, True), (none.enabled, empty.enabled))
+        self.assertIsNone(none.problem)
+
+    def test_exactly_as_many_bytes_as_the_bound_are_written_and_read(self):
+        size = len(msgspec.json.encode(self.content({"a": 1})))
+        for most, problem in ((size, False), (size - 1, True)):
+            with mock.patch.object(document_cache, "MAX_CACHE_BYTES", most):
+                self.assertEqual(problem, self.saved({"a": 1}) is not None)
+                self.assertEqual((None if problem else {"a": 1}), self.loaded()[0])
+
+    def test_a_file_that_does_not_say_its_size_is_read_up_to_the_bound(self):
+        (path,) = self.folder.iterdir()
+        data = msgspec.json.encode(self.content({"a": 3}))
+        packer = zstandard.ZstdCompressor(write_content_size=False)
+        path.write_bytes(packer.compress(data))
+        self.assertEqual(({"a": 3}, None), self.loaded())
+        with mock.patch.object(document_cache, "MAX_CACHE_BYTES", 20):
+            self.refused("could not be used")
+
+    def content(self, document):
+        named = DocumentCache(self.folder, self.URL, "user", 0.0)
+        return CacheFile(document_cache.VERSION, named._url, {"/x": (0.0, document)})

@@ -173,7 +173,7 @@ class DownTest(FaultsTest):
             for path in ("v1/$", "/ResourceBlocks$"):
                 with self.subTest(act.__name__, path=path):
                     server = self.serve(TREE, rules=[on(path, act)])
-                    self.failure(server, "Offline", "--timeout", timeout_s=0.7)
+                    self.failure(server, "Offline", "--request-timeout", timeout_s=0.7)
 
     def test_a_name_that_nobody_knows_is_offline(self):
         self.failure("https://podm.invalid", "Offline", "podm.invalid")

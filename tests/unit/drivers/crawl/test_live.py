@@ -22,6 +22,7 @@ from valence_sched.drivers.http.exchange import Deadline
 from valence_sched.drivers.links import fold_uri, path_of
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import to_json
+from valence_sched.model.progress import NoProgress
 from valence_sched.model.registration import Registration
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -133,18 +134,21 @@ class SiteTest(LiveTest):
         fast = [self.serve(TREES["shared-blocks"], rules=[lambda _: None]) for _ in range(3)]
         calls = []
 
-        def progress(done, of):
-            calls.append((done, of))
-            if done == len(fast):
-                gate.set()
+        class Calls(NoProgress):
+            def count_podms(self, done, total=None, awaited=()):
+                calls.append((done, total, list(awaited)))
+                if done == len(fast):
+                    gate.set()
 
         targets = [
             ReadTarget(Registration(name=name, url=server.url))
             for name, server in zip("zyxw", [slow, *fast], strict=True)
         ]
-        found = [r.podm.id for r in read(targets, DIALECTS, ReadSettings(), progress)]
+        found = [r.podm.id for r in read(targets, DIALECTS, ReadSettings(), Calls())]
         self.assertEqual(list("zyxw"), found)
-        self.assertEqual([(1, 4), (2, 4), (3, 4), (4, 4)], calls)
+        self.assertEqual([(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)], [call[:2] for call in calls])
+        first, *_, one, none = [names for *_, names in calls]
+        self.assertEqual((["z", "y", "x"], ["z"], []), (first, one, none))
 
     def test_no_more_than_the_allowed_requests_are_under_way(self):
         for most in (1, 2, 4):

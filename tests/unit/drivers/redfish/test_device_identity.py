@@ -91,7 +91,7 @@ class TestDrives(Case):
         (drive,) = self.read().blocks[0].devices.drives
         self.assertEqual((1, "SSD", "NVMe", "Fjord F1"),
                          (drive.count, drive.media, drive.protocol, drive.model))  # fmt: skip
-        self.assertTrue(self.noted("/b: found 1 drive(s) in Drives and Storage", "counted once"))
+        self.assertTrue(self.noted("/b: found 1 drive in Drives and Storage", "counted once"))
 
     def test_a_common_name_says_that_two_are_one_and_is_not_noted(self) -> None:
         for first, second in (
@@ -145,7 +145,7 @@ class TestDrives(Case):
         )
         lines = self.read().blocks[0].devices.drives
         self.assertEqual({(None, None), (SIZE, 2)}, {(it.capacity_bytes, it.count) for it in lines})
-        self.assertTrue(self.noted("/b: found 1 drive(s)", "so how many is unknown"))
+        self.assertTrue(self.noted("/b: found 1 drive ", "so how many is unknown"))
 
     def test_an_empty_slot_is_no_drive_whoever_lists_it(self) -> None:
         slot = self.drive("/d/1", Status={"State": "Absent"})

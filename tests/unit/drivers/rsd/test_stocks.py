@@ -153,7 +153,7 @@ class TestGroups(TestCase):
         self.rack[pool] = {"Capacity": capacity}
         self.rack[f"{V}/Services/rss"]["StoragePools"] = links(pool)
         self.assertEqual({pool: (2000.0, 0.0), GROUP: (None, 750.0)}, self.stocks())
-        self.assertTrue(self.rack.noted("/rss: found storage pools and 1 group(s)"))
+        self.assertTrue(self.rack.noted("/rss: found storage pools and 1 group "))
 
     def test_of_two_groups_with_one_drive_the_second_is_unknown(self) -> None:
         same = {"PhysicalDrives": links(f"{V}/Services/rss/Drives/2")}

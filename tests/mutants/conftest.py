@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the tests run on a mutant: the quickest first, and up to the first thing that is wrong.
+
+``tools/mutants.py`` lays this file beside the copy of the packages that mutmut changes.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import unittest
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+
+# The same examples each time, or a mutant would survive by luck; and no smaller example is sought.
+settings.register_profile(
+    "mutants",
+    derandomize=True,
+    deadline=None,
+    phases=(Phase.explicit, Phase.generate),
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+)
+settings.load_profile("mutants")
+
+STATS = Path("mutmut-stats.json")
+DURATIONS_S = json.loads(STATS.read_text())["duration_by_test"] if STATS.exists() else {}
+#: Tests on servers, of many processes and of large stores would take longer than all others.
+SLOW = ("_postgresql::", "_mysql::", "::TestKilled", "::TestRaces", "::TestManyMore")
+#: A loop without end is a kill, a slow machine is not: this is time of the processor.
+LEAST_CPU_LIMIT_S = 15.0
+TIMES_ITS_DURATION = 8.0
+#: How mutmut reads that a mutant ran out of time.
+TIMED_OUT = 36
+
+
+def first_failure_ends_the_test(self, msg=None, **params):
+    """Stand for ``TestCase.subTest``, which would go on with thousands of further cases."""
+    return contextlib.nullcontext()
+
+
+unittest.TestCase.subTest = first_failure_ends_the_test  # type: ignore[assignment]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    slow = [item for item in items if any(words in item.nodeid for words in SLOW)]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = sorted(
+        {*items} - {*slow}, key=lambda it: (DURATIONS_S.get(it.nodeid, 0.0), it.nodeid)
+    )
+
+
+def _duration_s(item: pytest.Item) -> tuple[float, str]:
+    return DURATIONS_S.get(item.nodeid, 0.0), item.nodeid
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    if "__mutmut_" in os.environ.get("MUTANT_UNDER_TEST", ""):
+        limit_s = LEAST_CPU_LIMIT_S + TIMES_ITS_DURATION * DURATIONS_S.get(item.nodeid, 0.0)
+        signal.signal(signal.SIGPROF, lambda *_: os._exit(TIMED_OUT))
+        signal.setitimer(signal.ITIMER_PROF, limit_s)
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scenario file: its two forms, and errors that name file and place."""
+
+import json
+import unittest
+
+import jsonschema
+import msgspec
+
+from valence_sched.config import schemas
+from valence_sched.config.scenario_file import parse_scenarios
+from valence_sched.errors import InputError, NewerSchema, SchedulerError
+from valence_sched.model.codec import load_yaml
+from valence_sched.model.inventory import Accelerator, Devices
+from valence_sched.model.scenario import AddBlocks, Clone, Fail, SetAttributes
+from valence_sched.model.target import Target
+
+WHOLE = b"""
+schema: valence-sched/scenario
+version: "1.0"
+templates:
+- name: H100 tray
+  type: [Expansion]
+  devices: {accelerators: [{kind: GPU, model: H100, memory_mib: 80GiB}]}
+  price: 30000
+scenarios:
+- name: tray dies
+  description: The tray in row A.
+  edits:
+  - fail: GPU-01@gpu-east
+  - fail: {model: A100, zone: az2}
+- name: bought
+  extends: tray dies
+  edits:
+  - {add: H100 tray, to: gpu-east/row-a, count: 8}
+  - {clone: web-*, times: 2}
+  - set: gpu-east
+    zone: null
+    facts: {price: 2, rack: E07, racks: [a, b], old: null}
+    capabilities: {os: linux, fabric: [ib, ethernet]}
+  policy: pack
+  weights: {pack: 2}
+  policies: [{name: mine, weighers: [room]}]
+  flavors: [{name: mine, properties: {memory: {capacity_mib: 2GiB}}}]
+"""
+
+
+def problem(text: str) -> str:
+    try:
+        parse_scenarios(text.encode(), "f.yaml")
+    except SchedulerError as error:
+        return str(error)
+    raise AssertionError("parsed")
+
+
+def with_edit(text: str) -> str:
+    return problem(f"{{name: a, edits: [{{{text}}}]}}")
+
+
+class TestParse(unittest.TestCase):
+    """What a file says."""
+
+    def test_a_whole_file(self):
+        content = parse_scenarios(WHOLE, "f.yaml")
+        first, second = content.scenarios.values()
+        self.assertEqual((Fail("GPU-01@gpu-east"), Fail(Target(model="A100", zone="az2"))),
+                         first.edits)  # fmt: skip
+        add, clone, attributes = second.edits
+        self.assertEqual(AddBlocks("H100 tray", "gpu-east/row-a", 8), add)
+        self.assertEqual(Clone("web-*", 2), clone)
+        assert isinstance(attributes, SetAttributes)
+        self.assertEqual({"price": 2.0, "rack": "E07", "racks": ("a", "b"), "old": None},
+                         attributes.facts)  # fmt: skip
+        self.assertIsNone(attributes.zone)
+        self.assertEqual("f.yaml: $.scenarios[1]", second.place)
+        self.assertEqual(("tray dies", "pack", {"pack": 2.0}),
+                         (second.extends, second.policy, second.weights))  # fmt: skip
+        self.assertEqual(["mine", "mine"], [second.policies[0].name, second.flavors[0].name])
+        card = Accelerator(kind="GPU", model="H100", memory_mib=81920)
+        self.assertEqual(Devices(accelerators=(card,)), content.templates[0].devices)
+
+    def test_a_file_of_a_single_scenario(self):
+        text = b"schema: valence-sched/scenario\nname: a\nedits:\n- remove: p\n"
+        self.assertEqual(["a"], list(parse_scenarios(text, "f.yaml").scenarios))
+
+    def test_the_schema_has_the_same_opinion(self):
+        validate = jsonschema.Draft202012Validator(json.loads(schemas.json_schema("scenario")))
+        validate.validate(load_yaml(WHOLE, "f"))
+        for edit in ({"fial": "p"}, {"fail": "p", "drain": "q"}, {"add": "g"}, {"set": {"pod": 1}}):
+            wrong = {"name": "a", "edits": [edit]}
+            self.assertFalse(validate.is_valid(wrong), edit)
+            with self.assertRaises(InputError):
+                parse_scenarios(msgspec.json.encode(wrong), "f")
+
+
+class TestErrors(unittest.TestCase):
+    """One line each: the file, the place, what was found and what was expected."""
+
+    def test_edits(self):
+        verbs = "fail, drain, remove, clone, add, set"
+        for text, message in (
+            ("fial: p",
+             f"$.edits[0]: found no edit, expected one of {verbs} (did you mean 'fail'?)"),
+            ("", f"$.edits[0]: found no edit, expected one of {verbs}"),
+            ("fail: p, drain: q", f"$.edits[0]: found fail and drain, expected one of {verbs}"),
+            ("fail: p, why: x", "$.edits[0]: found unknown field 'why' (known: fail)"),
+            ("fail: p/", "$.edits[0].fail: target 'p/': found none of its forms, expected PODM, "
+                         "PODM/POOL, BLOCK@PODM, BLOCK@PODM/POOL or KEY=VALUE,…"),
+            ("fail: {zoen: a}",
+             "$.edits[0].fail: found unknown field 'zoen' (did you mean 'zone'?)"),
+            ("fail: {}", "$.edits[0].fail: found {}, expected at least one condition, such as "
+                         "podm: '*'"),
+            ("fail: 3", "$.edits[0].fail: found 3, expected str | object"),
+            ("add: g1", "$.edits[0]: found no such field, expected field 'to'"),
+            ("add: g1, to: g1@p", "$.edits[0]: found {\"add\":\"g1\",\"to\":\"g1@p\"}, expected "
+                                  "pod managers or pools to add blocks to, no blocks"),
+            ("clone: p, times: 0", "$.edits[0].times: found 0, expected int >= 1"),
+            ("clone: p/a", "$.edits[0]: found {\"clone\":\"p/a\"}, expected pod managers to clone, "
+                           "no pools or blocks"),
+            ("set: p/a, zone: z", "$.edits[0]: found {\"set\":\"p/a\",\"zone\":\"z\"}, expected of "
+                                  "pools one or more of traits"),
+            ("set: p, statuss: Offline", "$.edits[0]: found unknown field 'statuss' (did you mean "
+                                         "'status'?)"),
+            ("set: p, status: Ofline", "$.edits[0].status: found 'Ofline', expected one of the "
+                                       "words of the schema (did you mean 'Offline'?)"),
+        ):  # fmt: skip
+            with self.subTest(text):
+                self.assertEqual(f"f.yaml: {message}", with_edit(text))
+
+    def test_scenarios(self):
+        for text, message in (
+            ("[]", "$: found no map, expected a scenario, or a list of them under 'scenarios'"),
+            ("{edits: []}", "$: found no such field, expected field 'name'"),
+            ("{scenarios: []}", "$.scenarios: found [], expected array of length >= 1"),
+            ("{scenarios: [{name: a}, {name: a}]}",
+             "$.scenarios[1].name: found 'a' again, expected a name of its own"),
+            ("{name: a#b}", "$.name: found \"a#b\", expected str matching regex '^[^#]*$'"),
+            ("{name: a, templates: [{name: t}, {name: t}]}",
+             "$.templates[1].name: found 't' again, expected a name of its own"),
+            ("{name: a, weights: {room: -1}}", "$.weights[...]: found {\"room\":-1}, expected "
+                                               "float >= 0.0"),
+            ("{name: a, policies: [{name: p, weighers: [rom]}]}",
+             "policy 'p': no weigher named 'rom' (did you mean 'room'?)"),
+            ("{name: a, flavors: [{name: f}]}",
+             "$.flavors[0].properties: found nothing asked for, expected at least one need"),
+            ("{name: a, schema: valence-sched/policy}",
+             "$.schema: found 'valence-sched/policy', expected 'valence-sched/scenario'"),
+        ):  # fmt: skip
+            with self.subTest(text):
+                self.assertEqual(f"f.yaml: {message}", problem(text))
+        with self.assertRaises(NewerSchema):
+            parse_scenarios(b"{name: a, version: '2.0'}", "f.yaml")

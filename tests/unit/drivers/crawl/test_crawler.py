@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The crawler by itself: which links are followed, how often, and what is taken of an answer."""
+
+import threading
+import unittest
+from unittest import mock
+
+from tests.unit.drivers.crawl.test_expand import FULL, Recorded, whole
+from valence_sched.drivers.crawl import crawler
+from valence_sched.drivers.crawl.crawler import Crawler
+from valence_sched.drivers.crawl.document_cache import DocumentCache
+from valence_sched.drivers.crawl.expand import ExpandReader
+from valence_sched.drivers.crawl.fetch_task import FetchTask, fetch_task
+from valence_sched.drivers.fields import Link, Resource
+from valence_sched.drivers.http.exchange import Answer
+from valence_sched.errors import InputError, PodmError
+
+
+class Leaf(Resource):
+    """A document without links that are followed."""
+
+
+class Lasting(Resource):
+    """A document that rarely changes."""
+
+    lasting = True
+
+
+class Tree(Resource):
+    """A document that links others."""
+
+    leaf = Link("Leaf", Leaf, "one")
+    late = Link("Late", Leaf, "read when it is asked for", late=True)
+    kept = Link("Kept", Lasting, "one that lasts")
+    leaves = Link("Leaves", Leaf, "some", collection=True, levels=2)
+
+
+def crawl(answers, parallel: int = 1, start=lambda work, waiting: False, features=None) -> Crawler:
+    source = ExpandReader(Recorded(answers))
+    source.read_features({"ProtocolFeaturesSupported": features or {}})
+    cache = DocumentCache(None, "https://h.invalid", None, 0.0)
+    return Crawler(source, cache, "h.invalid", parallel, start)
+
+
+def asked(made: Crawler) -> list[str]:
+    return [path for path, _, _ in made._source._connection.asked]
+
+
+def link(uri: str):
+    return {"@odata.id": uri}
+
+
+class TestFetch(unittest.TestCase):
+    """Work lists, in order."""
+
+    def test_the_links_of_a_document_are_followed_as_they_are_declared(self):
+        made = crawl({
+            "/a": {"Leaf": link("/b"), "Other": link("/x"), "Leaves": link("/l")},
+            "/b": {"Leaf": link("/y")},
+            "/l": {"Members": [link("/m1"), link("/m2")]},
+            "/m1": {}, "/m2": {},
+        })  # fmt: skip
+        made.fetch([fetch_task("/a", Tree)])
+        self.assertEqual({"/a", "/b", "/l", "/m1", "/m2"}, set(asked(made)))
+        self.assertEqual("/a", asked(made)[0])
+        self.assertEqual({"Leaf": link("/y")}, made.get("/b"))
+
+    def test_only_what_a_fetch_that_is_not_deep_names_is_fetched(self):
+        made = crawl({"/a": {"Leaf": link("/b")}, "/b": {}})
+        made.fetch([fetch_task("/a", Tree)], deep=False)
+        self.assertEqual(["/a"], asked(made))
+        below = made.below(fetch_task("/a", Tree))
+        self.assertEqual([("/b", "/b", Leaf, "/a")],
+                         [(one.uri, one.key, one.to, one.parent) for one in below])  # fmt: skip
+        made.fetch([fetch_task("/a", Tree)])
+        self.assertEqual(["/a", "/b"], asked(made))
+
+    def test_a_document_is_fetched_once_whoever_links_it_and_however_it_is_spelled(self):
+        made = crawl({"/a": {"Leaf": link("/B"), "Kept": link("/b/")}, "/b": {"x": 1}})
+        made.fetch([fetch_task("/a", Tree), fetch_task("/A", Tree)])
+        self.assertEqual(["/a", "/b"], asked(made))
+        self.assertEqual({"x": 1}, made.get("/B"))
+
+    def test_a_spelling_that_was_not_tried_is_where_another_was_gone(self):
+        made = crawl({"/a": {"Leaf": link("/B")}, "/b": {"x": 1}})
+        made.fetch([fetch_task("/a", Tree)])
+        self.assertIsNone(made.get("/b"))
+        made.fetch([fetch_task("/b", Leaf)])
+        self.assertEqual({"x": 1}, made.get("/B"))
+
+    def test_a_collection_with_nonsense_for_a_next_page_is_read_without(self):
+        made = crawl(
+            {"/l": {"Members": [link("/m")], "Members@odata.nextLink": [{"x": 1}]}, "/m": {}}
+        )
+        made.fetch([fetch_task("/l", Leaf)])
+        self.assertEqual(["/l", "/m"], asked(made))
+
+    def test_a_loop_of_links_ends(self):
+        made = crawl({"/a": {"Leaves": link("/l")}, "/l": {"Members": [link("/a")],
+                      "Members@odata.nextLink": "/l?page=2"},
+                      "/l?page=2": {"Members": [link("/a")], "@odata.nextLink": "/l"}})  # fmt: skip
+        made.fetch([fetch_task("/a", Tree)])
+        self.assertEqual(["/a", "/l", "/l?page=2"], sorted(asked(made)))
+
+    def test_links_elsewhere_are_not_followed(self):
+        for target, followed in (
+            ("/b", "/b"),
+            ("https://h.invalid/b", "/b"),
+            ("/b#/Part", "/b"),
+            ("https://other.invalid/b", None),
+            ("//other.invalid/b", "/other.invalid/b"),
+            ("", None),
+        ):
+            with self.subTest(target):
+                made = crawl({"/a": {"Leaf": link(target)}, "/b": {}})
+                made.fetch([fetch_task("/a", Tree)])
+                self.assertEqual([followed] if followed else [], asked(made)[1:2])
+
+    def test_what_cannot_be_read_raises_when_it_is_asked_for_and_the_rest_is_read(self):
+        made = crawl({"/a": {"Leaf": link("/b"), "Kept": link("/c")}, "/c": {},
+                      "/b": Answer(500, {}, b"")})  # fmt: skip
+        made.fetch([fetch_task("/a", Tree)])
+        with self.assertRaisesRegex(InputError, "HTTP 500"):
+            made.get("/b")
+        self.assertEqual({}, made.get("/c"))
+        with self.assertRaises(KeyError):
+            made.get("/never")
+
+    def test_a_pod_manager_that_cannot_be_read_ends_it(self):
+        made = crawl({"/a": {"Leaf": link("/b")}, "/b": PodmError("down")})
+        with self.assertRaisesRegex(PodmError, "down"):
+            made.fetch([fetch_task("/a", Tree)])
+
+    def test_what_is_there_already_is_not_fetched_and_its_links_are(self):
+        made = crawl({"/b": {}})
+        made.add("/A", {"Leaf": link("/b")})
+        self.assertEqual({"Leaf": link("/b")}, made.get("/a"))
+        made.fetch([fetch_task("/a", Tree)])
+        self.assertEqual(["/b"], asked(made))
+
+    def test_one_more_thread_is_started_for_what_waits_up_to_the_requests_at_a_time(self):
+        members = [link(f"/m{n}") for n in range(5)]
+        answers = {"/l": {"Members": members}} | {f"/m{n}": {} for n in range(5)}
+        for parallel, most in ((1, 0), (2, 1), (4, 3)):
+            waiting: list[int] = []
+            made = crawl(
+                answers, parallel, lambda work, n, seen=waiting: bool(seen.append(n)) or True
+            )
+            made._start_helper()  # is counted until it ends
+            self.assertEqual(1, made._threads)
+            made = crawl(answers, parallel, lambda work, n, seen=waiting: bool(seen.append(n)))
+            del waiting[:]
+            made.fetch([fetch_task("/l", Leaf)])
+            self.assertEqual([4, 3, 2, 1] if most else [], waiting)
+            self.assertEqual(0, made._threads)
+
+    def test_a_thread_that_has_ended_makes_room_for_another(self):
+        members = [link(f"/m{n}") for n in range(9)]
+        answers = {"/l": {"Members": members}} | {f"/m{n}": {} for n in range(9)}
+
+        def start(work, waiting: int) -> bool:
+            threading.Thread(target=work, daemon=True).start()
+            return True
+
+        made = crawl(answers, 3, start)
+        made.fetch([fetch_task("/l", Leaf)])
+        with made._changed:
+            self.assertTrue(made._changed.wait_for(lambda: made._threads == 0, 20))
+        self.assertEqual(10, len(set(asked(made))))
+
+    def test_links_in_a_collection_stand_in_the_collection(self):
+        way = {"UseCase": "ComputerSystemComposition", "CapabilitiesObject": link("/x")}
+        page = {"Members": [link("/m")], "@Redfish.CollectionCapabilities": {"Capabilities": [way]}}
+        made = crawl({})
+        made.add("/l", page)
+        found = {(one.uri, one.parent) for one in made.below(fetch_task("/l", Leaf))}
+        self.assertEqual({("/m", "/l"), ("/x", "/l")}, found)
+
+
+class TestDeferred(unittest.TestCase):
+    """What is read in some cases only."""
+
+    def test_it_is_fetched_when_the_reader_asks_for_it(self):
+        made = crawl({"/a": {"Late": link("/b")}, "/b": {}})
+        made.fetch([fetch_task("/a", Tree)])
+        self.assertEqual(["/a"], asked(made))
+        made.queue_deferred("/B")
+        made.fetch([])
+        self.assertEqual((["/a", "/b"], 0), (asked(made), made.unplanned))
+
+    def test_what_no_declared_link_leads_to_is_fetched_and_counted(self):
+        made = crawl({"/a": {}, "/x": {"Leaf": link("/y")}})
+        made.fetch([fetch_task("/a", Tree)])
+        made.queue_deferred("/x")
+        made.queue_deferred("/a")
+        made.fetch([])
+        self.assertEqual((["/a", "/x"], 1), (asked(made), made.unplanned))
+
+
+class TestTake(unittest.TestCase):
+    """What of an answer is taken."""
+
+    def test_documents_that_come_with_another_are_not_fetched(self):
+        expanded = {"Members": [whole("/m1"), whole("/m2")]}
+        made = crawl({"/a": {"Leaves": link("/l")}, "/l?$expand=.($levels=2)": expanded},
+                     features=FULL)  # fmt: skip
+        self.assertTrue(made.expands)
+        made.fetch([fetch_task("/a", Tree)])
+        self.assertEqual(["/a", "/l?$expand=.($levels=2)"], asked(made))
+        self.assertEqual(whole("/m2"), made.get("/m2"))
+        self.assertFalse(crawl({}).expands)
+
+    def test_one_that_waits_and_comes_with_another_is_not_fetched(self):
+        expanded = {"Members": [whole("/m1"), link("/m2")], "More": whole("/c")}
+        made = crawl({"/l?$expand=.($levels=2)": expanded, "/m2": {}}, features=FULL)
+        made.fetch([fetch_task("/l", Leaf, 2), fetch_task("/c", Leaf)])
+        self.assertEqual(["/l?$expand=.($levels=2)", "/m2"], asked(made))
+        self.assertEqual(whole("/c"), made.get("/c"))
+
+    def test_links_in_a_list_are_read_one_by_one(self):
+        made = crawl({"/a": {"Leaves": [link("/m1"), link("/m2")]}, "/m1": {}, "/m2": {}},
+                     features=FULL)  # fmt: skip
+        made.fetch([fetch_task("/a", Tree)])
+        self.assertEqual(["/a", "/m1", "/m2"], asked(made))
+
+    def test_of_two_that_differ_the_one_with_fewer_expanded_around_it_is_taken(self):
+        for first, second, taken in ((2, 1, "y"), (1, 2, "x"), (1, 1, "x"), (0, 0, "x")):
+            made = crawl({})
+            made._keep("/a", {"Word": "x"}, first)
+            made._keep("/a", {"Word": "y"}, second)
+            self.assertEqual({"Word": taken}, made.get("/a"))
+        made = crawl({})
+        for levels, word in ((2, "x"), (1, "y"), (1, "z"), (0, "w")):
+            made._keep("/a", {"Word": word}, levels)
+        self.assertEqual({"Word": "w"}, made.get("/a"))
+        made._keep("https://other.invalid/b", {}, 0)
+        with self.assertRaises(KeyError):
+            made.get("/b")
+
+    def test_a_spelling_is_the_first_by_order_or_what_the_document_says_of_itself(self):
+        made = crawl({})
+        for uri, json in (("/b", {}), ("/B", {}), ("/C", {"@odata.id": "/c/"}),
+                          ("/d", {"@odata.id": "/x"}), ("/E", {"@odata.id": 7})):  # fmt: skip
+            made.add(uri, json)
+        made.add("/a", {})
+        self.assertEqual({"/B", "/c", "/d", "/E", "/a"}, set(made.spellings()))
+
+    def test_lasting_documents_are_those_read_as_such(self):
+        made = crawl({"/a": {"Kept": link("/K"), "Leaf": link("/b")}, "/K": {"x": 1}, "/b": {}})
+        made.fetch([fetch_task("/a", Tree)])
+        self.assertEqual([("/k", {"x": 1})], list(made.lasting_documents()))
+
+    def test_so_many_documents_and_failures_and_no_more(self):
+        answers = {
+            "/l": {"Members": [link("/m1"), link("/m2"), link("/gone")]},
+            "/m1": {},
+            "/m2": {},
+        }
+        for most, fails in ((6, False), (5, True)):  # the one that is gone is tried in three places
+            with mock.patch.object(crawler, "MAX_DOCUMENTS", most):
+                made = crawl(answers)
+                if fails:
+                    with self.assertRaisesRegex(PodmError, "links more than 5 documents"):
+                        made.fetch([fetch_task("/l", Leaf)])
+                else:
+                    made.fetch([fetch_task("/l", Leaf)])
+
+
+class TestElsewhere(unittest.TestCase):
+    """Links that lack the path of their document."""
+
+    def test_a_link_to_nothing_is_tried_below_its_document(self):
+        made = crawl({"/redfish/v1/Hub/a": {"Leaf": link("/redfish/v1/B")},
+                      "/redfish/v1/Hub/a/B": {"x": 1}})  # fmt: skip
+        made.fetch([fetch_task("/redfish/v1/Hub/a", Tree)])
+        self.assertEqual({"x": 1}, made.get("/redfish/v1/Hub/a/B"))
+
+    def test_so_many_links_to_nothing_are_tried_elsewhere_until_one_is_found_there(self):
+        parent = "/redfish/v1/Hub/a"
+        for found, tried in ((None, 2), (1, 5), (3, 2)):
+            with self.subTest(found=found), mock.patch.object(crawler, "MAX_TRIALS", 2):
+                members = [link(f"/redfish/v1/B{n}") for n in range(5)]
+                answers = {parent: {"Members": members}}
+                if found is not None:
+                    answers[f"{parent}/B{found}"] = {}
+                made = crawl(answers)
+                made.fetch([fetch_task(parent, Leaf)])
+                places = [path for path in asked(made) if path.startswith(f"{parent}/B")]
+                self.assertEqual(tried, len(places), places)
+
+    def test_the_next_place_is_tried_where_nothing_stands_at_the_first(self):
+        task = FetchTask("/redfish/v1/B", "/redfish/v1/b", Leaf, 3, "/redfish/v1/Hub/a")
+        first = task.elsewhere()
+        self.assertEqual(("/redfish/v1/Hub/a/B", "/redfish/v1/hub/a/b", Leaf, 3, task.parent),
+                         first[:5])  # fmt: skip
+        second = first.elsewhere()
+        self.assertEqual("/redfish/v1/Hub/B", second.uri)
+        self.assertEqual(first.instead[1:], second.instead)
+        self.assertIsNone(second._replace(instead=()).elsewhere())
+        self.assertIsNone(FetchTask("/x", "/x", Leaf, 0, "/redfish/v1/x").elsewhere())

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Composers that answer as they are told, and the store and the claim that they answer about."""
+
+import contextlib
+import tempfile
+import unittest
+from pathlib import Path
+
+import sqlalchemy as sa
+from msgspec.structs import replace
+
+from tests.unit.store.site import part, podm
+from valence_sched.errors import PodmError
+from valence_sched.lifecycle.compose import NodeComposer
+from valence_sched.lifecycle.reconcile import Reconciler
+from valence_sched.model.claim import Grant
+from valence_sched.model.composition import CompositionResult, composition_request
+from valence_sched.model.lifecycle import Action
+from valence_sched.model.progress import NoProgress
+from valence_sched.store.store import Store
+
+URI = "/S/1"
+COMPOSED = CompositionResult(state="composed", node=URI, blocks=("c0",))
+ABSENT = CompositionResult(state="absent", reason="nothing is there")
+PART = CompositionResult(state="left", node=URI, reason="c0 is idle")
+USED = CompositionResult(state="left", reason="c0 is in use")
+UNKNOWN = CompositionResult(state="unknown", reason="whose it is cannot be told")
+BUSY = CompositionResult(state="left", node=URI, reason="the task runs", works=True)
+DOWN = PodmError("connection refused")
+AMOUNT = Grant("/chunks/1", 5.0)
+LONG = "x" * 700
+
+
+class ToldProgress(NoProgress):
+    """Notes what is done about which subject."""
+
+    def __init__(self, told):
+        self.told = told
+
+    def begin(self, subject, activity):
+        self.told.append((subject, activity))
+
+
+class Scripted:
+    """A composer that answers as it is told, and notes what was asked of it."""
+
+    def __init__(self, compose=COMPOSED, read_node=ABSENT, remove=ABSENT):
+        self._answers = {"compose": compose, "read_node": read_node, "remove": remove}
+        self.calls = []
+
+    def _answer(self, verb):
+        self.calls.append(verb)
+        if isinstance(answer := self._answers[verb], Exception):
+            raise answer
+        return answer
+
+    def refusal(self, _request):
+        return None
+
+    def conflicts(self, _request):
+        return ()
+
+    def reserve(self, _request):
+        self.calls.append("reserve")
+        return True
+
+    def unreserve(self, _request):
+        self.calls.append("unreserve")
+
+    def compose(self, _request, _watch):
+        return self._answer("compose")
+
+    def read_node(self, _request, _node=None):
+        return self._answer("read_node")
+
+    def remove(self, _request, _node, _watch):
+        return self._answer("remove")
+
+
+class ScriptedCase(unittest.TestCase):
+    """A store that knows a pod manager, and a claim of one block of it."""
+
+    def begin(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.store = Store(f"sqlite:///{Path(folder.name) / 'state.db'}")
+        self.addCleanup(self.store.close)
+        generation = self.store.remember(podm())
+        self.claim = self.store.claims.create([part("p", generation, "c0")])
+
+    def state(self):
+        return self.store.claims.show(self.claim.id).state
+
+    def execute(self, statement):
+        """Run a statement of a test's own behind the store's back."""
+        with self.store._database.writer.begin() as connection:
+            connection.execute(statement)
+
+
+class Watched(Scripted):
+    """A scripted composer that tells states, notes the requests, and refuses what it is told to."""
+
+    def __init__(self, refusal=None, conflicts=(), reserve=True, unreserve=None, **answers):
+        super().__init__(**answers)
+        self.first = {"refusal": refusal, "conflicts": conflicts,
+                      "reserve": reserve, "unreserve": unreserve}  # fmt: skip
+        self.requests = []
+
+    def give(self, verb, request):
+        self.requests.append((verb, request))
+        if isinstance(answer := self.first[verb], Exception):
+            raise answer
+        return answer
+
+    def refusal(self, request):
+        return self.give("refusal", request)
+
+    def conflicts(self, request):
+        return self.give("conflicts", request)
+
+    def reserve(self, request):
+        self.calls.append("reserve")
+        return self.give("reserve", request)
+
+    def unreserve(self, request):
+        self.calls.append("unreserve")
+        self.give("unreserve", request)
+
+    def compose(self, request, watch):
+        self.requests.append(("compose", request))
+        watch("specific")
+        return super().compose(request, watch)
+
+    def read_node(self, request, node=None):
+        self.requests.append(("read_node", request))
+        return super().read_node(request, node)
+
+    def remove(self, request, node, watch):
+        self.requests.append(("remove", request))
+        assert node == URI
+        watch("removing it")
+        return super().remove(request, node, watch)
+
+
+class ComposeCase(ScriptedCase):
+    """A store with a claim of one block, and a composer that notes all it does."""
+
+    def setUp(self):
+        self.begin()
+        self.points, self.states = [], []
+        self.reading = None
+
+    def composer(self, scripted, **words):
+        def connect(id_):
+            self.assertEqual("p", id_)
+            if isinstance(scripted, Exception):
+                raise scripted
+            return contextlib.nullcontext(scripted)
+
+        return NodeComposer(
+            self.store, connect, self.read, progress=ToldProgress(self.states),
+            **{"checkpoint": self.points.append, **words},
+        )  # fmt: skip
+
+    def read(self, id_):
+        self.assertEqual("p", id_)
+        if isinstance(self.reading, Exception):
+            raise self.reading
+        return self.reading
+
+    def break_at(self, point):
+        """Let every transaction fail from a point on."""
+
+        def fail(connection):
+            connection.exec_driver_sql("SELECT * FROM absent")
+
+        def mark(now):
+            if now == point:
+                sa.event.listen(self.store._database.writer, "begin", fail)
+
+        return mark
+
+    def error(self, kind, scripted, **words):
+        with self.assertRaises(kind) as caught:
+            self.composer(scripted, **words).compose(self.claim)
+        self.assertIs(kind, type(caught.exception))
+        return caught.exception
+
+    def ended(self):
+        claim = self.store.claims.show(self.claim.id)
+        return claim.state, claim.note
+
+    def lines(self):
+        return self.store.effects.unnamed_lines()
+
+
+class Noting(Scripted):
+    """A scripted composer that notes with what it was asked; answers may depend on the name."""
+
+    def __init__(self, by_name=None, **answers):
+        super().__init__(**answers)
+        self.by_name = by_name or {}
+        self.arguments = []
+
+    def read_node(self, request, node=None):
+        self.arguments.append(("read_node", request, node))
+        answer = super().read_node(request, node)
+        return self.by_name.get(request.name, answer)
+
+    def remove(self, request, node, watch):
+        self.arguments.append(("remove", request, node))
+        self.assert_quiet(watch)
+        return super().remove(request, node, watch)
+
+    def unreserve(self, request):
+        self.arguments.append(("unreserve", request, None))
+        super().unreserve(request)
+
+    @staticmethod
+    def assert_quiet(watch):
+        """Nobody watches what a reconciler takes back."""
+        assert watch("removing") is None
+
+
+class ReapCase(ScriptedCase):
+    """A store with a claim of one block that is being composed for too long."""
+
+    def setUp(self):
+        self.begin()
+        self.dry_run = False
+        self.readings = {}
+
+    def start(self, *parts):
+        """Compose a claim of these parts, instead."""
+        if parts:
+            self.store.claims.release(self.claim.id)
+            self.claim = self.store.claims.create(parts)
+        self.store.claims.start_composing(self.claim.id, 1e-6)
+
+    def reap(self, composer):
+        self.read = []
+
+        def connect(id_):
+            assert id_ in self.store.load_podms()
+            return contextlib.nullcontext(composer)
+
+        def read(id_):
+            self.read.append(id_)
+            return self.readings.get(id_)
+
+        return list(Reconciler(self.store, connect, read, self.dry_run).reconcile())
+
+    def claim_line(self, composer):
+        (action,) = self.reap(composer)
+        expected = Action(kind="claim", id=self.claim.id, podm=", ".join(self.claim.podms), done="")
+        self.assertEqual(expected, replace(action, done=""))
+        return action.done
+
+    def wanted(self):
+        (part_,) = self.claim.parts
+        return composition_request(self.claim, part_.shares[0], self.store.load_podms()["p"])

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claimer: what it decides on, what it holds, and how it goes on where another was faster."""
+
+import hashlib
+from collections.abc import Iterable
+
+from tests.unit.store.engines import StoreCase
+from tests.unit.store.site import CORES, claimer, expire, part, podm
+from valence_sched.errors import ClaimLost, ClaimState, NameTaken
+from valence_sched.lifecycle.claim import MOST_ATTEMPTS
+from valence_sched.model.claim import Grant
+from valence_sched.model.custom_resource import CustomResource, DeclaredStocks
+from valence_sched.model.inventory import to_json
+from valence_sched.store.claims import TTL_S
+from valence_sched.testing import request
+
+SALT = b"salt"
+BLOCK = {"uri": "c0", "type": ["Compute"], "devices": {"processors": [{"cores": 8}]}}
+
+
+def in_order(uris: Iterable[str], salt: bytes) -> list[str]:
+    """Return URIs in the order that a salt draws."""
+
+    def digest(uri: str) -> bytes:
+        return hashlib.blake2b(uri.encode(), key=salt, digest_size=8).digest()
+
+    return sorted(uris, key=digest)
+
+
+class ClaimerCase(StoreCase):
+    """A store with one pod manager, and a request for one node of it."""
+
+    def setUp(self):
+        super().setUp()
+        self.one, self.other = self.store(), self.store()
+        self.one.remember(podm(blocks=4))
+
+    def request(self, **words):
+        return request(CORES, **words)
+
+    def decided(self, local, **words):
+        decision = local.select_destinations(self.request(**words))
+        return [placement.chosen.podm for placement in decision.placements]
+
+    def overtaken(self, local, times):
+        """Let another claim what a claimer chose, right after it has looked, so many times."""
+        look, left, claims = local.decider, [None] * times, []
+
+        def look_and_lose():
+            decider = look()
+            if left:
+                left.pop()
+                chosen = decider.select_destinations(self.request()).placements[0].chosen
+                blocks = [block.uri for block in chosen.blocks]
+                generation = self.other.load_podms()[chosen.podm].generation
+                claims.append(self.other.claims.create([part(chosen.podm, generation, *blocks)]))
+            return decider
+
+        local.decider = look_and_lose
+        return claims
+
+
+class TestClaimed(ClaimerCase):
+    """What a claim says of its request."""
+
+    def test_it_holds_what_was_decided_for_as_long_as_was_asked(self):
+        local = claimer(self.one)
+        decided = local.select_destinations(self.request())
+        self.assertEqual([], self.one.claims.list())
+        outcome = local.claim(self.request())
+        self.assertEqual(0, outcome.retries)
+        (part_,) = outcome.claim.parts
+        blocks = [block.uri for block in decided.placements[0].chosen.blocks]
+        self.assertEqual(blocks, [*part_.blocks])
+        self.assertEqual(blocks, [it.uri for it in outcome.decision.placements[0].chosen.blocks])
+        lasts = outcome.claim.expires_at - outcome.claim.created_at
+        self.assertAlmostEqual(TTL_S, lasts)
+        short = local.claim(self.request(), ttl_s=9.0).claim
+        self.assertAlmostEqual(9.0, short.expires_at - short.created_at)
+
+    def test_it_has_the_owner_the_group_and_the_flavor_of_its_request(self):
+        local = claimer(self.one)
+        asked = self.request(owner="asking", group={"name": "g"}, flavor="small")
+        claim = local.claim(asked).claim
+        share = claim.parts[0].shares[0]
+        self.assertEqual(("asking", "g", "small"), (claim.owner, claim.group, share.flavor))
+        self.assertEqual("given", local.claim(asked, owner="given").claim.owner)
+        self.assertIsNone(local.claim(self.request()).claim.group)
+
+    def test_a_key_stands_for_the_request_or_for_what_the_caller_says(self):
+        local = claimer(self.one)
+        asked = self.request()
+        self.assertEqual(to_json(asked).decode(), local.content(asked))
+        first = local.claim(asked, key="k")
+        again = local.claim(asked, key="k")
+        self.assertEqual((first.claim, None, 0), again)
+        with self.assertRaises(NameTaken):
+            local.claim(self.request(seed=5), key="k")
+        same = local.claim(self.request(seed=5), key="k", content=local.content(asked))
+        self.assertEqual(first.claim, same.claim)
+        self.assertIsNone(self.one.claims.find_by_key("x", "k", local.content(asked)))
+        owned = local.claim(asked, key="k", owner="x").claim
+        self.assertEqual(owned, local.claim(asked, key="k", owner="x").claim)
+        self.assertNotEqual(owned, first.claim)
+
+    def test_a_key_of_nodes_that_are_composed_is_refused(self):
+        local = claimer(self.one)
+        asked = self.request(count=2)
+        singles = self.one.claims.split(local.claim(asked, key="a.b").claim.id)
+        line = f"key 'a.b' stands for nodes that are composed, such as of claim {singles[0].id}"
+        with self.assertRaises(ClaimState) as caught:
+            local.claim(asked, key="a.b")
+        self.assertEqual(f"{line}, which is HELD: podm node list", str(caught.exception))
+        for words in ({"key": "acb"}, {"key": "a.b", "owner": "x"}, {"key": "b"}):
+            with self.subTest(words):
+                claim = local.claim(asked, **words).claim
+                self.one.claims.release(claim.id)
+        self.one.claims.release(singles[0].id)
+        single = local.claim(self.request(), key="a.b")
+        self.assertEqual("HELD", single.claim.state)
+
+    def test_where_nothing_fits_nothing_is_held_and_the_decision_says_so(self):
+        outcome = claimer(self.one).claim(self.request(count=5), key="k")
+        self.assertEqual((None, "nothing_fits", 0),
+                         (outcome.claim, outcome.decision.outcome, outcome.retries))  # fmt: skip
+        self.assertEqual([], self.one.claims.list())
+
+    def test_a_stock_that_is_declared_is_held_up_to_its_amount(self):
+        stock = {"uri": "declared:licences", "resource": "licences", "total": 5, "used": 1}
+        self.one.remember(podm(blocks=4, stocks=[stock]))
+        asked = request({**CORES, "stocks": [{"resource": "licences", "amount": 2}]})
+        for words, left in (
+            ({}, 4.0),
+            ({"declared": DeclaredStocks([CustomResource(name="licences", total=3.0)])}, 3.0),
+        ):
+            (part_,) = claimer(self.one, **words).claim(asked).claim.parts
+            self.assertEqual((Grant("declared:licences", left),), part_.supplies)
+            self.one.claims.release(self.one.claims.list()[0].id)
+
+
+class TestOvertaken(ClaimerCase):
+    """Another claimer is faster."""
+
+    def test_it_decides_again_and_says_how_often(self):
+        for times in (1, 2):
+            local = claimer(self.one, salt=SALT)
+            lost = self.overtaken(local, times)
+            outcome = local.claim(self.request())
+            self.assertEqual(times, outcome.retries)
+            others = {uri for claim in lost for uri in claim.parts[0].blocks}
+            self.assertEqual(set(), others & {*outcome.claim.parts[0].blocks})
+            for claim in self.one.claims.list():
+                self.one.claims.release(claim.id)
+
+    def test_after_some_it_gives_up_and_names_the_last(self):
+        local = claimer(self.one, most_attempts=2)
+        lost = self.overtaken(local, 9)
+        with self.assertRaises(ClaimLost) as caught:
+            local.claim(self.request())
+        self.assertEqual(2, len(lost))
+        block = f"block c[0-9] of pod manager 'p' is held by claim {lost[-1].id}"
+        line = f"^somebody was faster 2 times in a row: at last {block}$"
+        self.assertRegex(str(caught.exception), line)
+        self.assertEqual(("p", lost[-1].id), (caught.exception.podm, caught.exception.claim))
+        self.assertEqual(32, MOST_ATTEMPTS)
+
+    def test_from_then_on_it_tries_equal_blocks_in_an_order_of_its_own(self):
+        for salt in (SALT, b"other"):
+            local = claimer(self.one, salt=salt)
+            (lost,) = self.overtaken_once(local)
+            free = {f"c{n}" for n in range(4)} - {*lost.parts[0].blocks}
+            expected = in_order(free, salt)
+            taken = [self.first, *(local.claim(self.request()).claim for _ in range(2))]
+            self.assertEqual(expected, [next(iter(it.parts[0].blocks)) for it in taken])
+            for claim in self.one.claims.list():
+                self.one.claims.release(claim.id)
+            # the order stays when all is read anew
+            self.one.remember(podm(blocks=4, zone=salt.decode()))
+            first = local.claim(self.request()).claim.parts[0].blocks
+            every = in_order((f"c{n}" for n in range(4)), salt)
+            self.assertEqual([every[0]], [*first])
+            self.one.claims.release(self.one.claims.list()[0].id)
+
+    def overtaken_once(self, local):
+        lost = self.overtaken(local, 1)
+        self.first = local.claim(self.request()).claim
+        return lost
+
+    def test_until_then_the_order_is_that_of_the_reading(self):
+        local = claimer(self.one, salt=SALT)
+        taken = [local.claim(self.request()).claim for _ in range(4)]
+        blocks = [next(iter(claim.parts[0].blocks)) for claim in taken]
+        self.assertEqual(["c0", "c1", "c2", "c3"], blocks)
+
+    def test_two_draw_salts_of_their_own(self):
+        first, second = claimer(self.one), claimer(self.one)
+        self.assertNotEqual(first._salt, second._salt)
+        self.assertEqual(8, len(first._salt))
+
+
+class TestKnown(ClaimerCase):
+    """What is decided on."""
+
+    def test_only_those_among_it(self):
+        self.one.remember(podm("q", 4))
+        local = claimer(self.one, among=frozenset("q"))
+        self.assertEqual(["q"] * 4, self.decided(local, count=4))
+        self.assertEqual([], self.decided(local, count=5))
+        self.assertEqual(8, len(self.decided(claimer(self.one), count=8)))
+
+    def test_a_status_that_was_not_read_counts_instead_of_the_stored_one(self):
+        self.one.remember(podm("q", 4))
+        local = claimer(self.one, statuses={"p": "Offline"})
+        self.assertEqual(["q"], self.decided(local))
+        self.assertEqual([], self.decided(local, podms=("p",)))
+
+    def test_one_that_was_just_stored_is_not_read_back(self):
+        known = self.one.remember_all([podm(blocks=4)])
+        before = self.one.counts.podms_decoded
+        local = claimer(self.one, known=known)
+        self.assertEqual(["p"], self.decided(local))
+        self.assertEqual(0, self.one.counts.podms_decoded - before)
+        self.one.remember(podm(blocks=4, zone="z"))
+        self.assertEqual(["p"], self.decided(local))
+        self.assertEqual(1, self.one.counts.podms_decoded - before)
+
+    def test_what_did_not_change_is_read_once(self):
+        local = claimer(self.one)
+        self.decided(local)
+        before = self.one.counts.podms_decoded
+        self.decided(local)
+        self.assertEqual(before, self.one.counts.podms_decoded)
+
+    def test_what_others_hold_and_give_back_is_seen(self):
+        local = claimer(self.one)
+        claims = [self.other.claims.create([part("p", 1, f"c{n}")]) for n in range(3)]
+        self.assertEqual(1, len(self.decided(local)))
+        last = self.other.claims.create([part("p", 1, "c3")])
+        self.assertEqual([], self.decided(local))
+        self.other.claims.release(last.id)
+        self.assertEqual(1, len(self.decided(local)))
+        expire(self, claims[0])
+        self.assertEqual(2, len(self.decided(local, count=2)))
+
+    def test_one_that_went_takes_nothing_and_one_that_came_does(self):
+        local = claimer(self.one)
+        self.assertEqual(["p"], self.decided(local))
+        self.one.update_stats("q", {"blocks": [BLOCK]})
+        self.assertEqual(5, len(self.decided(local, count=5)))
+        self.one.forget_report("q")
+        self.assertEqual([], self.decided(local, count=5))
+        self.assertEqual(4, len(self.decided(local, count=4)))
+
+    def test_a_report_counts_in_the_next_decision_also_of_one_that_was_not_among_them(self):
+        local = claimer(self.one, among=frozenset("p"))
+        self.assertEqual(1, local.update_resource_stats(("host", "node"), {"blocks": [BLOCK]}))
+        self.assertEqual(5, len(self.decided(local, count=5)))
+        self.assertEqual(2, local.update_resource_stats("p", {"status": "Offline"}))
+        self.assertEqual(1, len(self.decided(local)))
+
+    def test_after_an_interruption_all_is_read_again(self):
+        local = claimer(self.one)
+        self.assertEqual(["p"], self.decided(local))
+        self.other.remember(podm(status="Offline"))
+        update = local._update_decider
+
+        def interrupted(_podms):
+            raise KeyboardInterrupt
+
+        local._update_decider = interrupted
+        with self.assertRaises(KeyboardInterrupt):
+            local.decider()
+        local._update_decider = update
+        self.assertEqual([], self.decided(local))

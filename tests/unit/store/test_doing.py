@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A transaction that fails is named by what was being done."""
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+
+import sqlalchemy as sa
+
+from tests.unit.store.engines import StoreCase
+from tests.unit.store.site import expire, part, podm
+from valence_sched.errors import StoreError
+from valence_sched.model.composition import ComposedNode
+from valence_sched.model.registration import Registration
+from valence_sched.store.store import Store
+
+FREED = ("reading claims", "freeing a claim", "freeing a claim")
+SWEPT = ("reading claims", "ending a claim", *FREED)
+
+
+class TestDoing(StoreCase):
+    """The error of each transaction, when it is the one that fails."""
+
+    def failures(self, prepare: Callable[[Store], Callable[[], object]]) -> list[str]:
+        """Return what was being done in each transaction of a call, where its failure is told."""
+        found: list[str] = []
+        number, reached = 0, [True]
+        while reached:
+            store = self.opened()
+            call = prepare(store)
+            number += 1
+            reached = self.fail_at(store, number)
+            try:
+                call()
+            except StoreError as error:
+                self.assertRegex(str(error), f"^{store.address}: .*: no such table: absent$")
+                found.append(str(error).split(": ")[1])
+        return found
+
+    def opened(self) -> Store:
+        """Return a new store that knows two pod managers and has a claim of each."""
+        self.url = self.fresh_url()
+        store = self.store()
+        store.remember_all([podm("p"), podm("q")])
+        self.claims = [store.claims.create([part(name, 1, "c0")]) for name in "pq"]
+        return store
+
+    def fail_at(self, store: Store, number: int) -> list[bool]:
+        """Let the transaction of this number from now on fail; return whether it was reached."""
+        count, reached = itertools.count(1), []
+
+        def fail(connection: sa.Connection) -> None:
+            if next(count) == number:
+                reached.append(True)
+                connection.exec_driver_sql("SELECT * FROM absent")
+
+        for engine in (store._database.reader, store._database.writer):
+            sa.event.listen(engine, "begin", fail)
+        return reached
+
+    def node(self, claim: str) -> ComposedNode:
+        return ComposedNode(id="n", podm="p", uri="/S/1", claim=claim, blocks=("c0",))
+
+    def composing(self, store: Store) -> str:
+        claim = self.claims[0].id
+        store.claims.start_composing(claim)
+        return claim
+
+    def check(self, prepare: Callable[[Store], Callable[[], object]], *doing: str) -> None:
+        self.assertEqual(list(doing), self.failures(prepare))
+
+    def test_of_a_claim(self):
+        both = [part("p", 1, "c1"), part("q", 1, "c1")]
+        for name, doing in (
+            ("show", ["reading claims"]),
+            ("renew", ["renewing a claim"]),
+            ("release", ["releasing a claim", "reading claims", *FREED]),
+            ("start_composing", ["noting what is to be composed"]),
+            ("note_reserving", ["noting what is to be reserved"]),
+            ("split", ["splitting a claim"]),
+        ):
+            with self.subTest(name):
+                self.check(lambda s, it=name: lambda: getattr(s.claims, it)(self.claims[0].id),
+                           *doing)  # fmt: skip
+        for prepare, doing in (
+            (lambda s: lambda: s.claims.create(both), ["claiming"] * 3),
+            (lambda s: lambda: s.claims.create(both, key="k"), ["claiming"] * 3),
+            (lambda s: lambda: s.claims.find_by_key(None, "k", ""), ["reading"]),
+            (lambda s: lambda: s.claims.fail(self.claims[0].id, "why"),
+             ["giving up a claim", "reading claims", *FREED]),
+            (lambda s: s.claims.list, ["reading claims"]),
+            (lambda s: s.claims.list_stuck, ["reading claims"]),
+        ):  # fmt: skip
+            with self.subTest(doing=doing):
+                self.check(prepare, *doing)
+
+    def test_of_what_is_composed(self):
+        def finish(store: Store) -> Callable[[], object]:
+            claim = self.composing(store)
+            return lambda: store.claims.finish_composing(claim, [self.node(claim)])
+
+        def forget(store: Store) -> Callable[[], object]:
+            finish(store)()
+            return lambda: store.nodes.forget("n")
+
+        self.check(finish, "noting what was composed", "settling", "reading claims")
+        self.check(forget, "forgetting a node", *FREED)
+        self.check(lambda s: s.nodes.list, "reading nodes")
+
+    def test_of_claims_whose_time_is_over(self):
+        def over(store: Store) -> Store:
+            expire(self, self.claims[0])
+            return store
+
+        self.check(lambda s: over(s).claims.reap, "reading claims", *SWEPT, "reading claims")
+        self.check(lambda s: partial(over(s).claims.reap, dry_run=True),
+                   "reading claims", "reading claims")  # fmt: skip
+        self.check(lambda s: over(s).snapshot, "looking", *SWEPT, "looking")
+        self.check(lambda s: lambda: s.purge(1.0), "forgetting claims", "forgetting what happened")
+        self.check(lambda s: lambda: s.purge(1.0, dry_run=True), "reading what is over")
+
+    def test_of_giving_up_a_claim_that_could_not_be_prepared(self):
+        store = self.opened()
+
+        def fail(connection: sa.Connection) -> None:
+            connection.exec_driver_sql("SELECT * FROM absent")
+
+        begin = store.claims._begin
+
+        def begin_last(*words: object) -> object:
+            claim = begin(*words)
+            sa.event.listen(store._database.writer, "begin", fail)
+            return claim
+
+        store.claims._begin = begin_last
+        with self.assertRaisesRegex(StoreError, ": giving up a claim: no such table"):
+            store.claims.create([part("p", 1, "c1"), part("q", 1, "c1")])
+
+    def test_of_pod_managers(self):
+        entry = Registration(name="r", url="https://r.invalid")
+        for doing, prepare in (
+            ("reading the registry", lambda s: s.registrations),
+            ("reading identities", lambda s: s.identities),
+            ("registering", lambda s: lambda: s.register(entry)),
+            ("changing the registry", lambda s: s.register(entry) or (lambda: s.change(entry))),
+            ("unregistering", lambda s: s.register(entry) or (lambda: s.unregister("r"))),
+            ("storing what was read", lambda s: lambda: s.remember(podm("n"))),
+            ("storing a report", lambda s: lambda: s.update_stats("r", {"zone": "z"})),
+            ("reading reports", lambda s: s.reported_stats),
+            ("reading reports", lambda s: s.report_ages_s),
+            ("forgetting a report",
+             lambda s: s.update_stats("r", {"zone": "z"}) and (lambda: s.forget_report("r"))),
+            ("reading pod managers", lambda s: s.load_podms),
+            ("reading what is held", lambda s: lambda: s.usages(["p"])),
+            ("reading events", lambda s: s.events),
+            ("keeping a decision", lambda s: lambda: s.save_decision("d", b"{}")),
+            ("reading a decision",
+             lambda s: s.save_decision("d", b"{}") or (lambda: s.decision("d"))),
+        ):  # fmt: skip
+            with self.subTest(doing):
+                self.assertEqual(doing, self.failures(prepare)[-1])
+        twice = ["storing what was read"] * 2
+        self.check(lambda s: lambda: s.remember_all([podm("n")]), *twice)
+        self.check(lambda s: lambda: s.upsert_all([podm("n")]), *twice)
