@@ -7,7 +7,7 @@ import argparse
 import functools
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from cliff import command, lister, show
@@ -20,6 +20,7 @@ from valence_sched.errors import (
     suggest,
 )
 from valence_sched_cli import cloud
+from valence_sched_cli.options.help import CommandHelp
 from valence_sched_cli.options.types import StoreOnce
 from valence_sched_cli.output.columns import (
     StreamFormatter,
@@ -29,6 +30,7 @@ from valence_sched_cli.output.columns import (
     prepare_formatter,
 )
 from valence_sched_cli.output.delivery import Delivery
+from valence_sched_cli.output.heat import supports_colour
 from valence_sched_cli.output.logs import escape_logs
 from valence_sched_cli.output.streams import log_failures
 from valence_sched_cli.signals import interrupt_on_signals
@@ -36,6 +38,7 @@ from valence_sched_cli.signals import interrupt_on_signals
 if TYPE_CHECKING:
     from valence_sched.app import App
     from valence_sched.model.effect import EffectLog
+    from valence_sched.model.progress import Progress
     from valence_sched.model.read_options import ReadOptions, Selection
     from valence_sched.model.scheduler import Scheduler
 
@@ -46,10 +49,12 @@ Table = tuple[Sequence[str], Iterable[Any]]
 
 #: What may be a path or standard input; some stand without an option, as their help calls them.
 _READ = ("inventory", "podm_file", "source", "flavor", "flavor_file", "policy_file",
-         "resource_file", "request_file", "file", "old", "new", "planned")  # fmt: skip
+         "resource_file", "request_file", "scenario", "workload", "map_file", "baseline", "file",
+         "old", "new", "planned")  # fmt: skip
 _ARGUMENTS = {"source": "path", "old": "old", "new": "new", "planned": "plan"}
 STYLES = "valence_sched.formatter"  # entry points of our formatters, of lists and of one object
 OPTION_SIMILARITY = 0.75  # from 0 to 1: options are long, and share their first characters
+WARN_AGE, DEFAULT_WARN_AGE = "VALENCE_SCHED_WARN_AGE", "1d"
 MAX_LINES = 20  # about skipped documents, before the rest is only counted
 
 
@@ -65,6 +70,7 @@ class PodmCommand:
     closing: list[str]
     untold: SchedulerError | None = None  # why an output failed after an effect
     tells_remarks = False  # on the inventory, each, and not only how many there are
+    examples: Sequence[str] = ()  # the words after its name: of a command with many options two
     _scheduler_app: App | None = None
     _words: argparse.Namespace | None = None
 
@@ -72,8 +78,12 @@ class PodmCommand:
         """Return cliff's parser with our arguments, which refuse the second of a single value."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
         parser.error = functools.partial(_refuse, parser)  # type: ignore[method-assign]
+        parser.formatter_class = functools.partial(CommandHelp, examples=self.examples)
         for action in (None, "store"):
             parser.register("action", action, StoreOnce)
+        if option := parser._option_string_actions.get("--format"):
+            formats = ", ".join(map(str, option.choices or ()))
+            option.metavar, option.help = "<format>", f"{option.help}: {formats}"
         self.add_arguments(parser)
         return parser
 
@@ -90,7 +100,7 @@ class PodmCommand:
 
         self.closing, self.effects, self._words = [], EffectLog(), parsed_args
         escape_logs()
-        self._delivery = Delivery(self.effects, self.app.stdout, self.tell)
+        self._delivery = Delivery(self.effects, self.app.stdout, self.tell, self._close_progress)
         with interrupt_on_signals(), log_failures() as failures:
             try:
                 code = self._run(parsed_args)
@@ -101,6 +111,8 @@ class PodmCommand:
                 LOG.debug("%s", type(error).__name__, exc_info=True)  # where, with --debug
                 self._tell_problems(error)
                 code = self._delivery.tell_error(error, self.closing)
+            finally:
+                self._close_progress()
             return self._delivery.check(failures, code)
 
     def _run(self, parsed_args: argparse.Namespace) -> int:
@@ -129,7 +141,8 @@ class PodmCommand:
         check_columns(parsed_args.columns, known)
         if not has_any_column(parsed_args.columns, column_names):
             column_names, data = known, ()
-        formatter = prepare_formatter(self.formatter, parsed_args.formatter)
+        colour = supports_colour(self.app.stdout)
+        formatter = prepare_formatter(self.formatter, parsed_args.formatter, colour=colour)
 
         def emit(stream: Any) -> None:
             self.formatter = StreamFormatter(formatter, stream)
@@ -137,6 +150,10 @@ class PodmCommand:
 
         self._delivery.print(emit)
         return 0
+
+    def print_text(self, emit: Callable[[Any], object]) -> None:
+        """Print what ``emit`` writes to standard output, in place of a table."""
+        self._delivery.print(emit)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         """Return every column that these options may lead to; none where that is known too late.
@@ -162,18 +179,21 @@ class PodmCommand:
             self._configure(self._scheduler_app)
         return self._scheduler_app
 
-    def scheduler(
-        self,
-        parsed_args: argparse.Namespace,
-        selection: Selection | None = None,
-        on_state: Callable[[str, str], None] = lambda _claim, _state: None,
-    ) -> Scheduler:
-        """Return the scheduler over what the options name, or over a selection made of them.
+    @property
+    def progress(self) -> Progress:
+        """Return what is told whom the command waits for."""
+        return self.scheduler_app.sources.progress
 
-        ``on_state`` is called with each claim that is composed and the state of its node.
-        """
+    def _close_progress(self) -> None:
+        if self._scheduler_app is not None:
+            self._scheduler_app.sources.progress.close()
+
+    def scheduler(
+        self, parsed_args: argparse.Namespace, selection: Selection | None = None
+    ) -> Scheduler:
+        """Return the scheduler over what the options name, or over a selection made of them."""
         selection = selection or self.selection(parsed_args)
-        return self.scheduler_app.engine(selection, on_state=on_state, effects=self.effects)
+        return self.scheduler_app.engine(selection, effects=self.effects)
 
     def selection(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> Selection:
         """Return the inventories and files that the options name."""
@@ -190,9 +210,11 @@ class PodmCommand:
 
     def _configure(self, app: App) -> None:
         """Tell the application what the options say for all that it reads."""
+        from valence_sched.model.progress import NoProgress
+
         words = self._words
         if getattr(self.app.options, "verbose_level", 1) == 0:
-            app.sources.progress = lambda *_counts: None
+            app.sources.progress = NoProgress()
         app.config.ignored_extra_specs = tuple(getattr(words, "ignore_extra_spec", ()))
         app.config.default_owner = functools.partial(
             cloud.token_project,
@@ -216,12 +238,30 @@ class PodmCommand:
             state=parsed_args.state,
             catalogue=catalogue,
             only=tuple(only),
-            timeout_s=parsed_args.timeout,
+            timeout_s=parsed_args.request_timeout,
             parallel=parsed_args.parallel,
             full=parsed_args.full,
             max_age_s=parsed_args.max_age,
+            warn_age_s=self._warn_age_s(parsed_args),
             liveness=getattr(parsed_args, "liveness", None),
         )
+
+    def _warn_age_s(self, parsed_args: argparse.Namespace) -> float | None:
+        """Return the age that is warned of: the option's, the environment's, else a day.
+
+        A capture that is made every night stays below a day.
+        """
+        if not hasattr(parsed_args, "warn_age"):
+            return None
+        if parsed_args.warn_age is not None:
+            return float(parsed_args.warn_age)
+        from valence_sched.model.age import parse_age_limit
+
+        text = self.scheduler_app.config.environ.get(WARN_AGE) or DEFAULT_WARN_AGE
+        try:
+            return parse_age_limit(text)
+        except ValueError as error:
+            raise UsageError(one_line(f"{WARN_AGE}: {error}")) from None
 
     def known_flavors(self, parsed_args: argparse.Namespace) -> Iterable[str]:
         """Return the names of flavors that an option may have."""
@@ -242,12 +282,21 @@ class PodmCommand:
 
     def change_each(self, change: Callable[[str], object], names: Iterable[str]) -> None:
         """Call a change for each name; after an error the others can go all the same."""
-        for name in dict.fromkeys(names):
-            try:
-                change(name)
-            except SchedulerError as error:
-                self.tell(str(error), logging.ERROR)
-                self.exit_code = error.exit_code
+
+        def errors() -> Iterator[SchedulerError]:
+            for name in dict.fromkeys(names):
+                try:
+                    change(name)
+                except SchedulerError as error:
+                    yield error
+
+        self.tell_errors(errors())
+
+    def tell_errors(self, errors: Iterable[SchedulerError]) -> None:
+        """Log each error as it comes; the highest of their exit codes is the command's."""
+        for error in errors:
+            self.tell(str(error), logging.ERROR)
+            self.exit_code = max(self.exit_code, error.exit_code)
 
     def tell(self, text: str, level: int = logging.WARNING) -> None:
         """Log one line, which people read on standard error; data goes elsewhere.
@@ -269,6 +318,7 @@ class PodmCommand:
             skipped = unread = []  # the error is about that one
         self._tell_lines("unread", unread, "pod managers")
         self._tell_lines("skipped", skipped, "documents")
+        self._tell_lines("warning", list(dict.fromkeys(diagnostics.lines("warning"))), "warnings")
         live = bool(self._scheduler_app.sources.live_ids)
         self._tell_remarks(diagnostics.lines("remark"), live=live)
         diagnostics.clear()  # in interactive mode another command comes after this one
@@ -279,9 +329,11 @@ class PodmCommand:
             for line in remarks:
                 self.tell(f"remark: {line}")
         elif remarks:
-            noun = "remark" if len(remarks) == 1 else "remarks"
+            from valence_sched.model.quantity import format_count
+
+            count = format_count(len(remarks), "remark")
             place = "podm show <podm>" if live else "podm inventory validate --long"
-            self.tell(f"{len(remarks)} {noun} on the inventory: see {place}")
+            self.tell(f"{count} on the inventory: see {place}")
 
     def _tell_lines(self, word: str, lines: Sequence[str], noun: str) -> None:
         for line in lines[:MAX_LINES]:

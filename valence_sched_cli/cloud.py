@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import CloudError, UnknownName, UsageError, one_line
+from valence_sched_cli.options.help import section
 from valence_sched_cli.options.types import add_option
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def add_nova_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
     if many:
         place, dots, repeat = "beside those of", "...", "; repeat for several"
     words = f"flavor of Nova, by name or ID, {place} --flavor (only inside openstack{repeat})"
-    add_option(parser, f"{NOVA_OPTION} <flavor>{dots}: {words}")
+    add_option(section(parser, "what"), f"{NOVA_OPTION} <flavor>{dots}: {words}")
 
 
 def nova_flavor(

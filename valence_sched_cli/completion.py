@@ -114,7 +114,7 @@ def _quiet(values: Callable[[argparse.Namespace], Iterable[str]]) -> Any:
 
 
 class CompleteCommand(command.Command):
-    """Print what a shell must read to complete commands, options and names of things."""
+    """Print what a shell reads to complete commands."""
 
     auth_required = False
 

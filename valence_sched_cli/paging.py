@@ -11,6 +11,7 @@ from cliff.columns import FormattableColumn
 
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched_cli import base
+from valence_sched_cli.options.help import section
 from valence_sched_cli.options.types import add_options, positive
 from valence_sched_cli.output.columns import check_columns, full_titles
 
@@ -26,7 +27,7 @@ class PagedLister(base.Lister):
         parser = super().get_parser(prog_name)
         names = "/".join(f"<{name.lower()}>" for name in self.marker_columns)
         add_options(
-            parser.add_argument_group("page"),
+            section(parser, "output"),
             f"""
             --sort <column[:desc]>...: sort by this column before a page is taken (repeat for
                 columns that decide between equals)

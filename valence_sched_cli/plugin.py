@@ -29,7 +29,7 @@ def make_client(instance: Any) -> App:
     """
     from valence_sched.errors import UsageError, one_line
     from valence_sched_cli.cloud import sdk_connector
-    from valence_sched_cli.output.progress import progress
+    from valence_sched_cli.output.progress import terminal_progress
 
     options = getattr(instance, "_cli_options", None)
     version = os.environ.get(VERSION_VARIABLE, "")
@@ -40,7 +40,7 @@ def make_client(instance: Any) -> App:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one small machine, one short run
     from valence_sched.app import App
 
-    return App(progress=progress(), cloud=sdk_connector(instance))
+    return App(progress=terminal_progress(), cloud=sdk_connector(instance))
 
 
 def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

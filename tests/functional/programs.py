@@ -70,6 +70,7 @@ def environment(**more: str) -> dict[str, str]:
     kept |= {
         "COLUMNS": "160",
         "OS_CLIENT_CONFIG_FILE": f"{NOWHERE}/clouds.yaml",
+        "VALENCE_SCHED_WARN_AGE": "never",  # recordings of tests and examples are old
         "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "XDG_CACHE_HOME": NOWHERE,
         "XDG_CONFIG_HOME": NOWHERE,
@@ -92,11 +93,11 @@ def run(program: str, *words: str | Path, stdin: bytes = b"", **more: str) -> Do
         return Done(code, streams[1].read_text(), streams[2].read_text())
 
 
-def run_to(program: str, out: str | None, err: str | None, *words: str | Path) -> Done:
+def run_to(program: str, out: str | None, err: str | None, *words: str | Path, **more: str) -> Done:
     """Run a program as :func:`run`, with its streams in the named files, which may be devices."""
     with tempfile.TemporaryDirectory(prefix="streams-") as folder:
         streams = [Path(os.devnull), Path(out or f"{folder}/out"), Path(err or f"{folder}/err")]
-        code = _ran(program, words, environment(), ROOT, streams)
+        code = _ran(program, words, environment(**more), ROOT, streams)
         texts = [Path(folder, name) for name in ("out", "err")]
         return Done(code, *(text.read_text() if text.exists() else "" for text in texts))
 
@@ -155,9 +156,9 @@ def execute(program: str, *words: str | Path, stdin: bytes = b"", **more: str) -
 
 
 @functools.cache
-def asked(program: str, *words: str) -> Done:
+def asked(program: str, *words: str, **more: str) -> Done:
     """Run a program, or return what it left behind when it was run so before."""
-    return run(program, *words)
+    return run(program, *words, **more)
 
 
 def shell(command: str, folder: Path = ROOT, **more: str) -> Done:

@@ -114,7 +114,7 @@ class TestCanary(Case):
             with self.subTest(fail=fail):
                 podm = self.serve(fail=fail)
                 file = self.file(podm.url, auth="basic" if number in (1, 2, 8) else "session")
-                words = ("--debug", "podm", "list", "--podm-file", file, "--timeout", "3")
+                words = ("--debug", "podm", "list", "--podm-file", file, "--request-timeout", "3")
                 self.run_and_look(PROGRAMS[number % 2], *words)
 
     def test_when_it_is_told_to_somebody_else(self):
@@ -129,7 +129,7 @@ class TestCanary(Case):
         podm = self.serve()
         for url in ("http://127.0.0.1:9", podm.url.replace("http:", "https:")):
             for program in PROGRAMS:
-                words = ("podm", "list", "--podm-file", self.file(url), "--timeout", "3")
+                words = ("podm", "list", "--podm-file", self.file(url), "--request-timeout", "3")
                 done = self.run_and_look(program, "--debug", *words)
                 self.assertIn(b"unread: ", done.stderr)
 

@@ -29,7 +29,7 @@ class TestCapture(Case):
         self.assertTrue(os.path.isfile(f"{tree}/gpu-east/redfish/v1/index.json"))
         done = run("valence-sched", "podm", "inventory", "diff", SITE, tree, "-f", "json")
         told = {(row["Kind"], row["Change"]) for row in done.data}
-        self.assertFalse(told & {("block", "came"), ("block", "went"), ("block", "state")})
+        self.assertFalse(told & {("block", "added"), ("block", "removed"), ("block", "state")})
         self.assertFalse({row["Change"] for row in done.data if row["Kind"] == "node"}
                          - {"owner", "group"})  # fmt: skip
 
@@ -116,9 +116,9 @@ class TestDiff(Case):
             self.assertEqual(
                 ("gpu-east", "block", f"{block}2", "state", "Unused", "Composed"), rows[1]
             )
-            self.assertEqual(("gpu-east", "block", f"{block}3", "went"), rows[2][:4])
+            self.assertEqual(("gpu-east", "block", f"{block}3", "removed"), rows[2][:4])
             self.assertEqual(("Compute", None), (rows[2][4]["type"][0], rows[2][5]))
-            self.assertEqual(("mem-1", "podm", "mem-1", "went"), rows[3][:4])
+            self.assertEqual(("mem-1", "podm", "mem-1", "removed"), rows[3][:4])
             self.assertEqual(4, len(rows))
 
     def test_the_exit_code_tells_a_difference_if_asked(self):

@@ -31,7 +31,7 @@ class TestCatalog(Case):
 
     def listed(self, cloud: Cloud, *words: str, code: int = 0, **more: str) -> Done:
         environ = cloud.environment | {"XDG_STATE_HOME": str(self.folder / "state")} | more
-        words = ("podm", "list", "--from-catalog", "--timeout", "3", "-f", "json", *words)
+        words = ("podm", "list", "--from-catalog", "--request-timeout", "3", "-f", "json", *words)
         done = run("openstack", *words, **environ)
         self.assertEqual(code, done.code, done)
         for secret in (PASSWORD, TOKEN):
@@ -75,7 +75,7 @@ class TestCatalog(Case):
             self.assertEqual([{"Zone": zone}], done.data)
 
     def test_an_endpoint_of_a_token_is_the_pod_manager_itself(self):
-        words = ("podm", "list", "--from-catalog", "--timeout", "3", "-f", "json")
+        words = ("podm", "list", "--from-catalog", "--request-timeout", "3", "-f", "json")
         for more in ((), ("--os-auth-type", "admin_token")):
             given = ("--os-endpoint", self.podm.url, "--os-token", "a-token", *more)
             done = run("openstack", *given, *words)
@@ -128,7 +128,7 @@ class TestCatalog(Case):
             (("fit", "--flavor", "small"), 5),
         ):
             with self.subTest(words=words):
-                done = run("openstack", "podm", *words, "--from-catalog", "--timeout", "2",
+                done = run("openstack", "podm", *words, "--from-catalog", "--request-timeout", "2",
                            **cloud.environment)  # fmt: skip
                 self.assertEqual(code, done.code, done)
                 self.assertIn(" west-9p: http:", done.err)
@@ -175,6 +175,7 @@ class TestCatalog(Case):
     def test_nobody_logs_in_to_a_cloud_for_registered_ones(self):
         cloud = self.cloud(("west", SILENT))
         text = yaml.safe_dump({"podms": {"a": {"url": SILENT}}})
-        words = ("podm", "list", "--podm-file", self.write("a.yaml", text), "--timeout", "2")
+        words = ("podm", "list", "--podm-file", self.write("a.yaml", text))
+        words += ("--request-timeout", "2")
         self.assertEqual(0, run("openstack", *words, **cloud.environment).code)
         self.assertEqual([], cloud.asked)

@@ -25,10 +25,29 @@ LISTS = {
     "podm flavor list": (),
     "podm flavor validate": (FLAVORS,),
     "podm inventory validate": (SITE,),
+    "podm inventory edit": (),  # see setUpModule
+    "scheduler check": (*INVENTORY, "examples/check.yaml"),
     "scheduler policy list": (),
     "scheduler policy validate": ("doc/source/examples/policy-minimal.yaml",),
     "scheduler filter list": (),
     "scheduler weigher list": (),
+    "scheduler whatif drain": (*INVENTORY, "gpu-west", "--clone", "gpu-west"),
+    "scheduler whatif fail": (*INVENTORY, "gpu-east", "--clone", "gpu-east"),
+    "scheduler whatif need": (
+        *INVENTORY,
+        "--flavor",
+        "gpu-large",
+        "--count",
+        "8",
+        "--buy",
+        "GPU-03@gpu-east",
+        "--buy",
+        "Compute-02@gpu-east",
+        "--buy",
+        "NVMe-02@gpu-east",
+    ),
+    "scheduler whatif run": (*INVENTORY, "--workload", "examples/workload.csv"),
+    "scheduler whatif sweep": (*INVENTORY, "--workload", "examples/workload.csv", "--jobs", "1"),
 }
 SHOWS = {
     "podm show": (*INVENTORY, "mem-1"),
@@ -38,14 +57,15 @@ SHOWS = {
     "scheduler explain": (),  # see setUpModule
     "scheduler policy show": ("balanced",),
 }
-#: They change the registry or go by claims, and have tests of their own.
+#: They change the registry, go by claims, or may have no rows, and have tests of their own.
 CHANGES = ("podm create", "podm delete", "podm set", "podm unset", "podm capture", "podm serve",
            "podm inventory diff", "podm node delete", "podm node list", "podm node show",
            "podm check", "podm claim compose", "podm claim list", "podm claim show",
            "podm claim release", "podm claim renew",
            "podm claim reap", "podm node list", "podm node show", "podm node delete", "podm apply",
            "podm stats set", "podm stats show", "podm stats unset", "podm serve",
-           "podm capture", "podm inventory diff")  # fmt: skip
+           "podm capture", "podm inventory diff",
+           "scheduler whatif rebalance")  # fmt: skip
 # A word of a heading: a capital first, or a unit, or a link between words.
 TITLE = re.compile(r"(?:[A-Z][A-Za-z]*|MiB|GPUs|NICs)(?: (?:[A-Z][A-Za-z]*|MiB|GPUs|NICs|of|At))*")
 
@@ -64,11 +84,12 @@ def _ageless(rows: Any) -> Any:
 
 
 def setUpModule():
-    """Give ``convert`` a file to write to that goes in the end, and ``explain`` one to read."""
+    """Give what writes a file one that goes in the end, and ``explain`` one to read."""
     folder = tempfile.TemporaryDirectory(prefix="functional-")
     unittest.addModuleCleanup(folder.cleanup)
     file = f"{folder.name}/converted.jsonl"
     SHOWS["podm inventory convert"] = (*INVENTORY, "--output", file)
+    LISTS["podm inventory edit"] = (*INVENTORY, "--drain", "mem-1", "--output", file)
     report = f"{folder.name}/report.json"
     done = run("valence-sched", *words_of("podm schedule"), "--report", report)
     if done.code:

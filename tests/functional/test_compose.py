@@ -59,7 +59,7 @@ class TestCompose(Case):
                 with self.subTest(program):
                     done = here.compose("--owner", "ana", program=program)
                     self.assertEqual(0, done.code, done.err)
-                    self.assertEqual("1 of 1 nodes composed\n", done.err)
+                    self.assertEqual("1 of 1 node composed\n", done.err)
                     (row,) = done.data
                     self.assertEqual([row["Node"]], here.names())
                     listed = here.asked("node", "list", "-f", "json", program=program).data
@@ -113,7 +113,7 @@ class TestCompose(Case):
         with self.there(f"status:409:{POST}") as here:
             done = here.compose()
             self.assertEqual((1, []), (done.code, done.data))
-            self.assertRegex(done.err, r"^not composed: gpu-east: HTTP 409: .*\n0 of 1 nodes")
+            self.assertRegex(done.err, r"^not composed: gpu-east: HTTP 409: .*\n0 of 1 node ")
             self.assertEqual([], here.rows("claim", "list"))
 
     def test_the_next_best_pod_manager_composes_what_the_first_refuses(self):
@@ -124,16 +124,45 @@ class TestCompose(Case):
 
     def test_a_pod_manager_is_asked_beforehand_and_nothing_is_held(self):
         with self.there() as here:
-            done = here.asked("schedule", "--flavor", "small", "--dry-run", "server")
+            done = here.asked("schedule", "--flavor", "small", "--dry-run=server")
             self.assertEqual(0, done.code, done.err)
             self.assertRegex(done.err, "node 1: .* cannot tell: it offers no Compose action")
             self.assertEqual(([], []), (here.rows("claim", "list"), here.names()))
 
+    def test_a_dry_run_without_a_value_only_decides(self):
+        with self.there() as here:
+            words = ("schedule", "--flavor", "small", "-f", "json")
+            for dry_run in ("--dry-run", "--dry-run=client"):
+                with self.subTest(dry_run):
+                    done, plain = here.asked(*words, dry_run), here.asked(*words)
+                    self.assertEqual(plain, done)
+                    self.assertNotIn("cannot tell", done.err)
+
     def test_what_goes_on_after_all_patience_is_exit_code_7(self):
         with self.there("async") as here:
-            done = here.compose("--wait", "0.001")
+            done = here.compose("--wait", "--timeout", "0.001")
             self.assertEqual(7, done.code, done.err)
             self.assertRegex(done.err, r"goes on: gpu-east: claim \w+ stays COMPOSING: .*reap")
+
+    def test_how_long_to_wait_is_said_by_timeout_and_once(self):
+        """``--wait`` has no value, and what is not waited for has no bound."""
+        plan = self.write("plan.json", "{}")
+        for words in (("schedule", "--flavor", "small"), ("claim", "compose", "x"),
+                      ("apply", plan)):  # fmt: skip
+            for more, what in (
+                (("--wait", "60"), "unrecognized arguments: 60"),
+                (("--wait", "--no-wait"), "not allowed with argument"),
+                (("--timeout", "0"), "no number of seconds"),
+            ):
+                with self.subTest(words, more=more):
+                    done = run(OURS, "podm", *words, *more)
+                    self.assertEqual((2, ""), (done.code, done.out))
+                    self.assertIn(what, done.err)
+        for words in (("schedule", "--flavor", "small"), ("claim", "compose", "x")):
+            with self.subTest(words):
+                done = run(OURS, "podm", *words, "--no-wait", "--timeout", "5")
+                told = "--timeout: with --no-wait there is nothing to wait for\n"
+                self.assertEqual((2, "", told), done)
 
     def test_without_waiting_a_node_goes_on_and_reaping_finds_it(self):
         with self.there("async") as here:

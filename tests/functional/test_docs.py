@@ -25,6 +25,7 @@ from valence_sched.core import plugins
 from valence_sched.model.dispatch import Receipt
 from valence_sched.model.liveness import Sign
 from valence_sched.model.proximity import Place, Resolver
+from valence_sched.model.scenario import EDITS
 
 DOC = ROOT / "doc" / "source"
 PAGES = sorted(DOC.rglob("*.rst"))
@@ -56,9 +57,12 @@ class TestExamples(unittest.TestCase):
             with self.subTest(path=path.name):
                 self.assertEqual(path.read_text(), replayed(path.read_text()))
 
-    def test_the_screen_in_the_readme_is_what_its_command_prints(self):
-        (found,) = SCREEN.finditer(README.read_text())
-        self.assertEqual(screen(found[1]), found[0])
+    def test_each_screen_in_the_readme_is_what_its_command_prints(self):
+        screens = list(SCREEN.finditer(README.read_text()))
+        self.assertEqual(2, len(screens))
+        for found in screens:
+            with self.subTest(found[1]):
+                self.assertEqual(screen(found[1]), found[0])
 
     def test_every_line_of_the_readme_is_narrow(self):
         self.assertEqual([], [line for line in README.read_text().splitlines() if len(line) > 80])
@@ -232,6 +236,17 @@ class TestExamples(unittest.TestCase):
                 with self.subTest(page=page, field=field):
                     self.assertRegex(text, rf"\b{field}\b")
 
+    def test_every_field_of_a_scenario_is_on_its_page(self):
+        text = (DOC / "reference" / "scenarios.rst").read_text()
+        nouns = json.loads((DATA / "scenario.schema.json").read_bytes())["$defs"]
+        edits = [noun.__name__ for noun in EDITS.values()]
+        names = ("ScenarioFile", "SingleScenario", "Template", "Target", *edits)
+        fields = {field for name in names for field in nouns[name]["properties"]}
+        self.assertGreater(len(fields), 35)
+        for field in sorted(fields):
+            with self.subTest(field=field):
+                self.assertRegex(text, rf"``{field}\b")
+
     def test_every_variable_that_is_read_is_on_its_page(self):
         page = (DOC / "reference" / "environment.rst").read_text()
         code = [path for name in ("valence_sched", "valence_sched_cli")
@@ -246,7 +261,9 @@ class TestExamples(unittest.TestCase):
     def test_every_option_of_output_is_on_its_page(self):
         page = (DOC / "reference" / "output.rst").read_text()
         for words in (("podm", "list"), ("podm", "show")):
-            text = asked("valence-sched", *words, "--help").out.partition("output formatters:")[2]
+            text = asked("valence-sched", *words, "--help").out
+            text = re.split(r"\noutput(?: formatters)?:\n", text, maxsplit=1)[1]
+            text = text.replace("--capabilities", "")  # columns of one list alone
             for option in set(re.findall(r"^  (?:-\w \w+, )?(--[a-z-]+)", text, re.MULTILINE)):
                 with self.subTest(option=option):
                     self.assertIn(f"``{option}``", page)
@@ -270,7 +287,8 @@ class TestExamples(unittest.TestCase):
         others = {"--format", "--column", "--quote", "--noindent", "--max-width", "--fit-width",
                   "--print-empty", "--sort-column", "--sort-ascending", "--sort-descending",
                   "--help", "--inventory", "--strict", "--podm-file", "--state", "--from-catalog",
-                  "--all-regions", "--timeout", "--parallel", "--full", "--max-age"}  # fmt: skip
+                  "--all-regions", "--request-timeout", "--parallel", "--full", "--max-age",
+                  "--warn-age"}  # fmt: skip
         words = asked("valence-sched", "podm", "schedule", "--help").out
         options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+[a-z]", words)) - others
         self.assertGreater(len(options), 30)

@@ -129,6 +129,19 @@ def _dispatch(here: Here) -> Prepared:
     return (*here.schedule(), "--dispatch", f"webhook={here.hook}/x"), f"{here.hook}/x"
 
 
+def _recorded(here: Here) -> Prepared:
+    file, golden = here.folder / "check.yaml", here.folder / "golden.json"
+    file.write_text("expectations: [{decision: {file: golden.json, flavor: small}}]")
+    return ("scheduler", "check", file, "--record", "--state", here.state), str(golden)
+
+
+def _sweep(here: Here) -> Prepared:
+    file = str(here.folder / "sweep.csv")
+    drawn = ("--rate", "1/h", "--mix", "small", "--horizon", "1d", "--jobs", "1")
+    _, *words = here.words(*drawn, "-o", file)
+    return ("scheduler", "whatif", "sweep", *words), file
+
+
 #: A row or more for each command that changes what outlives it; every other one is below.
 ROWS: dict[str, tuple[Row, ...]] = {
     "podm_apply": (
@@ -146,6 +159,9 @@ ROWS: dict[str, tuple[Row, ...]] = {
     ),
     "podm_delete": (Row(lambda here: (here.words("delete", PODM), PODM), prints=False),),
     "podm_inventory_convert": (Row(_written(("inventory", "convert"), "all.json", "-o")),),
+    "podm_inventory_edit": (
+        Row(_written(("inventory", "edit", "--drain", PODM), "edited.json", "-o")),
+    ),
     "podm_node_delete": (Row(_with(Here.composed, "node", "delete", "NAME"), prints=False),),
     "podm_schedule": (
         Row(_new("--claim")),
@@ -161,6 +177,8 @@ ROWS: dict[str, tuple[Row, ...]] = {
     "podm_stats_unset": (
         Row(_with(Here.reported, "stats", "unset", "NAME"), prints=False),
     ),
+    "scheduler_check": (Row(_recorded),),
+    "scheduler_whatif_sweep": (Row(_sweep),),
     "podm_unset": (Row(lambda here: (here.words("unset", PODM, "--zone"), PODM), prints=False),),
 }  # fmt: skip
 
@@ -171,7 +189,9 @@ READERS = {
     "podm_flavor_validate", "podm_inventory_diff", "podm_inventory_validate", "podm_list",
     "podm_node_list", "podm_node_show", "podm_serve", "podm_show", "podm_stats_show",
     "scheduler_explain", "scheduler_filter_list", "scheduler_policy_list", "scheduler_policy_show",
-    "scheduler_policy_validate", "scheduler_weigher_list",
+    "scheduler_policy_validate", "scheduler_weigher_list", "scheduler_whatif_drain",
+    "scheduler_whatif_fail", "scheduler_whatif_need", "scheduler_whatif_rebalance",
+    "scheduler_whatif_run",
 }  # fmt: skip
 
 
@@ -308,23 +328,25 @@ class TestStreams(Effects):
 
 
 class TestReport(Effects):
-    """The file of a decision."""
+    """The file of a decision, and its page."""
+
+    FILES = ((OURS, "--html"), *((program, "--report") for program in PROGRAMS))
 
     def test_one_that_cannot_be_opened_stops_the_command_before(self):
-        for program in PROGRAMS:
+        for program, option in self.FILES:
             for deed in ("--claim", "--compose"):
-                with self.subTest(program, deed=deed), self.here() as here:
+                with self.subTest(program, deed=deed, option=option), self.here() as here:
                     for file in (here.folder / "none" / "r.json", here.folder):
-                        done = run(program, *here.schedule(deed, "--report", str(file)))
+                        done = run(program, *here.schedule(deed, option, str(file)))
                         self.assertEqual((1, ""), (done.code, done.out), done)
                         self.assertIn(str(file), done.err)
                         self.assertEqual([], here.made())
 
     def test_one_that_fills_up_loses_no_rows(self):
-        for program in PROGRAMS:
+        for program, option in self.FILES:
             for deed in ("--claim", "--compose"):
-                with self.subTest(program, deed=deed), self.here() as here:
-                    done = run(program, *here.schedule(deed, "--report", FULL, "-f", "json"))
+                with self.subTest(program, deed=deed, option=option), self.here() as here:
+                    done = run(program, *here.schedule(deed, option, FULL, "-f", "json"))
                     self.assertEqual(7, done.code, done)
                     self.assert_named(here, "", json.dumps(done.data))
                     self.assertIn("/dev/full: found no space left on device", done.err)
@@ -332,13 +354,17 @@ class TestReport(Effects):
     def test_a_decision_that_was_made_before_is_said_to_have_none(self):
         for deed in ("--claim", "--compose"):
             with self.subTest(deed), self.here() as here:
-                file = here.folder / "r.json"
-                words = here.schedule(deed, "--key", "k", "--report", str(file))
+                file, page = here.folder / "r.json", here.folder / "p.html"
+                files = ("--report", str(file), "--html", str(page))
+                words = here.schedule(deed, "--key", "k", *files)
                 self.assertEqual(0, run(OURS, *words).code)
-                file.unlink()
+                for one in (file, page):
+                    one.unlink()
                 done = run(OURS, *words)
-                self.assertEqual((0, False), (done.code, file.exists()))
-                self.assertIn("no report: what --key k stands for was decided on before", done.err)
+                self.assertEqual((0, False, False), (done.code, file.exists(), page.exists()))
+                for noun in ("report", "page"):
+                    line = f"no {noun}: what --key k stands for was decided on before"
+                    self.assertIn(line, done.err)
 
     def test_one_is_written_though_a_pod_manager_is_silent(self):
         with self.here() as here:
@@ -349,6 +375,32 @@ class TestReport(Effects):
                 self.assertEqual(0, done.code, done)
                 skipped = json.loads(file.read_bytes())["inventory"]["skipped"]
                 self.assertRegex(skipped[0], "^silent: ")
+
+
+class TestPage(Effects):
+    """The page of a decision that had an effect."""
+
+    def test_it_shows_the_hardware_that_was_decided_on_and_what_became_of_it(self):
+        for deed, fact in (("--claim", "HELD"), ("--compose", "1 of 1 node")):
+            with self.subTest(deed), self.here() as here:
+                free = run(OURS, *here.words("list", "-f", "json", "--long")).data[0]
+                file = here.folder / "p.html"
+                done = run(OURS, *here.schedule(deed, "--html", str(file)))
+                self.assertEqual(0, done.code, done)
+                text = file.read_text()
+                self.assertIn(fact, text)
+                self.assertIn(f"{free['Free Blocks']} of {free['Total Blocks']} free", text)
+                self.assertIn("<i class=c title=", text)
+
+    def test_one_is_written_though_a_pod_manager_is_silent(self):
+        with self.here() as here:
+            here.register(Registration(name="silent", url="http://127.0.0.1:9"))
+            for deed in ("--claim", "--compose"):
+                file = here.folder / "p.html"
+                done = run(OURS, *here.schedule(deed, "--html", str(file)))
+                self.assertEqual(0, done.code, done)
+                self.assertEqual(1, done.err.count("unread: silent"), done.err)
+                self.assertIn("not read: silent", file.read_text())
 
 
 class TestSignals(Effects):

@@ -282,7 +282,7 @@ class TestTerminal(Explain):
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         more = {"TERM": "xterm-256color", "COLUMNS": str(columns)} | more
         with subprocess.Popen(
-            [BIN / "valence-sched", *words], stdin=theirs, stdout=theirs, stderr=theirs,
+            [BIN / "valence-sched", *words], stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL,
             cwd=ROOT, env=environment(**more),
         ) as program:  # fmt: skip
             os.close(theirs)

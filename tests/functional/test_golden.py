@@ -17,7 +17,8 @@ from tests.functional.renew_golden import GOLDEN, QUESTION
 from valence_sched.config import schemas
 
 DATA = Path(valence_sched.__path__[0]) / "data"
-NAMES = ("decision", "decisions", "flavor", "inventory", "plan", "podms", "policy", "requests")
+NAMES = ("check", "decision", "decisions", "flavor", "inventory", "plan", "podms", "policy",
+         "replay", "requests", "scenario", "trace", "workload")  # fmt: skip
 
 
 def validator(name: str) -> jsonschema.Draft202012Validator:
@@ -106,6 +107,13 @@ class TestSchemas(Case):
                         validator(name).validate([one])
                         self.assertFalse(validator(name).is_valid({many: [one], "more": 1}))
                         self.assertFalse(validator(name).is_valid({many: []}))
+
+    def test_the_example_of_scenarios_keeps_to_its_schema(self):
+        document = yaml.safe_load((ROOT / "examples" / "scenarios.yaml").read_text())
+        validator("scenario").validate(document)
+        for one in document["scenarios"]:
+            validator("scenario").validate(one)
+        self.assertFalse(validator("scenario").is_valid({"scenarios": []}))
 
     def test_a_file_of_one_request_and_of_several_keeps_to_its_schema(self):
         files = sorted((ROOT / "doc" / "source" / "examples").glob("request*.yaml"))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Live pod managers in both programs: read, remembered, named when they are silent."""
 
+import datetime
 import json
 import signal
 import sqlite3
@@ -82,7 +83,7 @@ class TestMostBlocks(Live):
         file = self.file({"p": podm.url}, max_blocks=2)
         shown = self.podm("show", "p", "--podm-file", file, "-f", "json")
         self.assertEqual({"Compute": 2, "ComputerSystem": 2}, shown.data["Max Blocks"])
-        self.assertIn("found a limit of 1 Compute blocks in a node, expected 2", shown.err)
+        self.assertIn("found a limit of 1 Compute block in a node, expected 2", shown.err)
 
 
 class TestReading(Live):
@@ -134,8 +135,8 @@ class TestReading(Live):
         )
         beside = self.podm("list", "--podm-file", file, "--inventory", SITE, "-f", "json").data
         self.assertEqual(9, len(beside))
-        both = self.podm("list", "--podm-file", file, "--state", str(self.state), "--timeout", "2",
-                         "-f", "json").data  # fmt: skip
+        both = self.podm("list", "--podm-file", file, "--state", str(self.state),
+                         "--request-timeout", "2", "-f", "json").data  # fmt: skip
         self.assertEqual(["other", RACK], [row["Podm"] for row in both])
 
     def test_one_id_twice_is_refused(self):
@@ -153,7 +154,9 @@ class TestReading(Live):
         text = yaml.safe_dump({"podms": {"mine": {"url": found[RACK].url}}})
         self.write("valence-sched/podms.yaml", text)
         self.podm("create", "other", "http://127.0.0.1:9", "--no-check")
-        rows = self.podm("list", "--timeout", "2", "-f", "json", XDG_CONFIG_HOME=str(self.folder))
+        rows = self.podm(
+            "list", "--request-timeout", "2", "-f", "json", XDG_CONFIG_HOME=str(self.folder)
+        )
         self.assertEqual(["other", "mine"], [row["Podm"] for row in rows.data])
 
     def test_with_a_podm_file_alone_nothing_is_written(self):
@@ -168,7 +171,9 @@ class TestReading(Live):
         self.write("deep/word", "x\n")
         (self.folder / "deep" / "word").chmod(0o644)
         text = "podms: {a: {url: 'http://127.0.0.1:9', username: u, password: {file: word}}}"
-        done = self.podm("list", "--podm-file", self.write("deep/p.yaml", text), "--timeout", "2")
+        done = self.podm(
+            "list", "--podm-file", self.write("deep/p.yaml", text), "--request-timeout", "2"
+        )
         self.assertIn(f"{self.folder}/deep/word: others can read", done.err)
 
     def test_the_generation_moves_only_when_the_content_does(self):
@@ -212,11 +217,11 @@ class TestSilent(Live):
         self.podm("list")
         self.podm("set", RACK, "--zone", "moved")
         self.stop()
-        (row,) = self.podm("list", "--long", "--timeout", "2", "-f", "json").data
+        (row,) = self.podm("list", "--long", "--request-timeout", "2", "-f", "json").data
         told = (row["Status"], row["Total Blocks"], row["Zone"])
         self.assertEqual(("Offline", 2, "moved"), told)
         self.assertIsInstance(row["Age"], int)
-        done = self.podm("schedule", *SMALL, "--timeout", "2", "-f", "json", code=5)
+        done = self.podm("schedule", *SMALL, "--request-timeout", "2", "-f", "json", code=5)
         self.assertRegex(done.err, f"no pod manager could be read: {RACK}: .*refused")
 
     def test_what_is_slow_or_cut_half_way_keeps_the_last_reading_and_its_age(self):
@@ -228,9 +233,12 @@ class TestSilent(Live):
             with self.subTest(rule):
                 self.stop()
                 self.serve(TREE, fail=[rule, "no-expand"], port=port)
-                (row,) = self.podm("list", "--long", "--full", "--timeout", "2", "-f", "json").data
+                (row,) = self.podm(
+                    "list", "--long", "--full", "--request-timeout", "2", "-f", "json"
+                ).data
                 self.assertEqual(("Offline", 2), (row["Status"], row["Total Blocks"]))
-                words = ("--full", "--timeout", "2", "--max-age", "0s", "--policy", "chance")
+                words = ("--full", "--request-timeout", "2", "--max-age", "0s")
+                words += ("--policy", "chance")
                 done = self.podm("schedule", *SMALL, *words, code=5)
                 self.assertIn(RACK, done.err)
         self.stop()
@@ -240,7 +248,7 @@ class TestSilent(Live):
 
     def test_what_was_never_read_has_no_age_and_no_blocks(self):
         self.podm("create", "gone", "http://127.0.0.1:9", "--no-check")
-        (row,) = self.podm("list", "--long", "--timeout", "2", "-f", "json").data
+        (row,) = self.podm("list", "--long", "--request-timeout", "2", "-f", "json").data
         told = (row["Status"], row["Age"], row["Total Blocks"])
         self.assertEqual(("Offline", None, 0), told)
 
@@ -307,7 +315,8 @@ class TestSilent(Live):
                 found = self.serve(TREE, fail=hang, settings=settings)
                 file = self.file(self.urls(found), username="op", password={"env": "WORD"})
                 process = subprocess.Popen(
-                    [str(BIN / program), "podm", "list", "--podm-file", file, "--timeout", "60"],
+                    [str(BIN / program), "podm", "list", "--podm-file", file,
+                     "--request-timeout", "60"],
                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
                     env=environment(WORD="word"),
                 )  # fmt: skip
@@ -337,6 +346,54 @@ class TestAges(Live):
                 line, r"^pod manager 'gpu-east': read \d+d ago, and at most 10m ago is allowed$"
             )
 
+    def warned(self, *words, **more) -> str:
+        more = {"VALENCE_SCHED_WARN_AGE": ""} | more  # as where nobody has set it
+        return "".join(line for line in self.podm(*words, **more).err.splitlines(keepends=True)
+                       if line.startswith("warning: "))  # fmt: skip
+
+    def test_an_inventory_older_than_a_day_is_a_warning_with_its_age(self):
+        for words in (("list",), ("show", "mem-1"), ("fit", *SMALL), ("block", "list"),
+                      ("schedule", *SMALL), ("pool", "list"), ("device", "list")):  # fmt: skip
+            with self.subTest(words[0]):
+                line = self.warned(*words, "--inventory", SITE)
+                self.assertRegex(line, r"^warning: 8 pod managers were read over 24h ago, dark-1 "
+                                 r"\d+d ago: read them again \(--warn-age\)\n$")  # fmt: skip
+
+    def test_the_age_that_is_warned_of_is_an_option_and_a_variable(self):
+        now = datetime.datetime.now(datetime.UTC)
+        ages = {"new": 1, "old": 30, "older": 80}
+        podms = [{"id": name, "blocks": [],
+                  "read_at": (now - datetime.timedelta(hours=hours)).isoformat()}
+                 for name, hours in ages.items()]  # fmt: skip
+        podms.append({"id": "unknown", "blocks": []})
+        lines = "".join(json.dumps(podm) + "\n" for podm in podms)
+        words = ("list", "--inventory", self.write("ages.jsonl", lines))
+        two = "warning: 2 pod managers were read over 24h ago, older 3d ago: read them again"
+        self.assertEqual(f"{two} (--warn-age)\n", self.warned(*words))
+        one = "warning: older was read 3d ago: read it again (--warn-age)\n"
+        self.assertEqual(one, self.warned(*words, "--warn-age", "2d"))
+        self.assertEqual(one, self.warned(*words, VALENCE_SCHED_WARN_AGE="2d"))
+        never = {"VALENCE_SCHED_WARN_AGE": "never"}
+        self.assertEqual(one, self.warned(*words, "--warn-age", "2d", **never))
+        for off in (("--warn-age", "0"), ("--warn-age", "never"), ("-q",)):
+            self.assertEqual("", self.warned(*words, *off))
+        self.assertEqual("", self.warned(*words, **never))
+        bad = self.podm(*words, VALENCE_SCHED_WARN_AGE="soon", code=2).err
+        self.assertRegex(bad, "^VALENCE_SCHED_WARN_AGE: 'soon' is neither never nor an age such as")
+        self.podm(*words, "--warn-age", "soon", code=2)
+
+    def test_what_was_known_last_of_a_silent_one_is_warned_of_when_it_is_old(self):
+        found = self.serve(TREE)
+        self.register(found)
+        words = ("list", "--request-timeout", "2", "--warn-age", "1h")
+        self.assertEqual("", self.warned(*words))
+        self.stop()
+        self.assertEqual("", self.warned(*words))
+        with sqlite3.connect(self.state) as state:
+            state.execute("UPDATE podms SET read_at = '2026-01-05T06:00:00Z'")
+        done = self.podm(*words)
+        self.assertRegex(done.err, f"(?m)^warning: {RACK} was read [0-9]+d ago: read it", done)
+
     def test_an_age_that_nobody_knows_is_too_old(self):
         line = self.stale("list", "--inventory", TREE, "--max-age", "9999d")
         self.assertEqual(f"pod manager {RACK!r}: read nobody knows when, and at most 9999d ago is "
@@ -362,9 +419,9 @@ class TestAges(Live):
         self.register(found)
         self.podm("schedule", *SMALL, "--max-age", "30s")
         self.stop()
-        words = ("--timeout", "2", "--max-age", "0", "--policy", "chance")
+        words = ("--request-timeout", "2", "--max-age", "0", "--policy", "chance")
         self.podm("schedule", *SMALL, *words, code=5)
-        chance = ("--timeout", "2", "--policy", "chance")
+        chance = ("--request-timeout", "2", "--policy", "chance")
         self.podm("schedule", *SMALL, *chance)
 
     def test_stale_lists_what_is_old_and_driver_what_a_driver_read(self):
@@ -383,7 +440,7 @@ class TestAges(Live):
                              [row["Podm"] for row in rows])  # fmt: skip
 
     def test_an_age_or_timeout_that_is_none_is_a_matter_of_usage(self):
-        for words in (("--max-age", "soon"), ("--max-age", "-1"), ("--timeout", "0"),
-                      ("--timeout", "nan"), ("--timeout", "x")):  # fmt: skip
+        for words in (("--max-age", "soon"), ("--max-age", "-1"), ("--request-timeout", "0"),
+                      ("--request-timeout", "nan"), ("--request-timeout", "x")):  # fmt: skip
             with self.subTest(words=words):
                 self.podm("list", "--inventory", SITE, *words, code=2)

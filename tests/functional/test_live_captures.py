@@ -150,7 +150,7 @@ class TestBadCompany(Live):
             "tls": {"url": good.url.replace("http:", "https:")},
         }
         self.podms = self.write("company.yaml", json.dumps({"podms": urls}))
-        self.live = ("--podm-file", self.podms, "--timeout", "2")
+        self.live = ("--podm-file", self.podms, "--request-timeout", "2")
 
     def open(self, *sources: str, **options):
         manager = served(*sources, **options)

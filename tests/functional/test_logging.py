@@ -9,7 +9,7 @@ PLACED = ("podm", "schedule", "--inventory", SITE, "--flavor", "small", "-f", "j
 NOT_PLACED = ("podm", "schedule", "--inventory", SITE, "--resource", "VCPU=100000", "-f", "json")
 WRONG = ("podm", "schedule", "--inventory", SITE, "--flavor", "smal")
 LINE = "no flavor named 'smal' (did you mean 'small'?)\n"
-CLOSING = "placed 1 of 1 (policy default, seed 0); 5 other pod managers fit, 2 do not: --explain\n"
+CLOSING = "placed 1 of 1 (policy default, seed 0); 5 others fit, 2 do not: --explain\n"
 NOVA = '{"name": "n", "vcpus": 1, "ram": 1, "extra_specs": {"hw_rng:allowed": "True"}}'
 
 

@@ -101,8 +101,8 @@ class TestClaim(Site):
     def test_what_a_pod_manager_refuses_is_made_nowhere_else(self):
         held = self.held(*SMALL, "--podm", "gpu-east")["Claim"]
         self.podm("set", "gpu-east", "--url", SILENT)
-        done = self.podm("claim", "compose", held, "--timeout", "2", code=1)
-        self.assertRegex(done.err, r"(?m)^not composed: gpu-east: .*\n0 of 1 nodes composed$")
+        done = self.podm("claim", "compose", held, "--request-timeout", "2", code=1)
+        self.assertRegex(done.err, r"(?m)^not composed: gpu-east: .*\n0 of 1 node composed$")
         self.assertEqual([], self.podm("node", "list", "-f", "json").data)
 
 
@@ -119,7 +119,7 @@ class TestOutage(Site):
             ("fit", *SMALL[:2], "--require", "small=1"),
         ):  # fmt: skip
             with self.subTest(words):
-                done = self.podm(*words, "--timeout", "2", code=5)
+                done = self.podm(*words, "--request-timeout", "2", code=5)
                 self.assertEqual("", done.out)
                 for name in self.found:
                     self.assertRegex(done.err, f"(?m)^unread: {name}: http")
@@ -169,8 +169,8 @@ class TestCheck(Live):
         ):
             for program in PROGRAMS:
                 with self.subTest(words, program=program):
-                    done = self.podm("create", *words, "--timeout", "5", code=1, program=program,
-                                     WORD="wrong-word")  # fmt: skip
+                    done = self.podm("create", *words, "--request-timeout", "5", code=1,
+                                     program=program, WORD="wrong-word")  # fmt: skip
                     self.assertRegex(done.err, rf"\Aa is not registered: .*{why}.*--no-check.*\n\Z")
                     self.assertNotIn("wrong-word", done.err)
                     self.assertEqual([], self.registered())
@@ -234,6 +234,6 @@ class TestNodes(Site):
         for one in rows:
             self.assertTrue(one["Hardware"]["processors"], one)
         self.stop()
-        (gone,) = self.podm("node", "list", "--live", "--timeout", "2", "-f", "json").data
+        (gone,) = self.podm("node", "list", "--live", "--request-timeout", "2", "-f", "json").data
         self.assertEqual("UNKNOWN", gone["State"])
         self.assertIn(gone["Hardware"], [one["Hardware"] for one in rows])

@@ -5,6 +5,7 @@ import json
 import tarfile
 import unittest
 import zipfile
+from pathlib import Path
 
 from tests.functional.packages import installed
 from tests.functional.programs import ROOT
@@ -23,13 +24,18 @@ class TestPackages(unittest.TestCase):
         self.assertEqual(0, done.code, done.err)
         return done.out
 
-    def test_the_wheel_holds_the_schemas_the_policies_the_flavors_and_the_types(self):
+    def test_the_wheel_holds_the_schemas_the_templates_the_flavors_and_the_types(self):
         names = set(zipfile.ZipFile(self.wheel).namelist())
-        data = ROOT / "valence_sched" / "data"
-        wanted = {f"valence_sched/data/{path.name}" for path in data.iterdir() if path.is_file()}
+        wanted = {
+            f"valence_sched/{folder}/{path.name}"
+            for folder in ("data", "pages/templates")
+            for path in Path(ROOT, "valence_sched", folder).iterdir()
+            if path.is_file()
+        }
         wanted |= {
             "valence_sched/data/flavors.yaml",
             "valence_sched/data/policies.yaml",
+            "valence_sched/pages/templates/page.css",
             "valence_sched/py.typed",
             "valence_sched_cli/py.typed",
         }

@@ -104,9 +104,9 @@ class TestClaimed(Registered):
         self.apply("--claim")
         done = self.apply(*words, code=10)
         self.assertEqual([True, True], [row["Differs"] for row in done.data])
-        self.assertEqual(self.blocks(plan), [row["Was Blocks"] for row in done.data])
+        self.assertEqual(self.blocks(plan), [row["Old Blocks"] for row in done.data])
         for row in done.data:
-            self.assertNotEqual(row["Was Blocks"], row["Is Blocks"])
+            self.assertNotEqual(row["Old Blocks"], row["New Blocks"])
         self.assertIn("2 of 2 nodes would be another now", done.err)
         self.apply("--refresh")  # without the option that is no failure
         self.assertEqual(1, len(self.podm("claim", "list", "--all", "-f", "json").data))
@@ -190,7 +190,7 @@ class TestLive(Registered):
         plan = self.planned()
         name = plan["decision"]["placements"][0]["chosen"]["podm"]
         self.stop()
-        done = self.apply("--timeout", "3", code=5)
+        done = self.apply("--request-timeout", "3", code=5)
         self.assertIn("the plan cannot be compared with what is there", done.err)
         self.podm("delete", name)
         self.assertIn(f"'{name}' is not here any more", self.apply(code=6).err)
@@ -232,7 +232,7 @@ class TestRecordings(Plans):
             for words, more in (
                 ((*SMALL, *RECORDED, "--claim"), {}),
                 ((*SMALL, *RECORDED, "--compose"), {}),
-                ((*SMALL, *RECORDED, "--dry-run", "server"), {}),
+                ((*SMALL, *RECORDED, "--dry-run=server"), {}),
                 ((*SMALL, "--claim"), {"VALENCE_SCHED_INVENTORY": SITE}),
                 (("apply", plan, *RECORDED), {}),
                 (("apply", plan, *RECORDED, "--claim"), {}),

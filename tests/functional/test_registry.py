@@ -38,7 +38,7 @@ class Registry(Case):
         return done.err.splitlines()[-1]
 
     def shown(self, name: str, **more):
-        return self.podm("show", name, "--timeout", "2", "-f", "json", **more).data
+        return self.podm("show", name, "--request-timeout", "2", "-f", "json", **more).data
 
 
 class TestCommands(Registry):
@@ -117,7 +117,7 @@ class TestCommands(Registry):
             self.podm("create", name, f"{URL}{ord(name)}")
         line = self.refused("delete", "a", "nobody", "b")
         self.assertIn("no registered pod manager named 'nobody' (known: b, c)", line)
-        rows = self.podm("list", "--timeout", "2", "-f", "json").data
+        rows = self.podm("list", "--request-timeout", "2", "-f", "json").data
         self.assertEqual(["c"], [row["Podm"] for row in rows])
 
     def test_the_last_one_deleted_leaves_none(self):
@@ -304,7 +304,7 @@ class TestTyped(Registry):
         self.podm("create", "b", f"{URL}1")
         kept = self.state.with_name(f"{self.state.name}.passwords")
         kept.chmod(0o644)
-        done = self.podm("list", "--timeout", "2", "-f", "json")
+        done = self.podm("list", "--request-timeout", "2", "-f", "json")
         self.assertEqual(["a", "b"], [row["Podm"] for row in done.data])
         self.assertIn(
             f"unread: a: {kept}: others can read or change it: chmod 600 {kept}", done.err

@@ -45,7 +45,7 @@ class TestRequestFiles(Case):
         self.assertEqual([], done.data)
         *_, would, _, failed, last = done.err.splitlines()
         self.assertIn("Not chosen: 8 of 8 pod managers", done.err)
-        self.assertRegex(would, r"^2: small: \d+ nodes of 300 would fit, .* min_count: \d+$")
+        self.assertRegex(would, r"^2: small: \d+ of 300 nodes would fit, .* min_count: \d+$")
         self.assertEqual("2: small fails all 2 requests", failed)
         self.assertEqual("placed 0 of 302 nodes of 2 requests", last)
 
@@ -107,7 +107,7 @@ class TestRequestFiles(Case):
 
     def test_what_is_wrong_with_one_of_several_names_it(self):
         for second, words in (
-            ("flavor: small, min_count: 2", "request 2: at least 2 of 1 nodes"),
+            ("flavor: small, min_count: 2", "request 2: at least 2 of 1 node"),
             ("flavor: small, policy: defalt", "request 2: no policy named 'defalt'"),
             ("flavor: small, podms: [mem-9]", "request 2: no pod manager named 'mem-9'"),
             ("flavor: small, near: {volume: x}", "$.requests[1]: nobody is there to ask"),
@@ -180,7 +180,7 @@ class TestRequestFiles(Case):
             ("requests: [{flavor: smal}]", "did you mean 'small'?"),
             ("requests: [{flavor: small, count: many}]", "$.requests[0].count"),
             ("nonsense", "r.yaml: $"),
-            ("{flavor: small, min_count: 2}", "r.yaml: at least 2 of 1 nodes"),
+            ("{flavor: small, min_count: 2}", "r.yaml: at least 2 of 1 node"),
             ("{flavor: small, policy: nosuch}", "r.yaml: no policy named 'nosuch' ("),
             (
                 "{properties: {nics: [{}]}, group: {affinity: [zone]}}",

@@ -56,7 +56,7 @@ class TestBothPrograms(Case):
 
     def test_the_node_is_placed_and_every_other_pod_manager_is_counted(self):
         done = self.both(0, *GPU, "-f", "json")
-        others = "1 other pod manager fits, 6 do not: --explain"
+        others = "1 other fits, 6 do not: --explain"
         self.assertEqual(f"placed 1 of 1 (policy default, seed 0); {others}\n", done.err)
         (first,) = done.data
         self.assertEqual(
@@ -120,17 +120,17 @@ class TestBothPrograms(Case):
         done = self.both(3, *GPU, "--count", "9", "-f", "json")
         self.assertEqual([], done.data)
         *_, would, last = done.err.splitlines()
-        self.assertEqual("4 nodes of 9 would fit, but all or nothing was asked for: take what fits "
-                         "with --min-count 4", would)  # fmt: skip
+        self.assertEqual("4 of 9 nodes would fit, but all must: take what fits with --min-count 4",
+                         would)  # fmt: skip
         self.assertEqual("nothing fits: placed 0 of 9 (policy default, seed 0)", last)
         self.assertIn("\n  gpu-east   after 3 nodes: ", done.err)
         done = self.both(3, *GPU, "--count", "9", "--min-count", "5")
-        self.assertIn("but at least 5 was asked for", done.err)
+        self.assertIn("would fit, but at least 5 must: take", done.err)
 
     def test_placed_in_part_exits_4(self):
         done = self.both(4, *GPU, "--count", "9", "--min-count", "1", "-f", "json")
         *full, last = done.err.splitlines()
-        others = "0 other pod managers fit, 6 do not: --explain"
+        others = "0 others fit, 6 do not: --explain"
         self.assertEqual(f"placed 4 of 9 (policy default, seed 0); {others}", last)
         self.assertEqual(["no more on gpu-east", "no more on gpu-north"],
                          [line.partition(":")[0] for line in full])  # fmt: skip
@@ -396,7 +396,7 @@ class TestStreams(Case):
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
         with subprocess.Popen(
             [BIN / "valence-sched", *GPU], stdin=theirs, stdout=theirs, stderr=theirs,
-            env=environment(),
+            env=environment(TERM="dumb"),
         ) as program:  # fmt: skip
             os.close(theirs)
             seen = b""

@@ -91,7 +91,7 @@ class TestServe(Case):
             (1, "did you mean 'gpu-west'?", SITE, "--fail", "refuse@gpu-wst"),
             (1, "did you mean 'gpu-west'?", SITE, "--podm", "gpu-wst"),
             (1, "address already in use: name another --port", SITE, "--port", port),
-            (2, "go beyond 65535", SITE, "--port", 65530),
+            (2, "8 ports from there: beyond 65535", SITE, "--port", 65530),
             (1, "no such file", "nowhere.json"),
             (2, "a login needs --username", SITE, "--username", "ann"),
             (1, "is not set", SITE, "--username", "ann", "--password-env", "NO_SUCH"),

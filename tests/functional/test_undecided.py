@@ -90,7 +90,7 @@ class TestUndecided(Case):
             document = json.load(file)
         self.assertEqual([{"podm": "hard", "pool": "p"}], document["undecided"])
         shown = run("valence-sched", "scheduler", "explain", report)
-        self.assertIn("Filters:       1 pools; undecided: 1", shown.out)
+        self.assertIn("Filters:       1 pool; undecided: 1", shown.out)
 
     def test_a_count_names_the_pod_managers_that_may_make_more(self):
         some = self.words(podm("hard", SPLIT), EASY)

@@ -86,7 +86,7 @@ class TestWhere(WhereCase):
     def test_what_is_wrong_is_one_line_with_the_place_in_it(self):
         hint = '(in quotes for the shell, as in \'["=", "$zone", "east-1"]\')'
         for text, line in (
-            ("[", f"1 bytes in: found the end of the text, expected JSON {hint}"),
+            ("[", f"1 byte in: found the end of the text, expected JSON {hint}"),
             ("zone=x", f"line 1 column 1: found invalid character (byte 0), expected JSON {hint}"),
             ('["=", "$zone", NaN]',
              f"line 1 column 16: found invalid character (byte 15), expected JSON {hint}"),

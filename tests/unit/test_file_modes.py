@@ -23,7 +23,7 @@ WRITERS = {
     "config/schemas": [],  # run when the project is developed
     "drivers/crawl/document_cache": ["cache of documents"],
     "drivers/files/tree_writer": ["Redfish tree"],
-    "files": ["report", "plan", "inventory"],
+    "files": ["report", "plan", "inventory", "page", "results and golden decisions"],
     "store/schema": ["state file"],
     "testing/generate": ["generated inventory"],
 }

@@ -2,10 +2,12 @@
 """Files are read bounded, and written whole or not at all."""
 
 import gzip
+import io
 import json
 import os
 import stat
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -51,6 +53,56 @@ class TestRead(FilesCase):
         with large.open("wb") as stream:
             stream.truncate(1 << 30)
         self.assertEqual(files.MAX_HUMAN_BYTES + 1, len(files.read(str(large))))
+
+
+class TestDecompressed(FilesCase):
+    """Files that are read piece by piece, packed or not."""
+
+    DATA = bytes(range(256)) * 3000
+    PACKED = (
+        DATA,
+        gzip.compress(DATA),
+        zstandard.compress(DATA),
+        zstandard.compress(DATA[:1000]) + zstandard.compress(DATA[1000:]),  # frames in a row
+    )
+
+    def read_all(self, data: bytes, limit: int = 4097) -> bytes:
+        path = self.folder / "file"
+        path.write_bytes(data)
+        with files.decompressed(str(path)) as stream:
+            return b"".join(iter(lambda: stream.read(limit), b""))
+
+    def test_what_was_packed_is_read_whole(self):
+        for data in self.PACKED:
+            self.assertEqual(self.DATA, self.read_all(data))
+        self.assertEqual(b"", self.read_all(b""))
+
+    def test_what_is_cut_off_anywhere_or_damaged_is_refused(self):
+        for data in self.PACKED[1:]:
+            for size in (len(data) - 1, len(data) // 2):
+                with self.assertRaisesRegex(InputError, "expected a whole file|readable file"):
+                    self.read_all(data[:size])
+        frame = zstandard.compress(os.urandom(5000))
+        with self.assertRaises(InputError):
+            self.read_all(frame[:4] + b"\xff" * 9 + frame[20:])
+
+    def test_a_spooled_stream_can_be_read_again_and_stays_open(self):
+        for data in self.PACKED:
+            with files.spooled("-", io.BytesIO(data)) as copy:
+                for _ in range(2):
+                    with files.decompressed("-", copy) as stream:
+                        self.assertEqual(self.DATA, stream.read())
+
+    def test_a_pipe_is_spooled_and_a_file_is_not(self):
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        writer = threading.Thread(target=pipe.write_bytes, args=(self.PACKED[1],))
+        writer.start()
+        with files.spooled(str(pipe), io.BytesIO()) as copy:
+            self.assertEqual(self.DATA, copy.seek(0) or copy.read())
+        writer.join()
+        (self.folder / "file").write_bytes(b"x")
+        self.assertIsNone(files.spooled(str(self.folder / "file"), io.BytesIO()))
 
 
 class TestPending(FilesCase):

@@ -14,7 +14,9 @@ from pathlib import Path
 # Loaded only when a command of ours does its work.
 HEAVY = (
     "msgspec",
+    "jinja2",
     "numpy",
+    "pygal",
     "requests",
     "rich",
     "sqlalchemy",
@@ -32,6 +34,7 @@ HEAVY = (
     "valence_sched.inventory",
     "valence_sched.lifecycle",
     "valence_sched.model",
+    "valence_sched.pages",
     "valence_sched.schedulers",
     "valence_sched.simulator",
     "valence_sched.store",
@@ -90,7 +93,7 @@ class TestImportWeight(unittest.TestCase):
 
 
 # Libraries that only a live pod manager, the state, or a served pod manager needs.
-ELSEWHERE = ("aiohttp", "alembic", "requests", "sqlalchemy", "sushy", "urllib3")
+ELSEWHERE = ("aiohttp", "alembic", "jinja2", "pygal", "requests", "sqlalchemy", "sushy", "urllib3")
 ONE_JOB = """
 import json, sys
 from valence_sched_cli.shell import main
@@ -122,6 +125,6 @@ class TestRecorded(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "podms.yaml")
             file.write_text("podms: {gone: {url: 'http://127.0.0.1:9'}}")
-            found = self.loaded("podm", "list", "--podm-file", str(file), "--timeout", "1")
+            found = self.loaded("podm", "list", "--podm-file", str(file), "--request-timeout", "1")
         self.assertIn("http", found)
         self.assertEqual(set(), found & set(ELSEWHERE))

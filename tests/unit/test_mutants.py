@@ -1,17 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of equivalent mutants is about code that is there, and says why for each."""
+"""Mutation testing: what a room is, what a sample is, and which mutants do not count."""
 
+import importlib.util
 import re
 import tomllib
 import unittest
+from pathlib import Path
 
 from tests.unit.structure import ROOT, every_module
 
 LIST = ROOT / "tests" / "mutants" / "equivalent.toml"
+SPEC = importlib.util.spec_from_file_location("mutants", ROOT / "tools" / "mutants.py")
+mutants = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(mutants)
 
 
 def spaceless(text: str) -> str:
     return re.sub(r"\s", "", text)
+
+
+class TestRoom(unittest.TestCase):
+    """Which files are changed, and which tests have to notice."""
+
+    def test_a_room_within_a_room_is_another(self):
+        core, fit = mutants.Room("core"), mutants.Room("core/fit")
+        self.assertEqual(["explain", "fit", "optimise"], core.inner)
+        self.assertIn(Path("valence_sched/core/ranking.py"), core.modules)
+        self.assertNotIn(Path("valence_sched/core/fit/fit.py"), core.modules)
+        self.assertIn(Path("valence_sched/core/fit/fit.py"), fit.modules)
+        self.assertEqual(Path("tests/unit/core/fit"), fit.tests)
+
+    def test_migrations_are_left_out(self):
+        modules = mutants.Room("store").modules
+        self.assertIn(Path("valence_sched/store/claims.py"), modules)
+        self.assertEqual([], [path for path in modules if "migrations" in path.parts])
+
+    def test_a_module_is_tested_by_its_room(self):
+        ranking = mutants.Room("core/ranking")
+        self.assertEqual([Path("valence_sched/core/ranking.py")], ranking.modules)
+        self.assertEqual(Path("tests/unit/core"), ranking.tests)
+        self.assertEqual(["explain", "fit", "optimise"], ranking.inner)
+
+
+class TestSample(unittest.TestCase):
+    """A sample is the same each time, and is told as one."""
+
+    NAMES = tuple(f"x__mutmut_{number}" for number in range(200))
+
+    def test_it_is_some_of_all_in_their_order_and_the_same_each_time(self):
+        drawn = mutants.drawn([*self.NAMES], 50)
+        self.assertEqual(50, len(set(drawn)))
+        self.assertEqual(drawn, [name for name in self.NAMES if name in set(drawn)])
+        self.assertEqual(drawn, mutants.drawn([*self.NAMES], 50))
+        self.assertNotEqual([*self.NAMES[:50]], drawn)
+
+    def test_all_are_drawn_where_there_are_no_more_or_no_number_is_given(self):
+        self.assertEqual([*self.NAMES], mutants.drawn([*self.NAMES], 500))
+        self.assertEqual([*self.NAMES], mutants.drawn([*self.NAMES], None))
+
+    def test_the_score_counts_only_what_was_tried_and_is_not_equivalent(self):
+        sample = mutants.Score("a.py", mutants=200, tried=50, killed=36, by_time=1, equivalent=10)
+        self.assertEqual((4, 0.9), (sample.alive, sample.score))
+        self.assertTrue(str(sample).endswith("90.0%  a sample of 50"))
+        self.assertTrue(str(sample._replace(mutants=50)).endswith("90.0%"))
+        self.assertEqual(1.0, mutants.Score("a.py", 10, 0, 0, 0, 0).score)
 
 
 class TestEquivalents(unittest.TestCase):
@@ -31,6 +83,21 @@ class TestEquivalents(unittest.TestCase):
                 self.assertTrue(entry["changes"])
                 self.assertNotIn(entry["line"], entry["changes"])
                 self.assertGreater(len(entry["reason"].split()), 3)
+
+    def test_a_pattern_makes_only_what_it_finds_equivalent(self):
+        everywhere = mutants.patterns()
+        for line, change, equivalent in (
+            ("zip(a, b, strict=True)", "zip(a, b, )", True),
+            ("zip(a, b, strict=True)", "zip(a, b, strict=False)", True),
+            ("zip(a, b, strict=True)", "zip(a, None, strict=True)", False),
+            ("zip(a, b, strict=True)", "zip(a, strict=True)", False),
+            ("f(a, b)", "f(a, )", False),
+            ('float("inf")', 'float("INF")', True),
+            ('float("inf")', 'float("XXinfXX")', False),
+        ):
+            with self.subTest(change):
+                mutant = mutants.Mutant("f", line, change)
+                self.assertEqual(equivalent, mutants.differs_only_by(everywhere, mutant))
 
     def test_none_stands_twice(self):
         keys = [(one["function"], one["line"], change)

@@ -50,6 +50,7 @@ PUBLIC = [
     "NewerSchema",
     "Nic",
     "Node",
+    "NothingMatches",
     "Order",
     "OutputError",
     "Place",

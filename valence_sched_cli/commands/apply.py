@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
 from valence_sched_cli.commands import claim_compose
+from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory
+from valence_sched_cli.options.help import section
 from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import UriTails, or_absent
+from valence_sched_cli.output.columns import without_redundant
 
 if TYPE_CHECKING:
     from valence_sched.model.decision import Placement, Report
@@ -19,14 +22,16 @@ if TYPE_CHECKING:
 
 CLAIM_COLUMNS = ("Node", "Podm", "Pool", "Blocks", "Claim")
 REFRESH_COLUMNS = (
-    "Node", "Differs", "Was Podm", "Was Pool", "Was Blocks", "Is Podm", "Is Pool", "Is Blocks",
+    "Node", "Differs", "Old Podm", "Old Pool", "Old Blocks", "New Podm", "New Pool", "New Blocks",
 )  # fmt: skip
 EXIT_DIFFERENT = 10
 MAX_LISTED_CHANGES = 20  # of what moved, a line each
 
 
 class ApplyPodm(base.Lister):
-    """Do what a plan of podm schedule --plan says, with its very blocks, or nothing at all.
+    """Carry out a plan of podm schedule --plan.
+
+    The nodes are made of the very blocks of the plan, or nothing is done.
 
     Exit codes: 0 done; 1 error; 4 composed in part; 5 what is there could not be read; 6 something
     moved since, or is in use; 7 what was composed could not be verified, or not all of it be told;
@@ -34,13 +39,15 @@ class ApplyPodm(base.Lister):
     """
 
     effectful = True
+    examples = ("node.json --key ticket-7", "node.json --refresh --detailed-exitcode")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         words = "file of the plan, or - for standard input"
         parser.add_argument("planned", metavar="<plan>", help=words)
         inventory.add_inventory_options(parser)
         inventory.add_policy_file_option(parser)
-        modes = parser.add_mutually_exclusive_group()
+        then = section(parser, "then")
+        modes = then.add_mutually_exclusive_group()
         add_option(modes, "--claim: only hold what the plan says")
         add_option(modes, "--compose: hold it and have it composed (default)")
         add_option(
@@ -49,9 +56,9 @@ class ApplyPodm(base.Lister):
             "changed",
         )
         add_option(
-            parser, "--detailed-exitcode: with --refresh, exit 10 when another decision is made now"
+            then, "--detailed-exitcode: with --refresh, exit 10 when another decision is made now"
         )
-        claim_compose.add_claim_options(parser)
+        claim_options.add_claim_options(parser)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         if parsed_args.refresh:
@@ -62,9 +69,10 @@ class ApplyPodm(base.Lister):
         plan = self.scheduler_app.read_plan(parsed_args.planned)
         if parsed_args.refresh:
             return self._refresh(parsed_args, plan)
+        wait_s = claim_options.wait_s(parsed_args)
         if parsed_args.claim:
             return self._claim(parsed_args, plan)
-        return self._compose(parsed_args, plan)
+        return self._compose(parsed_args, plan, wait_s)
 
     def _claim(self, parsed_args: argparse.Namespace, plan: Plan) -> base.Table:
         scheduler = self.scheduler(parsed_args)
@@ -76,27 +84,30 @@ class ApplyPodm(base.Lister):
         ]
         return CLAIM_COLUMNS, rows
 
-    def _compose(self, parsed_args: argparse.Namespace, plan: Plan) -> base.Table:
-        with claim_compose.changing_scheduler(self, parsed_args) as scheduler:
-            result = scheduler.compose_plan(
-                plan, key=parsed_args.key, ttl_s=parsed_args.ttl, wait_s=parsed_args.wait
-            )
-        count, waits = plan.decision.request.count, parsed_args.wait > 0
+    def _compose(self, parsed_args: argparse.Namespace, plan: Plan, wait_s: float) -> base.Table:
+        result = self.scheduler(parsed_args).compose_plan(
+            plan, key=parsed_args.key, ttl_s=parsed_args.ttl, wait_s=wait_s
+        )
+        count, waits = plan.decision.request.count, wait_s > 0
         claim_compose.describe_result(self, result, count, waits=waits)
-        return claim_compose.NODE_COLUMNS, list(claim_compose.node_rows(result))
+        return claim_compose.node_table(parsed_args, result)
 
     def _refresh(self, parsed_args: argparse.Namespace, plan: Plan) -> base.Table:
+        from valence_sched.model.quantity import format_count
+
         refresh = self.scheduler(parsed_args).refresh(plan)
         changes = refresh.changes
         self.closing += [f"moved: {change}" for change in changes[:MAX_LISTED_CHANGES]]
         if len(changes) > MAX_LISTED_CHANGES:
-            self.closing.append(f"moved: {len(changes)} things in all")
+            self.closing.append(f"moved: {format_count(len(changes), 'thing')} in all")
         rows = list(_differences(plan.decision, refresh.report))
         differing = sum(row[1] for row in rows)
-        self.closing.append(f"{differing} of {len(rows)} nodes would be another now")
+        self.closing.append(
+            f"{differing} of {format_count(len(rows), 'node')} would be another now"
+        )
         if differing and parsed_args.detailed_exitcode:
             self.exit_code = EXIT_DIFFERENT
-        return REFRESH_COLUMNS, rows
+        return without_redundant(REFRESH_COLUMNS, rows, parsed_args, {"Differs": None})
 
 
 def _differences(planned: Report, present: Report) -> Iterator[tuple[Any, ...]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from valence_sched_cli import base, paging
 from valence_sched_cli.options import inventory
+from valence_sched_cli.options.help import section
 from valence_sched_cli.options.types import add_option, add_options
 from valence_sched_cli.output.cells import PairLines, WordLines, Words
 from valence_sched_cli.output.hardware import DevicesCell
@@ -21,8 +22,9 @@ def add_filter_options(parser: argparse.ArgumentParser) -> None:
     from valence_sched.model.inventory import BlockType
 
     inventory.add_inventory_options(parser)
+    what = section(parser, "what")
     add_options(
-        parser,
+        what,
         """
         --podm <podm>: only of this pod manager (ID or name)
         --pool <pool>: only of this pool
@@ -30,7 +32,9 @@ def add_filter_options(parser: argparse.ArgumentParser) -> None:
         --free: only what a node may use now
         """,
     )
-    add_option(parser, "--type: only blocks of this type", choices=get_args(BlockType))
+    types = get_args(BlockType)
+    words = f"--type <type>: only blocks of this type: {', '.join(types)}"
+    add_option(what, words, choices=types)
 
 
 def block_filter(parsed_args: argparse.Namespace) -> BlockFilter:
@@ -42,31 +46,42 @@ def block_filter(parsed_args: argparse.Namespace) -> BlockFilter:
 
 
 class ListBlock(paging.PagedLister):
-    """List blocks: what each is made of, how often it can still be used, and which node has it."""
+    """List blocks, their hardware and their nodes.
+
+    A block that may be in several nodes counts as often as it is free.
+    """
 
     marker_columns = ("Podm", "Block")
+    examples = (
+        "--inventory examples/site.json --podm gpu-east --free",
+        "--model A100 --sort free:desc --limit 10",
+    )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_filter_options(parser)
-        add_option(parser, "--long: list more columns")
+        add_option(section(parser, "output"), "--long: list more columns")
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        from valence_sched.model.quantity import format_count
+
         columns = ["Podm", "Block", "Hardware", "Free", "Node"]
         columns += ["Pool", "Type", "URI"] if parsed_args.long else []
         blocks = self.scheduler(parsed_args).blocks(block_filter(parsed_args))
         rows = [tuple(_cells(one)[column] for column in columns) for one in blocks]
         free = sum(1 for row in rows if row[columns.index("Free")])
-        self.closing.append(f"{len(rows):,} blocks, {free:,} of them free")
+        self.closing.append(f"{format_count(len(rows), 'block')}, {free:,} of them free")
         return columns, rows
 
 
 class ShowBlock(base.ShowOne):
-    """Show one block: where it is, what it is made of, and which nodes use it."""
+    """Show one block, its hardware and its nodes."""
+
+    examples = ("--inventory examples/site.json GPU-03", "--podm gpu-east GPU-03")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_inventory_options(parser)
         add_option(parser, "<block>: block (URI, or the last part of it)")
-        add_option(parser, "--podm <podm>: of this pod manager (ID or name)")
+        add_option(section(parser, "what"), "--podm <podm>: of this pod manager (ID or name)")
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         block = self.scheduler(parsed_args).block(parsed_args.block, parsed_args.podm)

@@ -9,23 +9,30 @@ from collections.abc import Sequence
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
+from valence_sched_cli.options.help import section
 from valence_sched_cli.options.types import add_option, add_options
 from valence_sched_cli.output.cells import Pairs
 
 
 class CapturePodm(base.ShowOne):
-    """Record pod managers as they are now, to keep, to compare or to share.
+    """Record pod managers as they are now.
 
-    Credentials are never recorded. A pod manager that cannot be read is told and does not keep
-    the others from being written; exits 5 then with --strict.
+    A capture is to keep, to compare or to share; credentials are never recorded. A pod manager
+    that cannot be read is told and does not keep the others from being written; exits 5 then with
+    --strict.
     """
 
     effectful = True
+    examples = (
+        "--all --output site.json",
+        "gpu-east gpu-west --tree mockups --anonymize",
+    )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="<name>", nargs="*", help="pod managers to record")
-        add_option(parser, "--all: record every pod manager")
-        where = parser.add_mutually_exclusive_group(required=True)
+        add_option(section(parser, "what"), "--all: record every pod manager")
+        output = section(parser, "output")
+        where = output.add_mutually_exclusive_group(required=True)
         words = "write one inventory: .json or .jsonl, with .gz or .zst to compress"
         where.add_argument("--output", "-o", metavar="<file>", help=words)
         add_option(
@@ -34,7 +41,7 @@ class CapturePodm(base.ShowOne):
             "<dir>/<name>/redfish/v1, as mockup servers take them; <dir> must not be there yet",
         )
         add_options(
-            parser,
+            output,
             """
             --anonymize: replace serial numbers, UUIDs, addresses, hosts and every other name, the
                 same one by the same alias; models, amounts and capabilities stay

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import argparse
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base, paging
 from valence_sched_cli.commands import claim_compose
+from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory
+from valence_sched_cli.options.help import section
 from valence_sched_cli.options.types import add_option, age
 from valence_sched_cli.output.cells import PairLines, WordLines, Words, format_time, or_absent
 
@@ -26,15 +27,16 @@ COLUMNS = (
 
 
 class ListClaim(paging.PagedLister):
-    """List claims: what is held of which pod manager, for whom and until when."""
+    """List claims: for whom, of what and until when."""
 
     marker_columns = ("ID",)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "--podm <podm>: only of this pod manager")
-        add_option(parser, "--owner <owner>: only of this owner")
-        add_option(parser, "--all: also claims that have ended")
-        add_option(parser, "--long: list more columns")
+        what = section(parser, "what")
+        add_option(what, "--podm <podm>: only of this pod manager")
+        add_option(what, "--owner <owner>: only of this owner")
+        add_option(what, "--all: also claims that have ended")
+        add_option(section(parser, "output"), "--long: list more columns")
         inventory.add_state_option(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
@@ -44,12 +46,16 @@ class ListClaim(paging.PagedLister):
         claims = self.scheduler(parsed_args).claims(
             podm=parsed_args.podm, owner=parsed_args.owner, ended=parsed_args.all
         )
-        picks = [COLUMNS.index(column) for column in columns]
-        return columns, (tuple(cells[pick] for pick in picks) for cells in map(_cells, claims))
+        rows = []
+        for claim in claims:
+            cells = dict(zip(COLUMNS, _cells(claim), strict=True))
+            cells["Expires At"] = claim_compose.ExpiryCell(claim)
+            rows.append(tuple(cells[column] for column in columns))
+        return columns, rows
 
 
 class ShowClaim(base.ShowOne):
-    """Show one claim: what it holds, and what happened to it."""
+    """Show one claim, what it holds and its history."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<claim>: claim (ID)")
@@ -63,36 +69,38 @@ class ShowClaim(base.ShowOne):
 
 
 class ComposeClaim(base.Lister):
-    """Have the pod managers compose what a claim holds, and read back that they did.
+    """Compose the nodes that a claim holds.
 
-    Nothing else is composed in its place: where a pod manager refuses a node of the claim, none is
-    left of the others. Exit codes: 0 composed; 1 error, or nothing was composed; 4 composed in
-    part; 6 another system uses a block by now; 7 what was composed could not be verified, or not
-    all of it be told.
+    The pod managers compose them, and it is read back that they did. Nothing else is composed in
+    its place: where a pod manager refuses a node of the claim, none is left of the others. Exit
+    codes: 0 composed; 1 error, or nothing was composed; 4 composed in part; 6 another system uses
+    a block by now; 7 what was composed could not be verified, or not all of it be told.
     """
 
     effectful = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<claim>: claim (ID)")
-        claim_compose.add_wait_options(parser)
+        claim_options.add_wait_options(parser)
         inventory.add_live_options(parser)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return claim_compose.NODE_COLUMNS
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        with claim_compose.changing_scheduler(self, parsed_args) as scheduler:
-            claim = scheduler.claim_record(parsed_args.claim).claim
-            result = scheduler.compose_claim(claim.id, wait_s=parsed_args.wait)
-        claim_compose.describe_result(self, result, claim.nodes, waits=parsed_args.wait > 0)
-        return claim_compose.NODE_COLUMNS, list(claim_compose.node_rows(result))
+        wait_s = claim_options.wait_s(parsed_args)
+        scheduler = self.scheduler(parsed_args)
+        claim = scheduler.claim_record(parsed_args.claim).claim
+        result = scheduler.compose_claim(claim.id, wait_s=wait_s)
+        claim_compose.describe_result(self, result, claim.nodes, waits=wait_s > 0)
+        return claim_compose.node_table(parsed_args, result)
 
 
 class ReleaseClaim(base.Command):
-    """Release claims: what they hold is free for others at once.
+    """Release claims.
 
-    A claim that has ended, also by itself, is left as it is.
+    What they hold is free for others at once. A claim that has ended, also by itself, is left as
+    it is.
     """
 
     effectful = True
@@ -102,9 +110,7 @@ class ReleaseClaim(base.Command):
         inventory.add_state_option(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        for error in self.scheduler(parsed_args).release(parsed_args.claim):
-            self.tell(str(error), logging.ERROR)
-            self.exit_code = error.exit_code
+        self.tell_errors(self.scheduler(parsed_args).release(parsed_args.claim))
 
 
 class RenewClaim(base.ShowOne):
@@ -131,7 +137,7 @@ class RenewClaim(base.ShowOne):
 
 
 class ReapClaim(base.Lister):
-    """Bring claims and nodes to terms with what each pod manager really has.
+    """Reconcile claims and nodes with the pod managers.
 
     Claims whose time is over are freed. A claim that died while it was being composed becomes
     its node where that is there, and is freed where nothing is. Nodes that went are forgotten,
@@ -141,9 +147,10 @@ class ReapClaim(base.Lister):
     effectful = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "--dry-run: say what would be done, and do nothing")
+        then = section(parser, "then")
+        add_option(then, "--dry-run: say what would be done, and do nothing")
         add_option(
-            parser,
+            then,
             "--keep <age>: forget claims that ended, and decisions, longer ago than this (default: "
             "30d)",
             type=age,

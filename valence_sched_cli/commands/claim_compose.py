@@ -4,16 +4,21 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli.options.types import add_option, add_options, age, seconds
-from valence_sched_cli.output.cells import Absent, GrantsCell, UriTails, format_time, or_absent
+from valence_sched_cli.output.cells import (
+    Absent,
+    Cell,
+    GrantsCell,
+    UriTails,
+    format_time,
+    or_absent,
+)
+from valence_sched_cli.output.columns import without_redundant
 from valence_sched_cli.output.decision import LONG_COLUMNS, BlocksCell, ScoreCell
-from valence_sched_cli.output.progress import StatusLine
 
 if TYPE_CHECKING:
     from valence_sched.model.claim import Claim
@@ -21,72 +26,12 @@ if TYPE_CHECKING:
     from valence_sched.model.decision_result import Detail
     from valence_sched.model.lifecycle import ClaimResult, ProvisionResult
     from valence_sched.model.request import Request
-    from valence_sched.model.scheduler import Scheduler
     from valence_sched_cli.base import PodmCommand
 
 DISPATCH_COLUMNS = ("Node", "Podm", "Status", "Reference")
 DAY_S = 86400.0
 MAX_LISTED_PODMS = 3  # in the line about a claim
 NODE_COLUMNS = ("Node", "State", "Podm", "Pool", "URI", "Blocks", "Claim")
-
-
-def add_claim_compose_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that claim, compose, dispatch or preview the decision."""
-    modes = parser.add_mutually_exclusive_group()
-    add_options(
-        modes,
-        """
-        --claim: hold what was chosen in the state, for --ttl
-        --compose: hold it, have the pod managers compose it, and read back that they did
-        --dry-run <where>: client: only decide, as without this option; server: also ask the pod
-            manager whether it would compose that, where it can be asked
-        --dispatch <name=url>: hand the decision to somebody else who composes: webhook=<url> gets
-            the report, valence=<url> is a Valence API; nothing is held or composed here
-        """,
-        dry_run={"choices": ("client", "server")},
-    )
-    add_option(
-        parser,
-        "--dispatch-key-env <variable>: environment variable with the key that signs what is "
-        "posted to a webhook",
-    )
-    add_option(parser, "--plan <file>: write a plan that podm apply does later, or refuses")
-    add_claim_options(parser)
-
-
-def _idempotency_key(text: str) -> str:
-    if not text.strip():  # as an unset variable of the shell leaves it
-        raise argparse.ArgumentTypeError("a word that is not empty, please")
-    return text
-
-
-def add_claim_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the time to live, the time to wait, and the idempotency key."""
-    add_options(
-        parser,
-        """
-        --ttl <age>: how long a claim is held, such as 90s, 10m or 1h (default: 10m)
-        --key <word>: idempotency key: the same word again gives the same claim or nodes, and no
-            others
-        """,
-        ttl={"type": age, "default": 600.0},
-        key={"type": _idempotency_key},
-    )
-    add_wait_options(parser)
-
-
-def add_wait_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how long to wait for what a pod manager is asked to do."""
-    waiting = parser.add_mutually_exclusive_group()
-    add_options(
-        waiting,
-        """
-        --wait <seconds>: how long to wait for a pod manager that goes on composing (default: 300)
-        --no-wait: do not wait for it: the claim stays COMPOSING until podm claim reap looks again
-        """,
-        wait={"type": seconds, "default": 300.0},
-        no_wait={"action": "store_const", "dest": "wait", "const": 0.0},
-    )
 
 
 def result_columns(args: argparse.Namespace) -> tuple[str, ...]:
@@ -96,24 +41,6 @@ def result_columns(args: argparse.Namespace) -> tuple[str, ...]:
     if args.claim:
         return ("Claim",)
     return () if args.dispatch is None else DISPATCH_COLUMNS
-
-
-def check_options(args: argparse.Namespace) -> None:
-    """Refuse options that contradict each other."""
-    from valence_sched.errors import UsageError
-
-    acts = args.claim or args.compose or args.dispatch is not None
-    if args.plan is not None and acts:
-        raise UsageError("--plan: a plan is done later, with podm apply: leave --claim, --compose "
-                         "and --dispatch out")  # fmt: skip
-    if args.plan in ("-", ""):
-        raise UsageError("--plan: standard output is for the rows: name a file")
-    if args.dispatch_key_env is not None and args.dispatch is None:
-        raise UsageError("--dispatch-key-env: there is nothing to sign without --dispatch")
-    several = args.request_file is not None
-    if several and (acts or args.plan is not None or args.dry_run == "server"):
-        raise UsageError("--request-file: several requests are only decided on: leave --claim, "
-                         "--compose, --dispatch, --plan and --dry-run server out")  # fmt: skip
 
 
 def claim(command: PodmCommand, args: argparse.Namespace, request: Request) -> ClaimResult:
@@ -146,6 +73,8 @@ def claim_rows(claim: Claim) -> list[tuple[Any, ...]]:
 
 def claim_lines(command: PodmCommand, args: argparse.Namespace, claim: Claim) -> list[str]:
     """Return the lines about a claim: what it holds until when, and what can be done with it."""
+    from valence_sched.model.quantity import format_count
+
     program = str(getattr(command.app, "NAME", "")) or "valence-sched"
     where = _option_words(args, "state")
     if claim.state != "HELD":
@@ -154,11 +83,7 @@ def claim_lines(command: PodmCommand, args: argparse.Namespace, claim: Claim) ->
     for part in claim.parts:
         held["block"] += part.blocks.total()
         held["amount"] += len(part.amounts)
-    what = " and ".join(
-        f"{number:,} {noun}" + ("s" if number > 1 else "")
-        for noun, number in held.items()
-        if number
-    )
+    what = " and ".join(format_count(number, noun) for noun, number in held.items() if number)
     some = len(claim.podms) > MAX_LISTED_PODMS
     podms = f"{len(claim.podms):,} pod managers" if some else ", ".join(claim.podms)
     compose = where + _option_words(args, "podm_file", "from_catalog", "all_regions")
@@ -169,13 +94,26 @@ def claim_lines(command: PodmCommand, args: argparse.Namespace, claim: Claim) ->
     ]
 
 
+class ExpiryCell(Cell[str | None]):
+    """Until when a claim is held: people see the time of day alone where that is soon."""
+
+    def __init__(self, claim: Claim) -> None:
+        super().__init__(format_time(claim.expires_at))
+        self._soon = (claim.expires_at or 0.0) - claim.created_at < DAY_S
+
+    def human_readable(self) -> str:
+        text = self._value or ""
+        return text.partition("T")[2] if self._soon else text
+
+    def machine_readable(self) -> str | None:
+        return self._value
+
+    def __lt__(self, other: object) -> bool:
+        return isinstance(other, ExpiryCell) and (self._value or "~") < (other._value or "~")
+
+
 def _until(claim: Claim) -> str:
-    """Return until when a claim is held: only the time of day where that is soon."""
-    if claim.expires_at is None:
-        return ""
-    text = format_time(claim.expires_at) or ""
-    soon = claim.expires_at - claim.created_at < DAY_S
-    return f" until {text.partition('T')[2] if soon else text}"
+    return "" if claim.expires_at is None else f" until {ExpiryCell(claim).human_readable()}"
 
 
 def _option_words(args: argparse.Namespace, *names: str) -> str:
@@ -191,18 +129,16 @@ def _option_words(args: argparse.Namespace, *names: str) -> str:
 
 def detail_of(args: argparse.Namespace) -> Detail:
     """Return how much of the decision the options show."""
-    whole = args.explain or args.report or args.dispatch is not None
+    whole = args.explain or args.report or args.html or args.dispatch is not None
     return "report" if whole else "summary"
 
 
-@contextlib.contextmanager
-def changing_scheduler(command: PodmCommand, args: argparse.Namespace) -> Iterator[Scheduler]:
-    """Yield the scheduler, and show the state of composing."""
-    line = StatusLine(command.app.stderr, quiet=command.app.options.verbose_level == 0)
-    try:
-        yield command.scheduler(args, on_state=lambda claim, state: line.show(f"{claim}: {state}"))
-    finally:
-        line.clear()
+def node_table(
+    args: argparse.Namespace, result: ProvisionResult
+) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+    """Return the columns and rows of the nodes; people find URI and claim in the name of a node."""
+    rows = list(node_rows(result))
+    return without_redundant(NODE_COLUMNS, rows, args, {"URI": None, "Claim": None})
 
 
 def node_rows(result: ProvisionResult) -> Iterator[tuple[Any, ...]]:
@@ -222,6 +158,8 @@ def describe_result(
 
     That a pod manager goes on composing is expected where the command does not wait.
     """
+    from valence_sched.model.quantity import format_count
+
     going_on = len(result.still_composing)
     command.closing += [f"tried elsewhere: {note}" for note in result.notes]
     command.closing += [f"not composed: {line}" for line in result.failures]
@@ -229,7 +167,9 @@ def describe_result(
         state = "goes on" if node.still_composing else "not verified"
         command.closing.append(f"{state}: {node.message}")
     goes_on = f", {going_on} going on" if going_on else ""
-    command.closing.append(f"{len(result.nodes)} of {count} nodes composed{goes_on}")
+    command.closing.append(
+        f"{len(result.nodes)} of {format_count(count, 'node')} composed{goes_on}"
+    )
     allowed = 0 if waits else going_on
     expected = len(result.nodes) + allowed
     if len(result.unverified) > allowed:
@@ -249,7 +189,10 @@ def dispatch(
     name = args.dispatch.partition("=")[0]
     with command.effects.change("order to", name, "may have been taken", "was taken"):
         receipts = command.scheduler_app.engine().dispatch(
-            args.dispatch, report, key_variable=args.dispatch_key_env, timeout_s=args.timeout
+            args.dispatch,
+            report,
+            key_variable=args.dispatch_key_env,
+            timeout_s=args.request_timeout,
         )
     for receipt in receipts:
         state = f"was taken by {name}: {receipt.status} {receipt.reference or ''}"

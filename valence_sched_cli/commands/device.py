@@ -12,9 +12,10 @@ from valence_sched_cli.output.hardware import ModelCell
 
 
 class ListDevice(paging.PagedLister):
-    """Count devices by model: how many there are, how many are free, on how many pod managers."""
+    """Count devices by model, all and free ones."""
 
     marker_columns = ("Device", "Model")
+    examples = ("--inventory examples/site.json", "--model A100 --podm gpu-east")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_filter_options(parser)

@@ -7,6 +7,7 @@ import argparse
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
+from valence_sched_cli.options.help import section
 from valence_sched_cli.options.request import add_request_options, flavor_named, make_request
 from valence_sched_cli.options.types import add_option, positive
 from valence_sched_cli.output.columns import MACHINE
@@ -15,29 +16,38 @@ from valence_sched_cli.output.fit_matrix import fit_matrix
 
 
 class FitPodm(base.Lister):
-    """Count how many more nodes of each flavor fit, per pod manager and in total.
+    """Count how many more nodes of each flavor fit.
 
-    Counted by placing one node after another, so it is what scheduling would reach. Tables have a
-    column for each pod manager, other formats a row for each flavor and pod manager.
+    Counted per pod manager and in total, by placing one node after another, so it is what
+    scheduling would reach. Tables have a column for each pod manager, other formats a row for each
+    flavor and pod manager.
     """
+
+    examples = (
+        "--inventory examples/site.json",
+        "--flavor gpu-large --require gpu-large=4 --zone east-1",
+    )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_inventory_options(parser)
         add_request_options(parser, many=True)
+        decide = section(parser, "decide")
         add_option(
-            parser,
+            decide,
             "--limit <n>: stop counting at this many a pod manager (default: 1000)",
             type=positive,
             default=1000,
         )
         add_option(
-            parser,
+            decide,
             "--require <flavor=n>...: exit 3 unless at least so many nodes of this flavor fit "
             "(repeat for several)",
             type=_requirement,
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        from valence_sched.model.quantity import format_count
+
         required = dict(parsed_args.require)
         scheduler = self.scheduler(parsed_args)
         names: list[tuple[str | None, str | None]] = [
@@ -71,7 +81,9 @@ class FitPodm(base.Lister):
             found = sum(table[name].values())
             if found < least:
                 self.exit_code = 3
-                self.closing.append(f"{name} fits {found:,} times, and {least:,} are required")
+                self.closing.append(
+                    f"{name} fits {format_count(found, 'time')}, and {least:,} are required"
+                )
         if parsed_args.formatter not in MACHINE and not parsed_args.columns:
             return fit_matrix(table)
         return ("Flavor", "Podm", "Nodes"), [

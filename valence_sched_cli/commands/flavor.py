@@ -34,7 +34,10 @@ LONG_COLUMNS = (
 
 
 class ListFlavor(base.Lister):
-    """List flavors: the built-in ones, your own, and those of --flavor-file."""
+    """List flavors.
+
+    They are the built-in ones, your own, and those of --flavor-file.
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_flavor_file_option(parser)
@@ -68,7 +71,10 @@ class ShowFlavor(base.ShowOne):
 
 
 class ValidateFlavor(base.Lister):
-    """Check files of flavors; exits 1 when one is not what it must be."""
+    """Check files of flavors.
+
+    Exits 1 if a file is invalid.
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_flavor_file_option(parser)
@@ -83,7 +89,7 @@ class ValidateFlavor(base.Lister):
                 flavors = self.scheduler_app.config.flavors_in(file, parsed_args.flavor_file)
                 rows.append((file, True, len(flavors), Absent()))
             except (InputError, RequestError, UnknownName) as error:
-                rows.append((file, False, 0, Sentence(str(error))))
+                rows.append((file, False, 0, Sentence(str(error), file)))
                 self.exit_code = 1
         return ("File", "Valid", "Flavors", "Error"), rows
 

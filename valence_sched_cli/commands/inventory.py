@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands ``podm inventory validate, convert, diff``."""
+"""The commands ``podm inventory validate, convert, edit, diff``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from valence_sched_cli import base
-from valence_sched_cli.options import inventory
+from valence_sched_cli.options import edits, inventory
+from valence_sched_cli.options.help import section
 from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import (
     Absent,
@@ -20,10 +21,11 @@ from valence_sched_cli.output.cells import (
     format_value,
     or_absent,
 )
+from valence_sched_cli.output.columns import without_redundant
 
 
 class ValidateInventory(base.Lister):
-    """Check inventories: what is in each, and what had to be skipped.
+    """Check inventories and count what is in each.
 
     Exits 1 when a source cannot be read, 5 with --strict when a document had to be skipped.
     """
@@ -49,7 +51,7 @@ class ValidateInventory(base.Lister):
                 size = self.scheduler(parsed_args, selection).inventory()
                 counts = (size.podms, size.pools, size.blocks)
             except InputError as caught:
-                counts, error, self.exit_code = (0, 0, 0), Sentence(str(caught)), 1
+                counts, error, self.exit_code = (0, 0, 0), Sentence(str(caught), source), 1
             skipped, remarks = diagnostics.lines("skipped"), diagnostics.lines("remark")
             diagnostics.clear()
             if skipped and parsed_args.strict and not self.exit_code:
@@ -58,21 +60,27 @@ class ValidateInventory(base.Lister):
             rows.append((source, valid, *counts, Sentences(skipped), error, Sentences(remarks)))
         columns = ["Source", "Valid", "Podms", "Pools", "Blocks", "Skipped", "Error"]
         columns += ["Remarks"] if parsed_args.long else []
-        return columns, [row[: len(columns)] for row in rows]
+        rows = [row[: len(columns)] for row in rows]
+        return without_redundant(columns, rows, parsed_args, {"Skipped": "", "Error": ""})
 
 
 class ConvertInventory(base.ShowOne):
-    """Read inventories of any kind and write them as one inventory file.
+    """Write inventories of any kind as one file.
 
     The name decides the form: .json is one document, .jsonl has a pod manager a line; .gz and
     .zst are compressed.
     """
 
     effectful = True
+    examples = (
+        "--inventory tree.zip --output site.json",
+        "--inventory a.json --inventory b.json -o both.jsonl.gz",
+    )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_inventory_options(parser)
-        parser.add_argument("--output", "-o", metavar="<file>", required=True, help="file to write")
+        output = section(parser, "output")
+        output.add_argument("--output", "-o", metavar="<file>", required=True, help="file to write")
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return ("File", "Podms", "Blocks")
@@ -85,13 +93,78 @@ class ConvertInventory(base.ShowOne):
         return self.column_names(parsed_args), (file, podms, blocks)
 
 
-DIFF_COLUMNS = ("Podm", "Kind", "Name", "Change", "Was", "Is")
+class EditInventory(base.Lister):
+    """Write an inventory after edits.
+
+    Edits say what fails, is drained, removed, cloned, added or set. Prints what each edit touched;
+    with --output - the inventory goes to standard output, and that to standard error. The name of
+    a file decides its form, as for podm inventory convert.
+    """
+
+    effectful = True
+    examples = (
+        "--inventory examples/site.json --fail GPU-02@gpu-east --output edited.json",
+        "--inventory examples/site.json --clone gpu-eastx2 --add 4xNVMe-02@store-1 --output -",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        inventory.add_inventory_options(parser)
+        edits.add_edit_options(parser)
+        words = "file to write, or - for standard output"
+        output = section(parser, "output")
+        output.add_argument("--output", "-o", metavar="<file>", required=True, help=words)
+
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        return EDIT_COLUMNS
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        from valence_sched.errors import UsageError
+
+        if not parsed_args.edits and not parsed_args.scenario:
+            raise UsageError("no edit: name --fail, --drain, --remove, --clone, --add, --set or "
+                             "--scenario, or use podm inventory convert")  # fmt: skip
+        site = edits.edited_site(self, parsed_args)
+        if self.scheduler_app.decides_otherwise(site):
+            self.closing.append("remark: policies, weights and flavors of a scenario are not in an "
+                                "inventory")  # fmt: skip
+        file = parsed_args.output
+        if file == "-":
+            self._site = site
+        else:
+            with self.effects.change("inventory", file, "may be written", "is written"):
+                podms, blocks = self.scheduler_app.write_site(site, file)
+            self.closing.append(f"written to {file}: {podms:,} podms, {blocks:,} blocks")
+        return EDIT_COLUMNS, [
+            (one.edit, one.podms, one.pools, one.blocks, one.stocks, one.nodes)
+            for one in site.effects
+        ]
+
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
+    ) -> int:
+        """Print the rows, or the inventory and the rows in lines on standard error."""
+        if parsed_args.output != "-":
+            return super().produce_output(parsed_args, column_names, data)
+        self.print_text(lambda stream: self.scheduler_app.print_site(self._site, stream.write))
+        for edit, *counts in data:
+            pairs = zip(counts, EDIT_WORDS, strict=True)
+            words = [f"{count:,} {nouns[count > 1]}" for count, nouns in pairs if count]
+            self.tell(f"{edit}: {', '.join(words) or 'nothing'}")
+        return 0
+
+
+EDIT_COLUMNS = ("Edit", "Podms", "Pools", "Blocks", "Stocks", "Nodes Lost")
+EDIT_WORDS = (("podm", "podms"), ("pool", "pools"), ("block", "blocks"), ("stock", "stocks"),
+              ("node lost", "nodes lost"))  # fmt: skip
+
+
+DIFF_COLUMNS = ("Podm", "Kind", "Name", "Change", "Before", "After")
 EXIT_DIFFERENT = 10
 VALUE_WIDTH = 44  # of a cell that holds a structure
 
 
 class DiffInventory(base.Lister):
-    """Show what came, went and changed from one inventory to another.
+    """Show the differences between two inventories.
 
     Exits 0 whether there is a difference or not; with --detailed-exitcode 10 when there is one.
     """

@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 import argparse
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base, paging
-from valence_sched_cli.commands import claim_compose
 from valence_sched_cli.commands.claim import event_cell
-from valence_sched_cli.options import inventory
-from valence_sched_cli.options.types import add_option, seconds
+from valence_sched_cli.options import claim, inventory
+from valence_sched_cli.options.help import section
+from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import Cell, UriTails, WordLines, format_time, or_absent
 from valence_sched_cli.output.columns import MACHINE
 from valence_sched_cli.output.hardware import WIDTH, NodeHardwareCell
@@ -45,19 +44,22 @@ class SinceCell(Cell[Any]):
 
 
 class ListNode(paging.PagedLister):
-    """List the nodes that were composed here, and with --live those of others, too.
+    """List the nodes that were composed here.
 
-    Tables leave out the state where every node is COMPOSED, and the owner where none has one.
+    With --live, those that others composed are there, too. Tables leave out the state where every
+    node is COMPOSED, else the flavor, and the owner where none has one.
     """
 
     marker_columns = ("Node",)
+    examples = ("--owner team-a", "--podm gpu-east --live")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "--podm <podm>: only of this pod manager")
-        add_option(parser, "--owner <owner>: only of this owner")
-        add_option(parser, "--long: list more columns")
+        what = section(parser, "what")
+        add_option(what, "--podm <podm>: only of this pod manager")
+        add_option(what, "--owner <owner>: only of this owner")
+        add_option(section(parser, "output"), "--long: list more columns")
         add_option(
-            parser,
+            what,
             "--live: ask the pod managers: what is gone, and nodes that nobody here composed",
         )
         inventory.add_live_options(parser)
@@ -77,7 +79,7 @@ class ListNode(paging.PagedLister):
 
 
 class ShowNode(base.ShowOne):
-    """Show one node: what it is made of, and what its pod manager says of it now."""
+    """Show one node as its pod manager has it now."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<node>: node (ID or URI)")
@@ -99,6 +101,7 @@ def _visible_columns(args: argparse.Namespace, nodes: Sequence[NodeStatus]) -> t
         "Owner": all(one.node.owner is None for one in nodes),
         "State": all(one.state == "COMPOSED" for one in nodes),
     }
+    silent["Flavor"] = not silent["State"]  # there is no room for both
     return tuple(name for name in COLUMNS if name.casefold() in named or not silent.get(name))
 
 
@@ -131,7 +134,7 @@ def _cells(status: NodeStatus) -> dict[str, Any]:
 
 
 class DeleteNode(base.Command):
-    """Have nodes taken apart, and read back that nothing of them is left.
+    """Decompose nodes and verify that they are gone.
 
     Exits 7 when something is left or that cannot be told; the node stays in the list then.
     """
@@ -140,16 +143,9 @@ class DeleteNode(base.Command):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<node>...: node (ID or URI; repeat for several)")
-        add_option(
-            parser,
-            "--wait <seconds>: how long to wait for the pod manager (default: 300)",
-            type=seconds,
-            default=300.0,
-        )
+        claim.add_timeout_option(parser)
         inventory.add_live_options(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        with claim_compose.changing_scheduler(self, parsed_args) as scheduler:
-            for error in scheduler.delete_nodes(parsed_args.node, wait_s=parsed_args.wait):
-                self.tell(str(error), logging.ERROR)
-                self.exit_code = max(self.exit_code, error.exit_code)
+        wait_s = claim.wait_s(parsed_args)
+        self.tell_errors(self.scheduler(parsed_args).delete_nodes(parsed_args.node, wait_s=wait_s))

@@ -35,12 +35,18 @@ class ListPlugins(base.Lister):
 
 
 class ListFilter(ListPlugins):
-    """List the filters that policies may name, with their options and defaults."""
+    """List the filters that policies may name.
+
+    Each has its options with their defaults.
+    """
 
     kind = "filters"
 
 
 class ListWeigher(ListPlugins):
-    """List the weighers that policies may name, with their options and defaults."""
+    """List the weighers that policies may name.
+
+    Each has its options with their defaults.
+    """
 
     kind = "weighers"

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base, paging
+from valence_sched_cli.commands import page_file
 from valence_sched_cli.options import inventory, registration
+from valence_sched_cli.options.help import section
 from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import (
     Age,
@@ -22,22 +24,23 @@ from valence_sched_cli.output.columns import MACHINE
 from valence_sched_cli.output.hardware import PoolsCell, amount_cells, bar_cells
 
 if TYPE_CHECKING:
-    from valence_sched.model.inventory import Node
-    from valence_sched.model.podm_overview import BlockUsage
+    from valence_sched.model.inventory import LeanPodm, Node
+    from valence_sched.model.podm_overview import BlockUsage, PodmOverview
     from valence_sched.model.read_options import Selection
+    from valence_sched.model.scheduler import Scheduler
 
 STALE_S = 600.0  # what --stale lists, where --max-age does not say
 
 
 class StatusCell(Cell[str]):
-    """A status; people see beside it that a pod manager is disabled."""
+    """A status; people see in its place that a pod manager is disabled, and given no nodes."""
 
     def __init__(self, status: str, enabled: bool) -> None:
         super().__init__(status)
         self._enabled = enabled
 
     def human_readable(self) -> str:
-        return self._value if self._enabled else f"{self._value}, disabled"
+        return self._value if self._enabled else "disabled"
 
     def machine_readable(self) -> str:
         return self._value
@@ -58,20 +61,27 @@ class NodesCell(UriTails):
 class ListPodm(paging.PagedLister):
     """List pod managers and what is free on each."""
 
+    examples = (
+        "--inventory examples/site.json --zone east-1",
+        "--status Online --sort free_gpus:desc --limit 10",
+    )
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_inventory_options(parser)
-        add_option(parser, "--capabilities: also list capabilities and traits")
-        add_option(parser, "--long: list more columns")
-        add_option(parser, "--zone <zone>: only this availability zone")
-        add_option(parser, "--status: only this status", choices=("Online", "Offline", "Unknown"))
-        add_option(parser, "--driver <driver>: only what this driver read")
+        what, output = section(parser, "what"), section(parser, "output")
+        add_option(output, "--capabilities: also list capabilities and traits")
+        add_option(output, "--long: list more columns")
+        add_option(what, "--zone <zone>: only this availability zone")
+        add_option(what, "--status: only this status", choices=("Online", "Offline", "Unknown"))
+        add_option(what, "--driver <driver>: only what this driver read")
         for word in ("trait", "aggregate"):
-            add_option(parser, f"--{word} <{word}>...: only with this {word} (repeat for several)")
+            add_option(what, f"--{word} <{word}>...: only with this {word} (repeat for several)")
         add_option(
-            parser,
+            what,
             "--stale: only those read longer ago than --max-age (default: 10m), or nobody knows "
             "when",
         )
+        page_file.add_html_option(parser, "the inventory and a map of it")
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         import msgspec
@@ -83,7 +93,7 @@ class ListPodm(paging.PagedLister):
         if parsed_args.stale:
             any_age = msgspec.structs.replace(selection.live, max_age_s=None)
             selection = msgspec.structs.replace(selection, live=any_age)
-        podms = self.scheduler(parsed_args, selection).podms()
+        scheduler = self.scheduler(parsed_args, selection)
         limit = STALE_S if max_age_s is None else max_age_s
         now = self.scheduler_app.now()
         columns = ["Podm", "Status", "Zone", "Free Cores", "Free Memory MiB", "Free GPUs", "Nodes",
@@ -98,21 +108,18 @@ class ListPodm(paging.PagedLister):
         if parsed_args.capabilities:
             columns += ["Capabilities", "Traits"]
 
+        def is_stale(podm: LeanPodm) -> bool:
+            age = age_s(podm.read_at, now)
+            return age is None or age > limit
+
+        listed = [one for one in scheduler.podms() if _is_listed(one.podm, parsed_args)
+                  and (not parsed_args.stale or is_stale(one.podm))]  # fmt: skip
+        self._write_page(parsed_args, scheduler, listed)
+
         def rows() -> Iterator[tuple[Any, ...]]:
-            for one in podms:
+            for one in listed:
                 podm = one.podm
-                if any(
-                    getattr(parsed_args, word) not in (None, getattr(podm, word))
-                    for word in ("zone", "status", "driver")
-                ):
-                    continue
-                if not {*parsed_args.trait} <= {*podm.traits} or not (
-                    {*parsed_args.aggregate} <= {*podm.aggregates}
-                ):
-                    continue
                 age = age_s(podm.read_at, now)
-                if parsed_args.stale and age is not None and age <= limit:
-                    continue
                 cells = {
                     "Podm": podm.id,
                     "Status": StatusCell(podm.status, podm.enabled),
@@ -135,9 +142,31 @@ class ListPodm(paging.PagedLister):
 
         return columns, rows()
 
+    def _write_page(
+        self, parsed_args: argparse.Namespace, scheduler: Scheduler, podms: Sequence[PodmOverview]
+    ) -> None:
+        with page_file.page_file(self.scheduler_app, parsed_args) as page:
+            if page is not None:
+                page.read_hardware(scheduler, podms)
+                page.write_inventory()
+
+
+def _is_listed(podm: LeanPodm, parsed_args: argparse.Namespace) -> bool:
+    """Return whether a pod manager is one of those that the options name."""
+    return (
+        all(
+            getattr(parsed_args, word) in (None, getattr(podm, word))
+            for word in ("zone", "status", "driver")
+        )
+        and {*parsed_args.trait} <= {*podm.traits}
+        and {*parsed_args.aggregate} <= {*podm.aggregates}
+    )
+
 
 class ShowPodm(base.ShowOne):
-    """Show one pod manager: what it is, its pools, and what is free in each."""
+    """Show one pod manager, its pools and what is free."""
+
+    examples = ("--inventory examples/site.json mem-1", "gpu-east -f json")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_inventory_options(parser)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory, registration
+from valence_sched_cli.options.help import section
 from valence_sched_cli.options.request import nonempty_name
 from valence_sched_cli.options.types import add_option, add_options, seconds
 from valence_sched_cli.output.cells import Sentence, or_absent
@@ -30,21 +31,27 @@ UNSET_FLAGS = {
 }
 UNSET_NAMES = {"aggregate": "aggregates", "capability": "capabilities", "trait": "traits",
                "fact": "facts"}  # fmt: skip
+_UNSET_SECTIONS = {"zone": "where", "location": "where", "aggregate": "where",
+                   "max_blocks": "decide", "capability": "decide", "trait": "decide",
+                   "fact": "decide"}  # fmt: skip
 
 
 class UnsetPodm(base.Command):
-    """Take back what is registered of a pod manager."""
+    """Unset properties of a registered pod manager."""
 
     effectful = True
+    examples = ("rack-7 --zone", "rack-7 --aggregate gold --fact year")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<podm>: registered pod manager")
         for flag, words in UNSET_FLAGS.items():
-            add_option(parser, f"--{flag.replace('_', '-')}: {words}")
+            group = section(parser, _UNSET_SECTIONS.get(flag, "what"))
+            add_option(group, f"--{flag.replace('_', '-')}: {words}")
         for option in UNSET_NAMES:
             value = "key" if option in ("capability", "fact") else option
             words = f"{option} to take back (repeat for several)"
-            add_option(parser, f"--{option} <{value}>...: {words}")
+            group = section(parser, _UNSET_SECTIONS[option])
+            add_option(group, f"--{option} <{value}>...: {words}")
         inventory.add_state_option(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -87,25 +94,29 @@ def _without(known: Any, names: Iterable[str], kind: str) -> Any:
 
 
 class CreatePodm(base.ShowOne):
-    """Register a pod manager: where it is, how to log in, and what it counts as.
+    """Register a pod manager.
 
     It is read once: one that does not answer, or lets nobody in, is not registered. Its password
     is never kept beside it, only where it is.
     """
 
     effectful = True
+    examples = (
+        "rack-7 https://10.0.0.7 --username op --password-prompt",
+        "rack-8 https://10.0.0.8 --zone east-1 --fact year=2024 --no-check",
+    )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<name>: name, its ID in every inventory")
         add_option(parser, "<url>: where it is: https://HOST[:PORT]")
         registration.add_registration_options(parser)
         add_options(
-            parser,
+            section(parser, "then"),
             """
             --no-check: register it without reading it
-            --timeout <seconds>: how long to wait for it to be read (default: 30)
+            --request-timeout <seconds>: how long it may take to answer (default: 30)
             """,
-            timeout={"type": seconds, "default": 30.0},
+            request_timeout={"type": seconds, "default": 30.0},
         )
         inventory.add_state_option(parser)
 
@@ -115,6 +126,7 @@ class CreatePodm(base.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.errors import UsageError
         from valence_sched.model.podm_url import strip_service_root, url_problem
+        from valence_sched.model.progress import awaiting
         from valence_sched.model.registration import Registration
 
         name = parsed_args.name
@@ -129,10 +141,16 @@ class CreatePodm(base.ShowOne):
         password = registration.prompt_password(parsed_args, name)
         found = []
         if not parsed_args.no_check:
-            podm, diagnostics = registry.check(registered, password, parsed_args.timeout)
+            with awaiting(self.progress, name, "reading"):
+                podm, diagnostics = registry.check(
+                    registered, password, parsed_args.request_timeout
+                )
             self.scheduler_app.diagnostics.extend(diagnostics)
             found = [f"{name} is {_found(podm)}"]
-        with self.effects.change("pod manager", name, "may be registered", "is registered"):
+        with (
+            self.effects.change("pod manager", name, "may be registered", "is registered"),
+            awaiting(self.progress, name, "asking who it is"),
+        ):
             registered = registry.create(registered, password)
         self.closing += [*found, *registration.warnings_on(registered)]
         cells = registration.registration_cells(registered, registry.where)
@@ -146,15 +164,17 @@ class _Problem(Sentence):
 
 def _found(podm: FullPodm) -> str:
     """Return what a pod manager has, in words."""
+    from valence_sched.model.quantity import format_count
+
     numbers = ((len(podm.blocks), "block"), (len(podm.pools), "pool"), (len(podm.nodes), "node"))
-    counts = ", ".join(f"{n:,} {noun}" + ("" if n == 1 else "s") for n, noun in numbers)
+    counts = ", ".join(format_count(number, noun) for number, noun in numbers)
     return f"{podm.status}: {counts}, driver {podm.driver or 'unknown'}"
 
 
 class CheckPodm(base.Lister):
-    """Log in to registered pod managers and read each once: which answer, and with how much.
+    """Check that registered pod managers can be read.
 
-    Exit codes: 0 all were read; 5 one or more could not be.
+    Logs in to each and reads it once. Exit codes: 0 all were read; 5 one or more could not be.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -164,6 +184,7 @@ class CheckPodm(base.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.errors import UsageError, one_line
+        from valence_sched.model.quantity import format_count
 
         names = tuple(dict.fromkeys(parsed_args.podm))
         if bool(names) == parsed_args.all:
@@ -185,21 +206,27 @@ class CheckPodm(base.Lister):
             blocks = None if failure else len(podm.blocks)
             rows.append((podm.id, podm.status, or_absent(podm.driver), or_absent(blocks),
                          _Problem(failure or "")))  # fmt: skip
-        sources.progress(None)
+        self.progress.end_count()
         self.scheduler_app.config.remarks += reader.remarks
         failed = sum(1 for row in rows if str(row[4]))
-        self.closing.append(f"{len(rows) - failed:,} of {len(rows):,} pod managers could be read")
+        self.closing.append(
+            f"{len(rows) - failed:,} of {format_count(len(rows), 'pod manager')} could be read"
+        )
         return ("Podm", "Status", "Driver", "Blocks", "Problem"), rows
 
 
 class SetPodm(base.Command):
-    """Change what is registered of a pod manager; aggregates and the like are added."""
+    """Set properties of a registered pod manager.
+
+    Aggregates, traits, capabilities and facts are added to those that it has.
+    """
 
     effectful = True
+    examples = ("rack-7 --zone east-1 --disable", "rack-7 --aggregate gold --capability os=linux")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<podm>: registered pod manager")
-        add_option(parser, "--url <url>: where it is now", type=nonempty_name)
+        add_option(section(parser, "what"), "--url <url>: where it is now", type=nonempty_name)
         registration.add_registration_options(parser)
         inventory.add_state_option(parser)
 
@@ -208,6 +235,7 @@ class SetPodm(base.Command):
 
         from valence_sched.errors import UsageError
         from valence_sched.model.podm_url import strip_service_root, url_problem
+        from valence_sched.model.progress import awaiting
 
         url = parsed_args.url
         if url is not None and (wrong := url_problem(url)):
@@ -220,13 +248,19 @@ class SetPodm(base.Command):
         if new == old and not parsed_args.password_prompt:
             raise UsageError("nothing to set: say what is different from now")
         password = registration.prompt_password(parsed_args, old.name)
-        with self.effects.change("pod manager", old.name, "may be changed", "is changed"):
+        with (
+            self.effects.change("pod manager", old.name, "may be changed", "is changed"),
+            awaiting(self.progress, old.name, "asking who it is"),
+        ):
             registry.change(new, password)
         self.closing += registration.warnings_on(new)
 
 
 class DeletePodm(base.Command):
-    """Take pod managers out of the registry; refused while claims or nodes of one exist."""
+    """Take pod managers out of the registry.
+
+    One of which claims or nodes exist stays there.
+    """
 
     effectful = True
 

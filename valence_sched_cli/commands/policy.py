@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class ListPolicy(base.Lister):
-    """List policies: the built-in ones, your own, and those of --policy-file."""
+    """List policies.
+
+    They are the built-in ones, your own, and those of --policy-file.
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_policy_file_option(parser)
@@ -37,7 +40,7 @@ class ListPolicy(base.Lister):
 
 
 class ShowPolicy(base.ShowOne):
-    """Show one policy with every filter, weigher and option."""
+    """Show one policy, its filters and its weighers."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_policy_file_option(parser)
@@ -77,7 +80,10 @@ def _overrides(use: WeigherUse) -> dict[str, Any]:
 
 
 class ValidatePolicy(base.Lister):
-    """Check files of policies; exits 1 when one is not what it must be."""
+    """Check files of policies.
+
+    Exits 1 if a file is invalid.
+    """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<file>...: YAML file")
@@ -91,6 +97,6 @@ class ValidatePolicy(base.Lister):
                 policies = self.scheduler_app.config.policies_in(file)
                 rows.append((file, True, len(policies), Absent()))
             except SchedulerError as error:
-                rows.append((file, False, 0, Sentence(str(error))))
+                rows.append((file, False, 0, Sentence(str(error), file)))
                 self.exit_code = 1
         return ("File", "Valid", "Policies", "Error"), rows

@@ -7,20 +7,25 @@ import argparse
 
 from valence_sched_cli import base, paging
 from valence_sched_cli.options import inventory
+from valence_sched_cli.options.help import section
 from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import WordLines, or_absent
 from valence_sched_cli.output.hardware import amount_cells
 
 
 class ListPool(paging.PagedLister):
-    """List pools, the regions in which one node can be made, and what is free in each."""
+    """List pools and what is free in each.
+
+    A pool is a region in which one node can be made.
+    """
 
     marker_columns = ("Podm", "Pool")
+    examples = ("--inventory examples/site.json --podm gpu-east", "--long --sort free_gpus:desc")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_inventory_options(parser)
-        add_option(parser, "--podm <podm>: only of this pod manager (ID or name)")
-        add_option(parser, "--long: list more columns")
+        add_option(section(parser, "what"), "--podm <podm>: only of this pod manager (ID or name)")
+        add_option(section(parser, "output"), "--long: list more columns")
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         columns = ["Podm", "Pool", "Free Blocks", "Free Cores", "Free Memory MiB", "Free GPUs",

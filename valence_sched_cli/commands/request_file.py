@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import RequestError, UnknownName, UsageError
 from valence_sched_cli.options import group, location, placement
+from valence_sched_cli.options.help import section
 from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output import decision
-from valence_sched_cli.output.decision import nodes_text
 from valence_sched_cli.output.not_chosen import not_chosen
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _FILE_ONLY_OPTIONS = (
 def add_request_file_option(parser: argparse.ArgumentParser) -> None:
     """Add the option that names a file of requests."""
     add_option(
-        parser,
+        section(parser, "what"),
         "--request-file <file>: YAML or JSON file of one or more requests, placed together or not "
         "at all, or - for standard input; instead of --flavor",
     )
@@ -64,7 +64,9 @@ def decide(
 ) -> DecisionResults:
     """Return the decisions on the requests of the file; errors name the file."""
     try:
-        return scheduler.select_all(requests, detail="report" if args.report else "summary")
+        return scheduler.select_all(
+            requests, detail="report" if args.report or args.html else "summary"
+        )
     except (RequestError, UnknownName) as error:
         if args.policy is not None and getattr(error, "kind", "") == "policy":
             known = [policy.name for policy in scheduler.policies()]
@@ -82,6 +84,8 @@ def rows(decisions: DecisionResults, names: Sequence[str]) -> Iterator[tuple[Any
 
 def outcome_lines(decisions: DecisionResults, names: Sequence[str]) -> Iterator[str]:
     """Yield the lines about the outcome, the outcome itself last."""
+    from valence_sched.model.quantity import format_count
+
     report, failure = decisions.report, decisions.failure
     yield from decision.warning_lines(report.warnings)
     for name, result in zip(names, decisions.results, strict=False):
@@ -91,8 +95,8 @@ def outcome_lines(decisions: DecisionResults, names: Sequence[str]) -> Iterator[
             for line in decision.outcome_lines(result, "min_count: {}"):
                 yield f"{name}: {line}"
     count, tried = len(names), len(report.decisions)
+    of = format_count(count, "request")
     if failure and count > 1:
         left = f", {count - tried} not tried" if count > tried else ""
-        yield f"{names[tried - 1]} fails all {count} requests{left}"
-    of = "1 request" if count == 1 else f"{count:,} requests"
-    yield f"placed {report.placed:,} of {nodes_text(report.requested)} of {of}"
+        yield f"{names[tried - 1]} fails all {of}{left}"
+    yield f"placed {report.placed:,} of {format_count(report.requested, 'node')} of {of}"

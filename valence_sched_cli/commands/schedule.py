@@ -5,27 +5,29 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import SchedulerError, UsageError
 from valence_sched_cli import base
-from valence_sched_cli.commands import claim_compose, request_file
-from valence_sched_cli.options import inventory
+from valence_sched_cli.commands import claim_compose, page_file, request_file
+from valence_sched_cli.options import claim, inventory
+from valence_sched_cli.options.help import section
 from valence_sched_cli.options.request import add_request_options, flavor_named, make_request
-from valence_sched_cli.options.types import add_options, natural, positive
+from valence_sched_cli.options.types import add_option, add_options, natural, positive
 from valence_sched_cli.output.cells import or_absent
-from valence_sched_cli.output.columns import MACHINE
+from valence_sched_cli.output.columns import MACHINE, without_redundant
 from valence_sched_cli.output.decision import (
     COLUMNS,
     EXIT_CODES,
     LONG_COLUMNS,
+    REDUNDANT,
     placement_rows,
     request_names,
     summary_lines,
-    without_redundant,
 )
-from valence_sched_cli.output.explanation import ReportRenderer, request_line
+from valence_sched_cli.output.explanation import ReportRenderer, request_lines
 
 if TYPE_CHECKING:
     from valence_sched.model.claim import Claim
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class SchedulePodm(base.Lister):
-    """Choose the pod manager, the pool and the very blocks that make a node.
+    """Choose the pod manager, pool and blocks of a node.
 
     Nothing is held or composed unless --claim or --compose says so; --plan saves what podm apply
     does later, --dispatch hands the decision to somebody else. Exit codes: 0 placed; 1
@@ -46,32 +48,46 @@ class SchedulePodm(base.Lister):
     """
 
     effectful = True
+    examples = (
+        "--inventory examples/site.json --flavor gpu-large --explain",
+        "--flavor gpu-large --count 4 --compose --owner team-a",
+    )
     _report_writer: Callable[[Report | Reports], None] | None = None
+    _page: page_file.PageFile | None = None
     _claim: Claim | None = None
     _sections: Sequence[str] = ()
-    _question = ""
+    _question: Sequence[str] = ()
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_inventory_options(parser)
         add_request_options(parser, many=False)
         request_file.add_request_file_option(parser)
         add_options(
-            parser,
+            section(parser, "what"),
             """
             --count <n>: how many nodes (default: 1)
             --min-count <m>: place fewer nodes, but at least so many (default: all or nothing)
-            --alternates <k>: also name the next best pod managers for each node
+            """,
+            count={"type": positive},
+            min_count={"type": natural},
+        )
+        add_option(
+            section(parser, "decide"),
+            "--alternates <k>: also name the next best pod managers for each node",
+            type=natural,
+        )
+        add_options(
+            section(parser, "output"),
+            """
             --explain: the candidates with their scores, why each other pod manager was not chosen,
                 near misses, and what would change the choice
             --all-reasons: name every pod manager that was not chosen, however many there are
             --long: list more columns
             --report <file>: write the whole decision as JSON, with - in place of the rows
             """,
-            count={"type": positive},
-            min_count={"type": natural},
-            alternates={"type": natural},
         )
-        claim_compose.add_claim_compose_options(parser)
+        page_file.add_html_option(parser, "the decision and a map of the site")
+        claim.add_claim_compose_options(parser)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         if parsed_args.request_file is not None:
@@ -81,13 +97,14 @@ class SchedulePodm(base.Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         if parsed_args.report == "":
             raise UsageError("--report: an empty name: name a file, or - for standard output")
-        claim_compose.check_options(parsed_args)
+        claim.check_options(parsed_args)
         with contextlib.ExitStack() as stack:
             if parsed_args.report == "-":
                 self._report_writer = self._print_report
             elif parsed_args.report:
                 writer = self.scheduler_app.report_writer(parsed_args.report)
                 self._report_writer = stack.enter_context(writer)
+            self._page = stack.enter_context(page_file.page_file(self.scheduler_app, parsed_args))
             return self._act(parsed_args)
 
     def _act(self, parsed_args: argparse.Namespace) -> base.Table:
@@ -96,6 +113,8 @@ class SchedulePodm(base.Lister):
         if parsed_args.request_file is not None:
             return self._schedule_all(parsed_args)
         request = make_request(self, parsed_args, parsed_args.flavor, parsed_args.nova_flavor)
+        if parsed_args.claim or parsed_args.compose:
+            self._read_hardware(lambda: self.scheduler(parsed_args), reads_again=True)
         if parsed_args.compose:
             return self._compose(parsed_args, request)
         if parsed_args.claim:
@@ -108,12 +127,22 @@ class SchedulePodm(base.Lister):
                 return self._rows(parsed_args, claim_compose.claim_rows(claimed.claim))
         else:
             engine = self.scheduler_app.engine(self.selection(parsed_args))
+            self._read_hardware(lambda: engine, reads_again=parsed_args.plan is not None)
             with flavor_named(request, parsed_args):
                 result = self._decide(parsed_args, request, engine)
             if parsed_args.dispatch is not None and result.report.placements:
                 report = engine.dispatchable(result.report)
                 return self._dispatch(parsed_args, msgspec.structs.replace(result, report=report))
         return self._show_decision(parsed_args, result)
+
+    def _read_hardware(
+        self, scheduler: Callable[[], Scheduler], *, reads_again: bool = False
+    ) -> None:
+        """Read what the page shows, before an effect changes it."""
+        if self._page is not None:
+            self._page.read_hardware(scheduler())
+            if reads_again:  # and tells then what could not be read
+                self.scheduler_app.diagnostics.clear()
 
     def _decide(
         self, parsed_args: argparse.Namespace, request: Request, scheduler: Scheduler
@@ -138,26 +167,30 @@ class SchedulePodm(base.Lister):
         return claim_compose.DISPATCH_COLUMNS, rows
 
     def _compose(self, parsed_args: argparse.Namespace, request: Request) -> base.Table:
-        with claim_compose.changing_scheduler(self, parsed_args) as scheduler:
-            times = {"ttl_s": parsed_args.ttl, "wait_s": parsed_args.wait}
-            detail = claim_compose.detail_of(parsed_args)
-            result = scheduler.compose(request, key=parsed_args.key, detail=detail, **times)
+        wait_s, detail = claim.wait_s(parsed_args), claim_compose.detail_of(parsed_args)
+        result = self.scheduler(parsed_args).compose(
+            request, key=parsed_args.key, ttl_s=parsed_args.ttl, wait_s=wait_s, detail=detail
+        )
         if result.decision is not None:
+            from valence_sched.model.quantity import format_count
+
             if not result.decision.report.placements:
                 return self._show_decision(parsed_args, result.decision)
-            self._write_report(result.decision.report)
+            facts = [("Composed", f"{len(result.nodes)} of {format_count(request.count, 'node')}")]
+            self._write_report(result.decision.report, facts)
         else:
             self._tell_no_report(parsed_args)
-        claim_compose.describe_result(self, result, request.count, waits=parsed_args.wait > 0)
-        return claim_compose.NODE_COLUMNS, list(claim_compose.node_rows(result))
+        claim_compose.describe_result(self, result, request.count, waits=wait_s > 0)
+        return claim_compose.node_table(parsed_args, result)
 
     def _show_decision(self, parsed_args: argparse.Namespace, result: DecisionResult) -> base.Table:
         explain = parsed_args.explain
         self.exit_code = EXIT_CODES[result.report.outcome]
         if parsed_args.dry_run == "server":
             claim_compose.preview(self, parsed_args, result.report)
-        self._write_report(result.report)
-        self._question = request_line(result.report)
+        facts = [] if self._claim is None else [("Claim", f"{self._claim.id}, {self._claim.state}")]
+        self._write_report(result.report, facts)
+        self._question = request_lines(result.report)
         self._sections = list(self._explained(parsed_args, result.report))
         self.closing += summary_lines(result, explain=explain)
         return self._rows(parsed_args, list(placement_rows(result.report)))
@@ -169,7 +202,7 @@ class SchedulePodm(base.Lister):
         if self._claim is not None:
             columns, rank = (*columns, "Claim"), columns.index("Rank")
             rows = [(*row, or_absent(self._claim.id if row[rank] == 1 else None)) for row in rows]
-        return without_redundant(columns, rows, parsed_args)
+        return without_redundant(columns, rows, parsed_args, REDUNDANT)
 
     def _explained(self, parsed_args: argparse.Namespace, report: Report) -> Iterator[str]:
         """Yield what people read beside the rows: with --explain all, else why nothing fits."""
@@ -193,7 +226,7 @@ class SchedulePodm(base.Lister):
                 self.closing[:0] = filter(None, self._sections)
             return status
         if parsed_args.explain and self._question:
-            self._print_lines([self._question])
+            self._print_lines(self._question)
         if rows:
             super().produce_output(parsed_args, column_names, rows)
         self._print_lines(self._sections if rows or parsed_args.explain else self._sections[1:])
@@ -204,29 +237,39 @@ class SchedulePodm(base.Lister):
 
     def _schedule_all(self, parsed_args: argparse.Namespace) -> base.Table:
         requests = request_file.read_requests(self.scheduler_app, parsed_args)
-        decisions = request_file.decide(self.scheduler(parsed_args), requests, parsed_args)
+        scheduler = self.scheduler(parsed_args)
+        self._read_hardware(lambda: scheduler)
+        decisions = request_file.decide(scheduler, requests, parsed_args)
         self.exit_code = EXIT_CODES[decisions.report.outcome]
         self._write_report(decisions.report)
         names = request_names(requests)
         self.closing += request_file.outcome_lines(decisions, names)
-        return request_file.COLUMNS, list(request_file.rows(decisions, names))
+        rows = list(request_file.rows(decisions, names))
+        return without_redundant(request_file.COLUMNS, rows, parsed_args, REDUNDANT)
 
-    def _write_report(self, report: Report | Reports) -> None:
-        """Write the report that was asked for; after an effect, a failure waits for the rows."""
-        if self._report_writer is None:
-            return
-        try:
-            self._report_writer(report)
-        except SchedulerError as error:
-            if not self.effects:
-                raise
-            self.untold = error
+    def _write_report(
+        self, report: Report | Reports, facts: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        """Write the report and the page; after an effect, a failure waits for the rows."""
+        writers: list[Callable[[], None]] = []
+        if self._report_writer is not None:
+            writers.append(functools.partial(self._report_writer, report))
+        if self._page is not None:
+            writers.append(functools.partial(self._page.write_decision, report, facts))
+        for write in writers:
+            try:
+                write()
+            except SchedulerError as error:
+                if not self.effects:
+                    raise
+                self.untold = self.untold or error
 
     def _print_report(self, report: Report | Reports) -> None:
         text = self.scheduler_app.report_text(report)
         self._delivery.print(lambda stream: stream.write(text))
 
     def _tell_no_report(self, parsed_args: argparse.Namespace) -> None:
-        if parsed_args.report:
-            self.closing.append(f"no report: what --key {parsed_args.key} stands for was decided "
-                                "on before")  # fmt: skip
+        for option, noun in ((parsed_args.report, "report"), (parsed_args.html, "page")):
+            if option:
+                self.closing.append(f"no {noun}: what --key {parsed_args.key} stands for was "
+                                    "decided on before")  # fmt: skip

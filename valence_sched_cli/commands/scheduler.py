@@ -22,7 +22,7 @@ COLUMNS = ("Podm", "Pool", "Outcome", "Score", "Behind", "Parts", "Filter", "Lab
 
 
 class ExplainScheduler(base.Lister):
-    """Explain a decision: why this one, why not that one, and what would change it.
+    """Explain a decision and what would change it.
 
     Reads what podm schedule --report wrote, of a file of requests one decision after another. As
     json and yaml it is the whole structure; in other formats, and where columns are named, a row

@@ -14,15 +14,15 @@ _SAME_NAMES = ("port", "latency_ms", "fail", "page_size", "session_limit")
 
 
 class ServePodm(base.Command):
-    """Serve every pod manager of an inventory as a live Redfish service with state.
+    """Serve an inventory as live Redfish services.
 
-    Each listens on a port of its own on 127.0.0.1. A line with its id and its URL is printed for
-    each once all listen. What is composed lasts until SIGTERM or Ctrl-C ends the service, which
-    exits 0. Fault rules make it answer wrong on purpose; they are listed below.
+    Each pod manager keeps state and listens on a port of its own on 127.0.0.1. A line with its id
+    and its URL is printed for each once all listen. What is composed lasts until SIGTERM or Ctrl-C
+    ends the service, which exits 0. Fault rules make it answer wrong on purpose; they are listed
+    below.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.formatter_class = _IndentedLinesFormatter
         parser.add_argument(
             "source",
             metavar="<inventory>",
@@ -80,17 +80,6 @@ class ServePodm(base.Command):
         self.app.stdout.flush()
         if self.app.stderr.isatty():
             self.tell("Ctrl-C ends it")
-
-
-class _IndentedLinesFormatter(argparse.HelpFormatter):
-    """Help in which indented lines stay lines."""
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        parts = text.split("\n\n")
-        fill = super()._fill_text
-        return "\n\n".join(
-            part if part.startswith("  ") else fill(part, width, indent) for part in parts
-        )
 
 
 def _add_login_options(parser: argparse.ArgumentParser) -> None:

@@ -14,10 +14,10 @@ from valence_sched_cli.output.cells import Age, PairLines, or_absent
 
 
 class SetStats(base.ShowOne):
-    """Take in what a pod manager reports by itself; the very next decision sees it.
+    """Take in what a pod manager reports by itself.
 
-    A word that is reported again takes the earlier's place. Words that are no fields of a pod
-    manager are facts. An empty report only says that it is alive.
+    The very next decision sees it. A word that is reported again takes the earlier's place. Words
+    that are no fields of a pod manager are facts. An empty report only says that it is alive.
     """
 
     effectful = True
@@ -51,7 +51,10 @@ class SetStats(base.ShowOne):
 
 
 class UnsetStats(base.Command):
-    """Forget what pod managers have reported, and those whole that were never read."""
+    """Forget what pod managers have reported.
+
+    One that was never read is forgotten whole.
+    """
 
     effectful = True
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from valence_sched_cli.options.help import section
 from valence_sched_cli.options.types import add_option, positive
 
 if TYPE_CHECKING:
@@ -27,25 +28,26 @@ _RULES = (
 
 def add_group_options(parser: argparse.ArgumentParser) -> None:
     """Add the options about owner and group."""
+    together = section(parser, "together")
     add_option(
-        parser,
+        together,
         "--owner <owner>: for whom the nodes are (default: the project, by its ID, where the "
         "command logs in to a cloud)",
         type=_name,
     )
     add_option(
-        parser,
+        together,
         "--group <group>: group that the nodes join (default: the flavor's name, where a rule is "
         "given); a domain of a rule is podm, zone, location, aggregate or facts.NAME",
         type=_name,
     )
     for option, words in _RULES:
-        add_option(parser, f"{option} <domain>...: {words} {_REPEAT}", type=_domain)
+        add_option(together, f"{option} <domain>...: {words} {_REPEAT}", type=_domain)
     words = f"at most n nodes of the group at one value of this domain {_REPEAT}"
-    add_option(parser, f"--at-most <domain=n>...: {words}", type=_at_most)
+    add_option(together, f"--at-most <domain=n>...: {words}", type=_at_most)
     for option, start in (("--spread", "spread"), ("--soft-spread", "better spread")):
         words = f"{start} the group evenly over this domain, its counts at most skew (1) apart"
-        add_option(parser, f"{option} <domain[=skew]>...: {words} {_REPEAT}", type=_spread)
+        add_option(together, f"{option} <domain[=skew]>...: {words} {_REPEAT}", type=_spread)
 
 
 def request_fields(args: argparse.Namespace, flavor: str) -> dict[str, Any]:

@@ -5,20 +5,35 @@ from __future__ import annotations
 
 import argparse
 
-from valence_sched_cli.options.types import add_option, add_options, age, positive, seconds
+from valence_sched_cli.options.help import section
+from valence_sched_cli.options.types import (
+    add_option,
+    add_options,
+    age,
+    age_limit,
+    positive,
+    seconds,
+)
 
 
 def add_inventory_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what to read."""
+    group = section(parser, "inventory")
     add_option(
-        parser,
+        group,
         "--inventory <path>...: inventory to decide on: a file, a directory or archive of recorded "
         "Redfish documents, or - for standard input; repeat for several (default: "
         "VALENCE_SCHED_INVENTORY, else the pod managers that are registered)",
     )
+    add_option(
+        group,
+        "--warn-age <age>: warn of pod managers that were read longer ago than this, such as 12h; "
+        "0 or never for no warning (default: VALENCE_SCHED_WARN_AGE, else 1d)",
+        type=age_limit,
+    )
     add_live_options(parser)
     add_option(
-        parser,
+        group,
         "--liveness <name[:argument]>: how to know whether pod managers are alive that are not "
         "read in this run: read:<age> (last read), file:<folder> (a file each, by its age), "
         "store:<age> (last report), or a plug-in's (default: VALENCE_SCHED_LIVENESS, else what "
@@ -26,7 +41,7 @@ def add_inventory_options(parser: argparse.ArgumentParser) -> None:
     )
     add_resource_file_option(parser)
     add_option(
-        parser,
+        group,
         "--strict: exit 5 when a pod manager could not be read or any document had to be skipped, "
         "and fail when a plug-in does",
     )
@@ -34,26 +49,27 @@ def add_inventory_options(parser: argparse.ArgumentParser) -> None:
 
 def add_live_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say which live pod managers to read, and how."""
+    group = section(parser, "inventory")
     add_option(
-        parser,
+        group,
         "--podm-file <file>...: YAML file of pod managers to read, in place of those that are "
         "registered; beside --inventory it adds them (repeat for several)",
     )
     add_state_option(parser)
     add_options(
-        parser,
+        group,
         """
         --from-catalog: read the pod managers of the cloud's service catalogue, service type podm
             (only inside openstack)
         --all-regions: with --from-catalog: of every region, in place of the one that is configured
-        --timeout <seconds>: how long to wait for each pod manager, all of them at once (default:
-            30)
+        --request-timeout <seconds>: how long each pod manager may take to answer, all of them at
+            once (default: 30)
         --parallel <requests>: how many requests at once each pod manager gets at most (default: 4)
         --full: read everything anew, not only what can have changed since the last time
         --max-age <age>: exit 5 when a pod manager was read longer ago than this, such as 30s, 10m,
             2h or 1d, or nobody knows when
         """,
-        timeout={"type": seconds, "default": 30.0},
+        request_timeout={"type": seconds, "default": 30.0},
         parallel={"type": positive, "default": 4},
         max_age={"type": age},
     )
@@ -62,7 +78,7 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
 def add_state_option(parser: argparse.ArgumentParser) -> None:
     """Add the option that says where pod managers are registered."""
     add_option(
-        parser,
+        section(parser, "inventory"),
         "--state <url>: state with the registered pod managers: a file, or the URL of a database "
         "without a password (default: VALENCE_SCHED_STATE, else valence-sched/state.sqlite in the "
         "state directory)",
@@ -72,7 +88,7 @@ def add_state_option(parser: argparse.ArgumentParser) -> None:
 def add_resource_file_option(parser: argparse.ArgumentParser) -> None:
     """Add the option for resources that no pod manager tells."""
     add_option(
-        parser,
+        section(parser, "inventory"),
         "--resource-file <file>...: YAML file of resources that pod managers have and do not tell, "
         "such as power (repeat for several)",
     )
@@ -80,12 +96,13 @@ def add_resource_file_option(parser: argparse.ArgumentParser) -> None:
 
 def add_flavor_file_option(parser: argparse.ArgumentParser) -> None:
     """Add the option for flavors of one's own."""
+    group = section(parser, "what")
     add_option(
-        parser,
+        group,
         "--flavor-file <file>...: YAML or JSON file of flavors, beside the built-in ones (repeat "
         "for several)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--ignore-extra-spec",
         metavar="<key>",
         action="append",
@@ -97,7 +114,7 @@ def add_flavor_file_option(parser: argparse.ArgumentParser) -> None:
 def add_policy_file_option(parser: argparse.ArgumentParser) -> None:
     """Add the option for policies of one's own."""
     add_option(
-        parser,
+        section(parser, "decide"),
         "--policy-file <file>...: YAML file of policies, beside the built-in ones (repeat for "
         "several)",
     )

@@ -7,6 +7,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from valence_sched_cli.options.help import section
 from valence_sched_cli.options.types import add_option, add_options
 
 if TYPE_CHECKING:
@@ -27,10 +28,11 @@ _NAMES = (
 
 def add_location_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say where."""
+    where = section(parser, "where")
     for option, words in _NAMES:
-        add_option(parser, f"{option} <{option.rpartition('-')[2]}>...: {words}", type=_names)
+        add_option(where, f"{option} <{option.rpartition('-')[2]}>...: {words}", type=_names)
     add_options(
-        parser,
+        where,
         """
         --capability <key=value>...: only with this capability: os=linux, or with semicolons one of
             several values (repeat for several keys; takes the place of the flavor's of that key)
@@ -50,9 +52,10 @@ def add_proximity_options(parser: argparse.ArgumentParser) -> None:
         "--prefer-near <kind=name>...: rather near this thing",
     ):
         where = "where a map says that it is, or, within openstack, the cloud"
-        add_option(parser, f"{start}: {where} (repeat for several)", type=_external_resource)
+        words = f"{start}: {where} (repeat for several)"
+        add_option(section(parser, "where"), words, type=_external_resource)
     words = "YAML map that says where things are, or RESOLVER:SOURCE (repeat for several)"
-    add_option(parser, f"--near-map <file>...: {words}")
+    add_option(section(parser, "where"), f"--near-map <file>...: {words}")
 
 
 def request_fields(args: argparse.Namespace) -> dict[str, Any]:

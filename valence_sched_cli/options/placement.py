@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from valence_sched_cli.options.help import section
 from valence_sched_cli.options.types import add_option
 
 if TYPE_CHECKING:
@@ -26,19 +27,19 @@ class NameConstraints(NamedTuple):
 
 def add_placement_options(parser: argparse.ArgumentParser) -> None:
     """Add the options; each may be repeated, and all of them must hold."""
-    group = parser.add_argument_group("in the words of Placement (all repeatable, all must hold)")
-    for usage, type_, words in (
-        ("--resource <class=n>", parse_resource,
-         "so much of a resource class, beside what the flavor asks: VCPU=4, MEMORY_MB=256GiB, "
-         "DISK_GB=100, PGPU=1, CUSTOM_STORAGE_GIB=50"),
-        ("--required <trait>", parse_traits,
-         "only where this trait is; !A for not, in:A,B for one of them"),
-        ("--forbidden <trait>", parse_forbidden, "only where this trait is not"),
-        ("--member-of <aggregate>", parse_aggregates,
-         "only members of this aggregate; in:a,b for one of them, !a for none, !in:a,b for "
-         "neither"),
+    for name, usage, type_, words in (
+        ("what", "--resource <class=n>", parse_resource,
+         "so much of a resource class of Placement, beside what the flavor asks: VCPU=4, "
+         "MEMORY_MB=256GiB, DISK_GB=100, PGPU=1, CUSTOM_STORAGE_GIB=50"),
+        ("where", "--required <trait>", parse_traits,
+         "only where this trait is, as Placement writes it; !A for not, in:A,B for one of them"),
+        ("where", "--forbidden <trait>", parse_forbidden, "only where this trait is not"),
+        ("where", "--member-of <aggregate>", parse_aggregates,
+         "only members of this aggregate, as Placement writes it; in:a,b for one of them, !a for "
+         "none, !in:a,b for neither"),
     ):  # fmt: skip
-        add_option(group, f"{usage}...: {words}", type=type_)
+        text = f"{usage}...: {words} (repeat: all must hold)"
+        add_option(section(parser, name), text, type=type_)
 
 
 def request_fields(args: argparse.Namespace, fields: dict[str, Any]) -> dict[str, Any]:

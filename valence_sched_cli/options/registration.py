@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from valence_sched.errors import InputError, UsageError, one_line
+from valence_sched_cli.options.help import section
 from valence_sched_cli.options.request import nonempty_name
 from valence_sched_cli.options.types import add_option, positive
 from valence_sched_cli.output.cells import Pairs, Words, or_absent
@@ -37,10 +38,11 @@ class _RefusePassword(argparse.Action):
 
 def add_registration_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how a pod manager is reached, and what it counts as."""
-    add_option(parser, "--driver <driver>: what it speaks (default: auto)", type=nonempty_name)
-    add_option(parser, "--username <name>: who logs in", type=nonempty_name)
-    parser.add_argument("--password", nargs="?", action=_RefusePassword, help=argparse.SUPPRESS)
-    password = parser.add_mutually_exclusive_group()
+    what = section(parser, "what")
+    add_option(what, "--driver <driver>: what it speaks (default: auto)", type=nonempty_name)
+    add_option(what, "--username <name>: who logs in", type=nonempty_name)
+    what.add_argument("--password", nargs="?", action=_RefusePassword, help=argparse.SUPPRESS)
+    password = what.add_mutually_exclusive_group()
     add_option(password, "--password-env <variable>: environment variable with the password")
     add_option(
         password, "--password-file <file>: file with the password, which its owner alone can read"
@@ -51,36 +53,38 @@ def add_registration_options(parser: argparse.ArgumentParser) -> None:
         "state",
     )
     add_option(
-        parser,
+        what,
         "--auth: how to log in (default: auto, a session where there are any)",
         choices=("auto", "session", "basic"),
     )
-    trust = parser.add_mutually_exclusive_group()
+    trust = what.add_mutually_exclusive_group()
     add_option(trust, "--cacert <file>: certificates to trust, in PEM")
     add_option(trust, "--insecure: do not check its certificate")
     _add_descriptions(parser)
 
 
 def _add_descriptions(parser: argparse.ArgumentParser) -> None:
-    add_option(parser, "--zone <zone>: availability zone it is in", type=nonempty_name)
+    where, decide = section(parser, "where"), section(parser, "decide")
+    add_option(where, "--zone <zone>: availability zone it is in", type=nonempty_name)
     for words in (
         "--aggregate <aggregate>...: aggregate it belongs to",
-        "--trait <trait>...: trait of all its pools",
         "--location <location>...: where it stands, such as dc1/row-3/rack-7",
     ):
-        add_option(parser, f"{words} (repeat for several)", type=nonempty_name)
+        add_option(where, f"{words} (repeat for several)", type=nonempty_name)
+    words = "--trait <trait>...: trait of all its pools (repeat for several)"
+    add_option(decide, words, type=nonempty_name)
     for words in (
         "--capability <key=value;value>...: capability, with its values",
         "--fact <key=value>...: fact about it: a number, a text, or texts with ; between",
     ):
-        add_option(parser, f"{words} (repeat for several)", type=_pair)
+        add_option(decide, f"{words} (repeat for several)", type=_pair)
     add_option(
-        parser,
+        decide,
         "--max-blocks <n|type=n>...: most compute blocks in one node, or most blocks of a type, "
         "where it tells no stricter limit (repeat for several)",
         type=_max_blocks,
     )
-    enabled = parser.add_mutually_exclusive_group()
+    enabled = decide.add_mutually_exclusive_group()
     add_option(enabled, "--enable: nodes may be placed on it")
     add_option(enabled, "--disable: place nothing on it")
 
@@ -227,7 +231,7 @@ def _capabilities(pairs: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
 
 def _facts(args: argparse.Namespace) -> dict[str, Any]:
     """Return the facts; UsageError if one is given twice, as with ``--location``, too."""
-    facts = [(key, _fact(text)) for key, text in args.fact]
+    facts = [(key, fact_value(text)) for key, text in args.fact]
     if args.location:
         facts.append(("location", args.location[0] if len(args.location) == 1
                      else tuple(args.location)))  # fmt: skip
@@ -239,7 +243,8 @@ def _facts(args: argparse.Namespace) -> dict[str, Any]:
     return dict(facts)
 
 
-def _fact(text: str) -> float | str | tuple[str, ...]:
+def fact_value(text: str) -> float | str | tuple[str, ...]:
+    """Parse the value of a fact: a number, several texts with ``;`` between, or one text."""
     if _NUMBER.fullmatch(text):
         return float(text)
     parts = tuple(part.strip() for part in text.split(";"))

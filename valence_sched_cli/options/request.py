@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from valence_sched_cli import cloud
 from valence_sched_cli.options import group, inventory, location, placement
+from valence_sched_cli.options.help import section
 from valence_sched_cli.options.types import add_option, whole
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
     """Add the options that a request is made of."""
-    parser.add_argument(
+    what, where, decide = (section(parser, name) for name in ("what", "where", "decide"))
+    what.add_argument(
         "--flavor",
         metavar="<flavor>",
         action="append" if many else "store",
@@ -29,27 +31,27 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
         + (" (repeat for several; default: all known)" if many else ""),
     )
     cloud.add_nova_options(parser, many=many)
-    placement.add_placement_options(parser)
     inventory.add_flavor_file_option(parser)
     add_option(
-        parser,
+        decide,
         "--policy <policy>: policy (default: the flavor's, else default)",
         type=nonempty_name,
     )
     inventory.add_policy_file_option(parser)
     for words in ("--podm <podm>...: only", "--exclude-podm <podm>...: not"):
-        add_option(parser, f"{words} this pod manager, by ID or name (repeat for several)")
-    add_option(parser, "--zone <zone>: only this availability zone", type=nonempty_name)
+        add_option(where, f"{words} this pod manager, by ID or name (repeat for several)")
+    add_option(where, "--zone <zone>: only this availability zone", type=nonempty_name)
     location.add_location_options(parser)
     add_option(
-        parser,
+        where,
         "--attribute <name=expression>...: only where this attribute of the pod manager is so: "
         "facts.year='>= 2022' (repeat for several; takes the place of the flavor's)",
         type=_attribute,
     )
+    placement.add_placement_options(parser)
     group.add_group_options(parser)
     location.add_proximity_options(parser)
-    add_option(parser, "--seed <n>: decides between equals (default: 0)", type=whole)
+    add_option(decide, "--seed <n>: decides between equals (default: 0)", type=whole)
 
 
 def make_request(

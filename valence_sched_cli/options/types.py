@@ -87,6 +87,16 @@ def seconds(text: str) -> float:
     return number
 
 
+def age_limit(text: str) -> float:
+    """Parse an age into seconds; 0 and never are infinite."""
+    from valence_sched.model.age import parse_age_limit
+
+    try:
+        return parse_age_limit(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def age(text: str) -> float:
     """Parse an age such as 30s, 10m, 2h or 1d into seconds."""
     from valence_sched.model.age import parse_age

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cliff.columns import FormattableColumn
 
 if TYPE_CHECKING:
-    from valence_sched.model.need import Need, TopologyConstraint
+    from valence_sched.model.need import TopologyConstraint
 
 T = TypeVar("T")
 
@@ -103,12 +103,16 @@ class Sentences(Words):
 
 
 class Sentence(Cell[str]):
-    """A sentence, folded for people."""
+    """A sentence, folded for people, who do not see the name that another column has."""
 
     width = WIDTH
 
+    def __init__(self, text: str, name: str = "") -> None:
+        super().__init__(text)
+        self._name = name
+
     def human_readable(self) -> str:
-        return _fold(self._value, self.width)
+        return _fold(self._value.removeprefix(f"{self._name}: "), self.width)
 
 
 class Pairs(Cell[Mapping[str, Any]]):
@@ -235,6 +239,8 @@ class NeedsCell(_Nouns):
     """What a flavor asks for: a phrase a line for people, the needs for machines."""
 
     def human_readable(self) -> str:
+        from valence_sched.model.phrases import need_phrase
+
         return "\n".join(map(need_phrase, self._value))
 
 
@@ -249,6 +255,8 @@ class AlternativesCell(_Nouns):
     """Other ways to make a node: a line each with its needs and bonds, those for machines."""
 
     def human_readable(self) -> str:
+        from valence_sched.model.phrases import need_phrase
+
         return "\n".join(
             "; ".join([*map(need_phrase, ask.needs), *map(_constraint_phrase, ask.bonds)])
             for ask in self._value
@@ -257,27 +265,3 @@ class AlternativesCell(_Nouns):
 
 def _constraint_phrase(bond: TopologyConstraint) -> str:
     return f"{bond.relation} {bond.place}: {', '.join(bond.of)}"
-
-
-def need_phrase(need: Need) -> str:
-    """Return a need in words: ``256 GiB memory``, ``1 drive SSD of 900 GiB or more``."""
-    from valence_sched.model.quantity import format_bytes, format_mbps
-
-    times = f"{need.count} x" if need.count > 1 else ""
-    least = []
-    for test in need.tests:
-        if test.operator == "at_least":
-            name, value = test.attribute, float(test.value)
-            if name == "capacity_bytes":
-                least.append(f"of {format_bytes(value)} or more")
-            elif name in ("capacity_mib", "memory_mib"):
-                least.append(f"of {format_bytes(value * (1 << 20))} or more")
-            elif name == "speed_mbps":
-                least.append(f"of {format_mbps(value)} or more")
-            else:
-                least.append(f"of {format_value(value)} {name.replace('_', ' ')} or more")
-    if need.unit == "MiB":
-        amount = format_bytes(need.amount * (1 << 20))
-    else:
-        amount = " ".join(filter(None, [format_value(need.amount), need.unit]))
-    return " ".join(filter(None, [times, amount, need.label, *least]))

@@ -11,6 +11,7 @@ from typing import Any
 from cliff.columns import FormattableColumn
 
 from valence_sched.errors import UsageError, escape, one_line, suggest
+from valence_sched_cli.output.fitting import fit_rows
 
 FLAT = ("csv", "shell", "value")  # formats whose cells cannot hold a list or a map
 STRUCTURED = ("json", "yaml")
@@ -25,19 +26,25 @@ SHORT_TITLES = {
     "Free Drives": "Drives",
     "Total Memory MiB": "Total Memory",
     "Age": "Read",
+    "Podms Needed": "Podms",
 }
 
 
-def prepare_formatter(formatter: Any, name: str) -> Any:
+def prepare_formatter(formatter: Any, name: str, *, colour: bool = False) -> Any:
     """Return the formatter of this name with what its cells need done to them.
 
-    What does not print is escaped in every format; ``json`` escapes it by itself.
+    What does not print is escaped in every format; ``json`` escapes it by itself. With ``colour``
+    the cells of a table that have a colour get it.
     """
     if name == "yaml":
         return _YamlFormatter()
     if name in STRUCTURED:
         return formatter
     titles = {} if name in MACHINE else SHORT_TITLES
+    if name == "table":
+        formatter = _FittedTable(formatter)
+    if colour and name == "table":
+        return _CellFormatter(formatter, _coloured_cell, titles)
     return _CellFormatter(formatter, _flat_cell if name in FLAT else _printable_cell, titles)
 
 
@@ -54,6 +61,18 @@ class _PrintableCell(FormattableColumn[Any]):
 
     def machine_readable(self) -> Any:
         return self._value.machine_readable()
+
+
+class _ColouredCell(_PrintableCell):
+    """A cell that people see in the colours that it has."""
+
+    def human_readable(self) -> str:
+        coloured = self._value.coloured
+        return str(coloured(super().human_readable()) if isinstance(self._value, FormattableColumn)
+                   else coloured())  # fmt: skip
+
+    def machine_readable(self) -> Any:
+        return _value(self._value)
 
 
 class _CellFormatter:
@@ -74,6 +93,31 @@ class _CellFormatter:
 
     def _named(self, names: Sequence[str]) -> list[str]:
         return [escape(self._titles.get(name, name)) for name in names]
+
+
+class _FittedTable:
+    """Folds cells before a table is printed, unless an option says how wide it may be."""
+
+    def __init__(self, formatter: Any) -> None:
+        self._formatter = formatter
+
+    def emit_list(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
+        rows = list(data)
+        if not _has_width(parsed_args):
+            rows = list(fit_rows(names, rows))
+        self._formatter.emit_list(names, rows, stdout, parsed_args)
+
+    def emit_one(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
+        cells = list(data)
+        if not _has_width(parsed_args):
+            rows = fit_rows(("Field", "Value"), list(zip(names, cells, strict=True)))
+            cells = [cell for _name, cell in rows]
+        self._formatter.emit_one(names, cells, stdout, parsed_args)
+
+
+def _has_width(parsed_args: Any) -> bool:
+    """Return whether ``--max-width`` or ``--fit-width``, or their variable, says a width."""
+    return bool(getattr(parsed_args, "max_width", 0) or getattr(parsed_args, "fit_width", False))
 
 
 def full_titles(names: Sequence[str], columns: Sequence[str]) -> list[str]:
@@ -144,7 +188,13 @@ def _printable_cell(cell: Any) -> Any:
     """Return a cell for people: no name of a pod manager can control their terminal."""
     if isinstance(cell, FormattableColumn):
         return _PrintableCell(cell)
+    if isinstance(cell, int) and hasattr(cell, "coloured"):
+        return int(cell)  # cliff aligns what is a plain number
     return escape(cell) if isinstance(cell, str) else cell
+
+
+def _coloured_cell(cell: Any) -> Any:
+    return _ColouredCell(cell) if hasattr(cell, "coloured") else _printable_cell(cell)
 
 
 def _value(cell: Any) -> Any:
@@ -159,6 +209,32 @@ def _flat_cell(cell: Any) -> Any:
     if isinstance(value, str):
         return escape(value)
     return "" if value is None else value
+
+
+def without_redundant(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    parsed_args: Any,
+    redundant: Mapping[str, str | None],
+) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+    """Return columns and rows without what tells people nothing; programs get all columns.
+
+    ``redundant`` has, by title, what a column says of every row when it tells nothing, and None
+    where another column tells the same, which ``--long`` shows. Columns that are named stay.
+    """
+    named = {word.casefold() for word in (*parsed_args.columns, *parsed_args.sort_columns)}
+
+    def is_redundant(name: str) -> bool:
+        if parsed_args.formatter in MACHINE or name.casefold() in named or name not in redundant:
+            return False
+        nothing = redundant[name]
+        if nothing is None:
+            return not getattr(parsed_args, "long", False)
+        return all(str(row[columns.index(name)]) == nothing for row in rows)
+
+    visible = [name for name in columns if not is_redundant(name)]
+    picks = [columns.index(name) for name in visible]
+    return visible, [tuple(row[pick] for pick in picks) for row in rows]
 
 
 #: From 0 to 1: titles are short, and a list of all of them helps more than a poor guess.

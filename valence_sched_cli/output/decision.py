@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import argparse
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli.output.cells import Cell, GrantsCell, PairLines, UriTails
-from valence_sched_cli.output.columns import MACHINE
 from valence_sched_cli.output.not_chosen import reason_text
 
 if TYPE_CHECKING:
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("Node", "Rank", "Podm", "Pool", "Score", "Blocks", "Amounts")
 LONG_COLUMNS = (*COLUMNS, "Choice", "Scores", "Cost", "Waste")
+REDUNDANT = {"Rank": "1", "Amounts": ""}  # what these columns say where they say nothing
 BLOCKS_WIDTH = 36  # of a cell with the blocks of a node
 EXIT_CODES = {"placed": 0, "nothing_fits": 3, "placed_in_part": 4, "undecided": 5}
 
@@ -56,23 +55,6 @@ def placement_rows(report: Report) -> Iterator[tuple[Any, ...]]:
             )  # fmt: skip
 
 
-def without_redundant(
-    columns: Sequence[str], rows: list[tuple[Any, ...]], parsed_args: argparse.Namespace
-) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
-    """Return columns and rows without what says nothing; programs get all columns."""
-    named = {word.casefold() for word in (*parsed_args.columns, *parsed_args.sort_columns)}
-    single = {"Rank": "1", "Amounts": ""}  # what the column says of every row
-
-    def is_redundant(name: str) -> bool:
-        if parsed_args.formatter in MACHINE or name.casefold() in named or name not in single:
-            return False
-        return all(str(row[columns.index(name)]) == single[name] for row in rows)
-
-    visible = [name for name in columns if not is_redundant(name)]
-    picks = [columns.index(name) for name in visible]
-    return visible, [tuple(row[pick] for pick in picks) for row in rows]
-
-
 def summary_lines(result: DecisionResult, *, explain: bool) -> Iterator[str]:
     """Yield the lines about a decision beside its rows, the outcome last."""
     from valence_sched.model.decision_result import MAX_LISTED_PODMS
@@ -98,8 +80,10 @@ def _others(report: Report) -> str:
         return "; the others: --explain" if report.inventory.podms > 1 else ""
     if not fit + not_fit:
         return ""
-    noun = "pod manager fits" if fit == 1 else "pod managers fit"
-    return f"; {fit} other {noun}, {not_fit} {'does' if not_fit == 1 else 'do'} not: --explain"
+    from valence_sched.model.quantity import format_count
+
+    others = format_count(fit, "other fits", "others fit")
+    return f"; {others}, {not_fit:,} {'does' if not_fit == 1 else 'do'} not: --explain"
 
 
 def warning_lines(warnings: Iterable[str]) -> Iterator[str]:
@@ -113,6 +97,8 @@ def outcome_lines(result: DecisionResult, fewer: str = "--min-count {}") -> Iter
 
     ``fewer`` is how the caller says that fewer nodes are enough.
     """
+    from valence_sched.model.quantity import format_count
+
     report, request = result.report, result.report.request
     choices = len(request.alternatives)
     for failed in result.details.failed_choices if result.details else ():
@@ -120,25 +106,24 @@ def outcome_lines(result: DecisionResult, fewer: str = "--min-count {}") -> Iter
         yield f"choice {failed.choice} of {choices} fits nowhere: {funnel}"
     if report.placements and choices > 1:
         counts = sorted(Counter(placement.choice for placement in report.placements).items())
-        yield ", ".join(f"{nodes_text(count)} by choice {choice}" for choice, count in counts)
+        yield ", ".join(
+            f"{format_count(count, 'node')} by choice {choice}" for choice, count in counts
+        )
     if report.fitting and not report.placements:
-        least = f"at least {request.required_count}"
-        least = "all or nothing" if request.min_count is None else least
-        would = f"{nodes_text(report.fitting)} of {request.count} would fit, but {least} was"
-        yield f"{would} asked for: take what fits with {fewer.format(report.fitting)}"
+        least = "all" if request.min_count is None else f"at least {request.required_count:,}"
+        nodes = format_count(request.count, "node")
+        would = f"{report.fitting:,} of {nodes} would fit, but {least} must"
+        yield f"{would}: take what fits with {fewer.format(report.fitting)}"
     chosen_by = f"policy {request.policy}, seed {request.seed}"
     nothing = "nothing fits: " if report.outcome == "nothing_fits" else ""
     yield f"{nothing}placed {report.placed} of {request.count} ({chosen_by})"
 
 
-def nodes_text(count: int) -> str:
-    """Return a number of nodes in words."""
-    return f"{count:,} node" if count == 1 else f"{count:,} nodes"
-
-
 def funnel_text(report: Report, funnel: Sequence[FunnelStep]) -> str:
     """Return a funnel in one line: how many pools each filter left that rejected some."""
-    left = [f"{report.inventory.pools:,} pools"]
+    from valence_sched.model.quantity import format_count
+
+    left = [format_count(report.inventory.pools, "pool")]
     cuts = (step for step in funnel if step.went_on < step.came_in and not step.undecided)
     left += [f"{step.went_on:,} after {step.filter}" for step in cuts]
     undecided = sum(step.undecided for step in funnel)

@@ -19,10 +19,19 @@ EXIT_UNTOLD = 7  # something was done, and not all of the outputs could be writt
 
 
 class Delivery:
-    """The outputs of one command: ``stdout`` has its data, ``tell`` logs a line for people."""
+    """The outputs of one command: ``stdout`` has its data, ``tell`` logs a line for people.
 
-    def __init__(self, effects: EffectLog, stdout: Any, tell: Callable[[str, int], object]) -> None:
-        self._effects, self._stdout, self._tell = effects, stdout, tell
+    ``clear`` removes what the terminal shows in passing; it is called before anything is printed.
+    """
+
+    def __init__(
+        self,
+        effects: EffectLog,
+        stdout: Any,
+        tell: Callable[[str, int], object],
+        clear: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._effects, self._stdout, self._tell, self._clear = effects, stdout, tell, clear
 
     def print(self, emit: Callable[[Any], object]) -> None:
         """Print what ``emit`` writes to a stream; after an effect only once it is whole.
@@ -33,6 +42,7 @@ class Delivery:
         """
         if self._stdout is None:
             raise OutputError("standard output", ValueError("it is closed"))
+        self._clear()
         if self._effects:
             text = io.StringIO()
             emit(text)

@@ -5,77 +5,27 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import escape
-from valence_sched_cli.output.columns import prepare_formatter
+from valence_sched_cli.output.columns import prepare_formatter, without_redundant
 from valence_sched_cli.output.decision import (
     COLUMNS,
+    REDUNDANT,
     funnel_text,
     placement_rows,
     request_names,
-    without_redundant,
 )
+from valence_sched_cli.output.heat import HeatCell, heat_table, supports_colour
 from valence_sched_cli.output.not_chosen import WIDTH, not_chosen
 
 if TYPE_CHECKING:
     from valence_sched.model.decision import Report, Reports
-    from valence_sched.model.explanation import Contender, Explanation
+    from valence_sched.model.explanation import Explanation
 
 MOST_SHOWN = 3  # near misses and changes of each sort; the report has all
-_EXCESS = {"cores": "cores", "accelerators": "accelerators", "drives": "drives", "nics": "NICs"}
-
-
-@dataclass(frozen=True)
-class HeatCell:
-    """A cell with a temperature within 0..1."""
-
-    text: str
-    heat: float
-
-    def __str__(self) -> str:
-        return self.text
-
-
-def supports_colour(stream: Any) -> bool:
-    """Return whether to use colours: on a terminal that has them, unless NO_COLOR is set."""
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
-        return False
-    return bool(getattr(stream, "isatty", lambda: False)())
-
-
-def heat_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, colour: bool = True) -> str:
-    """Return columns of text; with ``colour`` cells have escape codes for their temperature."""
-    import tabulate
-
-    paint = _painted if colour else lambda cell: escape(str(cell))
-    texts = [[paint(cell) for cell in row] for row in rows]
-    titles = [escape(name) for name in names]
-    return tabulate.tabulate(texts, headers=titles, tablefmt="plain", disable_numparse=True)
-
-
-def _painted(cell: Any) -> str:
-    """Return the text of a cell in the colour of its temperature, as the terminal can show it."""
-    from rich.color import ColorSystem
-    from rich.style import Style
-
-    many = os.environ.get("COLORTERM", "").casefold() in ("truecolor", "24bit")
-    system = ColorSystem.TRUECOLOR if many else ColorSystem.EIGHT_BIT
-    style = Style.parse(_style(cell))
-    return style.render(escape(str(cell)), color_system=system)
-
-
-def _style(cell: Any) -> str:
-    """Return black on red, through yellow, to green; nothing for a cell without temperature."""
-    if not isinstance(cell, HeatCell):
-        return ""
-    heat = min(1.0, max(0.0, cell.heat))
-    red, green = min(1.0, 2.0 - 2.0 * heat), min(1.0, 2.0 * heat)
-    return f"black on #{round(60 + 180 * red):02x}{round(60 + 150 * green):02x}3c"
 
 
 class ReportRenderer:
@@ -132,13 +82,17 @@ class ReportRenderer:
         if rows:
             page = io.StringIO()
             self._formatter.emit_list(
-                *without_redundant(COLUMNS, rows, self._parsed_args), page, self._parsed_args
+                *without_redundant(COLUMNS, rows, self._parsed_args, REDUNDANT),
+                page,
+                self._parsed_args,
             )
             yield from page.getvalue().rstrip("\n").split("\n")
         yield from self.explanation(report)
 
     def _candidates(self, explanation: Explanation) -> Iterator[str]:
         """Yield the candidates with what each weigher adds to their scores, if there are any."""
+        from valence_sched.model.phrases import excess_phrases
+
         if not explanation.candidates:
             return
         first = explanation.candidates[0].parts
@@ -160,26 +114,26 @@ class ReportRenderer:
             cells = [HeatCell(f"{one.score:.3f}", one.score)]
             cells += [HeatCell(f"{part.part:.3f}", part.score) for part in in_order]
             chosen = "chosen" if one.outcome == "chosen" else ""
-            rows.append((one.podm, one.pool, *cells, chosen, ", ".join(_excess(one))))
+            rows.append([one.podm, one.pool, *cells, chosen, ", ".join(excess_phrases(one.excess))])
         yield ""
         yield "Candidates"
-        table = heat_table(names, rows, colour=self._colour)
+        table = heat_table(names, list(_folded(names, rows)), colour=self._colour)
         yield from (f"  {line.rstrip()}" for line in table.splitlines())
         weights = [f"{part.weigher} {_weight(explanation, part.weigher)}" for part in weighers]
         if len(weights) > 1:
             yield f"  weights: {', '.join(weights)}"
 
 
-def _excess(one: Contender) -> Iterator[str]:
-    """Yield what the blocks of a candidate have beyond the request."""
-    from valence_sched.model.base import format_value
-    from valence_sched.model.quantity import format_bytes
-
-    for name, amount in one.excess.items():
-        if name == "memory_mib":
-            yield format_bytes(amount * (1 << 20))
-        else:
-            yield f"{format_value(amount)} {_EXCESS[name]}"
+def _folded(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+    """Yield rows whose last cell is folded into as many rows as a screen needs for it."""
+    cells = list(zip(*rows, strict=True))[:-1]  # tabulate makes a column wider than its title
+    widths = [max(len(name) + 2, *(len(str(cell)) for cell in column))
+              for name, column in zip(names, cells, strict=False)]  # fmt: skip
+    room = max(len(names[-1]), WIDTH - 2 - sum(width + 2 for width in widths))
+    for *start, last in rows:
+        first, *following = textwrap.wrap(last, room) or [""]
+        yield [*start, first]
+        yield from ([*[""] * len(start), line] for line in following)
 
 
 def _what_would_change(explanation: Explanation) -> Iterator[str]:
@@ -226,23 +180,22 @@ def _weight(explanation: Explanation, weigher: str) -> str:
     return f"{least:g}" if least == most else f"{least:g} to {most:g}"
 
 
-def request_line(report: Report) -> str:
-    """Return what is asked for in one line: ``gpu-large: 32 cores, 256 GiB memory, 2 GPU A100``."""
-    from valence_sched_cli.output.cells import need_phrase
+def request_lines(report: Report) -> list[str]:
+    """Return what is asked for: ``gpu-large: 32 cores, 256 GiB memory, 2 GPU A100``."""
+    from valence_sched.model.phrases import request_phrase
 
-    request = report.request
-    needs = ", ".join(map(need_phrase, request.needs))
-    name = request.flavor or request.id or "request"
-    others = len(request.fallbacks)
-    return escape(f"{name}: {needs}" + (f"; or one of {others} other ways" if others else ""))
+    text = escape(request_phrase(report.request))
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _header(report: Report) -> Iterator[str]:
+    from valence_sched.model.quantity import format_count
+
     request, policy, source = report.request, report.policy, report.inventory
     outcome = report.outcome.replace("_", " ")
-    counts = f"{report.placed} of {report.requested}"
-    yield escape(f"{outcome}: {counts} (policy {policy.name}, seed {report.seed})")
-    yield request_line(report)
-    sizes = f"{source.podms:,} pod managers, {source.pools:,} pools, {source.blocks:,} blocks"
+    placed = f"{report.placed} of {report.requested}"
+    yield escape(f"{outcome}: {placed} (policy {policy.name}, seed {report.seed})")
+    yield from request_lines(report)
+    counts = ((source.podms, "pod manager"), (source.pools, "pool"), (source.blocks, "block"))
     yield escape(f"request {request.id}, inventory {source.digest}")
-    yield sizes
+    yield ", ".join(format_count(number, noun) for number, noun in counts)

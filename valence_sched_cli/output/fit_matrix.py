@@ -7,8 +7,32 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from valence_sched.errors import escape
+from valence_sched_cli.output.fitting import BORDER
+from valence_sched_cli.output.heat import painted
+
 MOST_PODMS = 5  # across, where not all fit the width
-BORDER = 3  # characters that a column of a table has beside its widest cell
+
+
+class FitCell(int):
+    """How many nodes fit on a pod manager; in colour by the most that fit on any of them.
+
+    ``width`` is that of its column, which the colour fills.
+    """
+
+    def __new__(cls, nodes: int, most: int, width: int) -> FitCell:
+        cell = super().__new__(cls, nodes)
+        cell._most, cell._width = most, width
+        return cell
+
+    _most: int
+    _width: int
+
+    def coloured(self) -> str:
+        """Return the number in its colour: red for none, green for the most."""
+        text = f"{self:>{self._width}}"
+        return painted(text, self / self._most) if self._most else text
+
 
 Counts = Mapping[str, Mapping[str, int]]  # by flavor, then by pod manager
 
@@ -30,16 +54,29 @@ def fit_matrix(counts: Counts, width: int | None = None) -> tuple[Sequence[str],
         shown = best
     others = [podm for podm in podms if podm not in set(shown)]
     titles = ["Flavor", *shown, *([_others(podms, shown)] if others else []), "Total"]
+    widths = _column_widths(counts, shown)
     rows = []
     for flavor, by_podm in counts.items():
+        most = max(by_podm.values(), default=0)
         rest = [sum(by_podm.get(podm, 0) for podm in others)] if others else []
-        cells = [by_podm.get(podm, 0) for podm in shown]
+        cells = [FitCell(by_podm.get(podm, 0), most, width) for podm, width in widths.items()]
         rows.append((flavor, *cells, *rest, sum(by_podm.values())))
     return titles, rows
 
 
+def _column_widths(counts: Counts, podms: Sequence[str]) -> dict[str, int]:
+    """Return the width of each column of a pod manager, as wide as its title or its numbers."""
+    return {
+        podm: max(len(escape(podm)), *(len(str(one.get(podm, 0))) for one in counts.values()))
+        if counts else 0
+        for podm in podms
+    }  # fmt: skip
+
+
 def _others(podms: Sequence[str], shown: Sequence[str]) -> str:
-    return f"{len(podms) - len(shown):,} others"
+    from valence_sched.model.quantity import format_count
+
+    return format_count(len(podms) - len(shown), "other")
 
 
 def _width(counts: Counts, titles: Sequence[str]) -> int:

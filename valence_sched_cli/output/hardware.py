@@ -5,30 +5,27 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli.output.cells import AmountLines, Cell, format_value, or_absent, to_builtins
+from valence_sched_cli.output.heat import painted
 
 if TYPE_CHECKING:
-    from valence_sched.model.inventory import Devices
     from valence_sched.model.podm_overview import PodmSummary
 
-MIB = 1 << 20
 WIDTH = 30  # of a cell with the devices of a block
 _GLUE = "\N{NO-BREAK SPACE}"
 BAR_WIDTH = 10  # characters between the brackets of a bar
-
-#: What the models of CPUs say beside the model.
-_NOISE = re.compile(r"\((?:R|TM|C)\)|\b(?:\d+-Core )?Processor\b|\bCPU\b|@.*", re.IGNORECASE)
 
 
 class MemoryCell(Cell[float]):
     """An amount of MiB: in the unit that fits for people, the number for machines."""
 
     def human_readable(self) -> str:
-        return _format_mib(self._value)
+        from valence_sched.model.quantity import format_mib
+
+        return format_mib(self._value)
 
     def machine_readable(self) -> float:
         return self._value
@@ -41,6 +38,8 @@ class ModelCell(Cell[str]):
     """The model of a device: a short name for people, as it is for machines."""
 
     def human_readable(self) -> str:
+        from valence_sched.model.phrases import short_model
+
         return short_model(self._value)
 
     def machine_readable(self) -> str:
@@ -52,10 +51,12 @@ def _folded(phrases: Iterable[str], width: int) -> str:
     return textwrap.fill(glued, width).replace(_GLUE, " ")
 
 
-class DevicesCell(Cell["Devices"]):
+class DevicesCell(Cell[Any]):
     """The devices of a block: a phrase for people, the structure for machines."""
 
     def human_readable(self) -> str:
+        from valence_sched.model.phrases import device_phrases
+
         return _folded(device_phrases(self._value), WIDTH)
 
     def machine_readable(self) -> Any:
@@ -80,8 +81,21 @@ class BarCell(Cell[tuple[float | None, float | None]]):
         text = f"{words[0]} of {words[1]} free"
         if free is None or not total:
             return text
-        used = round(BAR_WIDTH * (total - free) / total)
-        return f"[{('#' * used).ljust(BAR_WIDTH, '-')}] {text}"
+        return f"[{('#' * self._used).ljust(BAR_WIDTH, '-')}] {text}"
+
+    def coloured(self, text: str) -> str:
+        """Return the text of the cell with its bar in the colour of what is free."""
+        free, total = self._value
+        if free is None or not total or not self._used:
+            return text
+        end = 1 + self._used
+        return text[:1] + painted(text[1:end], free / total) + text[end:]
+
+    @property
+    def _used(self) -> int:
+        """Return how many characters of the bar are what is used."""
+        free, total = self._value
+        return round(BAR_WIDTH * (total - free) / total) if free is not None and total else 0
 
 
 class NodeHardwareCell(Cell[Any]):
@@ -90,13 +104,15 @@ class NodeHardwareCell(Cell[Any]):
     width = WIDTH
 
     def human_readable(self) -> str:
+        from valence_sched.model.phrases import device_phrases
+        from valence_sched.model.quantity import format_count
+
         status = self._value
         phrases = [*device_phrases(status.devices, brief=True)]
         phrases += [f"{format_value(it.amount)} {it.unit} {it.resource}".replace("  ", " ").strip()
                     for it in status.node.grants]  # fmt: skip
         if status.unknown_blocks:
-            noun = "block" if status.unknown_blocks == 1 else "blocks"
-            phrases.append(f"{status.unknown_blocks} {noun} unknown")
+            phrases.append(f"{format_count(status.unknown_blocks, 'block')} unknown")
         return _folded(phrases, self.width)
 
     def machine_readable(self) -> Any:
@@ -128,36 +144,34 @@ class PoolsCell(Cell[Any]):
 
 
 def _free_phrases(amounts: PodmSummary) -> Iterator[str]:
+    from valence_sched.model.quantity import format_count, format_mib
+
     cores, mib = amounts.cores[0], amounts.memory_mib[0]
-    yield "unknown cores" if cores is None else f"{cores:,} cores"
-    yield "unknown memory" if mib is None else _format_mib(mib)
+    yield "unknown cores" if cores is None else format_count(cores, "core") if cores else "no cores"
+    yield "unknown memory" if mib is None else format_mib(mib) if mib else "no memory"
     for number, word in ((amounts.gpus[0], "GPU"), (amounts.drives[0], "drive")):
         if number is None:
             yield f"unknown {word}s"
         elif number:
-            yield f"{number:,} {word}" + ("s" if number > 1 else "")
+            yield format_count(number, word)
     for name, (free, _) in amounts.stocks.items():
         yield f"{'unknown' if free is None else format_value(free)} {name}"
 
 
 def bar_cells(amounts: PodmSummary) -> dict[str, BarCell]:
     """Return a bar for each resource of which there is any, by its title."""
+    from valence_sched.model.quantity import format_mib
+
     bars = {
         "Blocks": BarCell(*amounts.blocks),
         "Cores": BarCell(*amounts.cores),
-        "Memory": BarCell(*amounts.memory_mib, _format_mib),
+        "Memory": BarCell(*amounts.memory_mib, format_mib),
         "GPUs": BarCell(*amounts.gpus),
         "Drives": BarCell(*amounts.drives),
         "NICs": BarCell(*amounts.nics),
         **{name: BarCell(*pair, format_value) for name, pair in amounts.stocks.items()},
     }
     return {title: bar for title, bar in bars.items() if bar._value != (0, 0)}
-
-
-def _format_mib(mib: float) -> str:
-    from valence_sched.model.quantity import format_bytes
-
-    return format_bytes(mib * MIB) if mib else "0"
 
 
 def amount_cells(amounts: PodmSummary) -> dict[str, Any]:
@@ -180,50 +194,3 @@ def amount_cells(amounts: PodmSummary) -> dict[str, Any]:
         {name: every for name, (_, every) in amounts.stocks.items()}
     )
     return cells
-
-
-def device_phrases(devices: Devices, *, brief: bool = False) -> Iterator[str]:
-    """Yield devices in words, the cores first: ``32 cores EPYC``, ``256 GiB``, ``2 GPU A100``.
-
-    With ``brief`` the models of CPUs and the memory of accelerators are left out.
-    """
-    from valence_sched.model.quantity import format_bytes, format_mbps
-
-    by_model: dict[str, list[int | None]] = defaultdict(list)
-    for cpu in devices.processors:
-        by_model["" if brief else short_model(cpu.model)].append(_product(cpu.count, cpu.cores))
-    for model, numbers in by_model.items():
-        yield f"{_sum_text(numbers, str)} cores {model}".strip()
-    if devices.memory:
-        sizes = [_product(one.count, one.capacity_mib) for one in devices.memory]
-        yield _sum_text(sizes, _format_mib) + ("" if any(sizes) else " memory")
-    for card in devices.accelerators:
-        memory = format_bytes(card.memory_mib * MIB) if card.memory_mib and not brief else ""
-        yield _words(card.count, card.kind, short_model(card.model), memory)
-    for drive in devices.drives:
-        size = format_bytes(drive.capacity_bytes) if drive.capacity_bytes else ""
-        kind = " ".join(filter(None, (drive.protocol, drive.media))) or "drive"
-        yield _words(drive.count, "remote" if drive.remote else "", kind, size)
-    for nic in devices.nics:
-        yield _words(nic.count, "NIC", format_mbps(nic.speed_mbps) if nic.speed_mbps else "")
-
-
-def _product(count: int | None, amount: int | None) -> int | None:
-    return None if count is None or amount is None else count * amount
-
-
-def _sum_text(numbers: Sequence[int | None], shown: Callable[[int], str]) -> str:
-    """Return a sum in words; with a plus where a part of it is unknown."""
-    known = [number for number in numbers if number is not None]
-    if not known:
-        return "unknown"
-    return shown(sum(known)) + ("+" if len(known) < len(numbers) else "")
-
-
-def short_model(model: str | None) -> str:
-    """Return the name of a model without marks, clock rates and the word for what it is."""
-    return " ".join(_NOISE.sub(" ", model or "").split())
-
-
-def _words(count: int | None, *words: str) -> str:
-    return " ".join(filter(None, ("?" if count is None else str(count), *words)))

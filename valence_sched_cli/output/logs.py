@@ -11,12 +11,6 @@ from valence_sched.errors import escape
 OURS = "valence_sched"  # what the names of our loggers begin with
 
 
-class RenderedText(str):
-    """Text that is escaped already, with line ends and colours of our own."""
-
-    __slots__ = ()
-
-
 class EscapingFormatter(logging.Formatter):
     """The formatter of a handler, and what does not print escaped in all that it makes.
 
@@ -29,8 +23,6 @@ class EscapingFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         if record.name.startswith(OURS):
-            if record.args and isinstance(next(iter(record.args)), RenderedText):
-                return self._formatter.format(record)
             record = copy.copy(record)
             record.msg, record.args = escape(record.getMessage()), None
         return escape(self._formatter.format(record), keep="\n")

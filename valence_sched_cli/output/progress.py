@@ -1,64 +1,190 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The status line of a terminal: progress of reading and of composing; nothing in a pipe."""
+"""The progress line of a terminal: whom a command waits for that takes longer than a second.
+
+It stands on standard error while the command waits, and leaves nothing there.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import sys
+import threading
 import time
-from collections.abc import Callable
-from typing import TextIO
+from collections.abc import Callable, Sequence
+from typing import IO, TYPE_CHECKING, Any, cast
 
-from valence_sched.errors import escape
+from valence_sched_cli.output.awaited import Awaited
+from valence_sched_cli.output.streams import moves_cursor
 
-MAX_NAME_LENGTH = 40  # characters of a name on the line
-QUIET_S = 1.0  # of reading files, before the line is shown
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.live import Live
 
+    from valence_sched.model.progress import Progress
 
-class StatusLine:
-    """One line of a terminal that each text overwrites; on other streams nothing is written."""
-
-    def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
-        self._stream = stream or sys.stderr
-        self._terminal = not quiet and self._stream is not None and self._stream.isatty()
-        self._shown = False
-
-    def __bool__(self) -> bool:
-        return self._terminal
-
-    def show(self, text: str) -> None:
-        """Write a text over the one before; an empty one only clears the line."""
-        if self._terminal and (text or self._shown):
-            self._shown = bool(text)
-            try:
-                self._stream.write(f"\r{escape(text)}\x1b[K")
-                self._stream.flush()
-            except (OSError, ValueError):  # the terminal is gone; what is shown goes on without
-                self._terminal = False
-
-    def clear(self) -> None:
-        """Remove the text."""
-        self.show("")
+DELAY_S = 1.0  # of work, before the line is shown
+FRAMES_PER_S = 8
 
 
-def progress(
-    stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
-) -> Callable[..., None]:
-    """Return a function that shows how many pod managers were read so far; None ends the line.
+def terminal_progress(stream: Any = None) -> Progress | None:
+    """Return the progress line of a stream, None where it is no terminal that can have one."""
+    stream = stream or sys.stderr
+    return ProgressLine(stream) if moves_cursor(stream) else None
 
-    Of live ones it also shows their number, and the one that the others wait for.
+
+class ProgressLine:
+    """Shows what is awaited on one line of a terminal, once that takes longer than a second.
+
+    ``rich`` is imported when the line is first shown. A log record takes its place, and the line
+    comes again a second later.
     """
-    line = StatusLine(stream)
-    if not line:
-        return lambda *_counts: None
-    started = clock()
 
-    def show(podms: int | None, every: int | None = None, slowest: str = "") -> None:
-        if podms is None:
-            line.clear()
-        elif every is None:
-            line.show(f"read {podms:,} pod managers" if clock() - started > QUIET_S else "")
-        else:
-            waiting = f", waiting for {slowest[:MAX_NAME_LENGTH]}" if slowest else ""
-            line.show(f"read {podms:,} of {every:,} pod managers{waiting}")
+    def __init__(
+        self,
+        stream: Any,
+        delay_s: float = DELAY_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stream, self._delay_s, self._clock = _HarmlessStream(stream), delay_s, clock
+        self._awaited = Awaited()
+        self._lock = threading.RLock()  # never needed by the thread that draws
+        self._started: float | None = None
+        self._timer: threading.Timer | None = None
+        self._live: Live | None = None
+        self._handlers: list[logging.Handler] = []
 
-    return show
+    def count_podms(self, done: int, total: int | None = None, awaited: Sequence[str] = ()) -> None:
+        """Show how many pod managers are read, and who has not answered."""
+        self._awaited.set_count(done, total, awaited)
+        self._show_soon()
+
+    def end_count(self) -> None:
+        """Show no number of pod managers."""
+        self._awaited.unset_count()
+
+    def begin(self, subject: str, activity: str) -> None:
+        """Show what is being done about a subject."""
+        self._awaited.set_activity(subject, activity)
+        self._show_soon()
+
+    def finish(self, subject: str) -> None:
+        """Show a subject no longer."""
+        self._awaited.unset_activity(subject)
+
+    def close(self) -> None:
+        """Remove the line, and forget what was awaited."""
+        with self._lock:
+            self._stop()
+            self._started = None
+            self._awaited.clear()
+            for handler in self._handlers:
+                handler.removeFilter(self._give_way)
+            self._handlers.clear()
+
+    def _show_soon(self) -> None:
+        """Have the line shown once the command has worked long enough."""
+        if self._live is not None or self._timer is not None:
+            return
+        with self._lock:
+            if self._started is None:
+                self._started = self._clock()
+                self._handlers = list(logging.getLogger().handlers)
+                for handler in self._handlers:
+                    handler.addFilter(self._give_way)
+            self._start_timer(max(0.0, self._started + self._delay_s - self._clock()))
+
+    def _start_timer(self, delay_s: float) -> None:
+        self._timer = threading.Timer(delay_s, self._show)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _show(self) -> None:
+        """Show the line; called by the timer, which may be too late."""
+        with self._lock:
+            if self._timer is not threading.current_thread():
+                return
+            self._timer = None
+            if self._awaited:
+                self._live = self._new_live()
+                self._live.start(refresh=True)
+
+    def _new_live(self) -> Live:
+        from rich.console import Console
+        from rich.live import Live
+
+        return Live(
+            _Line(self._text, unicode=self._stream.encoding.casefold().startswith("utf")),
+            console=Console(file=cast(IO[str], self._stream)),
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            refresh_per_second=FRAMES_PER_S,
+        )
+
+    def _stop(self) -> bool:
+        """Remove the line; return whether it is shown, or about to be."""
+        live, timer = self._live, self._timer
+        self._live = self._timer = None
+        if timer is not None:
+            timer.cancel()
+        if live is not None:
+            live.stop()
+        return bool(live or timer)
+
+    def _give_way(self, _record: logging.LogRecord) -> bool:
+        """Remove the line for a log record; the line comes again while work goes on."""
+        with self._lock:
+            if self._stop():
+                self._start_timer(self._delay_s)
+        return True
+
+    def _text(self, width: int) -> str:
+        from valence_sched.model.age import format_age
+
+        started = self._started
+        age = format_age(self._clock() - started) if started is not None else "0s"
+        text = self._awaited.text(width - len(age) - 2)
+        return text and f"{age}: {text}"
+
+
+class _Line:
+    """What ``rich`` draws: a spinner and the text of this moment; nothing where there is none."""
+
+    def __init__(self, text: Callable[[int], str], *, unicode: bool) -> None:
+        from rich.spinner import Spinner
+
+        self._text = text
+        self._spinner = Spinner("dots" if unicode else "line", style="status.spinner")
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        width = max(1, options.max_width - 3)
+        if text := self._text(width):
+            self._spinner.text = Text(text)
+            self._spinner.text.truncate(width, overflow="ellipsis")
+            yield self._spinner
+
+
+class _HarmlessStream:
+    """A terminal that takes every character, and may be gone: the command goes on without it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.encoding: str = getattr(stream, "encoding", None) or "ascii"
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write(text.encode(self.encoding, "replace").decode(self.encoding))
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return int(self._stream.fileno())

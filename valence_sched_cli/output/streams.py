@@ -17,6 +17,13 @@ from valence_sched.errors import OutputError
 Failures = dict[logging.Handler, str]
 
 
+def moves_cursor(stream: Any) -> bool:
+    """Return whether a stream is a terminal whose cursor can be moved, as ``TERM`` says."""
+    if os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
+        return False
+    return bool(getattr(stream, "isatty", lambda: False)())
+
+
 def write(stream: Any, text: str) -> None:
     """Write a text to standard output, whole and now.
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A column that is not there is refused before a command does anything."""
 
+import argparse
 import importlib.metadata
 import unittest
 
@@ -18,6 +19,8 @@ READ_ONLY = {
     "podm_node_list", "podm_node_show", "podm_pool_list", "podm_show", "podm_stats_show",
     "scheduler_explain", "scheduler_filter_list", "scheduler_policy_list",
     "scheduler_policy_show", "scheduler_policy_validate", "scheduler_weigher_list",
+    "scheduler_whatif_drain", "scheduler_whatif_fail", "scheduler_whatif_need",
+    "scheduler_whatif_rebalance", "scheduler_whatif_run",
 }  # fmt: skip
 
 
@@ -37,6 +40,29 @@ class TestTitles(unittest.TestCase):
         self.assertTrue(columns.has_any_column([], []))
         self.assertTrue(columns.has_any_column(["uri", "node"], ["Node"]))
         self.assertFalse(columns.has_any_column(["uri"], ["Node"]))
+
+
+class TestRedundant(unittest.TestCase):
+    """What tells a person nothing is not in a table, and in every other format."""
+
+    def left(self, rows, formatter="table", **named):
+        words = {"columns": [], "sort_columns": []} | named
+        args = argparse.Namespace(formatter=formatter, **words)
+        names, cells = columns.without_redundant(
+            ("Node", "Rank", "URI"), rows, args, {"Rank": "1", "URI": None}
+        )
+        self.assertTrue(all(len(row) == len(names) for row in cells))
+        return tuple(names)
+
+    def test_a_column_goes_where_every_row_says_nothing(self):
+        self.assertEqual(("Node",), self.left([(1, 1, "u"), (2, 1, "v")]))
+        self.assertEqual(("Node", "Rank"), self.left([(1, 1, "u"), (1, 2, "v")]))
+
+    def test_programs_get_every_column_and_a_person_those_that_are_named(self):
+        every = ("Node", "Rank", "URI")
+        self.assertEqual(every, self.left([(1, 1, "u")], formatter="json"))
+        self.assertEqual(("Node", "URI"), self.left([(1, 1, "u")], columns=["uri"]))
+        self.assertEqual(("Node", "Rank"), self.left([(1, 1, "u")], sort_columns=["Rank"]))
 
 
 class TestCommands(unittest.TestCase):

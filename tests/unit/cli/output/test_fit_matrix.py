@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The matrix of nodes that fit."""
 
+import argparse
+import io
+import re
 import unittest
+from unittest import mock
 
+from cliff.formatters.table import TableFormatter
 from prettytable import PrettyTable
 
+from valence_sched_cli.output.columns import prepare_formatter
 from valence_sched_cli.output.fit_matrix import fit_matrix
 
 COUNTS = {
@@ -41,7 +47,7 @@ class FitMatrixTest(unittest.TestCase):
                 self.assertLessEqual(table_width(*fit_matrix(COUNTS, width)), width)
         whole = table_width(*fit_matrix(COUNTS, 200))
         self.assertEqual(["Flavor", *PODMS, "Total"], fit_matrix(COUNTS, whole)[0])
-        self.assertIn("others", " ".join(fit_matrix(COUNTS, whole - 1)[0]))
+        self.assertIn("1 other", fit_matrix(COUNTS, whole - 1)[0])
 
     def test_at_most_five_stand_alone_however_wide_the_terminal_is(self):
         many = {"f": {f"podm-{number:03}": number for number in range(100)}}
@@ -52,6 +58,20 @@ class FitMatrixTest(unittest.TestCase):
 
     def test_nothing_is_a_matrix_too(self):
         self.assertEqual((["Flavor", "Total"], []), fit_matrix({}, 80))
+
+    def test_in_colour_it_is_the_same_table_and_the_best_of_a_row_is_green(self):
+        texts = {}
+        for colour in (False, True):
+            stream = io.StringIO()
+            arguments = argparse.Namespace(max_width=0, fit_width=False, print_empty=False)
+            formatter = prepare_formatter(TableFormatter(), "table", colour=colour)
+            with mock.patch.dict("os.environ", {"COLORTERM": "truecolor"}):
+                formatter.emit_list(*fit_matrix(COUNTS, width=80), stream, arguments)
+            texts[colour] = stream.getvalue()
+        self.assertNotIn("\x1b", texts[False])
+        self.assertEqual(texts[False], re.sub("\x1b[^m]*m", "", texts[True]))
+        green = re.findall("48;2;60;210;60m *([0-9]+)", texts[True])
+        self.assertEqual(["20", "3"], green)
 
 
 if __name__ == "__main__":

@@ -1,50 +1,139 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The line that a person sees while pod managers are read, and a pipe does not."""
+"""The progress line: when it comes, when it goes, and what is in its way."""
 
 import io
+import logging
+import threading
 import unittest
+from unittest import mock
 
-from valence_sched_cli.output.progress import progress
+from valence_sched_cli.output.progress import ProgressLine, terminal_progress
+
+ERASED, SHOWN_AGAIN = "\x1b[2K", "\x1b[?25h"
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A terminal on which a test can wait for a text."""
+
+    encoding = "utf-8"
+
+    def __init__(self):
+        super().__init__()
+        self.changed = threading.Condition()
 
     def isatty(self):
         return True
 
+    def write(self, text):
+        with self.changed:
+            self.changed.notify_all()
+            return super().write(text)
 
-class TestProgress(unittest.TestCase):
-    """A line that comes and goes."""
+    def wait_for(self, text):
+        with self.changed:
+            if not self.changed.wait_for(lambda: text in self.getvalue(), timeout=30):
+                raise AssertionError(f"no {text!r} in {self.getvalue()!r}")
+
+
+class Ascii(Terminal):
+    encoding = "ascii"
+
+
+class Gone(Terminal):
+    """A terminal that was closed."""
+
+    def write(self, text):
+        super().write(text)
+        raise OSError("gone")
+
+
+class TestProgressLine(unittest.TestCase):
+    """With a clock of its own, and without the second of delay."""
+
+    def line(self, out, delay_s=0.0):
+        self.time = 0.0
+        line = ProgressLine(out, delay_s, lambda: self.time)
+        self.addCleanup(line.close)
+        return line
 
     def setUp(self):
-        self.out, self.time = Terminal(), 0.0
-        self.show = progress(self.out, lambda: self.time)
+        self.enterContext(mock.patch.dict("os.environ", {"TERM": "xterm-256color"}))
+        self.out = Terminal()
 
-    def test_of_live_ones_it_says_how_many_of_how_many_and_who_is_awaited(self):
-        self.show(2, 5, "rack-7")
-        self.assertEqual(
-            "\rread 2 of 5 pod managers, waiting for rack-7\x1b[K", self.out.getvalue()
-        )
+    def test_it_says_since_when_and_goes_without_a_trace(self):
+        line = self.line(self.out)
+        line.count_podms(2, 5, ["rack-7"])
+        self.time = 12.0
+        self.out.wait_for("12s: read 2 of 5 pod managers, waiting for rack-7 and 2 more")
+        line.close()
+        self.assertGreater(self.out.getvalue().rindex(ERASED), self.out.getvalue().rindex("rack-7"))
+        self.assertIn(SHOWN_AGAIN, self.out.getvalue())
 
-    def test_when_all_are_read_nobody_is_awaited_and_the_line_goes(self):
-        self.show(5, 5, "")
-        self.show(None)
-        self.assertEqual("\rread 5 of 5 pod managers\x1b[K\r\x1b[K", self.out.getvalue())
-
-    def test_of_files_nothing_is_shown_in_the_first_second(self):
-        self.show(256)
-        self.show(None)
+    def test_what_ends_sooner_is_never_shown(self):
+        line = self.line(self.out, delay_s=3600)
+        line.begin("rack-7", "reading")
+        line.finish("rack-7")
+        line.close()
         self.assertEqual("", self.out.getvalue())
-        self.time = 1.5
-        self.show(512)
-        self.assertEqual("\rread 512 pod managers\x1b[K", self.out.getvalue())
+        self.assertEqual([], [one for one in threading.enumerate() if one.name == "Timer"])
 
-    def test_a_name_cannot_command_the_terminal(self):
-        self.show(0, 1, "a\x1b[2Jb")
-        self.assertNotIn("\x1b[2J", self.out.getvalue())
+    def test_what_follows_is_shown_on_the_same_line(self):
+        line = self.line(self.out)
+        line.begin("node a on rack-7", "allocating")
+        self.out.wait_for("allocating")
+        line.finish("node a on rack-7")
+        line.begin("rack-7", "reading")
+        self.out.wait_for("rack-7: reading")
+        self.assertNotIn(SHOWN_AGAIN, self.out.getvalue())
 
-    def test_a_pipe_sees_nothing(self):
-        pipe = io.StringIO()
-        progress(pipe)(2, 5, "rack-7")
-        self.assertEqual("", pipe.getvalue())
+    def test_a_log_record_takes_its_place_and_it_comes_again(self):
+        handler = logging.StreamHandler(self.out)
+        logging.getLogger().addHandler(handler)
+        self.addCleanup(logging.getLogger().removeHandler, handler)
+        line = self.line(self.out)
+        line.begin("rack-7", "reading")
+        self.out.wait_for("reading")
+        line.begin("rack-7", "deleting")
+        logging.getLogger("valence_sched").warning("told")
+        before = self.out.getvalue().partition("told\n")[0]
+        self.assertTrue(before.endswith(ERASED), before)
+        self.out.wait_for("told\n")
+        self.out.wait_for("deleting")
+        line.close()
+        self.assertEqual([], handler.filters)
+
+    def test_a_second_command_of_one_program_begins_anew(self):
+        line = self.line(self.out)
+        line.begin("rack-7", "reading")
+        self.out.wait_for("reading")
+        line.close()
+        self.time = 50.0
+        line.begin("rack-8", "deleting")
+        self.out.wait_for("0s: rack-8: deleting")
+        self.assertNotIn("rack-7", self.out.getvalue().partition(SHOWN_AGAIN)[2])
+
+    def test_a_name_is_no_markup(self):
+        line = self.line(self.out)
+        line.begin("[red]rack[/red] :bug:", "reading")
+        self.out.wait_for("[red]rack[/red] :bug:: reading")
+
+    def test_a_terminal_without_unicode_gets_what_it_can_show(self):
+        out = Ascii()
+        line = self.line(out)
+        line.begin("räck", "reading")
+        out.wait_for("r?ck: reading")
+        self.assertTrue(out.getvalue().isascii())
+
+    def test_a_terminal_that_is_gone_ends_nothing(self):
+        out = Gone()
+        line = self.line(out)
+        line.begin("rack-7", "reading")
+        out.wait_for("reading")
+        line.close()
+
+    def test_only_a_terminal_whose_cursor_moves_has_one(self):
+        self.assertIsInstance(terminal_progress(self.out), ProgressLine)
+        self.assertIsNone(terminal_progress(io.StringIO()))
+        for term in ("dumb", "unknown", ""):
+            with mock.patch.dict("os.environ", {"TERM": term}):
+                self.assertIsNone(terminal_progress(self.out))

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages in headless Chromium: what they show on a desktop, a phone, in the dark and on paper."""
+
+import importlib.util
+import os
+import shutil
+import unittest
+from pathlib import Path
+from typing import Any
+
+from tests.functional.programs import SITE, Case, run
+from tests.unit.cli.output.hostile import EVIL, raw
+from tests.unit.pages.test_render import MARKUP, page
+from valence_sched.pages.render import page_html
+
+REQUIRED = "VALENCE_SCHED_REQUIRE_BROWSER"
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+#: Makes what a page shows of a script that ran, or of a name that became an element.
+INTRUDERS = "document.querySelectorAll('script, img, [onmouseover], [onerror]').length"
+WIDTHS = "[document.documentElement.scrollWidth, window.innerWidth]"
+
+
+def missing() -> str:
+    """Return what is not installed for a browser, empty where all is."""
+    for module in ("playwright", "axe_core_python"):
+        if importlib.util.find_spec(module) is None:
+            return f"{module} is not installed: pip install 'valence-sched[browser]'"
+    if not any(map(shutil.which, NAMES)):
+        return "there is no Chromium: apt-get install chromium"
+    return ""
+
+
+class TestBrowser(Case):
+    """One browser, a page in it for each case."""
+
+    browser: Any
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        if problem := missing():
+            if os.environ.get(REQUIRED):
+                raise AssertionError(problem)
+            raise unittest.SkipTest(problem)
+        from playwright.sync_api import sync_playwright
+
+        driver = sync_playwright().start()
+        cls.addClassCleanup(driver.stop)
+        path = next(filter(None, map(shutil.which, NAMES)))
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        cls.browser = driver.chromium.launch(executable_path=path, args=arguments)
+        cls.addClassCleanup(cls.browser.close)
+        cls.pages = {"sections": cls.written("sections.html", page_html(page()))}
+        for name, words in (
+            ("list", ("list",)),
+            ("decision", ("schedule", "--flavor", "gpu-large", "--alternates", "1")),
+            ("refused", ("schedule", "--flavor", "gpu-large", "--count", "30")),
+        ):
+            cls.pages[name] = cls.folder / f"{name}.html"
+            run("valence-sched", "podm", *words, "--inventory", SITE, "--html", cls.pages[name])
+
+    @classmethod
+    def written(cls, name: str, data: bytes) -> Path:
+        path = cls.folder / name
+        path.write_bytes(data)
+        return path
+
+    def open(self, path: Path, width: int = 1280, **settings: Any) -> Any:
+        """Open a page in a window of this width; what it asks of a network fails the test."""
+        context = self.browser.new_context(viewport={"width": width, "height": 900}, **settings)
+        self.addCleanup(context.close)
+        opened = context.new_page()
+        requests: list[str] = []
+        opened.on("request", lambda request: requests.append(request.url))
+        opened.on("pageerror", lambda error: requests.append(str(error)))
+        opened.on("console", lambda message: requests.append(message.text))
+        opened.goto(path.as_uri())
+        self.addCleanup(lambda: self.assertEqual([path.as_uri()], requests))
+        return opened
+
+    def check_accessible(self, opened: Any) -> None:
+        from axe_core_python.sync_playwright import Axe
+
+        found = [f"{one['id']}: {node['target']} {node['html'][:120]}"
+                 for one in Axe().run(opened)["violations"] for node in one["nodes"]]  # fmt: skip
+        self.assertEqual([], found)
+
+    def test_every_page_is_accessible_and_fits_each_screen(self):
+        for name, path in self.pages.items():
+            for width, scheme in ((1280, "light"), (390, "dark")):
+                with self.subTest(name, width=width, scheme=scheme):
+                    opened = self.open(path, width, color_scheme=scheme)
+                    opened.evaluate("document.querySelectorAll('details').forEach(d => d.open = 1)")
+                    self.check_accessible(opened)
+                    content, window = opened.evaluate(WIDTHS)
+                    self.assertLessEqual(content, window)
+
+    def test_a_decision_shows_its_choice_and_opens_the_rest_by_keyboard(self):
+        opened = self.open(self.pages["decision"])
+        self.assertEqual("Decision: gpu-large", opened.title())
+        self.assertEqual("Placed: 1 of 1 node on gpu-east", opened.inner_text(".lead"))
+        cards = opened.locator(".podm")
+        self.assertEqual("gpu-east", cards.first.locator("h3").inner_text())
+        self.assertEqual("chosen", cards.first.locator("summary .tag").inner_text())
+        self.assertEqual(3, cards.first.locator("i.c[title]").count())
+        dark = cards.filter(has_text="dark-1")
+        self.assertFalse(dark.locator(".pool").first.is_visible())
+        dark.locator("summary").focus()
+        opened.keyboard.press("Enter")
+        self.assertTrue(dark.locator(".pool").first.is_visible())
+        self.assertIn("status Offline", dark.inner_text())
+
+    def test_a_refusal_shows_the_funnel_and_each_reason(self):
+        opened = self.open(self.pages["refused"], 390)
+        drops = opened.locator(".funnel .drops .what").all_inner_texts()
+        self.assertEqual(["alive", "capacity", "devices"], drops)
+        widths = [bar.bounding_box()["width"] for bar in opened.locator(".flow .out").all()]
+        self.assertEqual(sorted(widths, reverse=True), widths)
+        self.assertIn("status Offline", opened.inner_text("main"))
+
+    def test_the_dark_one_is_dark_and_paper_is_white_and_whole(self):
+        opened = self.open(self.pages["list"], color_scheme="dark")
+        luminance = (
+            "n => getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"
+        )
+        self.assertLess(max(opened.evaluate(luminance)[:3]), 60)
+        opened.emulate_media(media="print")
+        ink = opened.evaluate("getComputedStyle(document.body).color.match(/\\d+/g).map(Number)")
+        self.assertLess(max(ink), 60)
+        self.assertFalse(opened.locator("nav").is_visible())
+        self.assertTrue(opened.locator(".g").last.is_visible())
+        self.assertTrue(opened.pdf(format="A4", print_background=True).startswith(b"%PDF"))
+
+    def test_charts_are_drawn_for_the_width_of_the_screen(self):
+        for width, shown, hidden in ((1280, "wide", "narrow"), (390, "narrow", "wide")):
+            opened = self.open(self.pages["sections"], width)
+            figure = opened.locator("figure").first
+            self.assertTrue(figure.locator(f".{shown}").is_visible())
+            self.assertFalse(figure.locator(f".{hidden}").is_visible())
+            size = "e => parseFloat(getComputedStyle(e).fontSize) * e.getScreenCTM().a"
+            self.assertGreater(figure.locator(f".{shown} text").first.evaluate(size), 10)
+
+    def test_hostile_names_stay_text(self):
+        for name in (MARKUP, EVIL):
+            path = self.written("evil.html", page_html(page(name)))
+            opened = self.open(path, 390)
+            self.assertEqual(0, opened.evaluate(INTRUDERS))
+            self.assertEqual("", raw(opened.inner_text("body")))
+            content, window = opened.evaluate(WIDTHS)
+            self.assertLessEqual(content, window)
+            self.check_accessible(opened)

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The help of every command: narrow, in sections, with examples that its parser takes."""
+
+import argparse
+import contextlib
+import io
+import re
+import shlex
+import unittest
+from importlib.metadata import EntryPoint, entry_points
+
+from tests.functional.programs import PROGRAMS, asked
+from valence_sched_cli.options.help import SECTIONS
+
+COMMANDS = sorted(entry_points(group="openstack.podm.v1"), key=lambda point: point.name)
+WIDTH = 80
+MANY_OPTIONS = 12  # of its own, from which on a command has sections and examples
+EXAMPLES = re.compile(r"\Ausage: [^\n]+\n(?: +[^\n]+\n)*\nexamples:\n((?:  [^\n]+\n)+)\n(\S+)")
+
+
+def words_of(point: EntryPoint) -> list[str]:
+    """Return the words of the command of an entry point."""
+    return point.name.split("_")
+
+
+def parser_of(point: EntryPoint) -> argparse.ArgumentParser:
+    """Return the parser of a command."""
+    parser: argparse.ArgumentParser = point.load()(None, None).get_parser(point.name)
+    return parser
+
+
+def own_options(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """Return the group of each option that is not cliff's, by its longest name."""
+    return {
+        action.option_strings[0]: str(group.title)
+        for group in parser._action_groups
+        if not str(group.title).casefold().endswith(("formatter", "formatters"))
+        for action in group._group_actions
+        if action.option_strings and action.help != argparse.SUPPRESS
+    }
+
+
+class TestHelp(unittest.TestCase):
+    """The help of every command there is an entry point for, in both programs."""
+
+    def test_no_line_of_any_help_is_wider_than_the_terminal(self):
+        nouns = {tuple(words_of(point)[:n]) for point in COMMANDS for n in (1, 2)}
+        screens = [((*words_of(point), "--help"), program)
+                   for point in COMMANDS for program in PROGRAMS]  # fmt: skip
+        screens += [(noun, "valence-sched") for noun in sorted(nouns)]  # lists its commands
+        screens += [(("--help",), "valence-sched"), (("complete", "--help"), "valence-sched")]
+        for words, program in screens:
+            with self.subTest(words, program=program):
+                text = asked(program, *words, COLUMNS=str(WIDTH)).out
+                self.assertEqual([], [line for line in text.splitlines() if len(line) > WIDTH])
+
+    def test_a_long_help_has_a_section_for_each_option_and_two_examples(self):
+        long = [one for one in COMMANDS if len(own_options(parser_of(one))) - 1 > MANY_OPTIONS]
+        self.assertGreater(len(long), 10)
+        for point in long:
+            groups = own_options(parser_of(point))
+            with self.subTest(point.name):
+                self.assertEqual({"-h": "options"},
+                                 {option: title for option, title in groups.items()
+                                  if title not in SECTIONS})  # fmt: skip
+                self.assertGreaterEqual(len({*groups.values()}), 2)
+                self.assertGreaterEqual(len(point.load().examples), 2)
+
+    def test_sections_come_in_their_order_and_before_the_formats(self):
+        for point in COMMANDS:
+            titles = [str(group.title) for group in parser_of(point)._action_groups]
+            own = [title for title in titles if title in SECTIONS]
+            with self.subTest(point.name):
+                self.assertEqual(sorted(own, key=SECTIONS.index), own)
+                self.assertEqual(["positional arguments", "options", *own],
+                                 titles[: len(own) + 2])  # fmt: skip
+
+    def test_examples_come_first_name_the_program_and_are_taken_by_the_parser(self):
+        for point in COMMANDS:
+            if not point.load().examples:
+                continue
+            for program in PROGRAMS:
+                with self.subTest(point.name, program=program):
+                    text = asked(program, *words_of(point), "--help", COLUMNS=str(WIDTH)).out
+                    found = EXAMPLES.match(text)
+                    self.assertIsNotNone(found, text)
+                    self.assertEqual(point.load().__doc__.split("\n")[0].split()[0],
+                                     found[2])  # fmt: skip
+                    self.check_examples(point, program, found[1])
+
+    def check_examples(self, point: EntryPoint, program: str, text: str) -> None:
+        lines = text.replace("\\\n", "").splitlines()
+        self.assertEqual(len(point.load().examples), len(lines))
+        for line in lines:
+            start = [program, *words_of(point)]
+            words = shlex.split(line)
+            self.assertEqual(start, words[: len(start)])
+            with contextlib.redirect_stderr(io.StringIO()) as err:
+                try:
+                    parser_of(point).parse_args(words[len(start) :])
+                except SystemExit:
+                    self.fail(err.getvalue())

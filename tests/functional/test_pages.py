@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``--html``: which page is written, and what stops one."""
+
+import itertools
+import json
+import re
+import subprocess
+import sys
+
+from tests.functional.programs import FLAVORS, PROGRAMS, ROOT, SITE, Case, environment, run
+
+OURS = PROGRAMS[0]
+LIST = ("podm", "list", "--inventory", SITE)
+SCHEDULE = ("podm", "schedule", "--inventory", SITE, "--flavor", "gpu-large")
+#: Runs the program where one library is not installed.
+WITHOUT = """
+import sys
+sys.modules[sys.argv[1]] = None
+from valence_sched_cli.shell import main
+raise SystemExit(main(sys.argv[2:]))
+"""
+
+
+class TestPages(Case):
+    """Pages of both commands, by both programs."""
+
+    def page(self, *words: str, program: str = OURS, code: int = 0) -> str:
+        file = self.folder / "page.html"
+        file.unlink(missing_ok=True)
+        done = run(program, *words, "--html", file)
+        self.assertEqual(code, done.code, done.err)
+        return file.read_text()
+
+    def test_both_programs_write_the_same_bytes_and_print_their_rows(self):
+        for words in (LIST, (*SCHEDULE, "--alternates", "2")):
+            first, second = (self.page(*words, program=program) for program in PROGRAMS)
+            self.assertEqual(first, second)
+            done = run(OURS, *words, "--html", self.folder / "p.html", "-f", "json")
+            self.assertEqual("gpu-east", done.data[0]["Podm"])
+
+    def test_a_decision_that_is_refused_has_a_page_and_its_exit_code(self):
+        text = self.page(*SCHEDULE, "--count", "30", code=3)
+        self.assertIn("Nothing is placed: 4 of 30 nodes fit", text)
+
+    def test_a_list_is_of_the_pod_managers_that_its_options_name(self):
+        text = self.page(*LIST, "--zone", "east-1")
+        self.assertEqual({"gpu-east", "mem-1"}, set(re.findall("<h3>(.*?)</h3>", text)))
+
+    def test_a_file_of_requests_has_one_page(self):
+        requests = [{"id": name, "flavor": "small"} for name in ("one", "two")]
+        file = self.write("requests.json", json.dumps({"requests": requests}))
+        words = ("podm", "schedule", "--inventory", SITE, "--flavor-file", FLAVORS)
+        text = self.page(*words, "--request-file", file)
+        self.assertIn("Placed: 2 of 2 nodes", text)
+
+    def test_a_report_and_a_plan_can_be_written_beside_it(self):
+        report, plan = self.folder / "r.json", self.folder / "plan.json"
+        text = self.page(*SCHEDULE, "--report", str(report), "--plan", str(plan))
+        self.assertIn(json.loads(report.read_text())["inventory"]["digest"], text)
+        self.assertTrue(plan.exists())
+
+    def test_a_name_that_is_none_and_a_place_that_is_none_are_refused(self):
+        for program, words in itertools.product(PROGRAMS, (LIST, SCHEDULE)):
+            for file, code, line in (
+                ("-", 2, "--html: standard output is for the rows: name a file"),
+                ("", 2, "--html: standard output is for the rows: name a file"),
+                (f"{self.folder}/none/p.html", 1, "no such file or directory"),
+            ):
+                with self.subTest(program, words=words[:2], file=file):
+                    done = run(program, *words, "--html", file)
+                    self.assertEqual((code, ""), (done.code, done.out), done.err)
+                    self.assertIn(line, done.err.splitlines()[-1])
+
+    def test_a_library_that_is_missing_is_named_with_the_extra(self):
+        for library, words in itertools.product(("jinja2", "pygal"), (LIST, SCHEDULE)):
+            with self.subTest(library, words=words[:2]):
+                file = self.folder / "missing.html"
+                done = subprocess.run(
+                    [sys.executable, "-c", WITHOUT, library, *words, "--html", str(file)],
+                    capture_output=True, text=True, cwd=ROOT, env=environment(), check=False,
+                )  # fmt: skip
+                line = f"--html needs {library}: pip install 'valence-sched[html]'\n"
+                self.assertEqual((1, "", line), (done.returncode, done.stdout, done.stderr))
+                self.assertFalse(file.exists())

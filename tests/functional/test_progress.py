@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The progress line of the real program on a terminal, while slow pod managers are awaited."""
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from tests.functional.programs import SITE, Case, environment, run
+from tests.functional.terminal import COLOUR, CONTROL, Terminal, frames, lasting, watched
+from valence_sched.testing.served import ServedPodm, served
+
+#: Longer than the second that is not worth a line.
+SLOW = "delay:1300:GET:/redfish/v1"
+COMPOSES_SLOWLY = "delay:1300:POST:/redfish/v1/Systems"
+DELETES_SLOWLY = "delay:1300:DELETE:/redfish/v1/Systems/*"
+RACKS = ("gpu-east", "gpu-west", "gpu-north", "dark-1")
+SHOWN_AGAIN = "\x1b[?25h"  # the cursor
+LOADED = """
+import json, sys
+from valence_sched_cli.shell import main
+code = main(sys.argv[2:])
+json.dump(sorted(sys.modules), open(sys.argv[1], "w"))
+sys.exit(code)
+"""
+
+
+class TestProgress(Case):
+    """A line that comes after a second, says who is awaited, and goes without a trace."""
+
+    @contextlib.contextmanager
+    def site(self, *fail: str, only: tuple[str, ...] = RACKS) -> Iterator[dict[str, ServedPodm]]:
+        """Serve some pod managers of the example site, and name them in a file."""
+        with served(SITE, fail=fail) as podms:
+            urls = {name: {"url": podms[name].url} for name in only}
+            file = self.write("podms.yaml", yaml.safe_dump({"podms": urls}, sort_keys=False))
+            self.site_words = ("--podm-file", file, "--state", f"{self.folder}/{self.id()}.sqlite")
+            yield podms
+
+    def watched(self, *words: str | Path, code: int = 0, **more: str) -> str:
+        """Return all that a command writes to a terminal."""
+        done, _, text = watched("podm", *map(str, words), *self.site_words, **more)
+        self.assertEqual(code, done, text)
+        self.assertNotIn("Traceback", text)
+        return text
+
+    def test_reading_names_only_those_that_have_not_answered(self):
+        line = "read 2 of 4 pod managers, waiting for gpu-west and dark-1"
+        with self.site(f"{SLOW}@gpu-west", f"{SLOW}@dark-1"):
+            for command in (("list",), ("schedule", "--flavor", "small"), ("check", "--all"),
+                            ("capture", "--all", "-o", self.folder / "all.json")):  # fmt: skip
+                with self.subTest(command[0]):
+                    text = self.watched(*command)
+                    self.assertIn(line, frames(text))
+                    self.assertTrue(COLOUR.search(text))
+                    self.assertTrue(text.rindex(SHOWN_AGAIN) > text.rindex("waiting"))
+                    self.assertNotIn("waiting", " ".join(lasting(text)))
+
+    def test_registering_says_that_the_pod_manager_is_read(self):
+        with self.site(SLOW) as podms:
+            self.site_words = self.site_words[2:]
+            text = self.watched("create", "new", podms["gpu-east"].url)
+            self.assertIn("new: reading", frames(text))
+
+    def test_composing_and_removing_name_the_node_the_pod_manager_and_the_activity(self):
+        with self.site(COMPOSES_SLOWLY, DELETES_SLOWLY, only=("gpu-east",)):
+            text = self.watched("schedule", "--flavor", "small", "--compose")
+            listed = run("valence-sched", "podm", "node", "list", "-f", "json", *self.site_words)
+            (node,) = (row["Node"] for row in listed.data)
+            self.assertIn(f"node {node} on gpu-east: composing (specific)", frames(text))
+            self.assertEqual("1 of 1 node composed", lasting(text)[-1])
+            text = self.watched("node", "delete", node, "nobody", code=1)
+            self.assertIn(f"node {node} on gpu-east: decomposing", frames(text))
+            (line,) = lasting(text)
+            self.assertIn("nobody", line)  # what is told meanwhile has a line of its own
+
+    def test_a_quick_command_shows_nothing_and_does_not_import_what_would(self):
+        loaded, terminal = self.folder / "loaded.json", Terminal()
+        with self.site(), open(terminal.path, "wb") as err:
+            command = [sys.executable, "-c", LOADED, loaded, "podm", "list", *self.site_words]
+            done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=err,
+                                  env=environment(TERM="xterm"), check=False)  # fmt: skip
+        text = terminal.close()
+        self.assertEqual(0, done.returncode, text)
+        self.assertNotIn("\x1b", text)
+        modules = json.loads(loaded.read_text())
+        self.assertIn("valence_sched_cli.output.progress", modules)
+        self.assertNotIn("rich", modules)
+
+    def test_no_line_without_a_terminal_that_can_have_one(self):
+        with self.site(f"{SLOW}@gpu-west"):
+            piped = run("valence-sched", "podm", "list", *self.site_words, TERM="xterm")
+            self.assertNotIn("\x1b", piped.err)
+            self.assertNotIn("waiting", piped.err)
+            self.assertNotIn("waiting", self.watched("list", TERM="dumb"))
+            self.assertEqual("", self.watched("list", "-q"))
+
+    def test_no_colour_means_none(self):
+        with self.site(f"{SLOW}@gpu-west"):
+            text = self.watched("list", NO_COLOR="1")
+            self.assertTrue(frames(text))
+            self.assertIsNone(COLOUR.search(text))
+            self.assertTrue(CONTROL.search(text))

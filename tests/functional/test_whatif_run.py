@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replays in both programs: rows, comparisons, baselines, packed and streamed workloads."""
+
+import gzip
+import json
+import subprocess
+import unittest
+from pathlib import Path
+
+import jsonschema
+import zstandard
+
+from tests.benchmarks.trace import SHARED
+from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, environment, run
+
+WORKLOAD = str(ROOT / "examples" / "workload.csv")
+RUN = ("scheduler", "whatif", "run", "--inventory", SITE)
+DRAWN = ("--rate", "10/h", "--mix", "gpu-large=1,small=3", "--lifetime", "2d", "--horizon", "2d")
+TRACE = SHARED / "data" / "openb" / "openb_pod_list_default.csv"
+MISSING = f"the trace is not at {TRACE}: name its folder in VALENCE_SCHED_TRACE"
+COLUMNS = """columns:
+  arrival: creation_time
+  departure: deletion_time
+  properties.processor.total_cores: cpu_milli/1000
+  properties.memory.capacity_mib: memory_mib
+  properties.accelerators.0.count: num_gpu
+"""
+
+
+class Replays(Case):
+    """Replays of the example."""
+
+    def replay(self, code, *words, program="valence-sched"):
+        done = run(program, *RUN, *words)
+        self.assertEqual(code, done.code, done)
+        return done
+
+    def result(self, *words):
+        file = self.folder / "result.json"
+        done = self.replay(0, *words, "-o", str(file))
+        return done, file, json.loads(file.read_bytes())
+
+
+class TestRun(Replays):
+    """scheduler whatif run."""
+
+    def test_a_workload_is_replayed_with_its_refusals_in_words(self):
+        done = self.replay(0, "--workload", WORKLOAD)
+        self.assertIn("| base |", done.out)
+        self.assertRegex(done.err, r"(?m)^first refusal of gpu-large, after \d+h:$")
+        self.assertRegex(done.err, r"(?m)^ +\d+  16 of 32 cores .*best: ")
+        *_, outcome = done.err.splitlines()
+        self.assertRegex(outcome, r"^placed \d+ of 14 nodes of 14 requests$")
+        (row,) = json.loads(self.replay(0, "--workload", WORKLOAD, "-f", "json").out)
+        self.assertEqual(14, row["Placed"] + row["Refused"] + row["Undecided"])
+        self.assertEqual((None, "base"), (row["Policy"], row["Site"]))
+        self.assertGreater(row["Utilisation"]["cores"], 0.5)
+        self.assertGreater(row["Cost"], 0)
+
+    def test_both_programs_write_the_same_bytes_which_the_schema_describes(self):
+        written = []
+        for program in PROGRAMS:
+            file = self.folder / f"{program}.json"
+            self.replay(0, *DRAWN, "--seed", "7", "-o", str(file), program=program)
+            written.append(file.read_bytes())
+        self.assertEqual(*written)
+        schema = json.loads((ROOT / "valence_sched/data/replay.schema.json").read_bytes())
+        jsonschema.validate(json.loads(written[0]), schema)
+
+    def test_the_forms_of_a_workload_have_a_schema_too(self):
+        schema = json.loads((ROOT / "valence_sched/data/workload.schema.json").read_bytes())
+        line = {"flavor": "small", "arrival": "2h", "duration": 60,
+                "properties": None}  # fmt: skip
+        for document in (line, [line], {"requests": [line]}):
+            jsonschema.validate(document, schema)
+        with self.assertRaises(jsonschema.ValidationError):
+            jsonschema.validate([{**line, "duration": "soon"}], schema)
+
+    def test_packed_files_and_standard_input_say_the_same(self):
+        _, _, expected = self.result("--workload", WORKLOAD)
+        data = Path(WORKLOAD).read_bytes()
+        for name, pack in (("w.csv.gz", gzip.compress), ("w.csv.zst", zstandard.compress)):
+            (self.folder / name).write_bytes(pack(data))
+            _, _, found = self.result("--workload", str(self.folder / name))
+            self.assertEqual(expected["runs"], found["runs"])
+        words = [BIN / "valence-sched", *RUN, "--workload", "-", "-f", "json",
+                 "--policy", "default", "--policy", "pack"]  # fmt: skip
+        done = subprocess.run(words, input=data, capture_output=True, env=environment(),
+                              check=False)  # fmt: skip
+        self.assertEqual(["default", "pack"], [row["Policy"] for row in json.loads(done.stdout)])
+
+    def test_a_file_that_is_cut_off_is_one_line(self):
+        for name, pack in (("w.csv.gz", gzip.compress), ("w.csv.zst", zstandard.compress)):
+            file = self.folder / name
+            file.write_bytes(pack(Path(WORKLOAD).read_bytes())[:-20])
+            done = self.replay(1, "--workload", str(file))
+            self.assertRegex(done.err, rf"^.*{name}: found .*, expected a whole file.*\n$")
+
+    def test_mistakes_in_the_words_are_one_line(self):
+        for words, text in (
+            ((), "no --rate: name a file with --workload, or draw"),
+            (("--workload", WORKLOAD, "--rate", "1/h"), "--rate: not with --workload"),
+            ((*DRAWN, "--sort"), "--sort: only with --workload"),
+            ((*DRAWN, "--tolerance", "5"), "--tolerance: only with --baseline"),
+            (("--rate", "often"), "'often' is no rate such as 10/h"),
+            (("--mix", "small=0"), "'small=0' is not FLAVOR=SHARE"),
+            (("--lifetime", "0s"), "'0s': more than 0 is needed"),
+            (("--map", "arrival"), "'arrival' is not FIELD=COLUMN"),
+            (("--tolerance", "-1"), "'-1' is negative"),
+            (("--tolerance", "placed=-1"), "'placed=-1' is negative"),
+            (("--tolerance", "placed=much"), "'placed=much' is no percentage"),
+        ):
+            with self.subTest(words):
+                done = self.replay(2, *words)
+                self.assertEqual(1, done.err.count("\n"), done.err)
+                self.assertIn(text, done.err)
+
+    def test_mistakes_in_files_are_one_line_with_their_place(self):
+        late = self.write("late.csv", "flavor,arrival,departure\nsmall,5,4\n")
+        unsorted = self.write("unsorted.csv", "flavor,arrival\nsmall,5\nsmall,4\n")
+        unknown = self.write("unknown.csv", "flavor\nsmal\n")
+        nowhere = self.write("nowhere.csv", "flavor,podms\nsmall,\nsmall,nowhere\n")
+        policy = self.write("policy.csv", "flavor,policy\nsmall,fast\n")
+        for file, text in (
+            (late, "late.csv: line 2: found departure 4, expected"),
+            (unsorted, "unsorted.csv: line 3: found arrival 4 after 5"),
+            (self.write("empty.csv", ""), "empty.csv: found no request"),
+            (unknown, "unknown.csv: line 2: no flavor named 'smal' (did you mean 'small'?)"),
+            (nowhere, "nowhere.csv: line 3: no pod manager named 'nowhere'"),
+            (policy, "policy.csv: line 2: no policy named 'fast'"),
+            (str(self.folder / "none.csv"), "none.csv: found no such file"),
+        ):
+            with self.subTest(text):
+                done = self.replay(1, "--workload", file)
+                self.assertEqual(1, done.err.count("\n"), done.err)
+                self.assertIn(text, done.err)
+        self.replay(0, "--workload", unsorted, "--sort")
+
+
+class TestCompare(Replays):
+    """--compare, --baseline and --tolerance."""
+
+    def test_scenarios_and_edits_are_compared_with_the_inventory_as_it_is(self):
+        words = ("--workload", WORKLOAD, "--compare", "-f", "json")
+        rows = self.replay(0, *words, "--fail", "gpu-east").data
+        self.assertEqual(["Measure", "base", "edited", "Better"], list(rows[0]))
+        placed = next(row for row in rows if row["Measure"] == "placed")
+        self.assertGreater(placed["base"], placed["edited"])
+        scenarios = str(ROOT / "examples" / "scenarios.yaml")
+        (row, *_) = self.replay(0, *words, "--scenario", f"{scenarios}#new cards").data
+        self.assertEqual(["base", "new cards"], list(row)[1:3])
+        policies = ("--policy", "pack", "--policy", "default")
+        rows = self.replay(0, *words, *policies, "--weight", "room=0", "--weight", "pack=9").data
+        (nodes,) = [row for row in rows if row["Measure"] == "most_on_one_podm"]
+        self.assertEqual(nodes["edited/default"], nodes["base/pack"])
+        self.assertNotEqual(nodes["edited/default"], nodes["base/default"])
+
+    def test_rows_are_measures_and_the_better_value_is_marked(self):
+        words = (*DRAWN, "--policy", "default", "--policy", "pack", "--compare")
+        rows = {row["Measure"]: row for row in self.replay(0, *words, "-f", "json").data}
+        placed = rows["placed"]
+        self.assertNotEqual(placed["base/default"], placed["base/pack"])
+        best = max(("base/default", "base/pack"), key=placed.__getitem__)
+        self.assertEqual([best], placed["Better"])
+        self.assertEqual([], rows["requested"]["Better"])
+        table = self.replay(0, *words).out
+        self.assertIn(f"{placed[best]} *", table)
+        self.assertNotIn("Better", table)
+
+    def test_an_equal_result_exits_0_and_another_one_10_naming_what_differs(self):
+        _, file, _ = self.result(*DRAWN, "--seed", "1")
+        same = self.replay(0, *DRAWN, "--seed", "1", "--baseline", str(file))
+        self.assertIn(f"no measure differs from {file}\n", same.err)
+        other = self.replay(10, *DRAWN, "--seed", "2", "--baseline", str(file))
+        self.assertRegex(other.err, r"(?m)^base: requested was \d+, is \d+$")
+        self.assertRegex(other.err, r"\d+ measures differ from ")
+        self.replay(0, *DRAWN, "--seed", "2", "--baseline", str(file), "--tolerance", "1000")
+        words = ("--tolerance", "1000%", "--tolerance", "requested=0")
+        one = self.replay(10, *DRAWN, "--seed", "2", "--baseline", str(file), *words)
+        self.assertIn("1 measure differs from", one.err)
+        wrong = self.replay(1, *DRAWN, "--baseline", str(file), "--tolerance", "place=1")
+        self.assertIn("--tolerance: no measure named 'place' (did you mean 'placed'?)", wrong.err)
+
+    def test_a_baseline_that_is_none_is_one_line(self):
+        done = self.replay(1, *DRAWN, "--baseline", SITE)
+        self.assertRegex(done.err, r"^.*site\.json: \$\.schema: found .*replay'\n$")
+
+
+@unittest.skipUnless(TRACE.is_file(), MISSING)
+class TestTrace(Replays):
+    """A recorded trace, whose columns have other names and units."""
+
+    def test_a_trace_is_replayed_by_a_map_of_its_columns(self):
+        columns = self.write("columns.yaml", COLUMNS)
+        words = ("--workload", str(TRACE), "--map-file", columns)
+        _, _, result = self.result(*words)
+        (found,) = result["runs"]
+        rows = TRACE.read_text().count("\n") - 1
+        self.assertEqual(rows, found["requests"])
+        self.assertEqual(rows, found["placed"] + found["refused"])
+        self.assertGreater(found["departed"], 1000)
+        _, _, again = self.result(*words)
+        self.assertEqual(result, again)
+
+
+if __name__ == "__main__":
+    unittest.main()

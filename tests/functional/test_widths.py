@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No default screen of any command is wider than 80 columns, of recordings and of what is live.
+
+The programs write into files here, as into a pipe, so no terminal narrows their tables.
+"""
+
+import re
+import shlex
+import signal
+import subprocess
+from contextlib import ExitStack
+from importlib.metadata import entry_points
+
+from tests.functional.programs import BIN, ROOT, SITE, Case, Done, environment, run
+from valence_sched.model.registration import Registration
+from valence_sched.store.store import Store
+from valence_sched.testing.served import served
+
+WIDTH = 80
+SITE_OPTION = "--inventory examples/site.json"
+DOC = "doc/source/examples"
+#: What may make a line on standard error longer: an id, or a URL or path, which has a slash. It
+#: must be copied whole, and a line that a program finds by its beginning is not folded.
+IDENTIFIER = re.compile(r"/|\b[0-9a-f]{8,}\b")
+
+#: Screens of recordings: nothing is remembered from one to the next.
+RECORDED = (
+    "podm list", "podm list --stale", "podm block list",
+    "podm block list --free", "podm block show --podm gpu-east GPU-03", "podm pool list",
+    "podm device list", "podm fit", "podm fit --flavor gpu-large --require gpu-large=40",
+    *(f"podm show {name}" for name in ("gpu-east", "gpu-north", "gpu-west", "mem-1", "store-1",
+                                       "general-1", "dark-1", "full-1")),
+    *(f"podm schedule --flavor {name}" for name in ("small", "large", "gpu-small", "gpu-large",
+                                                    "storage-large", "memory-large")),
+    "podm schedule --flavor gpu-large --explain", "podm schedule --flavor small --count 200",
+    "podm schedule --flavor gpu-large --alternates 3 --count 2",
+    "podm schedule --flavor gpu-large --count 9", "podm schedule --resource PGPU=99",
+    "podm schedule --flavor gpu-large --count 9 --min-count 1 --explain",
+    f"podm schedule --request-file {DOC}/request-several.yaml",
+    f"podm schedule --request-file {DOC}/request-too-many.yaml",
+    "podm schedule --flavor gpu-large --report {folder}/report.json",
+    "podm inventory convert --output {folder}/a.json",
+    "podm inventory edit --fail GPU-02@gpu-east --clone mem-1x2 --output {folder}/b.json",
+    "scheduler check examples/check.yaml", f"scheduler check {DOC}/check-not-met.yaml",
+    "scheduler whatif drain gpu-west", "scheduler whatif fail gpu-east",
+    "scheduler whatif fail --survive 1",
+    "scheduler whatif need --flavor gpu-large --count 7 --buy GPU-03@gpu-east --buy "
+    "Compute-02@gpu-east --buy NVMe-02@gpu-east",
+    "scheduler whatif rebalance --flavor gpu-large",
+    "scheduler whatif run --workload examples/workload.csv",
+    "scheduler whatif run --workload examples/workload.csv --policy default --policy pack "
+    "--compare",
+    "scheduler whatif sweep --workload examples/workload.csv --policy default --policy pack "
+    "--jobs 1",
+)  # fmt: skip
+
+#: Screens that need neither an inventory nor a pod manager, after those of RECORDED.
+PLAIN = (
+    "podm flavor list", "podm flavor show gpu-large", "podm flavor validate examples/flavors.yaml",
+    f"podm flavor validate {DOC}/policy-minimal.yaml",
+    "podm inventory validate examples/site.json",
+    "podm inventory validate examples/flavors.yaml",
+    f"podm inventory diff {DOC}/inventory-small.json examples/site.json",
+    "scheduler explain {folder}/report.json", "scheduler filter list", "scheduler weigher list",
+    "scheduler policy list", "scheduler policy show default",
+    f"scheduler policy validate {DOC}/policies-catalogue.yaml",
+    "scheduler policy validate examples/flavors.yaml",
+)  # fmt: skip
+
+#: Screens of live pod managers and of the store, one after another.
+LIVE = (
+    "podm create extra {url} --zone east-1", "podm create gone {dead} --no-check",
+    "podm set gone --url {dead}/redfish/v1 --max-blocks 4", "podm unset extra --zone",
+    "podm create nobody {dead}", "podm check --all", "podm schedule --flavor small --podm gone",
+    "podm delete gone",
+    "podm check --all", "podm list", "podm show gpu-east", "podm pool list", "podm device list",
+    "podm block list --free", "podm fit --flavor small --flavor gpu-large",
+    "podm schedule --flavor gpu-large", "podm schedule --flavor small --dry-run=server",
+    "podm schedule --flavor small --owner ana "
+    "--claim --key ticket-7", "podm schedule --flavor small --owner ana --claim --key ticket-7",
+    "podm schedule --flavor gpu-large --count 2 --claim", "podm claim list", "podm claim show {id}",
+    "podm claim renew {id} --ttl 1h", "podm claim compose {id}", "podm claim show {id}",
+    "podm schedule --flavor small --count 2 --compose --owner ana",
+    "podm node list", "podm node list --live", "podm node show {node}", "podm show gpu-east",
+    "podm schedule --flavor small --plan {folder}/plan.json",
+    "podm apply {folder}/plan.json --refresh", "podm apply {folder}/plan.json",
+    "podm schedule --flavor small --plan {folder}/held.json",
+    "podm apply {folder}/held.json --claim", "podm claim release {held}",
+    "podm claim reap --dry-run", "podm claim reap",
+    "podm claim list --all", "podm node delete {node}",
+    f"podm stats set rack-9 {DOC}/stats-rack.json", "podm stats show rack-9", "podm list",
+    "podm stats unset rack-9", "podm capture gpu-east --output {folder}/capture.json",
+    "podm capture --all --tree {folder}/tree",
+)  # fmt: skip
+
+
+class TestWidths(Case):
+    """Every command that there is an entry point for, on the example site."""
+
+    screens: dict[str, Done]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.screens = {}
+        with ExitStack() as stack:
+            podms = stack.enter_context(served(SITE))
+            state = cls.folder / "valence-sched" / "state.sqlite"
+            state.parent.mkdir(mode=0o700)
+            with Store(f"sqlite:///{state}") as store:
+                for name, podm in podms.items():
+                    if name != "full-1":
+                        store.register(Registration(name=name, url=podm.url))
+            cls.names = {"folder": str(cls.folder), "url": podms["full-1"].url,
+                         "dead": "http://127.0.0.1:9"}  # fmt: skip
+            for words in RECORDED:
+                cls.run_screen(f"{words} {SITE_OPTION}")
+            for words in (*PLAIN, *LIVE):
+                cls.run_screen(words)
+        cls.screens["podm serve"] = served_screen()
+
+    @classmethod
+    def run_screen(cls, words: str) -> None:
+        """Run a command with the first claim and node that there are by then."""
+        for name, listing, place in (
+            ("id", "claim", 0),
+            ("held", "claim", -1),
+            ("node", "node", 0),
+        ):
+            if f"{{{name}}}" in words:
+                rows = cls.run_words(f"podm {listing} list -f json").data
+                cls.names[name] = rows[place]["Node" if name == "node" else "ID"]
+        done = cls.run_words(words.format(**cls.names))
+        number = sum(1 for known in cls.screens if known.partition(" #")[0] == words)
+        cls.screens[f"{words} #{number}"] = done
+
+    @classmethod
+    def run_words(cls, words: str) -> Done:
+        return run("valence-sched", *shlex.split(words), COLUMNS=str(WIDTH),
+                   XDG_STATE_HOME=str(cls.folder))  # fmt: skip
+
+    def test_every_command_has_a_screen(self):
+        shown = {words.replace(" ", "_") for words in self.screens}
+        for name in entry_points(group="openstack.podm.v1").names:
+            with self.subTest(name):
+                self.assertTrue(any(f"{words}_".startswith(f"{name}_") for words in shown))
+
+    def test_the_screens_are_those_of_commands_that_work(self):
+        """A screen that only says what is wrong would hide the one that is too wide."""
+        for words, done in self.screens.items():
+            with self.subTest(words):
+                self.assertNotIn(done.code, (2, 7), done.err)
+                self.assertNotIn("Traceback", done.err)
+
+    def test_no_line_is_wider_than_80_columns(self):
+        for words, done in self.screens.items():
+            with self.subTest(words):
+                self.assertEqual([], [line for line in done.out.splitlines() if len(line) > WIDTH])
+
+    def test_on_stderr_only_identifiers_make_a_line_longer(self):
+        for words, done in self.screens.items():
+            with self.subTest(words):
+                wide = [line for line in done.err.splitlines() if len(line) > WIDTH]
+                self.assertEqual([], [line for line in wide if not IDENTIFIER.search(line)])
+
+
+def served_screen() -> Done:
+    """Return what ``podm serve`` prints until it is ended."""
+    words = ("podm", "serve", "examples/site.json", "--port", "0")
+    process = subprocess.Popen(
+        [str(BIN / "valence-sched"), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, cwd=ROOT, env=environment(COLUMNS=str(WIDTH)),
+    )  # fmt: skip
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    return Done(process.returncode, first + out, err)

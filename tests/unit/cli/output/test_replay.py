@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replays as rows and lines: marks on the better value, percent for people, refusals in words."""
+
+import unittest
+
+from msgspec.structs import replace
+
+from tests.unit.whatif.replays import replay_of, run_of
+from valence_sched.model.decision import Reason
+from valence_sched.model.replay import FirstRefusal, ReasonGroup, Refusal, Replay
+from valence_sched.model.replay_measures import changes
+from valence_sched_cli.output.replay import (
+    LONG_COLUMNS,
+    change_lines,
+    comparison,
+    outcome_lines,
+    run_rows,
+)
+
+
+def cells(row):
+    return [getattr(cell, "human_readable", lambda cell=cell: str(cell))() for cell in row]
+
+
+def two(**fields):
+    runs = (run_of(3, 1, policy="pack"), run_of(2, 2, policy="spread", **fields))
+    return Replay(workload="w.csv", runs=runs)
+
+
+class TestComparison(unittest.TestCase):
+    def test_people_see_a_mark_on_the_better_value(self):
+        titles, rows = comparison(two(cores=0.5), machine=False)
+        self.assertEqual(("Measure", "base/pack", "base/spread"), titles)
+        found = {row[0]: cells(row)[1:] for row in rows}
+        self.assertEqual(["3 *", "2"], found["placed"])
+        self.assertEqual(["1 *", "2"], found["refused"])
+        self.assertEqual(["25.0%", "50.0%"], found["utilisation.cores"])
+        self.assertEqual(["4", "4"], found["requested"])
+
+    def test_programs_get_numbers_and_the_names_of_the_better_runs(self):
+        titles, rows = comparison(two(cores=0.5), machine=True)
+        self.assertEqual("Better", titles[-1])
+        found = {row[0]: row[1:] for row in rows}
+        shares = [cell.machine_readable() for cell in found["utilisation.cores"][:2]]
+        self.assertEqual([0.25, 0.5], shares)
+        self.assertEqual([], found["utilisation.cores"][2])
+        self.assertEqual(["base/pack"], found["placed"][2])
+
+    def test_a_measure_that_no_run_has_is_left_out(self):
+        self.assertNotIn("cost", [row[0] for row in comparison(two(), machine=False)[1]])
+        rows = {row[0]: cells(row)[1:] for row in comparison(two(cost=2.5), machine=False)[1]}
+        self.assertEqual(["", "2.50"], rows["cost"])
+
+
+class TestRows(unittest.TestCase):
+    def test_a_row_has_a_cell_for_each_column(self):
+        for long, size in ((False, 6), (True, len(LONG_COLUMNS))):
+            self.assertEqual([size, size], [len(row) for row in run_rows(two(), long=long)])
+
+    def test_shares_are_percent_for_people_and_numbers_for_programs(self):
+        (row,) = run_rows(replay_of(), long=True)
+        self.assertEqual("cores=25.0%", row[6].human_readable())
+        self.assertEqual({"cores": 0.25}, row[6].machine_readable())
+
+
+class TestLines(unittest.TestCase):
+    REFUSED = replace(
+        run_of(3, 5),
+        refusals=(Refusal(flavor="gpu", step="devices", nodes=4),
+                  Refusal(flavor="big", step="zone", nodes=1)),
+        first_refusals=(FirstRefusal(flavor="gpu", line=7, time_s=7300.0, funnel=(), reasons=(
+            ReasonGroup(podms=3, nearest="p", reason=Reason(filter="capacity", label="cores",
+                                                            need=32, have=16, unit="")),
+            ReasonGroup(podms=1, nearest="q", reason=Reason(filter="devices", label="GPU A100",
+                                                            need=1, have=0, unit="")),
+        )),),
+        warnings=("the filter failed",),
+    )  # fmt: skip
+
+    def test_refusals_are_told_by_step_and_the_first_ones_with_their_reasons(self):
+        lines = list(outcome_lines(Replay(workload="w", runs=(self.REFUSED,))))
+        self.assertEqual([
+            "warning: the filter failed",
+            "refused 5 nodes: 4 after devices, 1 after zone",
+            "first refusal of gpu, after 2h:",
+            "      3  16 of 32 cores  best: p",
+            "      1  no A100",
+            "placed 3 of 8 nodes of 8 requests",
+        ], lines)  # fmt: skip
+
+    def test_of_several_runs_each_is_named_and_none_has_its_first_refusals(self):
+        lines = list(outcome_lines(Replay(workload="w", runs=(self.REFUSED, run_of(site="b")))))
+        self.assertEqual(["base: refused 5 nodes: 4 after devices, 1 after zone",
+                          "base: placed 3 of 8 nodes of 8 requests",
+                          "b: placed 1 of 1 node of 1 request"], lines[1:])  # fmt: skip
+
+    def test_changes_are_told_with_both_values(self):
+        before, after = replay_of(100, cost=1.5), replay_of(90, cores=0.5)
+        lines = list(change_lines(changes(before, after, 0.0, {}), "old.json"))
+        self.assertEqual(["base: requested was 100, is 90", "base: placed was 100, is 90",
+                          "base: utilisation.cores was 25.0%, is 50.0%",
+                          "base: cost was 1.50, is none",
+                          "4 measures differ from old.json"], lines)  # fmt: skip
+        self.assertEqual(["no measure differs from old.json"], list(change_lines([], "old.json")))
+        gone = list(change_lines(changes(before, replay_of(100, site="x"), 0.0, {}), "old.json"))
+        self.assertEqual(["base: only in the baseline", "x: only in the result"], gone[:2])

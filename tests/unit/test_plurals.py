@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counted things read as English, one of them too."""
+
+import ast
+import re
+import unittest
+from collections.abc import Iterator
+from pathlib import Path
+
+from valence_sched.model.explanation import Sensitivity, Shortfall
+from valence_sched.model.need import Need
+from valence_sched.model.phrases import need_phrase
+from valence_sched.model.quantity import agree, format_count
+
+ROOT = Path(__file__).parents[2]
+CODE = [
+    path for room in ("valence_sched", "valence_sched_cli") for path in (ROOT / room).rglob("*.py")
+]
+PLURAL = re.compile(r" \w+s\b")
+
+
+class TestPlurals(unittest.TestCase):
+    def test_a_count_has_a_singular_for_one_and_commas(self):
+        texts = [format_count(number, "node") for number in (0, 1, 2.0, 1000, 1.5)]
+        self.assertEqual(["0 nodes", "1 node", "2 nodes", "1,000 nodes", "1.5 nodes"], texts)
+        self.assertEqual("1 other fits", format_count(1, "other fits", "others fit"))
+        self.assertEqual("2 others fit", format_count(2, "other fits", "others fit"))
+
+    def test_a_label_of_several_agrees_with_one(self):
+        for label, expected in (("cores", "core"), ("cores EPYC", "core EPYC"),
+                                ("Compute blocks within the limits of blocks",
+                                 "Compute block within the limits of blocks"),
+                                ("GPU A100", "GPU A100")):  # fmt: skip
+            self.assertEqual((expected, label), (agree(1, label), agree(2, label)))
+
+    def test_reasons_needs_and_changes_of_one_core_say_core(self):
+        lacks = {number: Shortfall(filter="capacity", label="cores", need=number, have=0, unit="")
+                 for number in (1, 2)}  # fmt: skip
+        self.assertEqual(("1 core", "2 cores"), (lacks[1].text, lacks[2].text))
+        needs = [Need(kind="processor", measure="cores", amount=number) for number in (1, 2)]
+        self.assertEqual(["1 core", "2 cores"], list(map(need_phrase, needs)))
+        change = Sensitivity(of="need", name="cores", unit="", was=8, becomes=1, podm="b",
+                             pool="p", instead_of="a", instead_of_pool="p")  # fmt: skip
+        self.assertEqual("b instead, with 1 core instead of 8", change.text)
+
+    def test_no_text_counts_in_its_own_way(self):
+        """A length before a plural is wrong for one; so is a plural in parentheses."""
+        self.assertEqual([], [place for path in CODE for place in _own_ways(path)])
+
+
+def _own_ways(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and re.search(r"\w\(s\)", str(node.value)):
+            yield f"{path.relative_to(ROOT)}:{node.lineno}: {node.value!r}"
+        if not isinstance(node, ast.JoinedStr):
+            continue
+        for value, text in zip(node.values, node.values[1:], strict=False):
+            if isinstance(value, ast.FormattedValue) and isinstance(text, ast.Constant):
+                source = ast.unparse(value.value)
+                if source.startswith("len(") and PLURAL.match(str(text.value)):
+                    yield f"{path.relative_to(ROOT)}:{node.lineno}: {source}{text.value}"

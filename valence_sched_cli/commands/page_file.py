@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page that ``--html`` names: opened before an effect, written after it or not at all."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from valence_sched.errors import UsageError
+from valence_sched_cli.options.help import section
+from valence_sched_cli.options.types import add_option
+
+if TYPE_CHECKING:
+    from valence_sched.app import App
+    from valence_sched.model.decision import Report, Reports
+    from valence_sched.model.page import Page
+    from valence_sched.model.podm_overview import PodmOverview
+    from valence_sched.model.scheduler import Scheduler
+
+
+class PageFile:
+    """A page in the making: the hardware is read first, since an effect changes it.
+
+    ``write`` writes any page; it raises InputError if the file cannot be written.
+    """
+
+    def __init__(self, app: App, write: Callable[[Page], None]) -> None:
+        self._app, self.write = app, write
+
+    def read_hardware(
+        self, scheduler: Scheduler, podms: Sequence[PodmOverview] | None = None
+    ) -> None:
+        """Read what the page is about: all that a scheduler decides on, or some pod managers."""
+        self._hardware = self._app.hardware(scheduler, podms)
+
+    def write_inventory(self) -> None:
+        """Write the page of the inventory; InputError if it cannot be written."""
+        self.write(self._app.inventory_page(self._hardware))
+
+    def write_decision(self, document: Report | Reports, facts: Sequence[tuple[str, str]]) -> None:
+        """Write the page of a decision; InputError if it cannot be written."""
+        self.write(self._app.decision_page(document, self._hardware, tuple(facts)))
+
+
+def add_html_option(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add the option that names the file of the page; ``what`` says what it is about."""
+    add_option(
+        section(parser, "output"),
+        f"--html <file>: write {what} as one self-contained page for a browser",
+    )
+
+
+@contextlib.contextmanager
+def page_file(app: App, args: argparse.Namespace) -> Iterator[PageFile | None]:
+    """Yield the page that the options ask for, None where they ask for none.
+
+    Raises:
+        UsageError: the file has no name.
+        SchedulerError: the libraries for pages are missing.
+        InputError: the file cannot be written.
+    """
+    if args.html is None:
+        yield None
+        return
+    if args.html in ("-", ""):
+        raise UsageError("--html: standard output is for the rows: name a file")
+    with app.page_writer(args.html) as write:
+        yield PageFile(app, write)

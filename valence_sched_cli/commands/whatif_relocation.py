@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands ``scheduler whatif fail``, ``drain`` and ``rebalance``: where nodes would go."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from valence_sched.errors import UsageError
+from valence_sched_cli import base
+from valence_sched_cli.options import edits, inventory
+from valence_sched_cli.options.help import section
+from valence_sched_cli.options.request import nonempty_name
+from valence_sched_cli.options.types import add_option, positive
+from valence_sched_cli.output.columns import MACHINE
+from valence_sched_cli.output.decision import warning_lines
+from valence_sched_cli.output.relocation import (
+    COLUMNS,
+    LONG_COLUMNS,
+    move_row,
+    move_rows,
+    rebalance_outcome,
+    relocation_outcome,
+    stuck_lines,
+    stuck_rows,
+    survival_lines,
+)
+
+if TYPE_CHECKING:
+    from valence_sched.model.relocation import Relocation, Survival
+
+TARGET_HELP = (
+    "PODM, PODM/POOL or BLOCK@PODM, of names or patterns, or conditions such as model=A100,zone=az2"
+)
+NONE_PLACED, PLACED_IN_PART, UNDECIDED = 3, 4, 5
+MOST_MOVES = 3
+
+
+class _MoveLister(base.Lister):
+    """A list of moves."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        inventory.add_inventory_options(parser)
+        inventory.add_policy_file_option(parser)
+        edits.add_edit_options(parser)
+        edits.add_weight_option(parser)
+        add_option(
+            section(parser, "decide"),
+            "--policy <policy>: policy that places the nodes (default: that of the scenario, else "
+            "default)",
+            type=nonempty_name,
+        )
+        output = section(parser, "output")
+        add_option(output, "--long: list more columns")
+        add_option(output, "--all-reasons: say of every node without a place why")
+
+    def _table(self, result: Relocation, parsed_args: argparse.Namespace) -> base.Table:
+        self.closing += [*warning_lines(result.notes),
+                         *stuck_lines(result.stuck, parsed_args.all_reasons),
+                         relocation_outcome(result)]  # fmt: skip
+        if result.stuck:
+            self.exit_code = PLACED_IN_PART if result.moves else NONE_PLACED
+        long = self._long(parsed_args)
+        return LONG_COLUMNS if long else COLUMNS, list(move_rows(result, long=long))
+
+    def _long(self, parsed_args: argparse.Namespace) -> bool:
+        machine = parsed_args.formatter in MACHINE
+        return bool(parsed_args.long or parsed_args.columns or machine)
+
+
+class FailWhatif(_MoveLister):
+    """Tell where nodes land if hardware fails.
+
+    The dearest nodes are placed first, as podm schedule would place them on what is left. With
+    --survive every set of so many pod managers fails in turn, and the rows are the nodes that the
+    worst set leaves without a place. Exits 0 if every node lands again, 4 if some do, 3 if none.
+    """
+
+    examples = (
+        "gpu-east --inventory examples/site.json",
+        "--survive 1 --inventory examples/site.json --clone gpu-east",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "target", metavar="<target>", nargs="*", help=f"what fails: {TARGET_HELP}"
+        )
+        what = section(parser, "what")
+        add_option(what, "--survive <n>: may any so many pod managers fail at once?",
+                   type=positive)  # fmt: skip
+        super().add_arguments(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        if bool(parsed_args.target) == (parsed_args.survive is not None):
+            raise UsageError("name what fails, or how many pod managers with --survive N")
+        whatif, site = self.scheduler_app.whatif, edits.edited_site(self, parsed_args)
+        if parsed_args.target:
+            return self._table(whatif.fail(site, parsed_args.target), parsed_args)
+        return self._survival(whatif.survive(site, parsed_args.survive, self._show), parsed_args)
+
+    def _show(self, tried: int, sets: int) -> None:
+        self.progress.begin("failures", f"{tried:,} of {sets:,} sets of pod managers tried")
+
+    def _survival(self, result: Survival, parsed_args: argparse.Namespace) -> base.Table:
+        self.closing += [*warning_lines(result.notes),
+                         *stuck_lines(result.stuck, parsed_args.all_reasons),
+                         *survival_lines(result)]  # fmt: skip
+        if not result.answer:
+            self.exit_code = UNDECIDED if result.answer is None else PLACED_IN_PART
+        long = self._long(parsed_args)
+        return LONG_COLUMNS if long else COLUMNS, list(stuck_rows(result.stuck, long=long))
+
+
+class DrainWhatif(_MoveLister):
+    """Plan the moves that take all nodes off hardware.
+
+    A node takes its new place before it leaves the old one. Exits 0 if every node moves away, 4 if
+    some do, 3 if none.
+    """
+
+    examples = (
+        "gpu-west --inventory examples/site.json",
+        "model=A100,zone=az2 --inventory examples/site.json --policy pack",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        words = f"what is drained: {TARGET_HELP}"
+        parser.add_argument("target", metavar="<target>", nargs="+", help=words)
+        super().add_arguments(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        site = edits.edited_site(self, parsed_args)
+        return self._table(self.scheduler_app.whatif.drain(site, parsed_args.target), parsed_args)
+
+
+class RebalanceWhatif(_MoveLister):
+    """Plan the fewest moves that make room for a node.
+
+    A node takes its new place before it leaves the old one. Nothing moves by itself. Exits 0 if
+    there is room, or would be after the moves, else 3; 5 if the search ended before it was sure.
+    """
+
+    examples = (
+        "--flavor gpu-large --inventory examples/site.json",
+        "--flavor gpu-large --inventory examples/site.json --drain gpu-north --most 2",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        what = section(parser, "what")
+        add_option(what, "--flavor <flavor>: name, file or - (standard input) of the flavor",
+                   required=True)  # fmt: skip
+        add_option(what, f"--most <n>: moves to try at most (default: {MOST_MOVES})",
+                   type=positive, default=MOST_MOVES)  # fmt: skip
+        super().add_arguments(parser)
+        inventory.add_flavor_file_option(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        whatif, site = self.scheduler_app.whatif, edits.edited_site(self, parsed_args)
+        request = whatif.request(site, parsed_args.flavor, policy=parsed_args.policy,
+                                 flavor_files=parsed_args.flavor_file)  # fmt: skip
+        result = whatif.make_room(site, request, parsed_args.most)
+        self.closing += [*warning_lines(result.notes), rebalance_outcome(result, parsed_args.most)]
+        if result.room is None:
+            self.exit_code = NONE_PLACED if result.complete else UNDECIDED
+        long = self._long(parsed_args)
+        rows = [move_row(move, long=long) for move in result.moves]
+        return LONG_COLUMNS if long else COLUMNS, rows

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command ``scheduler whatif run``: replays a workload and compares sites and policies."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from valence_sched.errors import UsageError
+from valence_sched_cli import base
+from valence_sched_cli.options import edits, inventory
+from valence_sched_cli.options.help import section
+from valence_sched_cli.options.request import nonempty_name
+from valence_sched_cli.options.types import add_option
+from valence_sched_cli.options.workload import add_workload_options, make_workload
+from valence_sched_cli.output.columns import MACHINE
+from valence_sched_cli.output.decision import warning_lines
+from valence_sched_cli.output.replay import (
+    COLUMNS,
+    LONG_COLUMNS,
+    change_lines,
+    comparison,
+    outcome_lines,
+    run_rows,
+)
+
+if TYPE_CHECKING:
+    from valence_sched.app import Site, Workload
+    from valence_sched.model.replay import Replay
+
+EXIT_DIFFERENT = 10
+
+
+class RunWhatif(base.Lister):
+    """Replay a workload and compare the outcomes.
+
+    Nodes come and go as the workload says, and every request is decided as podm schedule would, on
+    the inventory with the nodes that are there at that time. Rows are runs, one for each scenario
+    and policy; with --compare they are measures, with a column for each run, and beside edits the
+    inventory without them is replayed as well.
+    """
+
+    examples = (
+        "--workload workload.csv --policy default --policy pack --compare",
+        "--rate 10/h --mix gpu-large=1,small=3 --lifetime 2d --horizon 30d --seed 7",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        inventory.add_inventory_options(parser)
+        inventory.add_flavor_file_option(parser)
+        inventory.add_policy_file_option(parser)
+        add_workload_options(parser)
+        edits.add_edit_options(parser)
+        edits.add_weight_option(parser)
+        add_option(
+            section(parser, "decide"),
+            "--policy <policy>...: policy of all requests (repeat for a run under each; default: "
+            "that of each request)",
+            type=nonempty_name,
+            dest="policies",
+        )
+        output = section(parser, "output")
+        add_option(output, "--compare: a row for each measure, with the better value marked")
+        add_option(output, "--long: list more columns, with --compare more measures")
+        words = "file to write the whole result to, as JSON"
+        output.add_argument("--output", "-o", metavar="<file>", help=words)
+        then = section(parser, "then")
+        add_option(then, "--baseline <file>: earlier result; exit 10 when a measure differs")
+        add_option(
+            then,
+            "--tolerance <[measure=]percent>...: by how much measures, or this one, may differ "
+            "from the baseline (default: 0)",
+            type=_tolerance,
+        )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        _check_options(parsed_args)
+        app, tolerances = self.scheduler_app, dict(parsed_args.tolerance)
+        baseline = self._read_baseline(parsed_args.baseline, tolerances)
+        with contextlib.ExitStack() as stack:
+            write: Callable[[Replay], None] = lambda replay: None  # noqa: E731
+            if parsed_args.output:
+                write = stack.enter_context(app.report_writer(parsed_args.output))
+            workload = make_workload(app, parsed_args)
+            replay = self._replay(self._sites(parsed_args), parsed_args, workload)
+            write(replay)
+        self.closing += outcome_lines(replay)
+        if baseline is not None:
+            from valence_sched.model.replay_measures import changes
+
+            found = changes(baseline, replay, tolerances.pop(None, 0.0), tolerances)
+            self.closing += change_lines(found, parsed_args.baseline)
+            self.exit_code = EXIT_DIFFERENT if found else 0
+        if parsed_args.compare:
+            machine = parsed_args.formatter in MACHINE
+            return comparison(replay, machine=machine, long=parsed_args.long)
+        long = parsed_args.long or bool(parsed_args.columns) or parsed_args.formatter in MACHINE
+        return LONG_COLUMNS if long else COLUMNS, list(run_rows(replay, long=long))
+
+    def _sites(self, parsed_args: argparse.Namespace) -> list[Site]:
+        """Return the sites that the options make; for a comparison the one without edits first."""
+        app, weights = self.scheduler_app, dict(parsed_args.weight)
+        base = app.site(self.selection(parsed_args))
+        sites = app.edited_sites(base, tuple(parsed_args.scenario), tuple(parsed_args.edits))
+        for policy in (parsed_args.policies or [None]) if weights else ():
+            sites = [one for site in sites
+                     for one in app.edited_sites(site, policy=policy, weights=weights)]  # fmt: skip
+        if not (parsed_args.edits or parsed_args.scenario or weights):
+            return sites
+        if not parsed_args.scenario:
+            sites = [site.named("edited") for site in sites]
+        return [base, *sites] if parsed_args.compare else sites
+
+    def _replay(
+        self, sites: Sequence[Site], parsed_args: argparse.Namespace, workload: Workload
+    ) -> Replay:
+        """Replay the workload; how fast that goes is told on standard error alone."""
+        line, started = self.progress, time.monotonic()
+
+        def progress(run: str) -> Callable[[int], None]:
+            begun = time.monotonic()
+            return lambda requests: line.begin(
+                "replay", f"{run}: {requests:,} requests, {_rate(requests, begun):,.0f} a second"
+            )
+
+        replay = self.scheduler_app.replay(
+            sites, parsed_args.policies, workload, progress, strict=parsed_args.strict
+        )
+        line.finish("replay")
+        requests = sum(run.requests for run in replay.runs)
+        text = f"{requests:,} requests decided, {_rate(requests, started):,.0f} a second"
+        self.tell(text, logging.INFO)
+        return replay
+
+    def _read_baseline(
+        self, file: str | None, tolerances: Mapping[str | None, float]
+    ) -> Replay | None:
+        from valence_sched.model.replay_measures import check_measure_names
+
+        if file is None:
+            return None
+        baseline, warnings = self.scheduler_app.read_replay(file)
+        check_measure_names(filter(None, tolerances), baseline)
+        self.closing += warning_lines(warnings)
+        return baseline
+
+
+def _rate(requests: int, started: float) -> float:
+    return requests / max(1e-9, time.monotonic() - started)
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    if args.tolerance and not args.baseline:
+        raise UsageError("--tolerance: only with --baseline FILE")
+    names = [name for name, _ in args.tolerance]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise UsageError(f"--tolerance: {twice!r} twice")
+    if names.count(None) > 1:
+        raise UsageError("--tolerance: two for all measures: name a measure, as in placed=5")
+    if args.output == "":
+        raise UsageError("--output: an empty name: name a file")
+
+
+def _tolerance(text: str) -> tuple[str | None, float]:
+    """Parse ``5``, ``5%`` or ``MEASURE=5`` into a share."""
+    name, equals, number = text.rpartition("=")
+    try:
+        percent: Any = float(number.strip().removesuffix("%"))
+    except ValueError:
+        percent = math.nan
+    if percent < 0:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is negative: name a percentage from 0 on")
+    if not 0 <= percent < math.inf or (equals and not name.strip()):
+        hint = "such as 5, 5% or placed=5"
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no percentage, {hint}")
+    return (name.strip() or None), percent / 100

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that claim, compose, dispatch, plan or preview a decision, and that bound the waiting."""
+
+from __future__ import annotations
+
+import argparse
+
+from valence_sched.errors import UsageError
+from valence_sched_cli.options.help import section
+from valence_sched_cli.options.types import add_option, add_options, age, seconds
+
+
+def add_claim_compose_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that claim, compose, dispatch or preview the decision."""
+    then = section(parser, "then")
+    modes = then.add_mutually_exclusive_group()
+    add_options(
+        modes,
+        """
+        --claim: hold what was chosen in the state, for --ttl
+        --compose: hold it, have the pod managers compose it, and read back that they did
+        --dry-run <where>: only decide, as without this option (client, also without a value), or
+            also ask the pod manager whether it would compose that, where it can be asked (server)
+        --dispatch <name=url>: hand the decision to somebody else who composes: webhook=<url> gets
+            the report, valence=<url> is a Valence API; nothing is held or composed here
+        """,
+        dry_run={"choices": ("client", "server"), "nargs": "?", "const": "client"},
+    )
+    add_option(
+        then,
+        "--dispatch-key-env <variable>: environment variable with the key that signs what is "
+        "posted to a webhook",
+    )
+    add_option(then, "--plan <file>: write a plan that podm apply does later, or refuses")
+    add_claim_options(parser)
+
+
+def _idempotency_key(text: str) -> str:
+    if not text.strip():  # as an unset variable of the shell leaves it
+        raise argparse.ArgumentTypeError("a word that is not empty, please")
+    return text
+
+
+def add_claim_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the time to live, the time to wait, and the idempotency key."""
+    add_options(
+        section(parser, "then"),
+        """
+        --ttl <age>: how long a claim is held, such as 90s, 10m or 1h (default: 10m)
+        --key <word>: idempotency key: the same word again gives the same claim or nodes, and no
+            others
+        """,
+        ttl={"type": age, "default": 600.0},
+        key={"type": _idempotency_key},
+    )
+    add_wait_options(parser)
+
+
+def add_wait_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how long to wait for what a pod manager is asked to do."""
+    waiting = section(parser, "then").add_mutually_exclusive_group()
+    add_options(
+        waiting,
+        """
+        --wait: wait for a pod manager that goes on composing (default)
+        --no-wait: do not wait for it: the claim stays COMPOSING until podm claim reap looks again
+        """,
+    )
+    add_timeout_option(parser)
+
+
+def add_timeout_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option that bounds the waiting."""
+    words = "how long to wait at most for what a pod manager was asked to do (default: 300)"
+    add_option(section(parser, "then"), f"--timeout <seconds>: {words}", type=seconds)
+
+
+def wait_s(args: argparse.Namespace) -> float:
+    """Return how many seconds to wait for a pod manager; UsageError if the options contradict."""
+    from valence_sched.model.scheduler import WAIT_S
+
+    if getattr(args, "no_wait", False):
+        if args.timeout is not None:
+            raise UsageError("--timeout: with --no-wait there is nothing to wait for")
+        return 0.0
+    return WAIT_S if args.timeout is None else float(args.timeout)
+
+
+def check_options(args: argparse.Namespace) -> None:
+    """Refuse options that contradict each other."""
+    acts = args.claim or args.compose or args.dispatch is not None
+    if args.plan is not None and acts:
+        raise UsageError("--plan: a plan is done later, with podm apply: leave --claim, --compose "
+                         "and --dispatch out")  # fmt: skip
+    if args.plan in ("-", ""):
+        raise UsageError("--plan: standard output is for the rows: name a file")
+    if args.dispatch_key_env is not None and args.dispatch is None:
+        raise UsageError("--dispatch-key-env: there is nothing to sign without --dispatch")
+    wait_s(args)
+    several = args.request_file is not None
+    if several and (acts or args.plan is not None or args.dry_run == "server"):
+        raise UsageError("--request-file: several requests are only decided on: leave --claim, "
+                         "--compose, --dispatch, --plan and --dry-run=server out")  # fmt: skip

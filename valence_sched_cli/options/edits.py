@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that edit an inventory in thought, and the sites that they make of it."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from valence_sched_cli.options.help import section
+from valence_sched_cli.options.registration import fact_value
+from valence_sched_cli.options.types import add_option, add_options
+
+if TYPE_CHECKING:
+    from valence_sched.app import Site
+    from valence_sched.model.scenario import Edit
+    from valence_sched_cli.base import PodmCommand
+
+TARGETS = """<target> is PODM, PODM/POOL, BLOCK@PODM or BLOCK@PODM/POOL, of names or of patterns
+ with *, or conditions such as model=A100,zone=az2, all of which hold: podm, pool, block, type,
+ kind, model, free, zone, aggregate, trait, status, enabled. Edits are applied in the order in
+ which they are given, after those of a scenario."""
+_WORDS = ("enabled", "reserved", "status", "health", "zone", "aggregates", "traits")
+_MAPS = ("facts", "capabilities")
+_KEY = rf"{'|'.join(_WORDS)}|(?:{'|'.join(_MAPS)})\.[^=]+"
+_ASSIGNMENT = re.compile(rf"(.+?):({_KEY})=(.*)", re.DOTALL)
+_ANY_ASSIGNMENT = re.compile(r".+?:([a-z]+)[^:=]*=.*", re.DOTALL)
+
+
+def add_edit_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that edit the inventory, among them scenarios."""
+    group = section(parser, "edits")
+    group.description = " ".join(TARGETS.split())
+    add_option(
+        group,
+        "--scenario <file>...: YAML file of scenarios, or FILE#NAME for one of them (repeat for "
+        "several)",
+    )
+    edits: dict[str, dict[str, Any]] = {
+        verb: {"dest": "edits", "type": parse}
+        for verb, parse in (
+            ("fail", _targeted("fail")),
+            ("drain", _targeted("drain")),
+            ("remove", _targeted("remove")),
+            ("clone", _clone),
+            ("add", addition),
+            ("set", _assignment),
+        )
+    }
+    add_options(
+        group,
+        """
+        --fail <target>...: these fail: no node can have them, and nodes that do are lost (repeat
+            for several, as all edits)
+        --drain <target>...: these take no new node; nodes that they have stay
+        --remove <target>...: without these and their nodes
+        --clone <podm[xN]>...: with N copies (default: 1) of these pod managers, working and free
+        --add <[Nx]block@podm[/pool]>...: with N more blocks (default: 1) like this one of the pod
+            manager, or of this template of a scenario file, working and free
+        --set <target:key=value>...: with another value of enabled, status, zone, aggregates,
+            traits, facts.NAME or capabilities.NAME, of a pool of traits, of a block of enabled,
+            health or reserved; several values have ; between, and no value removes it
+        """,
+        **edits,
+    )
+
+
+def add_weight_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option for other weights of the policy."""
+    add_option(
+        section(parser, "decide"),
+        "--weight <weigher=number>...: another weight of this weigher in the policy (repeat for "
+        "several)",
+        type=_weight,
+    )
+
+
+def edited_sites(command: PodmCommand, args: argparse.Namespace) -> list[Site]:
+    """Return the inventory after the edits: a site for each scenario, else a single one.
+
+    Raises:
+        InputError, UnknownName: a scenario file is invalid, or refers to what is not there.
+        NothingMatches, UsageError: as of an edit.
+    """
+    app = command.scheduler_app
+    return app.edited_sites(
+        app.site(command.selection(args)),
+        tuple(args.scenario),
+        tuple(args.edits),
+        policy=getattr(args, "policy", None),
+        weights=dict(getattr(args, "weight", ())),
+    )
+
+
+def edited_site(command: PodmCommand, args: argparse.Namespace) -> Site:
+    """Return the one inventory after the edits; UsageError if there are several scenarios."""
+    from valence_sched.errors import UsageError, one_line
+
+    site, *others = edited_sites(command, args)
+    if others:
+        names = ", ".join(one.name for one in (site, *others))
+        raise UsageError(one_line(f"--scenario: {1 + len(others)} scenarios ({names}), and this is "
+                                  "about one inventory: name one with FILE#NAME"))  # fmt: skip
+    return site
+
+
+def _edit(text: str, verb: str, **fields: Any) -> Edit:
+    """Return an edit; ArgumentTypeError if its target or one of its fields is invalid."""
+    from valence_sched.errors import InputError
+    from valence_sched.model.codec import convert
+    from valence_sched.model.scenario import EDITS
+
+    try:
+        return convert(fields, EDITS[verb], repr(text))
+    except InputError as error:
+        where = error.document_path.removeprefix("$").removeprefix(".")
+        found = "" if error.found.startswith("{") else error.found  # the words, taken apart
+        words = InputError(repr(text), where, found, error.expected, error.hint)
+        raise argparse.ArgumentTypeError(str(words)) from None
+
+
+def _targeted(verb: str) -> Callable[[str], Edit]:
+    return lambda text: _edit(text, verb, **{verb: text})
+
+
+def _clone(text: str) -> Edit:
+    """Parse ``PODM`` or ``PODMxN``."""
+    match = re.fullmatch(r"(.+?)(?:x([0-9]{1,18}))?", text, re.DOTALL)
+    podm, times = match.groups() if match else (text, None)
+    return _edit(text, "clone", clone=podm, times=int(times or 1))
+
+
+def addition(text: str) -> Edit:
+    """Parse ``BLOCK@PODM``, ``NxBLOCK@PODM`` or one of them with ``/POOL``."""
+    match = re.fullmatch(r"(?:([0-9]{1,18})x)?(.+)@([^@]+)", text, re.DOTALL)
+    if match is None:
+        hint = "as in 2xGPU-03@rack-1"
+        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not NxBLOCK@PODM, {hint}")
+    count, block, target = match.groups()
+    return _edit(text, "add", add=block, to=target, count=int(count or 1))
+
+
+def _assignment(text: str) -> Edit:
+    """Parse ``TARGET:KEY=VALUE``."""
+    from valence_sched.errors import suggest
+
+    match = _ASSIGNMENT.fullmatch(text)
+    if match is None:
+        keys = (*_WORDS, *(f"{word}.NAME" for word in _MAPS))
+        near = _ANY_ASSIGNMENT.fullmatch(text)
+        hint = suggest(near[1], keys) if near else "as in rack-1:zone=az2"
+        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not TARGET:KEY=VALUE ({hint})")
+    target, key, value = match.groups()
+    word, dot, name = key.partition(".")
+    if word in ("aggregates", "traits"):
+        return _edit(text, "set", set=target, **{word: _words(value)})
+    if word == "facts":
+        return _edit(text, "set", set=target, facts={name: fact_value(value) if value else None})
+    if dot:
+        return _edit(text, "set", set=target, capabilities={name: _words(value) or None})
+    switch = {"yes": True, "no": False}
+    return _edit(text, "set", set=target, **{word: switch.get(value, value or None)})
+
+
+def _words(value: str) -> list[str]:
+    return [word for part in value.split(";") if (word := part.strip())]
+
+
+def _weight(text: str) -> tuple[str, float]:
+    """Parse ``WEIGHER=NUMBER``."""
+    name, equals, number = text.partition("=")
+    try:
+        weight = float(number)
+    except ValueError:
+        weight = -1.0
+    if not name or not equals or not 0 <= weight <= 1000:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not WEIGHER=N with N from 0 to 1000")
+    return name, weight

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A replay as rows and lines: its runs, their comparison, refusals, changes since a baseline."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from valence_sched_cli.output.cells import Cell, PairLines, or_absent
+from valence_sched_cli.output.decision import warning_lines
+from valence_sched_cli.output.not_chosen import reason_text
+
+if TYPE_CHECKING:
+    from valence_sched.model.replay import FirstRefusal, Replay, ReplayResult
+    from valence_sched.model.replay_measures import MeasureChange, RunMeasure
+
+COLUMNS = ("Site", "Policy", "Placed", "Refused", "Podms Needed", "Fragmentation")
+LONG_COLUMNS = (*COLUMNS, "Utilisation", "Requested", "Undecided", "Departed", "Nodes Per Podm",
+                "Most On One Podm", "Peak Utilisation", "Cost", "Duration Seconds")  # fmt: skip
+SHARE_DECIMALS = 3  # a tenth of a percent, as people see it
+MOST_GROUPS = 4  # of reasons, in the lines about a first refusal
+MOST_CHANGES = 20  # that are told, before the rest is only counted
+
+
+class Number(Cell[float]):
+    """A number: few digits for people, all for machines; ``marked`` where it is the better one."""
+
+    def __init__(self, value: float, *, marked: bool = False, is_share: bool = False) -> None:
+        super().__init__(value)
+        self._marked, self._is_share = marked, is_share
+
+    def human_readable(self) -> str:
+        return number_text(self._value, is_share=self._is_share) + (" *" if self._marked else "")
+
+    def machine_readable(self) -> float:
+        return self._value
+
+    def __lt__(self, other: object) -> bool:
+        return self._value < other._value if isinstance(other, Number) else NotImplemented
+
+
+class Shares(PairLines):
+    """Shares by name: in percent for people, from 0 to 1 for machines."""
+
+    def human_readable(self) -> str:
+        shares = ((name, number_text(one, is_share=True)) for name, one in self._value.items())
+        return "\n".join(f"{name}={text}" for name, text in shares)
+
+
+def number_text(number: float, *, is_share: bool = False) -> str:
+    """Return a number for people: a share in percent, others with at most two decimals."""
+    if is_share:
+        return f"{100 * number:.1f}%"
+    return f"{number:,.0f}" if float(number).is_integer() else f"{number:,.2f}"
+
+
+def run_rows(replay: Replay, *, long: bool) -> Iterator[tuple[Any, ...]]:
+    """Yield a row for each run; cells as in LONG_COLUMNS."""
+    for run in replay.runs:
+        row = (
+            run.site, or_absent(run.policy), run.placed, run.refused, run.podms_needed,
+            _share_or_absent(run.fragmentation.mean if run.fragmentation else None),
+            Shares({name: one.mean for name, one in run.utilisation.items()}),
+            run.requested, run.undecided, run.departed, Number(run.spread.mean), run.spread.most,
+            Shares({name: one.peak for name, one in run.utilisation.items()}),
+            or_absent(None if run.cost is None else Number(run.cost)), Number(run.duration_s),
+        )  # fmt: skip
+        yield row if long else row[: len(COLUMNS)]
+
+
+def comparison(
+    replay: Replay, *, machine: bool, long: bool = False
+) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+    """Return titles and a row for each measure: a column for each run, the better value marked.
+
+    Programs get the names of the better runs in a column of their own; people do not get peaks,
+    unless ``long``.
+    """
+    from valence_sched.model.replay_measures import best_runs, measures
+
+    by_run = {run.name: {one.name: one for one in measures(run)} for run in replay.runs}
+    names = dict.fromkeys(name for found in by_run.values() for name in found)
+    rows = []
+    for name in names:
+        if name.startswith("peak_") and not (machine or long):
+            continue
+        cells = {run: found.get(name) for run, found in by_run.items()}
+        known = next(one for one in cells.values() if one is not None)
+        if all(one is None or one.value is None for one in cells.values()):
+            continue
+        values = {run: one.value if one else None for run, one in cells.items()}
+        best = best_runs(values, known.better, SHARE_DECIMALS if known.is_share else 2)
+        row = [_measure_cell(one, marked=run in best) for run, one in cells.items()]
+        rows.append((name, *row, *([sorted(best)] if machine else ())))
+    return ("Measure", *by_run, *(("Better",) if machine else ())), rows
+
+
+def outcome_lines(replay: Replay) -> Iterator[str]:
+    """Yield the lines about the outcome: warnings, refusals by reason, the outcome itself last."""
+    warnings = dict.fromkeys(line for run in replay.runs for line in run.warnings)
+    yield from warning_lines(warnings)
+    alone = len(replay.runs) == 1
+    for run in replay.runs:
+        name = "" if alone else f"{run.name}: "
+        if run.refused:
+            yield f"{name}refused {_count(run.refused, 'node')}: {_steps_text(run)}"
+        if alone:
+            for first in run.first_refusals:
+                yield from _first_lines(first)
+        undecided = f", {run.undecided:,} undecided" if run.undecided else ""
+        requests = _count(run.requests, "request")
+        yield (f"{name}placed {run.placed:,} of {_count(run.requested, 'node')} of {requests}"
+               f"{undecided}")  # fmt: skip
+
+
+def change_lines(changes: Sequence[MeasureChange], file: str) -> Iterator[str]:
+    """Yield a line for each measure that differs from the baseline, at last how many do."""
+    for change in changes[:MOST_CHANGES]:
+        share = change.measure.startswith(("utilisation", "peak_utilisation", "fragmentation"))
+        texts = ["none" if value is None else number_text(value, is_share=share)
+                 for value in (change.before, change.after)]  # fmt: skip
+        if change.measure == "run":
+            yield f"{change.run}: only in the {'baseline' if change.after is None else 'result'}"
+        else:
+            yield f"{change.run}: {change.measure} was {texts[0]}, is {texts[1]}"
+    count = len(changes)
+    measures = "1 measure differs" if count == 1 else f"{count:,} measures differ"
+    yield f"{measures} from {file}" if count else f"no measure differs from {file}"
+
+
+def _measure_cell(measure: RunMeasure | None, *, marked: bool) -> Any:
+    if measure is None or measure.value is None:
+        return or_absent(None)
+    return Number(measure.value, marked=marked, is_share=measure.is_share)
+
+
+def _share_or_absent(share: float | None) -> Any:
+    return or_absent(None if share is None else Number(share, is_share=True))
+
+
+def _steps_text(run: ReplayResult) -> str:
+    """Return where the last pools of refused nodes went, as a funnel says it."""
+    steps: Counter[str] = Counter()
+    for refusal in run.refusals:
+        steps[refusal.step] += refusal.nodes
+    return ", ".join(f"{nodes:,} after {step}" for step, nodes in steps.most_common())
+
+
+def _first_lines(first: FirstRefusal) -> Iterator[str]:
+    """Yield why the first request of a flavor was refused: a line for each reason."""
+    from valence_sched.model.age import format_age
+
+    flavor = first.flavor or "a request without flavor"
+    yield f"first refusal of {flavor}, after {format_age(first.time_s)}:"
+    groups = [(one, reason_text(one.reason)) for one in first.reasons if one.reason]
+    shown = groups[:MOST_GROUPS]
+    width = max((len(text) for _, text in shown), default=0)
+    for one, text in shown:
+        best = one.podms > 1 and one.reason is not None and _is_some(one.reason.have)
+        line = f"  {one.podms:>5,}  {text:{width}}  {f'best: {one.nearest}' if best else ''}"
+        yield line.rstrip()
+    if others := sum(one.podms for one, _ in groups[MOST_GROUPS:]):
+        yield f"  {others:>5,}  for other reasons"
+
+
+def _is_some(have: object) -> bool:
+    return isinstance(have, int | float) and not isinstance(have, bool) and have > 0
+
+
+def _count(number: int, noun: str) -> str:
+    from valence_sched.model.quantity import format_count
+
+    return format_count(number, noun)
