@@ -27,7 +27,7 @@ help:
 	@echo 'make clean                 remove what these have made'
 
 demo: .venv/installed
-	$(BIN)/valence-sched podm schedule --inventory examples/site.json --flavor gpu-large --alternates 2 --explain
+	$(BIN)/valence-sched podm schedule --inventory examples/site.json --warn-age never --flavor gpu-large --alternates 2 --explain
 
 demo-live: .venv/installed-serve
 	@sh examples/live.sh $(BIN)

@@ -3,8 +3,12 @@
 
 ``python tools/mutants.py weighers`` changes the functions of ``valence_sched/weighers`` one small
 step at a time with mutmut, and runs ``tests/unit/weighers`` on each. A module is named likewise:
-``core/ranking``. Results stay in ``.mutants``: a run that was ended goes on, and one after new
-tests tries only what survived. ``tests/mutants/equivalent.toml`` lists what no test can tell apart.
+``core/ranking``. A room within a room, such as ``core/fit``, is another: ``core`` leaves it out.
+Results stay in ``.mutants``: a run that was ended goes on, and one after new tests tries only what
+survived. ``--sample 50`` tries 50 mutants of each module, the same each time; its table says so.
+What runs while a module is imported is tried in a process for each mutant. Migrations are left out:
+Alembic loads them under names of its own, and no mutant of them is ever chosen.
+``tests/mutants/equivalent.toml`` lists what no test can tell apart.
 """
 
 from __future__ import annotations
@@ -12,11 +16,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
+import re
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -24,34 +29,50 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / ".mutants"
 EQUIVALENT = ROOT / "tests" / "mutants" / "equivalent.toml"
+CONFTEST = ROOT / "tests" / "mutants" / "conftest.py"
 #: What a room's tests may read, beside the packages.
 LINKS = ("valence_sched", "valence_sched_cli", "tests", "examples", "doc")
 KILLED = ("killed", "timeout", "segfault")
 LEAST_SCORE = 0.95
 
+# The time limits by the clock are for what waits for ever; tests/mutants/conftest.py has those of
+# the processor, so that a busy machine kills nothing.
 CONFIG = """\
 [mutmut]
 source_paths = valence_sched
 only_mutate = {source}
-process_isolation = forkserver
+do_not_mutate =
+    valence_sched/__init__.py
+    */migrations/*
+{others}process_isolation = forkserver
+timeout_constant = 10
+timeout_multiplier = 10
 use_git_change_detection = false
 pytest_add_cli_args_test_selection = {tests}
 pytest_add_cli_args =
     -p
     no:cacheprovider
-also_copy =
+{ignored}also_copy =
     valence_sched_cli
     examples
     doc
     conftest.py
 """
-#: The same examples each time, or a mutant would survive by luck.
-CONFTEST = """\
-from hypothesis import HealthCheck, settings
 
-settings.register_profile("mutants", derandomize=True, deadline=None,
-                          suppress_health_check=list(HealthCheck))
-settings.load_profile("mutants")
+
+#: Prints the functions of a room that run while it is imported.
+FIND_IMPORT_TIME = """\
+import importlib, os, sys
+from pathlib import Path
+from mutmut.mutation import trampoline
+
+sys.path.insert(0, os.getcwd())
+found = set()
+trampoline.record_trampoline_hit = lambda name, caller=None: found.add(name)
+trampoline.set_mutant_under_test("stats")
+for path in sorted(Path("valence_sched").rglob("*.meta")):
+    importlib.import_module(".".join(path.with_suffix("").with_suffix("").parts))
+print(*sorted(found), sep="\\n")
 """
 
 
@@ -63,53 +84,149 @@ class Mutant(NamedTuple):
     change: str
 
 
+class Room(NamedTuple):
+    """A module or a package of ``valence_sched``, and the tests that are its own."""
+
+    name: str
+
+    @property
+    def path(self) -> Path:
+        return Path("valence_sched") / self.name
+
+    @property
+    def tests(self) -> Path:
+        tests = Path("tests/unit") / self.name
+        return next(path for path in (tests, *tests.parents) if (ROOT / path).is_dir())
+
+    @property
+    def inner(self) -> list[str]:
+        """The rooms within it, each with tests of its own."""
+        folders = [path.name for path in (ROOT / self.tests).iterdir() if path.is_dir()]
+        inside = ROOT / "valence_sched" / self.tests.relative_to("tests/unit")
+        return sorted(name for name in folders if (inside / name).is_dir())
+
+    @property
+    def modules(self) -> list[Path]:
+        """Paths of its files, those of the rooms within it left out."""
+        if not (ROOT / self.path).is_dir():
+            return [self.path.with_suffix(".py")]
+        files = (path.relative_to(ROOT) for path in sorted((ROOT / self.path).rglob("*.py")))
+        left_out = {*self.inner, "migrations"}
+        return [file for file in files if file.relative_to(self.path).parts[0] not in left_out]
+
+
 def main() -> int:
     """Run a room, or with ``--report`` only show its results; 1 when it is below the least."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("room", help="such as store, core/fit or core/ranking")
     parser.add_argument("--report", action="store_true", help="run nothing")
+    parser.add_argument("--sample", type=int, help="mutants of each module (default: all)")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time (default: 1)")
     arguments = parser.parse_args()
-    room = arguments.room.strip("/")
-    source = ROOT / "valence_sched" / room
-    if not source.is_dir() and not source.with_suffix(".py").is_file():
-        parser.error(f"no room or module named {room} in valence_sched")
-    folder = prepare(room, "/*" if source.is_dir() else ".py")
+    room = Room(arguments.room.strip("/"))
+    if not all((ROOT / module).is_file() for module in room.modules):
+        parser.error(f"no room or module named {room.name} in valence_sched")
+    folder = prepare(room)
+    os.chdir(folder)
+    every = {module: mutants_of(module) for module in room.modules}
+    chosen = {module: drawn(names, arguments.sample) for module, names in every.items()}
     if not arguments.report:
-        retry_survivors(folder)
-        command = [str(Path(sys.executable).with_name("mutmut")), "run"]
-        done = subprocess.run(  # noqa: S603 - a room that is a folder here
-            [*command, "--max-children", str(arguments.jobs)], cwd=folder, check=False
-        )
-        if done.returncode:
-            return done.returncode
-    return report(room, folder)
+        run(chosen if arguments.sample else {}, arguments.jobs)
+        try_import_time(room, {name for names in chosen.values() for name in names})
+    return report(room, every, chosen)
 
 
-def prepare(room: str, ending: str) -> Path:
+def prepare(room: Room) -> Path:
     """Make the folder in which mutmut works on a room, and return it."""
-    folder = RESULTS / room.replace("/", "-")
+    folder = RESULTS / room.name.replace("/", "-")
     folder.mkdir(parents=True, exist_ok=True)
     for name in LINKS:
         if not (folder / name).is_symlink():
             (folder / name).symlink_to(ROOT / name)
-    tests = ROOT / "tests" / "unit" / room
-    while not tests.is_dir():
-        tests = tests.parent
-    words = {"source": f"valence_sched/{room}{ending}", "tests": tests.relative_to(ROOT)}
+    words = {
+        "source": f"{room.path}/*" if (ROOT / room.path).is_dir() else f"{room.path}.py",
+        "others": "".join(f"    {room.path / name}/*\n" for name in room.inner),
+        "tests": room.tests,
+        "ignored": "".join(f"    --ignore={room.tests / name}\n" for name in room.inner),
+    }
     (folder / "setup.cfg").write_text(CONFIG.format(**words))
-    (folder / "conftest.py").write_text(CONFTEST)
+    shutil.copy(CONFTEST, folder)
     shutil.rmtree(folder / "mutants" / "tests", ignore_errors=True)  # a test may have gone
     return folder
 
 
-def retry_survivors(folder: Path) -> None:
-    """Forget what survived or was not reached: there may be new tests."""
-    for path in folder.glob("mutants/**/*.meta"):
+def mutants_of(module: Path) -> list[str]:
+    """Return the names that mutmut gives the mutants of a module."""
+    from mutmut.mutation.file_mutation import mutate_file_contents
+
+    dotted = ".".join(module.with_suffix("").parts)
+    mutated = mutate_file_contents(str(module), module.read_text())
+    return [f"{dotted}.{name}" for name in mutated.mutant_names]
+
+
+def drawn(names: list[str], size: int | None) -> list[str]:
+    """Return ``size`` of the names in their order, the same each time; all when it is None."""
+    if size is None or size >= len(names):
+        return names
+    chosen = set(random.Random(0).sample(names, size))  # noqa: S311 - no secret
+    return [name for name in names if name in chosen]
+
+
+def run(chosen: dict[Path, list[str]], jobs: int) -> None:
+    """Have mutmut try the mutants that are not killed yet; where none are named, every one."""
+    known = results()
+    names = [n for names in chosen.values() for n in names if status(known.get(n)) not in KILLED]
+    if chosen and not names:
+        return
+    if not chosen:
+        forget_survivors()
+    command = [str(Path(sys.executable).with_name("mutmut")), "run", "--max-children", str(jobs)]
+    subprocess.run([*command, *names], check=True)  # noqa: S603 - names that mutmut gave
+
+
+def try_import_time(room: Room, chosen: set[str]) -> None:
+    """Try each mutant of what runs while a module is imported in a process of its own.
+
+    mutmut has imported the modules by the time it chooses a mutant, and finds these all alive.
+    """
+    found = subprocess.run(  # noqa: S603 - the modules of this repository
+        [sys.executable, "-c", FIND_IMPORT_TIME],
+        cwd="mutants", stdout=subprocess.PIPE, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    for path in Path("mutants").rglob("*.meta"):
         known = json.loads(path.read_text())
         codes = known["exit_code_by_key"]
+        for name in chosen & codes.keys():
+            if name.partition("__mutmut_")[0] in found and status(codes[name]) not in KILLED:
+                codes[name] = int(not passes(room, name))
+                path.write_text(json.dumps(known))
+
+
+def passes(room: Room, name: str) -> bool:
+    """Return whether the tests of a room pass in a new process that has a mutant from the start."""
+    done = subprocess.run(  # noqa: S603 - the tests of this repository
+        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", room.tests],
+        cwd="mutants", stdout=subprocess.DEVNULL, check=False,
+        env={**os.environ, "MUTANT_UNDER_TEST": name},
+    )  # fmt: skip
+    return done.returncode == 0
+
+
+def results() -> dict[str, int | None]:
+    """Return how the tests ended on each mutant that was tried; None for one that was not."""
+    known: dict[str, int | None] = {}
+    for path in Path("mutants").rglob("*.meta"):
+        known |= json.loads(path.read_text())["exit_code_by_key"]
+    return known
+
+
+def forget_survivors() -> None:
+    """Have what survived or was not reached tried once more: there may be new tests."""
+    for path in Path("mutants").rglob("*.meta"):
+        known = json.loads(path.read_text())
         known["exit_code_by_key"] = {
-            name: code if status(code) in KILLED else None for name, code in codes.items()
+            name: code if status(code) in KILLED else None
+            for name, code in known["exit_code_by_key"].items()
         }
         path.write_text(json.dumps(known))
 
@@ -121,33 +238,66 @@ def status(code: int | None) -> str:
     return status_by_exit_code[code]
 
 
-def report(room: str, folder: Path) -> int:
+class Score(NamedTuple):
+    """What became of the mutants of one module, or of all of a room."""
+
+    name: str
+    mutants: int
+    tried: int
+    killed: int
+    by_time: int
+    equivalent: int
+
+    @property
+    def alive(self) -> int:
+        return self.tried - self.killed - self.equivalent
+
+    @property
+    def score(self) -> float:
+        """The killed part of those tried that are not equivalent; 1.0 where there is none."""
+        counted = self.tried - self.equivalent
+        return self.killed / counted if counted else 1.0
+
+    def __str__(self) -> str:
+        part = "" if self.tried == self.mutants else f"  a sample of {self.tried}"
+        return (
+            f"{self.name:28} {self.mutants:7} {self.killed:7} {self.by_time:8} "
+            f"{self.equivalent:10} {self.alive:6} {100 * self.score:6.1f}%{part}"
+        )
+
+
+HEAD = f"{'module':28} mutants  killed  by time  equivalent  alive   score"
+
+
+def report(room: Room, every: dict[Path, list[str]], chosen: dict[Path, list[str]]) -> int:
     """Print the survivors and the scores of the room; return the exit code."""
-    os.chdir(folder)
-    counts: Counter[str] = Counter()
-    survivors: list[tuple[str, Mutant]] = []
-    for path in sorted(Path("mutants").rglob("*.meta")):
-        for name, code in json.loads(path.read_text())["exit_code_by_key"].items():
-            counts["killed" if status(code) in KILLED else status(code)] += 1
-            if status(code) in ("survived", "no tests"):
-                source = path.relative_to("mutants").with_suffix("")
-                survivors.append((name, mutant_of(name, source)))
-    known = dict(equivalents(room))
-    alive = {mutant for _, mutant in survivors}
-    stale = [mutant for mutant in known if mutant not in alive]
-    for name, mutant in survivors:
-        if mutant not in known:
-            sys.stdout.write(f"\n{name}\n  {mutant.function}\n- {mutant.line}\n+ {mutant.change}\n")
+    codes, equivalent, everywhere = results(), dict(equivalents()), patterns()
+    scores, stale = [], []
+    for module, names in chosen.items():
+        ends = {name: status(codes.get(name)) for name in names}
+        lived = [name for name in names if ends[name] in ("survived", "no tests")]
+        alive = {name: mutant_of(name, module) for name in lived}
+        known = [name for name, mutant in alive.items()
+                 if mutant in equivalent or differs_only_by(everywhere, mutant)]  # fmt: skip
+        tried = sum(end != "not checked" for end in ends.values())
+        killed = sum(end in KILLED for end in ends.values())
+        by_time = sum(end == "timeout" for end in ends.values())
+        scores.append(Score(str(module), len(every[module]), tried, killed, by_time, len(known)))
+        for name, mutant in alive.items():
+            if name not in known:
+                sys.stdout.write("\n{}\n  {}\n- {}\n+ {}\n".format(name, *mutant))
+        if tried == len(every[module]):
+            prefix = ".".join((*module.with_suffix("").parts, ""))
+            gone = equivalent.keys() - alive.values()
+            stale += sorted(mutant for mutant in gone if mutant.function.startswith(prefix))
     for mutant in stale:
         where = f"{mutant.function}: {mutant.line} -> {mutant.change}"
         sys.stdout.write(f"stale, killed or gone: {where}\n")
-    equivalent = sum(mutant in known for _, mutant in survivors)
-    tested = sum(counts.values()) - equivalent
-    score = counts["killed"] / tested if tested else 1.0
-    row = (room, tested + equivalent, counts["killed"], equivalent, tested - counts["killed"])
-    sys.stdout.write("\nroom                      mutants  killed  equivalent  alive   score\n")
-    sys.stdout.write("{:24} {:8} {:7} {:11} {:6} {:6.1f}%\n".format(*row, 100 * score))
-    return int(bool(stale) or score < LEAST_SCORE or "not checked" in counts)
+    total = Score(room.name, *(sum(column) for column in list(zip(*scores, strict=True))[1:]))
+    rows = "\n".join(str(score) for score in (*scores, total) if score.mutants)
+    sys.stdout.write(f"\n{HEAD}\n{rows}\n")
+    untried = any(codes.get(name) is None for names in chosen.values() for name in names)
+    return int(bool(stale) or total.score < LEAST_SCORE or untried)
 
 
 def mutant_of(name: str, path: Path) -> Mutant:
@@ -162,13 +312,22 @@ def mutant_of(name: str, path: Path) -> Mutant:
     return Mutant(f"{module}.{function.replace('ǁ', '.')}", " ".join(was), " ".join(now))
 
 
-def equivalents(room: str) -> Iterator[tuple[Mutant, str]]:
-    """Yield the mutants of a room that are known to be equivalent, each with the reason."""
-    prefix = f"valence_sched.{room.replace('/', '.')}."
+def equivalents() -> Iterator[tuple[Mutant, str]]:
+    """Yield the mutants that are known to be equivalent, each with the reason."""
     for entry in tomllib.loads(EQUIVALENT.read_text()).get("equivalent", []):
-        if entry["function"].startswith(prefix):
-            for change in entry["changes"]:
-                yield Mutant(entry["function"], entry["line"], change), entry["reason"]
+        for change in entry["changes"]:
+            yield Mutant(entry["function"], entry["line"], change), entry["reason"]
+
+
+def patterns() -> list[re.Pattern[str]]:
+    """Return what makes no difference on any line, each a pattern of the text in question."""
+    entries = tomllib.loads(EQUIVALENT.read_text()).get("everywhere", [])
+    return [re.compile(entry["pattern"]) for entry in entries]
+
+
+def differs_only_by(everywhere: list[re.Pattern[str]], mutant: Mutant) -> bool:
+    """Return whether a line and its change are the same but for what one pattern finds."""
+    return any(one.sub("", mutant.line) == one.sub("", mutant.change) for one in everywhere)
 
 
 if __name__ == "__main__":

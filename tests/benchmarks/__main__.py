@@ -9,7 +9,19 @@ from __future__ import annotations
 
 import sys
 
-from tests.benchmarks import claiming, deciding, hard, live, reading, starting, trace
+from tests.benchmarks import (
+    claiming,
+    deciding,
+    editing,
+    hard,
+    live,
+    optimising,
+    reading,
+    replaying,
+    starting,
+    sweeping,
+    trace,
+)
 
 ALL = {
     "amounts": deciding.amounts,
@@ -18,11 +30,15 @@ ALL = {
     "flavors-five": deciding.flavors_five,
     "mixed": deciding.mixed,
     "hard": hard.hard,
+    "optimising": optimising.optimising,
     "trace": trace.trace,
     "claiming": claiming.claiming,
     "looking": claiming.looking,
     "live": live.live,
     "reading": reading.reading,
+    "replaying": replaying.replaying,
+    "editing": editing.editing,
+    "sweeping": sweeping.sweeping,
     "starting": starting.starting,
 }
 

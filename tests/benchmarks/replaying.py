@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replays 100,000 requests on 1,000 pod managers of 40 blocks, by program and start to end.
+
+About 3,000 nodes are there at a time: they arrive once a second and live for 50 minutes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.benchmarks.measure import Measurement, against, median_ms, numpy_pass, peak_mib, sized
+
+PODMS, BLOCKS, REQUESTS = sized(1_000, 6), sized(40, 10), sized(100_000, 50)
+MIX = "small=3,medium=2,gpu-large=1"
+#: A decision in milliseconds at the rates that are wanted: 5,000 a second, 1,500 by fragmentation.
+WANTED_MS = {"default": 1 / 5.0, "fragmentation": 1 / 1.5}
+#: How long the probe took where these rates were set, in milliseconds.
+PROBE_MS = 0.07
+MOST_MIB = 1024.0
+
+
+def replaying() -> Iterator[Measurement]:
+    """At least 5,000 decisions a second by the default policy, 1,500 by fragmentation, in 1 GiB.
+
+    Times are of the processor, of the whole program; the ratio is to passes of numpy in this run.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        site = str(Path(folder, "site.jsonl"))
+        _python("-m", "valence_sched.testing.generate", "--podms", str(PODMS),
+                "--blocks", str(BLOCKS), "--seed", "1", "--output", site)  # fmt: skip
+        for policy, wanted in WANTED_MS.items():
+            probe = numpy_pass()
+            before = median_ms(probe, 200)
+            took, memory = _replay(site, policy)
+            passes = statistics.mean((before, median_ms(probe, 200)))
+            name = f"replaying: a decision, {policy}"
+            yield against(name, took / REQUESTS, passes, wanted / PROBE_MS)
+            yield against(f"replaying: peak memory, {policy}", memory, MOST_MIB, 1.0, "MiB")
+
+
+def _replay(site: str, policy: str) -> tuple[float, float]:
+    """Return the CPU time of a replay in milliseconds, and its peak MiB."""
+    words = ("scheduler", "whatif", "run", "--inventory", site, "--rate", "1/s", "--mix", MIX,
+             "--lifetime", "50m", "--horizon", f"{REQUESTS}s", "--seed", "1",
+             "--policy", policy)  # fmt: skip
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    memory = _python("-m", "tests.benchmarks.replaying", *words)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000, float(
+        memory
+    )
+
+
+def _python(*words: str) -> str:
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def main(words: list[str]) -> int:
+    """Run the program with these words, and tell its peak MiB in place of what it prints."""
+    from valence_sched_cli import shell
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        code = shell.main(words)
+    sys.stdout.write(f"{peak_mib()}\n")
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
