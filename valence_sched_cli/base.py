@@ -52,6 +52,7 @@ _READ = ("inventory", "podm_file", "source", "flavor", "flavor_file", "policy_fi
          "resource_file", "request_file", "scenario", "workload", "map_file", "baseline", "file",
          "old", "new", "planned")  # fmt: skip
 _ARGUMENTS = {"source": "path", "old": "old", "new": "new", "planned": "plan"}
+PACKAGE = "valence_sched_cli."
 STYLES = "valence_sched.formatter"  # entry points of our formatters, of lists and of one object
 OPTION_SIMILARITY = 0.75  # from 0 to 1: options are long, and share their first characters
 WARN_AGE, DEFAULT_WARN_AGE = "VALENCE_SCHED_WARN_AGE", "1d"
@@ -166,10 +167,14 @@ class PodmCommand:
     def get_epilog(self) -> str:
         """Return the line that names the plug-in, nothing in the program ``valence-sched``.
 
-        cliff searches every installed distribution for it, which takes a third of a start.
+        cliff searches every installed distribution for it, which takes a third of a start; so the
+        commands of this package say it themselves.
         """
-        ours = type(self.app).__module__.startswith("valence_sched_cli.")
-        return "" if ours else str(super().get_epilog())  # type: ignore[misc]
+        if type(self.app).__module__.startswith(PACKAGE):
+            return ""
+        if type(self).__module__.startswith(PACKAGE):
+            return "This command is provided by the valence-sched plugin."
+        return str(super().get_epilog())  # type: ignore[misc]
 
     @property
     def scheduler_app(self) -> App:

@@ -23,10 +23,11 @@ FLAVORS = str(ROOT / "examples" / "flavors.yaml")
 BIN = Path(sys.executable).parent
 PROGRAMS = ("valence-sched", "openstack")
 #: What each program is about to import anyway.
-OURS = ("numpy", "msgspec", "yaml", "tabulate", "cliff.lister", "valence_sched.app")
+OURS = ("numpy", "msgspec", "yaml", "tabulate", "cliff.lister", "valence_sched.app",
+        "openstack.podm.*", "valence_sched.filters.*", "valence_sched.weighers.*")  # fmt: skip
 WARM = {
     "valence-sched": ("valence_sched_cli.shell", *OURS),
-    "openstack": ("openstackclient.shell", "osc_lib.command.command", *OURS),
+    "openstack": ("openstackclient.shell", "osc_lib.command.command", "openstack.*", *OURS),
 }
 #: Marks of a line that only a shell understands, wherever they stand.
 NEEDS_A_SHELL = frozenset("|&;<>$`*?~")

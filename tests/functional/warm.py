@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the script of a program in a child of a process that has imported what it needs.
 
-Started as ``python -m tests.functional.warm SCRIPT MODULE…``. Each line of its standard input is
-a command: arguments, environment, folder, and files for its streams; the answer is its exit code. A
-child has arguments, environment and streams of its own, as if its script had been executed.
+Started as ``python -m tests.functional.warm SCRIPT MODULE…``, where ``GROUP.*`` means what the entry
+points of all groups that begin so load. Each line of its standard input is a command: arguments,
+environment, folder, and files for its streams; the answer is its exit code. A child has arguments,
+environment and streams of its own, as if its script had been executed.
 """
 
 import atexit
@@ -12,14 +13,21 @@ import json
 import os
 import sys
 import traceback
+from importlib.metadata import distributions
 from pathlib import Path
+
+from stevedore import ExtensionManager
 
 
 def main(script: str, *modules: str) -> None:
     sys.argv = [script]  # some look at it when they are imported
     sys.path[0] = str(Path(script).parent)  # as it is for a script
     for name in modules:
-        importlib.import_module(name)
+        if name.endswith(".*"):
+            for group in _groups(name[:-1]):
+                ExtensionManager(group)  # which also remembers where entry points are
+        else:
+            importlib.import_module(name)
     code = compile(Path(script).read_text(), script, "exec")
     for line in sys.stdin:
         command = json.loads(line)
@@ -28,6 +36,11 @@ def main(script: str, *modules: str) -> None:
             _be(code, script, **command)
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _groups(prefix: str) -> set[str]:
+    found = {one.group for package in distributions() for one in package.entry_points}
+    return {group for group in found if group.startswith(prefix)}
 
 
 def _be(
