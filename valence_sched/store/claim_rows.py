@@ -86,9 +86,14 @@ def change_state(
 
 
 def state_error(connection: sa.Connection, claim_id: str, reason: str) -> ClaimState:
-    """Return the error of a claim whose state does not allow a change."""
-    claim = get(connection, claim_id)
-    return ClaimState(one_line(f"claim {claim_id} is {claim.state}: {reason}"))
+    """Return the error of a claim whose state does not allow a change.
+
+    One that is held past its time counts as expired, whether or not that has been stored.
+    """
+    claim, of = get(connection, claim_id), tables.claims.c
+    is_over = connection.scalar(sa.select(of.sweep_at <= now()).where(of.id == claim_id))
+    state = "EXPIRED" if claim.state == "HELD" and is_over else claim.state
+    return ClaimState(one_line(f"claim {claim_id} is {state}: {reason}"))
 
 
 def add_event(

@@ -31,7 +31,7 @@ def main(point: str, count: str, state: str, *podms: str) -> None:
         if int(count):
             nodes = site.provisioner.provision(request(count=int(count)), ttl_s=1.0).nodes
         else:
-            claim = site.claimer.claim(request(), ttl_s=0.2).claim
+            claim = site.claimer.claim(request(), ttl_s=1.0).claim
             nodes = [site.composer.compose(claim)]
         site.composer.remove(nodes[0])
 
