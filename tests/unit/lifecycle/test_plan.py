@@ -55,7 +55,7 @@ class TestHolding:
     def test_nothing_is_held_once_something_moved(self):
         """semantics.md, trap 5: time passes between the choice and the making."""
         self.one.remember(podm("p", 4, zone="z"))
-        with self.assertRaisesRegex(ClaimLost, "zone was not told, is z; .*: block c3 came"):
+        with self.assertRaisesRegex(ClaimLost, "zone was not told, is z; .*: block c3 added"):
             self.planned.claim(self.asked)
         self.assertEqual([], self.one.claims.list())
         self.assertEqual(2, len(self.planned.differences()))
