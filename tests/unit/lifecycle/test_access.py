@@ -16,7 +16,7 @@ from tests.unit.lifecycle.scripted import (
     ScriptedCase,
     ToldProgress,
 )
-from tests.unit.store.site import part, podm
+from tests.unit.store.site import CORES, part, podm
 from tests.unit.trees import tree
 from valence_sched.errors import PodmError
 from valence_sched.lifecycle.access import PodmAccess
@@ -24,6 +24,7 @@ from valence_sched.model.composition import ComposedNode, request_from_node
 from valence_sched.model.lifecycle import Preview
 from valence_sched.model.registration import Registration
 from valence_sched.store.database import PATIENCE_S
+from valence_sched.testing import request
 from valence_sched.testing.served import served
 
 
@@ -149,6 +150,17 @@ class TestNodes(AccessCase):
                 self.assertEqual((claim.id, "UNKNOWN"), (found.node.claim, found.state))
                 self.store.claims.fail(claim.id, "over")
 
+    def test_a_later_node_of_a_claim_of_several_is_known_by_its_number(self):
+        one, two = part("p", 1, "c1"), part("q", 1, "c1")
+        two = replace(two, shares=(replace(two.shares[0], node=2),))
+        claim = self.store.claims.create([one, two])
+        self.store.claims.start_composing(claim.id)
+        for number, state in ((2, "UNKNOWN"), (3, "FOREIGN")):
+            other = {"uri": "/S/9", "name": f"vs-{claim.id}-{number}", "blocks": ["x"]}
+            listed = podm(nodes=[{"uri": "/S/1"}, other])
+            _, found = self.access({"p": listed}).nodes("p", live=True)
+            self.assertEqual(state, found.state)
+
     def test_a_claim_that_is_composed_on_another_pod_manager_made_none_of_its_nodes(self):
         claim = self.store.claims.create([part("q", 1, "c1")])
         self.store.claims.start_composing(claim.id)
@@ -204,6 +216,26 @@ class TestWorkers(AccessCase):
         quick = self.access(timeout_s=1.0, patience_s=2.0)
         self.assertEqual(12 + PATIENCE_S, quick.composer.ttl_s)
         self.assertEqual(5000.0, self.access(ttl_s=5000.0).composer.ttl_s)
+
+    def test_amounts_that_a_dialect_cannot_make_are_refused_by_pod_manager(self):
+        class Dialect:
+            def refusal(self, resources):
+                return f"cannot make {', '.join(sorted(resources))}" if resources else None
+
+        stocks = [{"uri": f"/{name}", "resource": name, "total": 9} for name in ("gas", "ice")]
+        self.store.remember(podm("p", stocks=stocks, driver="told"))
+        self.store.remember(podm("q", stocks=stocks[:1]))
+        self.store.remember(podm("r", stocks=stocks[1:], driver="absent"))
+        access = self.access(dialects={"told": Dialect})
+        for amounts, refused in (
+            ({"gas": 1}, {"p": "cannot make gas"}),
+            ({"fog": 1}, {}),
+            ({}, {}),
+        ):
+            stocks = [{"resource": name, "amount": 1} for name in amounts]
+            asked = request({**CORES, "stocks": stocks})
+            for refusals in (access.refusals, access.provisioner().refusals):
+                self.assertEqual(refused, refusals(asked), amounts)
 
     def test_a_stranger_is_named_with_what_to_do(self):
         with self.assertRaisesRegex(PodmError, r"^'x' is not registered .*\(podm create\)$"):

@@ -4,7 +4,12 @@
 import unittest
 
 from tests.unit.core.deciders import cpus, engine_of
-from valence_sched.core.explain.report import decision_report, decisions_report, digest
+from valence_sched.core.explain.report import (
+    decision_report,
+    decisions_report,
+    digest,
+    funnel_steps,
+)
 from valence_sched.lifecycle.decision_result import (
     decision_result,
     decision_results,
@@ -81,7 +86,9 @@ class TestOne(unittest.TestCase):
             details = self.decided(site(2), {}, detail, first_of=[TOO_MANY, CORES]).details
             (failed,) = details.failed_choices
             self.assertEqual(1, failed.choice)
-            self.assertTrue(failed.funnel)
+            attempt = dict(self.decision.failed_attempts)[1]
+            self.assertEqual(funnel_steps(self.decision, attempt), failed.funnel)
+            self.assertNotEqual(funnel_steps(self.decision), failed.funnel)
         self.assertEqual((), self.decided(site(2)).details.failed_choices)
 
 

@@ -6,7 +6,7 @@ import unittest
 from pathlib import Path
 
 from tests.unit.lifecycle.site import request
-from tests.unit.store.site import part, podm
+from tests.unit.store.site import CORES, part, podm
 from tests.unit.trees import tree
 from valence_sched.app import App
 from valence_sched.core.explain.report import decision_report
@@ -35,14 +35,16 @@ class PlannerCase(unittest.TestCase):
         self.file.write_text(HEAD + "".join(f"{to_json(one).decode()}\n" for one in podms))
 
     def planner(self, *sources, live=None, **words):
-        app = App(environ={"XDG_CONFIG_HOME": str(self.folder)})
-        live = ReadOptions(state=self.state, timeout_s=10, **(live or {}))
+        environ = {"XDG_CONFIG_HOME": str(self.folder), "VALENCE_SCHED_STATE": self.state}
+        app = App(environ=environ)
+        live = ReadOptions(**{"state": self.state, "timeout_s": 10, **(live or {})})
         selection = Selection(sources=sources, live=live, **words)
         self.intake = Intake(app.config, app.sources, app.loader, selection)
         return Planner(self.intake)
 
-    def plan(self, *sources, **words):
-        planner, texts = self.planner(*sources), {}
+    def plan(self, *sources, policy_files=(), resource_files=(), **words):
+        planner = self.planner(*sources, policy_files=policy_files, resource_files=resource_files)
+        texts = {}
         view = self.intake.view(texts)
         decider = self.intake.decider(view, self.intake.policies())
         what = {"seed": 3, **words}
@@ -96,13 +98,17 @@ class TestRecorded(PlannerCase):
         other.write_text(f"policies:\n- name: {name}\n  weighers: [{{name: room}}]\n")
         refreshed = self.refresh(plan, policy_files=(str(other),))
         self.assertNotEqual(plan.decision.policy, refreshed.report.policy)
+        plan = self.plan(str(self.file), policy_files=(str(other),))
+        self.assertEqual(["room"], [one.name for one in plan.decision.policy.weighers])
+        self.assertEqual(plan.decision.policy, self.refresh(plan).report.policy)
 
     def test_blocks_that_claims_hold_by_now_are_not_decided_on(self):
         plan = self.plan(str(self.file), count=3)
         with Store(self.state) as store:
             store.claims.create([part("c", store.remember(podm("c", 1, zone="z")), "c0")])
-        report = self.refresh(plan).report
-        self.assertEqual("nothing_fits", report.outcome)
+        for state in (self.state, None):  # also where no state is named
+            report = self.refresh(plan, live={"state": state}).report
+            self.assertEqual("nothing_fits", report.outcome)
 
 
 class TestLive(PlannerCase):
@@ -124,6 +130,18 @@ class TestLive(PlannerCase):
         claim = claimer.claim(self.made.decision.request).claim
         blocks = {block.uri for block in self.made.decision.placements[0].chosen.blocks}
         self.assertEqual(blocks, {*claim.parts[0].blocks})
+
+    def test_what_is_left_of_declared_stocks_is_held_against(self):
+        resources = self.folder / "more.yaml"
+        resources.write_text("- {name: power, total: 5}\n")
+        files = (str(resources),)
+        wanted = {**CORES, "stocks": [{"resource": "power", "amount": 3}]}
+        plan = self.plan(resource_files=files, properties=wanted)
+        claimer = self.planner(resource_files=files).claimer(self.store, plan)
+        self.assertEqual({NAME: {"declared:power": 5.0}}, claimer.supplies)
+        self.assertEqual({}, self.planner().claimer(self.store, plan).supplies)
+        (part_,) = claimer.claim(plan.decision.request).claim.parts
+        self.assertEqual(5.0, part_.supplies[0].amount)
 
     def test_only_its_pod_managers_are_read(self):
         silent = Registration(name="silent", url="http://127.0.0.1:1")
