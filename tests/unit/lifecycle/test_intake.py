@@ -9,7 +9,12 @@ from pathlib import Path
 from unittest import mock
 
 from tests.unit.lifecycle.site import request
+from tests.unit.store.site import CORES, podm
+from tests.unit.trees import tree
 from valence_sched.app import App
+from valence_sched.core.explain.report import decision_report
+from valence_sched.errors import SchedulerError
+from valence_sched.lifecycle import intake as intake_module
 from valence_sched.lifecycle.claim import ClaimOutcome
 from valence_sched.lifecycle.intake import Intake
 from valence_sched.model.lifecycle import ClaimResult
@@ -104,3 +109,126 @@ class TestReadOnce(unittest.TestCase):
         self.assertEqual(("sound",), self.claim(str(inventory)).claim.podms)
         with Store(self.state) as store:
             self.assertEqual(["sound"], list(store.load_podms()))
+
+
+class TestWords(unittest.TestCase):
+    """What a user names reaches those who decide, whether they claim or not."""
+
+    BLOCK = '{"uri": "c0", "devices": {"processors": [{"cores": 8}]}}'
+
+    def setUp(self):
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.state = f"sqlite:///{self.folder}/state.sqlite"
+        self.store = self.enterContext(Store(self.state))
+
+    def write(self, name, text):
+        (self.folder / name).write_text(text)
+        return str(self.folder / name)
+
+    def inventory(self, *podms):
+        head = '{"schema": "valence-sched/inventory", "version": "1.0"}\n'
+        return self.write("inventory.jsonl", head + "".join(f"{one}\n" for one in podms))
+
+    def podm(self, name, **words):
+        more = "".join(f', "{key}": {value}' for key, value in words.items())
+        return f'{{"id": "{name}", "blocks": [{self.BLOCK}]{more}}}'
+
+    def intake(self, *sources, **words):
+        app = App(environ={"XDG_CONFIG_HOME": str(self.folder)})
+        live = words.pop("live", ReadOptions(state=self.state))
+        return Intake(app.config, app.sources, app.loader,
+                      Selection(sources=sources, live=live, **words))  # fmt: skip
+
+    def test_stocks_that_an_operator_declares_are_claimed_and_not_stored(self):
+        resources = self.write("more.yaml", "- {name: power, total: 5}\n")
+        source = self.inventory(self.podm("p"))
+        asked = request(properties={**CORES, "stocks": [{"resource": "power", "amount": 3}]})
+        for files, amounts in (((), None), ((resources,), [3.0])):
+            with self.subTest(files):
+                intake = self.intake(source, resource_files=files)
+                self.assertEqual(bool(files), intake.declared_stocks() is not None)
+                claim = intake.claimer(self.store).claim(asked).claim
+                found = claim and [one.amount for one in claim.parts[0].shares[0].grants]
+                self.assertEqual(amounts, found)
+                self.assertEqual((), self.store.load_podms()["p"].stocks)
+        self.assertIsNone(self.intake(source, resource_files=(resources,))
+                          .claimer(self.store).claim(asked).claim)  # fmt: skip
+
+    def test_what_could_not_be_read_is_told_with_the_decision(self):
+        source = self.inventory(self.podm("p"), self.podm("broken", stocks='"x"'))
+        file = self.write("podms.yaml", "podms: {silent: {url: 'http://127.0.0.1:1'}}\n")
+        live = ReadOptions(state=self.state, podm_files=(file,), timeout_s=5)
+        intake = self.intake(source, live=live)
+        outcome = intake.claimer(self.store).claim(request())
+        self.assertIsNotNone(outcome.claim)
+        skipped = decision_report(outcome.decision).inventory.skipped
+        self.assertEqual(2, len(skipped), skipped)
+        self.assertTrue(skipped[0].startswith("silent: "), skipped)
+        self.assertIn("line 3: $.stocks: found", skipped[1])
+        intake = self.intake(source, live=live)
+        decider = intake.decider(intake.view(), intake.policies())
+        report = decision_report(decider.select_destinations(request()))
+        self.assertEqual(skipped, report.inventory.skipped)
+
+    def test_a_silent_pod_manager_is_not_stored_over_what_is_known_of_it_and_ends_nothing(self):
+        for name in ("a-silent", "c-silent"):
+            self.store.register(Registration(name=name, url="http://127.0.0.1:1"))
+        known = self.store.remember(podm("a-silent", 3))
+        with served(documents={"b": {**tree("gpu-east")}}) as podms:
+            self.store.register(Registration(name="b", url=podms["b"].url))
+            live_only = Selection(live=ReadOptions(state=self.state, timeout_s=5))
+            stored = self.intake().store_podms(self.store, live_only)
+        self.assertEqual(["b"], [*stored.read_at])
+        self.assertEqual(["b"], [*stored.podms])
+        kept = self.store.load_podms(["a-silent"])["a-silent"]
+        self.assertEqual((known, 3), (kept.generation, len(kept.blocks)))
+
+    def test_only_those_that_are_named_are_stored(self):
+        source = self.inventory(*(self.podm(name) for name in "abcd"))
+        intake = self.intake(source)
+        stored = intake.store_podms(self.store, intake.selection, ("b", "d"))
+        self.assertEqual(["b", "d"], [*stored.read_at])
+        self.assertEqual(["b", "d"], sorted(self.store.load_podms()))
+        self.assertEqual([], [*intake.store_podms(self.store, intake.selection, ()).read_at])
+
+    def test_what_was_read_before_an_error_is_stored(self):
+        source = self.inventory(self.podm("a"), self.podm("b"))
+        intake = self.intake(source, str(self.folder / "absent.json"))
+        with self.assertRaises(SchedulerError):
+            intake.store_podms(self.store, intake.selection)
+        self.assertEqual(["a", "b"], sorted(self.store.load_podms()))
+
+    def test_many_are_stored_before_all_are_read(self):
+        source = self.inventory(*(self.podm(f"p{number}") for number in range(3)))
+        intake, sizes = self.intake(source), []
+        remember = Store.remember_all
+
+        def noted(store, podms):
+            sizes.append(len(podms))
+            return remember(store, podms)
+
+        with (
+            mock.patch.object(intake_module, "BATCH_SIZE", 2),
+            mock.patch.object(Store, "remember_all", noted),
+        ):
+            stored = intake.store_podms(self.store, intake.selection)
+        self.assertEqual([2, 1], sizes)
+        self.assertEqual({"p0", "p1", "p2"}, {*stored.podms})
+
+    def test_the_shares_of_all_flavors_are_what_a_policy_may_weigh(self):
+        flavors = self.write("f.yaml", "flavors:\n- {name: big, share: 3, properties: "
+                             "{processor: {total_cores: 8}}}\n")  # fmt: skip
+        source = self.inventory(self.podm("p"))
+        scarce = self.write(
+            "policy.yaml", "policies:\n- name: default\n  weighers: [fragmentation]\n"
+        )
+        for files in ((), (flavors,)):
+            intake = self.intake(source, flavor_files=files, policy_files=(scarce,))
+            mixes = []
+            for decision in (
+                intake.claimer(self.store).claim(request()).decision,
+                intake.decider(intake.view(), intake.policies()).select_destinations(request()),
+            ):
+                mixes.append([share.weight for share in decision.context.request.mix.shares])
+            self.assertEqual(mixes[0], mixes[1])
+            self.assertEqual(bool(files), 3.0 in mixes[0], mixes)

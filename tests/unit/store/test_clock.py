@@ -2,6 +2,8 @@
 """The clock of a machine with an embedded store: no claim ends sooner or later when it is set."""
 
 import re
+import unittest
+from pathlib import Path
 
 import sqlalchemy as sa
 
@@ -12,6 +14,7 @@ from valence_sched.store.clock import Boot, ClockWatch, read_boot
 from valence_sched.testing import request
 
 HOUR = 3600.0
+BOOT, UPTIME = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/uptime")
 _claims, _clocks = tables.claims.c, tables.clocks.c
 
 
@@ -194,9 +197,10 @@ class TestClock(StoreCase):
         self.open().claims.expire()
         self.assertEqual([], self.machine.remarks)
 
+    @unittest.skipUnless(BOOT.exists() and UPTIME.exists(), "the kernel does not tell its boot")
     def test_the_boot_of_this_machine_is_read(self):
         boot = read_boot()
-        if boot is None:
-            self.skipTest("the kernel does not tell its boot")
-        self.assertTrue(boot.id)
-        self.assertGreater(boot.uptime_s, 0)
+        self.assertIsNotNone(boot)
+        self.assertEqual(BOOT.read_text().strip(), boot.id)
+        before = float(UPTIME.read_text().split()[0])
+        self.assertAlmostEqual(before, boot.uptime_s, delta=600)

@@ -24,8 +24,10 @@ class TestRegistry:
     def test_a_name_is_taken_once_and_case_and_spaces_tell_names_apart(self):
         store = self.store()
         store.register(ONE)
-        with self.assertRaisesRegex(NameTaken, "'rack-1' is registered already"):
+        with self.assertRaises(NameTaken) as caught:
             store.register(ONE)
+        self.assertEqual("a pod manager named 'rack-1' is registered already: change that one, or "
+                         "choose another name", str(caught.exception))  # fmt: skip
         for name in ("RACK-1", "rack-1 ", "räck-1", "r" * 1024):
             store.register(msgspec.structs.replace(ONE, name=name))
         self.assertEqual(5, len(store.registrations()))
@@ -90,6 +92,14 @@ class TestRemember:
         expected = msgspec.structs.replace(read, generation=generation)
         self.assertEqual({"p": expected}, store.load_podms())
         self.assertEqual({"p": expected}, store.load_podms(["p", "q"]))
+
+    def test_only_those_that_are_named_come_back(self):
+        store = self.store()
+        for name in "cab":
+            store.remember(podm(name))
+        self.assertEqual(["b", "c"], [*store.load_podms(["c", "b", "absent"])])
+        self.assertEqual({}, store.load_podms([]))
+        self.assertEqual(["a", "b", "c"], [*store.load_podms()])
 
     def test_the_time_of_reading_alone_moves_nothing(self):
         store = self.store()

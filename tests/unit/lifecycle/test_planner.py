@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans of what an intake reads: made, compared with what is there, and decided again."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+from tests.unit.lifecycle.site import request
+from tests.unit.store.site import CORES, part, podm
+from tests.unit.trees import tree
+from valence_sched.app import App
+from valence_sched.core.explain.report import decision_report
+from valence_sched.errors import ClaimLost, InventoryIncomplete
+from valence_sched.lifecycle.intake import Intake
+from valence_sched.lifecycle.plan import Planner
+from valence_sched.model.inventory import to_json
+from valence_sched.model.read_options import ReadOptions, Selection
+from valence_sched.model.registration import Registration
+from valence_sched.store.store import Store
+from valence_sched.testing.served import served
+
+HEAD = '{"schema": "valence-sched/inventory", "version": "1.0"}\n'
+NAME = "gpu-east"
+
+
+class PlannerCase(unittest.TestCase):
+    """A state, and a file that pod managers are recorded in."""
+
+    def setUp(self):
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.state = f"sqlite:///{self.folder}/state.sqlite"
+        self.file = self.folder / "inventory.jsonl"
+
+    def record(self, *podms):
+        self.file.write_text(HEAD + "".join(f"{to_json(one).decode()}\n" for one in podms))
+
+    def planner(self, *sources, live=None, **words):
+        environ = {"XDG_CONFIG_HOME": str(self.folder), "VALENCE_SCHED_STATE": self.state}
+        app = App(environ=environ)
+        live = ReadOptions(**{"state": self.state, "timeout_s": 10, **(live or {})})
+        selection = Selection(sources=sources, live=live, **words)
+        self.intake = Intake(app.config, app.sources, app.loader, selection)
+        return Planner(self.intake)
+
+    def plan(self, *sources, policy_files=(), resource_files=(), **words):
+        planner = self.planner(*sources, policy_files=policy_files, resource_files=resource_files)
+        texts = {}
+        view = self.intake.view(texts)
+        decider = self.intake.decider(view, self.intake.policies())
+        what = {"seed": 3, **words}
+        decision = decider.select_destinations(request(**what))
+        return planner.plan(decision_report(decision), texts)
+
+
+class TestRecorded(PlannerCase):
+    """Plans on a recording."""
+
+    def setUp(self):
+        super().setUp()
+        self.record(podm("a", 2), podm("b", 0), podm("c", 1, zone="z"))
+
+    def refresh(self, plan, **words):
+        return self.planner(str(self.file), **words).refresh(plan)
+
+    def test_it_holds_those_that_take_a_node_and_says_that_they_are_recorded(self):
+        plan = self.plan(str(self.file), count=3)
+        self.assertEqual(["a", "c"], sorted(basis.podm.id for basis in plan.podms))
+        self.assertEqual([True, True], [basis.recorded for basis in plan.podms])
+        self.assertEqual(19, len(plan.decided_at.partition("+")[0]))
+        self.assertTrue(plan.decided_at.endswith("+00:00"))
+
+    def test_what_has_not_changed_is_decided_the_same(self):
+        plan = self.plan(str(self.file), count=2)
+        refreshed = self.refresh(plan)
+        self.assertEqual((), refreshed.changes)
+        self.assertEqual(plan.decision.placements, refreshed.report.placements)
+        self.assertEqual(plan.decision.request, refreshed.report.request)
+
+    def test_what_has_changed_is_named_and_decided_anew(self):
+        plan = self.plan(str(self.file), count=3)
+        self.record(podm("a", 3), podm("b", 1), podm("c", 1, zone="y"))
+        refreshed = self.refresh(plan)
+        self.assertEqual(
+            ("pod manager 'a': block c2 added", "pod manager 'c': zone was z, is y"),
+            tuple(sorted(refreshed.changes)),
+        )
+        self.assertEqual(3, refreshed.report.placed)
+        self.record(podm("b", 3))
+        refreshed = self.refresh(plan)
+        self.assertEqual(2, len(refreshed.changes))
+        self.assertEqual({"b"}, {one.chosen.podm for one in refreshed.report.placements})
+
+    def test_it_is_decided_by_the_policy_of_the_plan_unless_files_are_named(self):
+        plan = self.plan(str(self.file))
+        self.assertEqual(plan.decision.policy, self.refresh(plan).report.policy)
+        other = self.folder / "policies.yaml"
+        name = plan.decision.policy.name
+        other.write_text(f"policies:\n- name: {name}\n  weighers: [{{name: room}}]\n")
+        refreshed = self.refresh(plan, policy_files=(str(other),))
+        self.assertNotEqual(plan.decision.policy, refreshed.report.policy)
+        plan = self.plan(str(self.file), policy_files=(str(other),))
+        self.assertEqual(["room"], [one.name for one in plan.decision.policy.weighers])
+        self.assertEqual(plan.decision.policy, self.refresh(plan).report.policy)
+
+    def test_blocks_that_claims_hold_by_now_are_not_decided_on(self):
+        plan = self.plan(str(self.file), count=3)
+        with Store(self.state) as store:
+            store.claims.create([part("c", store.remember(podm("c", 1, zone="z")), "c0")])
+        for state in (self.state, None):  # also where no state is named
+            report = self.refresh(plan, live={"state": state}).report
+            self.assertEqual("nothing_fits", report.outcome)
+
+
+class TestLive(PlannerCase):
+    """Plans on pod managers that answer, or do not any more."""
+
+    def setUp(self):
+        super().setUp()
+        podms = self.enterContext(served(documents={NAME: {**tree(NAME)}, "rack": {**tree(NAME)}}))
+        self.store = self.enterContext(Store(self.state))
+        self.one = Registration(name=NAME, url=podms[NAME].url)
+        self.store.register(self.one)
+        self.made = self.plan()
+
+    def test_it_is_live_and_holds_what_it_says(self):
+        (basis,) = self.made.podms
+        self.assertEqual((NAME, False), (basis.podm.id, bool(basis.recorded)))
+        claimer = self.planner().claimer(self.store, self.made)
+        self.assertEqual([], claimer.differences())
+        claim = claimer.claim(self.made.decision.request).claim
+        blocks = {block.uri for block in self.made.decision.placements[0].chosen.blocks}
+        self.assertEqual(blocks, {*claim.parts[0].blocks})
+
+    def test_what_is_left_of_declared_stocks_is_held_against(self):
+        resources = self.folder / "more.yaml"
+        resources.write_text("- {name: power, total: 5}\n")
+        files = (str(resources),)
+        wanted = {**CORES, "stocks": [{"resource": "power", "amount": 3}]}
+        plan = self.plan(resource_files=files, properties=wanted)
+        claimer = self.planner(resource_files=files).claimer(self.store, plan)
+        self.assertEqual({NAME: {"declared:power": 5.0}}, claimer.supplies)
+        self.assertEqual({}, self.planner().claimer(self.store, plan).supplies)
+        (part_,) = claimer.claim(plan.decision.request).claim.parts
+        self.assertEqual(5.0, part_.supplies[0].amount)
+
+    def test_only_its_pod_managers_are_read(self):
+        silent = Registration(name="silent", url="http://127.0.0.1:1")
+        self.store.register(silent)
+        planner = self.planner()
+        planner.claimer(self.store, self.made)
+        self.assertEqual({NAME}, self.intake.sources.live_ids)
+
+    def test_one_that_does_not_answer_is_named_with_the_reason(self):
+        self.store.change(Registration(name=NAME, url="http://127.0.0.1:1"))
+        with self.assertRaises(InventoryIncomplete) as caught:
+            self.planner().claimer(self.store, self.made)
+        self.assertRegex(str(caught.exception), "^the plan cannot be compared with what is there: "
+                         f"{NAME}: .*refused")  # fmt: skip
+
+    def test_one_that_is_not_registered_any_more_is_named(self):
+        self.store.unregister(NAME)
+        self.store.register(Registration(name="other", url="http://127.0.0.1:1"))
+        with self.assertRaises(ClaimLost) as caught:
+            self.planner().claimer(self.store, self.made)
+        self.assertEqual(f"the plan is out of date: pod manager {NAME!r} is not here any more",
+                         str(caught.exception))  # fmt: skip
+        self.assertEqual(NAME, caught.exception.podm)
+
+    def test_one_that_reports_by_itself_is_known(self):
+        self.store.update_stats("self", {"zone": "z"})
+        self.record(podm("self", 1))
+        plan = self.plan(str(self.file))
+        self.assertEqual(["self"], [basis.podm.id for basis in plan.podms])
+        claimer = self.planner().claimer(self.store, plan)
+        self.assertIn(("c0", "removed"), [(one.name, one.change) for one in claimer.differences()])
