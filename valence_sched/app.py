@@ -374,6 +374,14 @@ class App:
 
         return decision_page(document, hardware, facts)
 
+    def replay_page(
+        self, replay: Replay, sites: Sequence[Site], facts: tuple[tuple[str, str], ...] = ()
+    ) -> Page:
+        """Return the page of a replay on these sites; ``facts`` say of which workload."""
+        from valence_sched.pages.replay import replay_page
+
+        return replay_page(replay, {site.name: site.effects for site in sites}, facts)
+
     def report_text(self, report: Report | Reports | Replay) -> str:
         """Return a decision or a replay as the JSON that a file would get."""
         return files.json_text(report).decode()

@@ -12,6 +12,9 @@ from tests.functional.programs import FLAVORS, PROGRAMS, ROOT, SITE, Case, envir
 OURS = PROGRAMS[0]
 LIST = ("podm", "list", "--inventory", SITE)
 SCHEDULE = ("podm", "schedule", "--inventory", SITE, "--flavor", "gpu-large")
+RUN = ("scheduler", "whatif", "run", "--inventory", SITE, "--flavor-file", FLAVORS, "--rate", "1/h",
+       "--mix", "small=2,gpu-large=1", "--horizon", "2d", "--seed", "7")  # fmt: skip
+ALL = (LIST, SCHEDULE, RUN)
 #: Runs the program where one library is not installed.
 WITHOUT = """
 import sys
@@ -53,6 +56,23 @@ class TestPages(Case):
         text = self.page(*words, "--request-file", file)
         self.assertIn("Placed: 2 of 2 nodes", text)
 
+    def test_a_replay_has_a_page_with_its_runs_and_what_they_were(self):
+        words = (*RUN, "--policy", "default", "--policy", "pack", "--fail", "GPU-01@gpu-east")
+        output = self.folder / "replay.json"
+        text = self.page(*words, "--compare", "-o", str(output))
+        replay = json.loads(output.read_bytes())
+        names = re.findall('<th scope=row data-t="Run">([^<]*)</th>', text)[-4:]
+        self.assertEqual(["base/default", "base/pack", "edited/default", "edited/pack"], names)
+        for run_ in replay["runs"]:
+            self.assertIn(run_["inventory"]["digest"], text)
+        for fact in ("fail GPU-01@gpu-east: 1 podm, 1 block, 1 node lost", "<dd>7</dd>",
+                     "small=2, gpu-large=1"):  # fmt: skip
+            self.assertIn(fact, text)
+        self.assertIn('<span class="mark">best</span>', text)
+        done = run(PROGRAMS[1], *words, "--compare", "--html", self.folder / "second.html")
+        self.assertEqual(0, done.code, done.err)
+        self.assertEqual(text, (self.folder / "second.html").read_text())
+
     def test_a_report_and_a_plan_can_be_written_beside_it(self):
         report, plan = self.folder / "r.json", self.folder / "plan.json"
         text = self.page(*SCHEDULE, "--report", str(report), "--plan", str(plan))
@@ -60,7 +80,7 @@ class TestPages(Case):
         self.assertTrue(plan.exists())
 
     def test_a_name_that_is_none_and_a_place_that_is_none_are_refused(self):
-        for program, words in itertools.product(PROGRAMS, (LIST, SCHEDULE)):
+        for program, words in itertools.product(PROGRAMS, ALL):
             for file, code, line in (
                 ("-", 2, "--html: standard output is for the rows: name a file"),
                 ("", 2, "--html: standard output is for the rows: name a file"),
@@ -72,7 +92,7 @@ class TestPages(Case):
                     self.assertIn(line, done.err.splitlines()[-1])
 
     def test_a_library_that_is_missing_is_named_with_the_extra(self):
-        for library, words in itertools.product(("jinja2", "pygal"), (LIST, SCHEDULE)):
+        for library, words in itertools.product(("jinja2", "pygal"), ALL):
             with self.subTest(library, words=words[:2]):
                 file = self.folder / "missing.html"
                 done = subprocess.run(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A page that people read in a browser: a title, facts and sections, with no word of markup.
 
-The sections are a map of hardware, a table, a funnel, a chart over time, bars side by side, and
-lines. Names in them are shown as text, whoever chose them.
+The sections are a map of hardware, a table, a funnel, a chart over time or a grid of several, bars
+side by side, and lines. Names in them are shown as text, whoever chose them.
 """
 
 from typing import Literal
@@ -112,6 +112,14 @@ class TimeChart(Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
+class ChartGrid(Struct, frozen=True, kw_only=True):
+    """Small charts over one time side by side, with the same lines and one legend for all."""
+
+    title: str
+    charts: tuple[TimeChart, ...]
+    text: str = ""
+
+
 class Measure(Struct, frozen=True, kw_only=True):
     """One number of each thing that is compared, and which is the better; None is unknown."""
 
@@ -137,7 +145,7 @@ class Lines(Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...]
 
 
-Section = PageTable | HardwareMap | FunnelChart | TimeChart | BarComparison | Lines
+Section = PageTable | HardwareMap | FunnelChart | TimeChart | ChartGrid | BarComparison | Lines
 
 
 class Page(Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from valence_sched.model.page import (
     BarComparison,
+    ChartGrid,
     FunnelChart,
     HardwareMap,
     Lines,
@@ -39,6 +40,7 @@ _KINDS: dict[type, str] = {
     HardwareMap: "map",
     FunnelChart: "funnel",
     TimeChart: "time",
+    ChartGrid: "grid",
     BarComparison: "comparison",
     Lines: "lines",
 }
@@ -76,6 +78,8 @@ def _environment() -> jinja2.Environment:
         "use_shares": map_markup.use_shares,
         "use_text": map_markup.use_text,
         "time_charts": charts.time_charts,
+        "small_chart": charts.small_chart,
+        "grid_table": charts.grid_table,
         "series_table": charts.series_table,
         "comparison_table": comparison.comparison_table,
         "bar_chart": charts.bar_chart,

@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
+from valence_sched_cli.commands import page_file
 from valence_sched_cli.options import edits, inventory
 from valence_sched_cli.options.help import section
 from valence_sched_cli.options.request import nonempty_name
 from valence_sched_cli.options.types import add_option
-from valence_sched_cli.options.workload import add_workload_options, make_workload
+from valence_sched_cli.options.workload import (
+    add_workload_options,
+    make_workload,
+    workload_facts,
+)
 from valence_sched_cli.output.columns import MACHINE
 from valence_sched_cli.output.decision import warning_lines
 from valence_sched_cli.output.replay import (
@@ -69,6 +74,7 @@ class RunWhatif(base.Lister):
         add_option(output, "--long: list more columns, with --compare more measures")
         words = "file to write the whole result to, as JSON"
         output.add_argument("--output", "-o", metavar="<file>", help=words)
+        page_file.add_html_option(parser, "the runs, side by side and over time,")
         then = section(parser, "then")
         add_option(then, "--baseline <file>: earlier result; exit 10 when a measure differs")
         add_option(
@@ -86,9 +92,13 @@ class RunWhatif(base.Lister):
             write: Callable[[Replay], None] = lambda replay: None  # noqa: E731
             if parsed_args.output:
                 write = stack.enter_context(app.report_writer(parsed_args.output))
+            page = stack.enter_context(page_file.page_file(app, parsed_args))
             workload = make_workload(app, parsed_args)
-            replay = self._replay(self._sites(parsed_args), parsed_args, workload)
+            sites = self._sites(parsed_args)
+            replay = self._replay(sites, parsed_args, workload)
             write(replay)
+            if page is not None:
+                page.write_replay(replay, sites, workload_facts(parsed_args))
         self.closing += outcome_lines(replay)
         if baseline is not None:
             from valence_sched.model.replay_measures import changes
