@@ -33,6 +33,8 @@ ROLES = {
     "candidate": "fits",
     "undecided": "undecided",
     "rejected": "does not fit",
+    "source": "nodes leave",
+    "destination": "takes nodes",
 }
 #: The macro that draws each kind of section, in ``templates/sections.html``.
 _KINDS: dict[type, str] = {
@@ -75,6 +77,8 @@ def _environment() -> jinja2.Environment:
         "squares": map_markup.squares,
         "idle_filters": _idle_filters,
         "detail": map_markup.map_detail,
+        "block_roles": map_markup.block_roles,
+        "takers_legend": map_markup.takers_legend,
         "use_shares": map_markup.use_shares,
         "use_text": map_markup.use_text,
         "time_charts": charts.time_charts,

@@ -91,10 +91,11 @@ def _lead(runs: Sequence[ReplayResult]) -> tuple[str, Tone]:
                 ((run.refused, "refused"), (run.undecided, "undecided")) if number]  # fmt: skip
         tone: Tone = "good" if not rest else "part" if most else "bad"
         return f"Placed {nodes}" + "".join(f", {text}" for text in rest), tone
+    every = format_count(len(runs), "run")
     if len(best) == len(runs):
-        return f"Each of {len(runs):,} runs places {nodes}", ""
+        return f"Each of {every} places {nodes}", ""
     if len(best) > MOST_NAMED:
-        return f"{len(best):,} of {len(runs):,} runs place the most: {nodes}", ""
+        return f"{len(best):,} of {every} place the most: {nodes}", ""
     names = [run.name for run in best]
     which = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
     return f"{which} place{'s' if len(best) == 1 else ''} the most: {nodes}", ""
@@ -207,7 +208,7 @@ def _by_podm(runs: Sequence[ReplayResult]) -> PageTable:
     ordered = sorted(names, key=lambda name: (-sums[name], name))
     texts = []
     if len(runs) > len(shown):
-        texts.append(f"The first {len(shown)} of {len(runs):,} runs.")
+        texts.append(f"The first {len(shown)} of {format_count(len(runs), 'run')}.")
     if len(ordered) > MOST_ROWS:
         texts.append(f"The first {MOST_ROWS} of {len(ordered):,} pod managers.")
     titles = tuple(run.name if len(runs) > 1 else "Nodes" for run in shown)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from valence_sched.model.page import ChartGrid, ChartSeries, Section, TimeChart
-from valence_sched.model.quantity import unit_of
+from valence_sched.model.quantity import format_count, unit_of
 from valence_sched.model.replay import ReplayResult
 from valence_sched.pages.comparison import measured_text
 from valence_sched.pages.svg import COLOURS
@@ -52,7 +52,9 @@ def share_percent(share: float) -> float:
 
 def _runs_grid(runs: Sequence[ReplayResult]) -> ChartGrid:
     drawn = runs[:COLOURS]
-    few = f"The first {len(drawn)} of {len(runs):,} runs are drawn." if len(runs) > COLOURS else ""
+    few = ""
+    if len(runs) > COLOURS:
+        few = f"The first {len(drawn)} of {format_count(len(runs), 'run')} are drawn."
     return _grid("Over time", (*_counts(drawn), *_used(drawn)), few)
 
 

@@ -46,6 +46,14 @@ class TestDecision(unittest.TestCase):
         self.assertEqual(4, len({row[0] for row in table(page, "Not chosen")}))
         self.assertNotIn("Nodes", titles(page))
 
+    def test_of_a_refusal_the_funnel_stands_before_what_would_fit(self):
+        report, site = decided(*PODMS, count=9)
+        page = decision_page(report, site)
+        self.assertEqual("Filters", titles(page)[0])
+        self.assertIn("Candidates", titles(page))
+        why = {row[0]: row[2] for row in table(page, "Not chosen")}
+        self.assertTrue(why["west"].startswith("after 1 node: "), why)
+
     def test_all_or_nothing_says_how_many_would_fit(self):
         report, site = decided(*PODMS, count=9)
         self.assertRegex(decision_page(report, site).lead,
