@@ -14,7 +14,9 @@ LIST = ("podm", "list", "--inventory", SITE)
 SCHEDULE = ("podm", "schedule", "--inventory", SITE, "--flavor", "gpu-large")
 RUN = ("scheduler", "whatif", "run", "--inventory", SITE, "--flavor-file", FLAVORS, "--rate", "1/h",
        "--mix", "small=2,gpu-large=1", "--horizon", "2d", "--seed", "7")  # fmt: skip
-ALL = (LIST, SCHEDULE, RUN)
+FAIL = ("scheduler", "whatif", "fail", "gpu-east", "--inventory", SITE)
+DRAIN = ("scheduler", "whatif", "drain", "gpu-west", "--inventory", SITE)
+ALL = (LIST, SCHEDULE, RUN, FAIL, DRAIN)
 #: Runs the program where one library is not installed.
 WITHOUT = """
 import sys
@@ -72,6 +74,20 @@ class TestPages(Case):
         done = run(PROGRAMS[1], *words, "--compare", "--html", self.folder / "second.html")
         self.assertEqual(0, done.code, done.err)
         self.assertEqual(text, (self.folder / "second.html").read_text())
+
+    def test_a_failure_and_a_drain_have_pages_with_their_exit_codes(self):
+        for words, code, lead in (
+            ((*FAIL, "--clone", "gpu-east"), 0, "Every node lands again: 4 nodes of gpu-east"),
+            (DRAIN, 4, "1 of 3 nodes of gpu-west move away, 2 cannot"),
+            (("scheduler", "whatif", "fail", "--survive", "1", "--inventory", SITE), 4,
+             "Not any 1 pod manager may fail"),
+        ):  # fmt: skip
+            with self.subTest(words[:4]):
+                first, second = (self.page(*words, program=program, code=code)
+                                 for program in PROGRAMS)  # fmt: skip
+                self.assertIn(lead, first)
+                self.assertEqual(first, second)
+        self.assertIn("clone gpu-east: 1 podm", self.page(*FAIL, "--clone", "gpu-east"))
 
     def test_a_report_and_a_plan_can_be_written_beside_it(self):
         report, plan = self.folder / "r.json", self.folder / "plan.json"

@@ -97,19 +97,18 @@ def decision_map(hardware: HardwareListing, reports: Sequence[Report]) -> Hardwa
     return hardware_map(
         hardware,
         [map_podm(hardware, one.podm, marks, verdicts.get(one.podm.id)) for one in ordered],
-        takers,
+        takers if len(takers) > 1 else (),
     )
 
 
 def hardware_map(
     hardware: HardwareListing, podms: Sequence[MapPodm], takers: Sequence[str] = ()
 ) -> HardwareMap:
-    """Return the map with these pod managers; ``takers`` are named where they are several."""
+    """Return the map with these pod managers; marks have the numbers of ``takers``."""
     text = "A square is a block. A block that stands in several pools is drawn in each."
     if len(hardware.podms) > len(podms):
         text += f" The first {len(podms):,} of {len(hardware.podms):,} pod managers are drawn."
-    several = tuple(takers) if len(takers) > 1 else ()
-    return HardwareMap(title="Hardware", podms=tuple(podms), text=text, takers=several)
+    return HardwareMap(title="Hardware", podms=tuple(podms), text=text, takers=tuple(takers))
 
 
 def _rank(verdict: PodmVerdict | None) -> tuple[int, float]:
@@ -122,7 +121,7 @@ def _block_marks(reports: Sequence[Report]) -> tuple[BlockMarks, list[str]]:
     """Return what decisions make of blocks, and who takes them."""
     takers: list[str] = []
     taken: list[tuple[int, Candidate]] = []
-    alternates = []
+    alternates: list[Candidate] = []
     for report in reports:
         if len(reports) > 1 and report.placements:
             takers.append(request_phrase(report.request))

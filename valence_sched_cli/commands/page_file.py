@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from valence_sched.model.decision import Report, Reports
     from valence_sched.model.page import Page
     from valence_sched.model.podm_overview import PodmOverview
+    from valence_sched.model.relocation import Relocation, Survival
     from valence_sched.model.replay import Replay
     from valence_sched.model.scheduler import Scheduler
 
@@ -49,6 +50,10 @@ class PageFile:
     ) -> None:
         """Write the page of a replay on these sites; InputError if it cannot be written."""
         self.write(self._app.replay_page(replay, sites, tuple(facts)))
+
+    def write_relocation(self, result: Relocation | Survival, site: Site) -> None:
+        """Write the page of a failure or a drain on a site; InputError if it cannot be written."""
+        self.write(self._app.relocation_page(result, site))
 
 
 def add_html_option(parser: argparse.ArgumentParser, what: str) -> None:
