@@ -383,6 +383,14 @@ class App:
 
         return replay_page(replay, {site.name: site.effects for site in sites}, facts)
 
+    def sweep_page(
+        self, runs: Sequence[SweepRun], sites: Sequence[Site], facts: tuple[tuple[str, str], ...]
+    ) -> Page:
+        """Return the page of a sweep over these sites; ``facts`` say of which workload."""
+        from valence_sched.pages.sweep import sweep_page
+
+        return sweep_page(runs, {site.name: site.effects for site in sites}, facts)
+
     def relocation_page(self, result: Relocation | Survival, site: Site) -> Page:
         """Return the page of a failure or a drain on a site, with the map of it."""
         from valence_sched.core.explain.report import inventory_source

@@ -16,7 +16,8 @@ RUN = ("scheduler", "whatif", "run", "--inventory", SITE, "--flavor-file", FLAVO
        "--mix", "small=2,gpu-large=1", "--horizon", "2d", "--seed", "7")  # fmt: skip
 FAIL = ("scheduler", "whatif", "fail", "gpu-east", "--inventory", SITE)
 DRAIN = ("scheduler", "whatif", "drain", "gpu-west", "--inventory", SITE)
-ALL = (LIST, SCHEDULE, RUN, FAIL, DRAIN)
+SWEEP = ("scheduler", "whatif", "sweep", "--jobs", "1", *RUN[3:-2])
+ALL = (LIST, SCHEDULE, RUN, FAIL, DRAIN, SWEEP)
 #: Runs the program where one library is not installed.
 WITHOUT = """
 import sys
@@ -88,6 +89,18 @@ class TestPages(Case):
                 self.assertIn(lead, first)
                 self.assertEqual(first, second)
         self.assertIn("clone gpu-east: 1 podm", self.page(*FAIL, "--clone", "gpu-east"))
+
+    def test_a_sweep_has_a_page_beside_its_file_of_runs(self):
+        output = self.folder / "sweep.csv"
+        words = (*SWEEP, "--seeds", "1..3", "--policy", "default", "--policy", "pack")
+        text = self.page(*words, "-o", str(output))
+        self.assertEqual(7, len(output.read_text().splitlines()))
+        (digest,) = re.findall("<dd>([0-9a-f]{32})</dd>", text)
+        self.assertEqual(3, text.count('data-t="Scenario">base</th>') // 2)
+        self.assertRegex(text, "over 3 seeds")
+        again = self.page(*words, program=PROGRAMS[1])
+        self.assertEqual(text, again)
+        self.assertIn(digest, again)
 
     def test_a_report_and_a_plan_can_be_written_beside_it(self):
         report, plan = self.folder / "r.json", self.folder / "plan.json"

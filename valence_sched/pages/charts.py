@@ -118,6 +118,7 @@ def _settings(width: int, height: int) -> dict[str, Any]:
         "margin_right": 18,
         "no_data_text": "no numbers",
         "spacing": 8,
+        "truncate_label": -1,
     }
 
 

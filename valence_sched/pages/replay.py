@@ -5,10 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from valence_sched.model.age import format_age
 from valence_sched.model.page import (
-    BarComparison,
     FunnelChart,
     Lines,
-    Measure,
     Page,
     PageTable,
     Row,
@@ -19,24 +17,15 @@ from valence_sched.model.page import (
 from valence_sched.model.quantity import format_count
 from valence_sched.model.reason_phrases import ReasonPhrases, is_amount
 from valence_sched.model.replay import FirstRefusal, Replay, ReplayResult
-from valence_sched.model.replay_measures import RunMeasure, measures
+from valence_sched.model.replay_measures import measures
 from valence_sched.model.scenario import EditEffect
-from valence_sched.pages.comparison import measured_text
-from valence_sched.pages.replay_series import share_percent, time_sections, used_title
-from valence_sched.pages.text import in_sentence
+from valence_sched.pages.measures import side_by_side
+from valence_sched.pages.replay_series import share_percent, time_sections
 
 MOST_ROWS = 500  # of pod managers, and of reasons
-MOST_MEASURES = 10  # side by side
 MOST_COLUMNS = 8  # of runs, where each has a column
 MOST_NAMED = 3  # runs that the first line names
 NO_FLAVOR = "without flavor"
-#: Measures that are compared, in this order; of a name with a dot all that begin so.
-_COMPARED = ("placed", "refused", "undecided", "podms_needed", "fragmentation", "cost",
-             "utilisation")  # fmt: skip
-_TITLES = {
-    "placed": "Placed", "refused": "Refused", "undecided": "Undecided", "cost": "Cost",
-    "podms_needed": "Podms needed", "fragmentation": "Fragmentation",
-}  # fmt: skip
 
 Facts = tuple[tuple[str, str], ...]
 Edits = Mapping[str, Sequence[EditEffect]]  # by the site of a run
@@ -46,7 +35,11 @@ def replay_page(replay: Replay, edits: Edits, facts: Facts = ()) -> Page:
     """Return the page of a replay; ``facts`` say of which workload, ``edits`` made its sites."""
     runs = replay.runs
     alone = len(runs) == 1
-    sections: list[Section] = [] if alone else [_comparison(runs)]
+    sections: list[Section] = []
+    if not alone:
+        found = [{one.name: one for one in measures(run)} for run in runs]
+        names = tuple(run.name for run in runs)
+        sections.append(side_by_side(names, found, "Shares are means over time."))
     sections += time_sections(runs)
     sections += _refusals(runs, alone)
     sections += [_by_flavor(runs, alone), _by_podm(runs), *_made_of(runs, edits, alone)]
@@ -62,23 +55,6 @@ def replay_page(replay: Replay, edits: Edits, facts: Facts = ()) -> Page:
         facts=(*facts, *_shared_facts(runs), *own),
         sections=tuple(sections),
     )
-
-
-def run_measures(run: ReplayResult) -> dict[str, RunMeasure]:
-    """Return the measures of a run that pages compare, by name and in their order."""
-    found = {one.name: one for one in measures(run)}
-    return {name: one for group in _COMPARED for name, one in found.items()
-            if name.partition(".")[0] == group}  # fmt: skip
-
-
-def measure_of(one: RunMeasure, values: Sequence[float | None]) -> Measure:
-    """Return the values of a measure for a comparison; shares become percentages."""
-    _, dot, resource = one.name.partition(".")
-    title = used_title(resource) if dot else _TITLES[one.name]
-    shown = [None if value is None else share_percent(value) if one.is_share else round(value, 2)
-             for value in values]  # fmt: skip
-    return Measure(name=title, values=tuple(shown), unit="%" if one.is_share else "",
-                   better=one.better or "")  # fmt: skip
 
 
 def _lead(runs: Sequence[ReplayResult]) -> tuple[str, Tone]:
@@ -122,24 +98,6 @@ def _run_facts(run: ReplayResult) -> Iterator[tuple[str, str]]:
     yield "Pod managers", f"{source.podms:,}"
     yield "Blocks", f"{source.blocks:,}"
     yield "Inventory", source.digest
-
-
-def _comparison(runs: Sequence[ReplayResult]) -> BarComparison:
-    by_run = [run_measures(run) for run in runs]
-    known = {name: one for found in by_run for name, one in found.items()}
-    compared, equal = [], []
-    for name, one in known.items():
-        values = [found[name].value if name in found else None for found in by_run]
-        measure = measure_of(one, values)
-        if len(set(measure.values)) > 1:
-            compared.append(measure)
-        elif (value := measure.values[0]) is not None:
-            equal.append(f"{in_sentence(measure.name)} {measured_text(value, measure.unit)}")
-    text = "Shares are means over time."
-    if equal:
-        text += f" The same in each run: {', '.join(equal)}."
-    return BarComparison(title="Side by side", names=tuple(run.name for run in runs),
-                         measures=tuple(compared[:MOST_MEASURES]), text=text)  # fmt: skip
 
 
 def _refusals(runs: Sequence[ReplayResult], alone: bool) -> Iterator[Section]:

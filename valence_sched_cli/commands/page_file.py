@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from valence_sched.model.relocation import Relocation, Survival
     from valence_sched.model.replay import Replay
     from valence_sched.model.scheduler import Scheduler
+    from valence_sched.model.sweep import SweepRun
 
 
 class PageFile:
@@ -50,6 +51,12 @@ class PageFile:
     ) -> None:
         """Write the page of a replay on these sites; InputError if it cannot be written."""
         self.write(self._app.replay_page(replay, sites, tuple(facts)))
+
+    def write_sweep(
+        self, runs: Sequence[SweepRun], sites: Sequence[Site], facts: Sequence[tuple[str, str]]
+    ) -> None:
+        """Write the page of a sweep over these sites; InputError if it cannot be written."""
+        self.write(self._app.sweep_page(runs, sites, tuple(facts)))
 
     def write_relocation(self, result: Relocation | Survival, site: Site) -> None:
         """Write the page of a failure or a drain on a site; InputError if it cannot be written."""
