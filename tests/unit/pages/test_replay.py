@@ -161,6 +161,19 @@ class TestSeveralRuns(unittest.TestCase):
         measures = len(section(page(*runs), "Side by side").measures)
         self.assertEqual(len(grid.charts) + measures, svgs)
 
+    def test_a_replay_on_a_hundred_pod_managers_is_below_a_megabyte(self):
+        used = {f"resource-{n}": tuple((n + k * 37 % 101) / 120 for k in range(200))
+                for n in range(6)}  # fmt: skip
+        noise = tuple(k * 53 % 89 / 90 for k in range(200))
+        busy = series(used=used, nodes=noise, podms=noise, fragmentation=noise,
+                      requested=(9,) * 200, placed=(8,) * 200, refused=(1,) * 200,
+                      undecided=(0,) * 200)  # fmt: skip
+        spread = NodeSpread(mean=1, most=9, placed={f"rack-{n:03}": n for n in range(100)})
+        runs = [run(policy=f"policy-{n}", series=replace(busy, bucket_s=3600.0 + n),
+                    duration_s=200 * 3600.0, spread=spread) for n in range(12)]  # fmt: skip
+        self.assertLess(len(page_html(page(*runs))), 1_000_000)
+        self.assertLess(len(page_html(page(runs[0]))), 250_000)
+
     def test_each_run_says_what_it_was_made_on(self):
         effects = (EditEffect(edit="fail east", blocks=2),)
         rows = table(page(run(), run(site="s", policy="pack"), s=effects), "Runs")
