@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from valence_sched.model.page import ChartGrid, ChartSeries, Section, TimeChart
-from valence_sched.model.quantity import format_count, unit_of
+from valence_sched.model.quantity import format_count, resource_title
 from valence_sched.model.replay import ReplayResult
 from valence_sched.pages.comparison import measured_text
 from valence_sched.pages.svg import COLOURS
@@ -31,12 +31,6 @@ def time_sections(runs: Sequence[ReplayResult]) -> Iterator[Section]:
         yield TimeChart(title=f"Utilisation over time{after}", unit="%", text=_USED_TEXT,
                         series=tuple(lines[start : start + COLOURS]))  # fmt: skip
     yield _grid("Nodes over time", _counts(runs))
-
-
-def resource_title(name: str) -> str:
-    """Return a resource as people call it: ``memory_mib`` is memory."""
-    words = name.rpartition("_")[0] if unit_of(name) and "_" in name else name
-    return words.replace("_", " ").replace("cxl", "CXL")
 
 
 def used_title(resource: str) -> str:

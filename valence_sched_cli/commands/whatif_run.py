@@ -33,6 +33,7 @@ from valence_sched_cli.output.replay import (
     outcome_lines,
     run_rows,
 )
+from valence_sched_cli.output.replay_series import series_table
 
 if TYPE_CHECKING:
     from valence_sched.app import Site, Workload
@@ -71,6 +72,11 @@ class RunWhatif(base.Lister):
         )
         output = section(parser, "output")
         add_option(output, "--compare: a row for each measure, with the better value marked")
+        add_option(
+            output,
+            "--series: list what happened over time in place of the runs: shares in use, nodes and "
+            "refusals",
+        )
         add_option(output, "--long: list more columns, with --compare more measures")
         words = "file to write the whole result to, as JSON"
         output.add_argument("--output", "-o", metavar="<file>", help=words)
@@ -106,10 +112,13 @@ class RunWhatif(base.Lister):
             found = changes(baseline, replay, tolerances.pop(None, 0.0), tolerances)
             self.closing += change_lines(found, parsed_args.baseline)
             self.exit_code = EXIT_DIFFERENT if found else 0
+        machine = parsed_args.formatter in MACHINE
         if parsed_args.compare:
-            machine = parsed_args.formatter in MACHINE
             return comparison(replay, machine=machine, long=parsed_args.long)
-        long = parsed_args.long or bool(parsed_args.columns) or parsed_args.formatter in MACHINE
+        if parsed_args.series:
+            named = machine or bool(parsed_args.columns)
+            return series_table(replay, machine=named, long=parsed_args.long)
+        long = parsed_args.long or bool(parsed_args.columns) or machine
         return LONG_COLUMNS if long else COLUMNS, list(run_rows(replay, long=long))
 
     def _sites(self, parsed_args: argparse.Namespace) -> list[Site]:
@@ -172,6 +181,8 @@ def _check_options(args: argparse.Namespace) -> None:
         raise UsageError(f"--tolerance: {twice!r} twice")
     if names.count(None) > 1:
         raise UsageError("--tolerance: two for all measures: name a measure, as in placed=5")
+    if args.series and args.compare:
+        raise UsageError("--series: not with --compare, which has a row for each measure")
     if args.output == "":
         raise UsageError("--output: an empty name: name a file")
 

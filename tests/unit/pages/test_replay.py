@@ -11,6 +11,7 @@ from tests.unit.pages.sections import section, table, titles
 from tests.unit.whatif.replays import run_of
 from valence_sched.model.decision import FunnelStep, InventorySummary, Reason
 from valence_sched.model.page import BarComparison, ChartGrid, FunnelChart, Page, TimeChart
+from valence_sched.model.quantity import resource_title
 from valence_sched.model.replay import (
     FirstRefusal,
     Fragmentation,
@@ -25,7 +26,6 @@ from valence_sched.model.replay import (
 from valence_sched.model.scenario import EditEffect
 from valence_sched.pages.render import page_html
 from valence_sched.pages.replay import replay_page
-from valence_sched.pages.replay_series import resource_title
 from valence_sched.pages.svg import COLOURS
 
 REASON = Reason(filter="capacity", label="cores", unit="", need=32, have=12)
