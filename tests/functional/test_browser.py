@@ -130,7 +130,7 @@ class TestBrowser(Case):
         bars = opened.locator("figure", has_text="Refused lower is better").locator("rect.rect")
         first, second = (bar.bounding_box()["width"] for bar in bars.all())  # from below
         self.assertGreater(first, second)
-        refused = opened.locator("figure", has_text="Refused so far")
+        refused = opened.locator("figure", has_text="Refused nodes so far")
         heights = [
             line.bounding_box()["height"] for line in refused.locator("path.line.nofill").all()
         ]
@@ -158,7 +158,7 @@ class TestBrowser(Case):
         opened.emulate_media(media="print")
         content, window = opened.evaluate(WIDTHS)
         self.assertLessEqual(content, window)
-        self.assertTrue(opened.get_by_text("Refused so far").last.is_visible())
+        self.assertTrue(opened.get_by_text("Refused nodes so far").last.is_visible())
         self.assertTrue(opened.locator(".numbers td").first.is_visible())
 
     def test_the_dark_one_is_dark_and_paper_is_white_and_whole(self):

@@ -4,7 +4,15 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 
-from valence_sched.model.page import ChartGrid, ChartSeries, Section, TimeChart
+from valence_sched.model.page import (
+    ChartGrid,
+    ChartSeries,
+    PageTable,
+    Row,
+    Section,
+    TableCell,
+    TimeChart,
+)
 from valence_sched.model.quantity import format_count, resource_title
 from valence_sched.model.replay import ReplayResult
 from valence_sched.pages.comparison import measured_text
@@ -25,12 +33,25 @@ def time_sections(runs: Sequence[ReplayResult]) -> Iterator[Section]:
         return
     (run,) = runs
     resources = sorted(run.series.used.items(), key=lambda item: -max(item[1], default=0.0))
+    if not run.duration_s:
+        yield _used_table(run)
+        return
     lines = [_line(run, resource_title(name), _percent(values)) for name, values in resources]
     for start in range(0, len(lines), COLOURS):
         after = "" if start == 0 else ", less used resources"
         yield TimeChart(title=f"Utilisation over time{after}", unit="%", text=_USED_TEXT,
                         series=tuple(lines[start : start + COLOURS]))  # fmt: skip
     yield _grid("Nodes over time", _counts(runs))
+
+
+def _used_table(run: ReplayResult) -> PageTable:
+    """Return the utilisation of a run in which all arrives at one moment."""
+    rows: list[Row] = [
+        (resource_title(name), TableCell(text=f"{share_percent(values[-1])} %", share=values[-1]))
+        for name, values in run.series.used.items() if values
+    ]  # fmt: skip
+    return PageTable(title="Utilisation", columns=("Resource", "In use"), rows=tuple(rows),
+                     numbers=frozenset(("In use",)), text=_USED_TEXT)  # fmt: skip
 
 
 def used_title(resource: str) -> str:
@@ -57,12 +78,11 @@ def _grid(title: str, charts: Iterable[TimeChart], text: str = "") -> ChartGrid:
     drawn, constant = [], []
     for chart in charts:
         values = {value for line in chart.series for _, value in line.points}
-        if len(values) > 1:
-            drawn.append(chart)
-        else:
-            sign = "%" if chart.unit == "%" else ""
-            constant += [f"{in_sentence(chart.title)} {measured_text(value, sign)}"
+        if len(values) == 1:
+            constant += [f"{in_sentence(chart.title)} {measured_text(value, chart.unit)}"
                          for value in values if value is not None]  # fmt: skip
+        elif any(len(line.points) > 1 for line in chart.series):
+            drawn.append(chart)
     texts = [text, f"The same at all times: {', '.join(constant)}." if constant else ""]
     return ChartGrid(title=title, charts=tuple(drawn), text=" ".join(filter(None, texts)))
 
@@ -77,10 +97,10 @@ def _used(runs: Sequence[ReplayResult]) -> Iterator[TimeChart]:
 def _counts(runs: Sequence[ReplayResult]) -> Iterator[TimeChart]:
     """Yield the charts that one run has as well as several: refusals, fragmentation, nodes."""
     kinds: tuple[tuple[str, str, Callable[[ReplayResult], Values | None]], ...] = (
-        ("Refused so far", "nodes", lambda run: tuple(accumulate(run.series.refused))),
+        ("Refused nodes so far", "", lambda run: tuple(accumulate(run.series.refused))),
         ("Fragmentation", "%", lambda run: _known_percent(run.series.fragmentation)),
-        ("Nodes in use", "nodes", lambda run: run.series.nodes),
-        ("Pod managers with nodes", "pod managers", lambda run: run.series.podms),
+        ("Nodes in use", "", lambda run: run.series.nodes),
+        ("Pod managers with nodes", "", lambda run: run.series.podms),
     )
     for title, unit, read in kinds:
         found = [(run, read(run)) for run in runs]

@@ -89,6 +89,17 @@ class TestOneRun(unittest.TestCase):
         self.assertEqual(((0.0, 25.0), (3600.0, 50.0), (7200.0, 75.0), (10800.0, 75.0)),
                          chart.series[0].points)  # fmt: skip
 
+    def test_requests_of_one_moment_have_a_table_in_place_of_empty_charts(self):
+        used = {"cores": (0.25,), "drives": (0.5,)}
+        once = series(used=used, nodes=(1.0,), podms=(1.0,), fragmentation=(0.1,), requested=(4,),
+                      placed=(3,), refused=(1,), undecided=(0,))  # fmt: skip
+        one = page(run(series=once, duration_s=0.0))
+        self.assertEqual([("cores", "25.0 %"), ("drives", "50.0 %")], table(one, "Utilisation"))
+        self.assertNotIn("<svg", page_html(one).decode())
+        other = run(series=replace(once, nodes=(2.0,)), duration_s=0.0, policy="pack")
+        self.assertEqual((), section(page(run(series=once, duration_s=0.0), other),
+                                     "Over time").charts)  # fmt: skip
+
     def test_many_resources_are_drawn_in_several_charts(self):
         used = {f"r{n}": (0.1, 0.2, n / 10) for n in range(COLOURS + 1)}
         found = [one for one in page(run(series=series(used=used))).sections
@@ -99,7 +110,7 @@ class TestOneRun(unittest.TestCase):
         grid = section(page(run()), "Nodes over time")
         self.assertIsInstance(grid, ChartGrid)
         charts = {chart.title: chart.series[0].points for chart in grid.charts}
-        self.assertEqual([0, 1, 3, 3], [value for _, value in charts["Refused so far"]])
+        self.assertEqual([0, 1, 3, 3], [value for _, value in charts["Refused nodes so far"]])
         self.assertNotIn("Pod managers with nodes", charts)
         self.assertEqual("The same at all times: pod managers with nodes 1.", grid.text)
 
