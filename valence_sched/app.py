@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from valence_sched.model.check import Check
     from valence_sched.model.page import Page
     from valence_sched.model.podm_overview import PodmOverview
+    from valence_sched.model.relocation import Relocation, Survival
     from valence_sched.model.scenario import Edit
     from valence_sched.model.scheduler import Scheduler
     from valence_sched.model.sweep import SweepRun
@@ -373,6 +374,47 @@ class App:
         from valence_sched.pages.decision import decision_page
 
         return decision_page(document, hardware, facts)
+
+    def replay_page(
+        self, replay: Replay, sites: Sequence[Site], facts: tuple[tuple[str, str], ...] = ()
+    ) -> Page:
+        """Return the page of a replay on these sites; ``facts`` say of which workload."""
+        from valence_sched.pages.replay import replay_page
+
+        return replay_page(replay, {site.name: site.effects for site in sites}, facts)
+
+    def sweep_page(
+        self, runs: Sequence[SweepRun], sites: Sequence[Site], facts: tuple[tuple[str, str], ...]
+    ) -> Page:
+        """Return the page of a sweep over these sites; ``facts`` say of which workload."""
+        from valence_sched.pages.sweep import sweep_page
+
+        return sweep_page(runs, {site.name: site.effects for site in sites}, facts)
+
+    def relocation_page(self, result: Relocation | Survival, site: Site) -> Page:
+        """Return the page of a failure or a drain on a site, with the map of it."""
+        from valence_sched.core.explain.report import inventory_source
+        from valence_sched.model.hardware import BlockFilter
+        from valence_sched.model.relocation import Relocation
+        from valence_sched.pages.hardware import hardware_listing
+        from valence_sched.pages.relocation import relocation_page, survival_page
+        from valence_sched.view import hardware
+        from valence_sched.view.summary import overviews
+
+        view = site.view()
+        source = inventory_source(view, site.skipped)
+        blocks = hardware.blocks(view, BlockFilter())
+        listing = hardware_listing(overviews(view), hardware.pools(view), blocks)
+        facts = (
+            ("Policy", site.policy),
+            *(("Edit", effect.text) for effect in site.effects),
+            ("Pod managers", f"{source.podms:,}"),
+            ("Blocks", f"{source.blocks:,}"),
+            ("Inventory", source.digest),
+        )
+        if isinstance(result, Relocation):
+            return relocation_page(result, listing, facts)
+        return survival_page(result, listing, facts)
 
     def report_text(self, report: Report | Reports | Replay) -> str:
         """Return a decision or a replay as the JSON that a file would get."""

@@ -17,6 +17,8 @@ REQUIRED = "VALENCE_SCHED_REQUIRE_BROWSER"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 #: Makes what a page shows of a script that ran, or of a name that became an element.
 INTRUDERS = "document.querySelectorAll('script, img, [onmouseover], [onerror]').length"
+REPLAY = ("scheduler", "whatif", "run", "--rate", "2/h", "--mix", "small=6,gpu-large=1",
+          "--lifetime", "8h", "--horizon", "7d")  # fmt: skip
 WIDTHS = "[document.documentElement.scrollWidth, window.innerWidth]"
 
 
@@ -52,12 +54,14 @@ class TestBrowser(Case):
         cls.addClassCleanup(cls.browser.close)
         cls.pages = {"sections": cls.written("sections.html", page_html(page()))}
         for name, words in (
-            ("list", ("list",)),
-            ("decision", ("schedule", "--flavor", "gpu-large", "--alternates", "1")),
-            ("refused", ("schedule", "--flavor", "gpu-large", "--count", "30")),
+            ("list", ("podm", "list")),
+            ("decision", ("podm", "schedule", "--flavor", "gpu-large", "--alternates", "1")),
+            ("refused", ("podm", "schedule", "--flavor", "gpu-large", "--count", "30")),
+            ("replay", (*REPLAY, "--policy", "default", "--policy", "pack", "--compare")),
+            ("failure", ("scheduler", "whatif", "fail", "gpu-east", "--clone", "gpu-east")),
         ):
             cls.pages[name] = cls.folder / f"{name}.html"
-            run("valence-sched", "podm", *words, "--inventory", SITE, "--html", cls.pages[name])
+            run("valence-sched", *words, "--inventory", SITE, "--html", cls.pages[name])
 
     @classmethod
     def written(cls, name: str, data: bytes) -> Path:
@@ -87,7 +91,7 @@ class TestBrowser(Case):
 
     def test_every_page_is_accessible_and_fits_each_screen(self):
         for name, path in self.pages.items():
-            for width, scheme in ((1280, "light"), (390, "dark")):
+            for width, scheme in ((1280, "light"), (375, "dark")):
                 with self.subTest(name, width=width, scheme=scheme):
                     opened = self.open(path, width, color_scheme=scheme)
                     opened.evaluate("document.querySelectorAll('details').forEach(d => d.open = 1)")
@@ -117,6 +121,45 @@ class TestBrowser(Case):
         widths = [bar.bounding_box()["width"] for bar in opened.locator(".flow .out").all()]
         self.assertEqual(sorted(widths, reverse=True), widths)
         self.assertIn("status Offline", opened.inner_text("main"))
+
+    def test_a_replay_shows_its_runs_side_by_side_and_over_time(self):
+        opened = self.open(self.pages["replay"])
+        self.assertRegex(opened.inner_text(".lead"), r"^base/default places the most: \d+ of \d+ ")
+        better = opened.locator("td.best").all_inner_texts()
+        self.assertEqual(3, len(better), "placed, refused and fragmentation")
+        bars = opened.locator("figure", has_text="Refused lower is better").locator("rect.rect")
+        first, second = (bar.bounding_box()["width"] for bar in bars.all())  # from below
+        self.assertGreater(first, second)
+        refused = opened.locator("figure", has_text="Refused nodes so far")
+        heights = [
+            line.bounding_box()["height"] for line in refused.locator("path.line.nofill").all()
+        ]
+        self.assertGreater(heights[1], heights[0])
+        names = opened.locator(".legend").first.locator("li").all_inner_texts()
+        self.assertEqual(["base/default", "base/pack"], names)
+
+    def test_a_failure_shows_which_blocks_each_node_takes(self):
+        opened = self.open(self.pages["failure"], 375)
+        legend = opened.locator(".takers li").all_inner_texts()
+        self.assertEqual(4, len(legend), legend)
+        source, takes, *_ = opened.locator(".podm").all()
+        self.assertIn("nodes leave", source.locator("summary").inner_text())
+        self.assertIn("takes nodes", takes.locator("summary").inner_text())
+        self.assertGreater(source.locator("i.o").count(), 4)
+        numbers = {text for square in takes.locator("i.t").all_inner_texts()
+                   for text in square.split()}  # fmt: skip
+        self.assertEqual({"1", "2", "3", "4"}, numbers)
+        colours = "n => getComputedStyle(n).backgroundColor"
+        one, two = (takes.locator(f"i.t{number}").first for number in (0, 1))
+        self.assertNotEqual(one.evaluate(colours), two.evaluate(colours))
+
+    def test_a_replay_on_paper_is_whole_and_no_wider_than_a_sheet(self):
+        opened = self.open(self.pages["replay"], 718)
+        opened.emulate_media(media="print")
+        content, window = opened.evaluate(WIDTHS)
+        self.assertLessEqual(content, window)
+        self.assertTrue(opened.get_by_text("Refused nodes so far").last.is_visible())
+        self.assertTrue(opened.locator(".numbers td").first.is_visible())
 
     def test_the_dark_one_is_dark_and_paper_is_white_and_whole(self):
         opened = self.open(self.pages["list"], color_scheme="dark")

@@ -11,12 +11,14 @@ import jsonschema
 import zstandard
 
 from tests.benchmarks.trace import SHARED
-from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, environment, run
+from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, environment, run, run_to
+from tests.functional.terminal import COLOUR, Terminal
 
 WORKLOAD = str(ROOT / "examples" / "workload.csv")
 RUN = ("scheduler", "whatif", "run", "--inventory", SITE)
 DRAWN = ("--rate", "10/h", "--mix", "gpu-large=1,small=3", "--lifetime", "2d", "--horizon", "2d")
 TRACE = SHARED / "data" / "openb" / "openb_pod_list_default.csv"
+ESCAPE = "\x1b["
 MISSING = f"the trace is not at {TRACE}: name its folder in VALENCE_SCHED_TRACE"
 COLUMNS = """columns:
   arrival: creation_time
@@ -39,6 +41,38 @@ class Replays(Case):
         file = self.folder / "result.json"
         done = self.replay(0, *words, "-o", str(file))
         return done, file, json.loads(file.read_bytes())
+
+
+class TestSeries(Replays):
+    """What happened over time: --series."""
+
+    def test_a_row_for_each_time_in_place_of_the_runs(self):
+        done = self.replay(0, *DRAWN, "--series")
+        self.assertIn("| After | Cores ", done.out)
+        self.assertNotIn(ESCAPE, done.out)
+        rows = json.loads(self.replay(0, *DRAWN, "--series", "-f", "json").out)
+        series = self.result(*DRAWN)[2]["runs"][0]["series"]
+        self.assertEqual(series["refused"], [row["Refused"] for row in rows])
+        self.assertEqual(series["used"]["cores"], [row["Utilisation"]["cores"] for row in rows])
+        self.assertEqual(series["bucket_s"], rows[1]["After Seconds"])
+        lines = self.replay(0, *DRAWN, "--series", "-f", "value", "-c", "Nodes").out.splitlines()
+        self.assertEqual(series["nodes"], list(map(float, lines)))
+
+    def test_shares_are_coloured_on_a_terminal_unless_no_color(self):
+        shown = {}
+        for name, more in (("colours", {}), ("plain", {"NO_COLOR": "1"})):
+            terminal = Terminal(120)
+            run_to("valence-sched", terminal.path, None, *RUN, *DRAWN, "--series",
+                   TERM="xterm-256color", COLUMNS="120", **more)  # fmt: skip
+            shown[name] = terminal.close().replace("\r\n", "\n")
+        self.assertIn(ESCAPE, shown["colours"])
+        self.assertNotIn(ESCAPE, shown["plain"])
+        self.assertEqual(shown["plain"], COLOUR.sub("", shown["colours"]))
+
+    def test_it_is_not_a_comparison_as_well(self):
+        done = self.replay(2, *DRAWN, "--series", "--compare")
+        line = "--series: not with --compare, which has a row for each measure\n"
+        self.assertEqual(("", line), (done.out, done.err))
 
 
 class TestRun(Replays):

@@ -50,6 +50,7 @@ RECORDED = (
     "scheduler whatif run --workload examples/workload.csv",
     "scheduler whatif run --workload examples/workload.csv --policy default --policy pack "
     "--compare",
+    "scheduler whatif run --workload examples/workload.csv --series",
     "scheduler whatif sweep --workload examples/workload.csv --policy default --policy pack "
     "--jobs 1",
 )  # fmt: skip

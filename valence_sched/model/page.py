@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A page that people read in a browser: a title, facts and sections, with no word of markup.
 
-The sections are a map of hardware, a table, a funnel, a chart over time, bars side by side, and
-lines. Names in them are shown as text, whoever chose them.
+The sections are a map of hardware, a table, a funnel, a chart over time or a grid of several, bars
+side by side, and lines. Names in them are shown as text, whoever chose them.
 """
 
 from typing import Literal
@@ -12,8 +12,11 @@ from msgspec import Struct
 from valence_sched.model.decision import FunnelStep
 from valence_sched.model.hardware import BlockUse
 
-#: What a decision makes of a pod manager or pool; empty where none was made.
-Role = Literal["", "chosen", "alternate", "candidate", "undecided", "rejected"]
+#: What a decision makes of a pod manager or pool, or that nodes leave it or land on it; empty
+#: where it is none of these.
+Role = Literal["", "chosen", "alternate", "candidate", "undecided", "rejected", "source",
+               "destination"]  # fmt: skip
+BlockRole = Literal["", "chosen", "alternate", "left"]
 Tone = Literal["", "good", "part", "bad"]
 
 
@@ -39,11 +42,15 @@ class PageTable(Struct, frozen=True, kw_only=True):
 
 
 class MapBlock(Struct, frozen=True, gc=False):
-    """A block: the last part of its URI, its use, and whether a decision takes it."""
+    """A block: the last part of its URI, its use, and whether it is taken, or left by a node.
+
+    ``takers`` are the numbers, from 1, of those among the takers of the map that are to have it.
+    """
 
     name: str
     use: BlockUse = "free"
-    role: Literal["", "chosen", "alternate"] = ""
+    role: BlockRole = ""
+    takers: tuple[int, ...] = ()
 
 
 class MapGroup(Struct, frozen=True, kw_only=True):
@@ -77,11 +84,15 @@ class MapPodm(Struct, frozen=True, kw_only=True):
 
 
 class HardwareMap(Struct, frozen=True, kw_only=True):
-    """Pod managers with their pools and blocks, coloured by use and by what a decision takes."""
+    """Pod managers with their pools and blocks, coloured by use and by what a decision takes.
+
+    ``takers`` are the names of nodes or requests that take blocks, where they are several.
+    """
 
     title: str
     podms: tuple[MapPodm, ...]
     text: str = ""
+    takers: tuple[str, ...] = ()
 
 
 class FunnelChart(Struct, frozen=True, kw_only=True):
@@ -112,6 +123,14 @@ class TimeChart(Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
+class ChartGrid(Struct, frozen=True, kw_only=True):
+    """Small charts over one time side by side, with the same lines and one legend for all."""
+
+    title: str
+    charts: tuple[TimeChart, ...]
+    text: str = ""
+
+
 class Measure(Struct, frozen=True, kw_only=True):
     """One number of each thing that is compared, and which is the better; None is unknown."""
 
@@ -137,7 +156,7 @@ class Lines(Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...]
 
 
-Section = PageTable | HardwareMap | FunnelChart | TimeChart | BarComparison | Lines
+Section = PageTable | HardwareMap | FunnelChart | TimeChart | ChartGrid | BarComparison | Lines
 
 
 class Page(Struct, frozen=True, kw_only=True):

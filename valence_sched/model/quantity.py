@@ -45,6 +45,12 @@ def unit_of(name: str) -> str | None:
     return _SUFFIXES[match[1].lower()] if match else None
 
 
+def resource_title(name: str) -> str:
+    """Return a resource as people call it, without its unit: ``memory_mib`` is memory."""
+    words = name.rpartition("_")[0] if unit_of(name) and "_" in name else name
+    return words.replace("_", " ").replace("cxl", "CXL")
+
+
 def is_quantity(text: str) -> bool:
     """Return whether a text is a number with a word behind it."""
     return _QUANTITY.fullmatch(text.strip()) is not None

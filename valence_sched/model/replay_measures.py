@@ -63,11 +63,13 @@ def measures(result: ReplayResult) -> list[RunMeasure]:
         "most_on_one_podm": result.spread.most,
         "cost": result.cost,
     }
-    return [
-        RunMeasure(name=name, value=value, better=_BETTER.get(name.partition(".")[0]),
-                is_share=name.partition(".")[0] in _SHARES)
-        for name, value in numbers.items()
-    ]  # fmt: skip
+    return [run_measure(name, value) for name, value in numbers.items()]
+
+
+def run_measure(name: str, value: float | None) -> RunMeasure:
+    """Return a measure by its name, with what is known of all that have it."""
+    group = name.partition(".")[0]
+    return RunMeasure(name=name, value=value, better=_BETTER.get(group), is_share=group in _SHARES)
 
 
 def best_runs(

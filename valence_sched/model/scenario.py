@@ -26,6 +26,7 @@ from valence_sched.model.inventory import (
     PodmStatus,
 )
 from valence_sched.model.policy import Policy, PolicyText, Weight
+from valence_sched.model.quantity import format_count
 from valence_sched.model.target import Target, parse_target
 
 SCHEMA = "valence-sched/scenario"
@@ -179,6 +180,16 @@ class EditEffect(Struct, frozen=True, kw_only=True):
     blocks: int = 0
     stocks: int = 0
     nodes: int = 0
+
+    @property
+    def text(self) -> str:
+        """Return the edit and its effect in words: ``fail gpu-east: 1 podm, 3 blocks``."""
+        counts = ((self.podms, "podm"), (self.pools, "pool"), (self.blocks, "block"),
+                  (self.stocks, "stock"))  # fmt: skip
+        words = [format_count(number, noun) for number, noun in counts if number]
+        if self.nodes:
+            words.append(format_count(self.nodes, "node lost", "nodes lost"))
+        return f"{self.edit}: {', '.join(words) or 'nothing'}"
 
 
 class Template(Noun, frozen=True, kw_only=True):

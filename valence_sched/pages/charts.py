@@ -11,17 +11,27 @@ from typing import Any
 import pygal  # type: ignore[import-untyped]
 from markupsafe import Markup
 
-from valence_sched.model.page import BarComparison, ChartSeries, Measure, PageTable, TimeChart
-from valence_sched.pages.comparison import amount_text, best_values
+from valence_sched.model.page import (
+    BarComparison,
+    ChartGrid,
+    ChartSeries,
+    Measure,
+    PageTable,
+    TimeChart,
+)
+from valence_sched.pages.comparison import amount_text, best_values, measured_text
 from valence_sched.pages.svg import inline_svg
 from valence_sched.pages.text import shown_text
 
 MOST_POINTS = 400  # of a line: more than a screen has room for
 WIDTHS = {"wide": 720, "narrow": 350}
 TIME_HEIGHT = 260
+SMALL_HEIGHT = 190  # of a chart in a grid
 BAR_HEIGHT, BAR_MARGIN = 30, 44
-MOST_LABEL = 14  # characters of a name beside its bar
+MOST_LABEL = 20  # characters of a name beside its bar
+MOST_STEPS = 6  # of an axis
 _UNITS_S = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
+_NUMBER_COLUMNS = ("Line", "First", "Least", "Most", "Last")
 _TICKS = (1, 2, 3, 5, 6, 10, 12, 15, 20, 25, 30, 50, 60)
 
 Points = Sequence[tuple[float, float | None]]
@@ -29,20 +39,27 @@ Points = Sequence[tuple[float, float | None]]
 
 def time_charts(section: TimeChart) -> Markup:
     """Return the chart of a section, wide and narrow."""
-    return Markup("").join(_time_chart(section, name, width) for name, width in WIDTHS.items())
+    return Markup("").join(_time_chart(section, f"chart {name}", width, TIME_HEIGHT)
+                           for name, width in WIDTHS.items())  # fmt: skip
 
 
-def _time_chart(section: TimeChart, name: str, width: int) -> Markup:
+def small_chart(section: TimeChart) -> Markup:
+    """Return a chart of a grid, for any screen: several stand abreast."""
+    return _time_chart(section, "chart", WIDTHS["narrow"], SMALL_HEIGHT)
+
+
+def _time_chart(section: TimeChart, name: str, width: int, height: int) -> Markup:
     times = [time for one in section.series for time, _ in one.points]
     values = [value for one in section.series for _, value in one.points if value is not None]
     unit, unit_s = _time_unit(max(times, default=0.0))
-    most = 6 if name == "narrow" else 10
+    most = 10 if width == WIDTHS["wide"] else 6
     chart = pygal.XY(
-        **_settings(width, TIME_HEIGHT),
+        **_settings(width, height),
         show_dots=False,
         allow_interruptions=True,
         range=(min([0.0, *values]), max([0.0, *values]) or 1.0),
-        max_scale=6,
+        max_scale=MOST_STEPS,
+        y_labels=_whole_steps(values),
         x_labels=_ticks(max(times) / unit_s, most) if values else None,
         x_value_formatter=lambda value: f"{value:g} {unit}",
         value_formatter=amount_text,
@@ -52,7 +69,7 @@ def _time_chart(section: TimeChart, name: str, width: int) -> Markup:
         points = stepped(points) if section.stepped else points
         chart.add("", [(time / unit_s, value) for time, value in points])
     label = f"{section.title}: a line over time for {', '.join(one.name for one in section.series)}"
-    return inline_svg(chart.render_tree(), label, f"chart {name}")
+    return inline_svg(chart.render_tree(), label, name)
 
 
 def bar_chart(section: BarComparison, measure: Measure) -> Markup:
@@ -63,7 +80,7 @@ def bar_chart(section: BarComparison, measure: Measure) -> Markup:
         **_settings(WIDTHS["narrow"], BAR_MARGIN + BAR_HEIGHT * len(section.names)),
         range=(min([0.0, *known]), max([0.0, *known]) or 1.0),
         max_scale=4,
-        x_labels=[shown_text(one, MOST_LABEL) for one in reversed(section.names)],
+        x_labels=[short_label(one) for one in reversed(section.names)],
         value_formatter=amount_text,
     )
     bars = zip(reversed(measure.values), reversed(best), strict=True)
@@ -71,6 +88,21 @@ def bar_chart(section: BarComparison, measure: Measure) -> Markup:
                    for value, is_best in bars])  # fmt: skip
     label = f"{measure.name}: a bar for each of {', '.join(section.names)}"
     return inline_svg(chart.render_tree(), label, "chart")
+
+
+def short_label(name: str) -> str:
+    """Return a name that fits beside a bar; a long one loses its middle, not what ends it."""
+    text = shown_text(name)
+    end = MOST_LABEL // 2
+    return text if len(text) <= MOST_LABEL else f"{text[: end - 1]}…{text[-end:]}"
+
+
+def _whole_steps(values: Sequence[float]) -> list[int] | None:
+    """Return the labels of an axis of few whole numbers, which has nothing between them."""
+    if not values or min(values) < 0 or not all(float(value).is_integer() for value in values):
+        return None
+    most = int(max(values))
+    return list(range(most + 1)) if 0 < most < MOST_STEPS else None
 
 
 def _settings(width: int, height: int) -> dict[str, Any]:
@@ -86,6 +118,7 @@ def _settings(width: int, height: int) -> dict[str, Any]:
         "margin_right": 18,
         "no_data_text": "no numbers",
         "spacing": 8,
+        "truncate_label": -1,
     }
 
 
@@ -120,12 +153,23 @@ def stepped(points: Points) -> Points:
     return steps
 
 
+def grid_table(section: ChartGrid) -> PageTable:
+    """Return the numbers of the charts of a grid, as :func:`series_table` does of one."""
+    tables = [(chart.title, series_table(chart)) for chart in section.charts]
+    return PageTable(
+        title=f"{section.title}: numbers",
+        columns=("Chart", *_NUMBER_COLUMNS),
+        numbers=frozenset(_NUMBER_COLUMNS[1:]),
+        rows=tuple((title, *row) for title, table in tables for row in table.rows),
+    )
+
+
 def series_table(section: TimeChart) -> PageTable:
     """Return the numbers of a chart: where each line begins and ends, its least and its most."""
     return PageTable(
         title=f"{section.title}: numbers",
-        columns=("Line", "First", "Least", "Most", "Last"),
-        numbers=frozenset(("First", "Least", "Most", "Last")),
+        columns=_NUMBER_COLUMNS,
+        numbers=frozenset(_NUMBER_COLUMNS[1:]),
         rows=tuple((one.name, *_extremes(one, section.unit)) for one in section.series),
     )
 
@@ -134,7 +178,7 @@ def _extremes(one: ChartSeries, unit: str) -> Iterable[str]:
     values = [value for _, value in one.points if value is not None]
     if not values:
         return ("unknown",) * 4
-    return [f"{amount_text(value)} {unit}".rstrip()
+    return [measured_text(value, unit)
             for value in (values[0], min(values), max(values), values[-1])]  # fmt: skip
 
 

@@ -27,7 +27,12 @@ def comparison_table(section: BarComparison) -> PageTable:
 def _cell(measure: Measure, value: float | None, is_best: bool) -> TableCell:
     if value is None:
         return TableCell(text="unknown")
-    return TableCell(text=f"{amount_text(value)} {measure.unit}".rstrip(), best=is_best)
+    return TableCell(text=measured_text(value, measure.unit), best=is_best)
+
+
+def measured_text(value: float, unit: str) -> str:
+    """Return a number as :func:`amount_text` does, with its unit where it has one."""
+    return f"{amount_text(value)} {unit}".rstrip()
 
 
 def amount_text(value: float) -> str:

@@ -17,6 +17,7 @@ from valence_sched.model.page import (
     Tone,
 )
 from valence_sched.model.phrases import excess_phrases, request_phrase
+from valence_sched.model.quantity import format_count
 from valence_sched.model.reason_phrases import ReasonPhrases
 from valence_sched.pages.hardware import HardwareListing, decision_map, tail
 
@@ -102,11 +103,13 @@ def _inventory_facts(document: Report | Reports) -> Facts:
 
 
 def _sections(report: Report) -> Iterator[Section]:
+    """Yield where the nodes go before why not elsewhere; of a refusal why comes first."""
+    explanation = report.explanation
+    candidates = [_candidates(explanation)] if explanation and explanation.candidates else []
     if report.placements:
-        yield _nodes(report)
-    if report.explanation is not None and report.explanation.candidates:
-        yield _candidates(report.explanation)
-    yield from _reasons(report)
+        yield from (_nodes(report), *candidates, *_reasons(report))
+    else:
+        yield from (*_reasons(report), *candidates)
 
 
 def _reasons(report: Report, name: str = "") -> Iterator[Section]:
@@ -218,7 +221,7 @@ def _by_reason(verdicts: Sequence[PodmVerdict], words: ReasonPhrases, title: str
 
 def _why(verdict: PodmVerdict, words: ReasonPhrases) -> Iterator[tuple[str, str, str]]:
     """Yield a row for each pool of which the reasons are known, else for the pod manager."""
-    after = f"after {verdict.fitting:,} nodes: " if verdict.fitting else ""
+    after = f"after {format_count(verdict.fitting, 'node')}: " if verdict.fitting else ""
     texts = {one.pool: words.of_pool(one.reasons) for one in verdict.pool_reasons}
     if not texts:
         texts = {verdict.pool: words.of_pool([verdict.reason] if verdict.reason else [])}

@@ -5,11 +5,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from valence_sched.model.decision import PodmVerdict, Report
+from valence_sched.model.decision import Candidate, PodmVerdict, Report
 from valence_sched.model.hardware import BlockFilter, BlockOverview, PoolOverview
 from valence_sched.model.inventory import LeanPodm
-from valence_sched.model.page import HardwareMap, MapBlock, MapGroup, MapPodm, MapPool, Role
-from valence_sched.model.phrases import device_phrases
+from valence_sched.model.page import (
+    BlockRole,
+    HardwareMap,
+    MapBlock,
+    MapGroup,
+    MapPodm,
+    MapPool,
+    Role,
+)
+from valence_sched.model.phrases import device_phrases, request_phrase
 from valence_sched.model.podm_overview import PodmOverview
 from valence_sched.model.reason_phrases import ReasonPhrases
 from valence_sched.model.scheduler import Scheduler
@@ -25,8 +33,8 @@ _ROLES: dict[str, Role] = {
 }
 _ORDER = {role: number for number, role in enumerate(_ROLES.values())}
 
-#: By (pod manager, URI): what decisions do with a block.
-BlockRoles = Mapping[tuple[str, str], str]
+#: By (pod manager, URI): what becomes of a block, and the numbers of its takers.
+BlockMarks = Mapping[tuple[str, str], tuple[BlockRole, tuple[int, ...]]]
 
 
 @dataclass(frozen=True)
@@ -43,15 +51,22 @@ def read_hardware(
 ) -> HardwareListing:
     """Return what a scheduler decides on, or of it the named pod managers; errors as of it."""
     podms = scheduler.podms() if podms is None else podms
-    pools: dict[str, list[PoolOverview]] = {one.podm.id: [] for one in podms}
-    blocks: dict[str, list[BlockOverview]] = {one.podm.id: [] for one in podms}
-    for pool in scheduler.pools():
-        if pool.podm in pools:
-            pools[pool.podm].append(pool)
-    for block in scheduler.blocks(BlockFilter()):
-        if block.podm in blocks:
-            blocks[block.podm].append(block)
-    return HardwareListing(podms, pools, blocks)
+    return hardware_listing(podms, scheduler.pools(), scheduler.blocks(BlockFilter()))
+
+
+def hardware_listing(
+    podms: Sequence[PodmOverview], pools: Iterable[PoolOverview], blocks: Iterable[BlockOverview]
+) -> HardwareListing:
+    """Return these pod managers with those of the pools and blocks that are theirs."""
+    pools_of: dict[str, list[PoolOverview]] = {one.podm.id: [] for one in podms}
+    blocks_of: dict[str, list[BlockOverview]] = {one.podm.id: [] for one in podms}
+    for pool in pools:
+        if pool.podm in pools_of:
+            pools_of[pool.podm].append(pool)
+    for block in blocks:
+        if block.podm in blocks_of:
+            blocks_of[block.podm].append(block)
+    return HardwareListing(podms, pools_of, blocks_of)
 
 
 def tail(uri: str) -> str:
@@ -61,15 +76,16 @@ def tail(uri: str) -> str:
 
 def inventory_map(hardware: HardwareListing) -> HardwareMap:
     """Return the map of hardware on which nothing was decided."""
-    return _map(
-        hardware, [_podm(hardware, one.podm, {}, None) for one in hardware.podms[:MOST_PODMS]]
+    return hardware_map(
+        hardware, [map_podm(hardware, one.podm, {}) for one in hardware.podms[:MOST_PODMS]]
     )
 
 
 def decision_map(hardware: HardwareListing, reports: Sequence[Report]) -> HardwareMap:
     """Return the map of the hardware that was decided on; what is chosen stands first.
 
-    Of several decisions a pod manager has the verdict of the one that is kindest to it.
+    Of several decisions a pod manager has the verdict of the one that is kindest to it, and each
+    request takes blocks; of one decision each node does.
     """
     verdicts: dict[str, PodmVerdict] = {}
     for verdict in (verdict for report in reports for verdict in report.podms):
@@ -77,17 +93,22 @@ def decision_map(hardware: HardwareListing, reports: Sequence[Report]) -> Hardwa
         if known is None or _rank(verdict) < _rank(known):
             verdicts[verdict.podm] = verdict
     ordered = sorted(hardware.podms, key=lambda one: _rank(verdicts.get(one.podm.id)))[:MOST_PODMS]
-    roles = _block_roles(reports)
-    return _map(
-        hardware, [_podm(hardware, one.podm, roles, verdicts.get(one.podm.id)) for one in ordered]
+    marks, takers = _block_marks(reports)
+    return hardware_map(
+        hardware,
+        [map_podm(hardware, one.podm, marks, verdicts.get(one.podm.id)) for one in ordered],
+        takers if len(takers) > 1 else (),
     )
 
 
-def _map(hardware: HardwareListing, podms: Sequence[MapPodm]) -> HardwareMap:
+def hardware_map(
+    hardware: HardwareListing, podms: Sequence[MapPodm], takers: Sequence[str] = ()
+) -> HardwareMap:
+    """Return the map with these pod managers; marks have the numbers of ``takers``."""
     text = "A square is a block. A block that stands in several pools is drawn in each."
     if len(hardware.podms) > len(podms):
         text += f" The first {len(podms):,} of {len(hardware.podms):,} pod managers are drawn."
-    return HardwareMap(title="Hardware", podms=tuple(podms), text=text)
+    return HardwareMap(title="Hardware", podms=tuple(podms), text=text, takers=tuple(takers))
 
 
 def _rank(verdict: PodmVerdict | None) -> tuple[int, float]:
@@ -96,24 +117,48 @@ def _rank(verdict: PodmVerdict | None) -> tuple[int, float]:
     return _ORDER[_ROLES[verdict.outcome]], -(verdict.score or 0.0)
 
 
-def _block_roles(reports: Sequence[Report]) -> BlockRoles:
-    nodes = [placement for report in reports for placement in report.placements]
-    taken = [("alternate", one) for node in nodes for one in node.alternates]
-    taken += [("chosen", node.chosen) for node in nodes]
-    return {(one.podm, block.uri): role for role, one in taken for block in one.blocks}
+def _block_marks(reports: Sequence[Report]) -> tuple[BlockMarks, list[str]]:
+    """Return what decisions make of blocks, and who takes them."""
+    takers: list[str] = []
+    taken: list[tuple[int, Candidate]] = []
+    alternates: list[Candidate] = []
+    for report in reports:
+        if len(reports) > 1 and report.placements:
+            takers.append(request_phrase(report.request))
+        for node in report.placements:
+            if len(reports) == 1:
+                takers.append(f"node {node.node}")
+            taken.append((len(takers), node.chosen))
+            alternates += node.alternates
+    marks: dict[tuple[str, str], tuple[BlockRole, tuple[int, ...]]] = {}
+    for one in alternates:
+        marks.update({(one.podm, block.uri): ("alternate", ()) for block in one.blocks})
+    chosen: dict[tuple[str, str], dict[int, None]] = {}
+    for number, one in taken:
+        for block in one.blocks:
+            chosen.setdefault((one.podm, block.uri), {})[number] = None
+    marks.update({key: ("chosen", tuple(numbers)) for key, numbers in chosen.items()})
+    return marks, takers
 
 
-def _podm(
-    hardware: HardwareListing, podm: LeanPodm, roles: BlockRoles, verdict: PodmVerdict | None
+def map_podm(
+    hardware: HardwareListing,
+    podm: LeanPodm,
+    marks: BlockMarks,
+    verdict: PodmVerdict | None = None,
+    *,
+    role: Role = "",
+    text: str = "",
 ) -> MapPodm:
+    """Return a pod manager of a map; what a verdict makes of it stands for role and text."""
     blocks = hardware.blocks[podm.id]
     return MapPodm(
         name=podm.id,
         uses=dict(Counter(block.use for block in blocks)),
-        role=_ROLES[verdict.outcome] if verdict else "",
-        text=_text(verdict),
+        role=_ROLES[verdict.outcome] if verdict else role,
+        text=_text(verdict) or text,
         labels=tuple(_labels(podm)),
-        pools=_pools(hardware, podm.id, blocks, roles, verdict),
+        pools=_pools(hardware, podm.id, blocks, marks, verdict),
     )
 
 
@@ -144,7 +189,7 @@ def _pools(
     hardware: HardwareListing,
     podm: str,
     blocks: Sequence[BlockOverview],
-    roles: BlockRoles,
+    marks: BlockMarks,
     verdict: PodmVerdict | None,
 ) -> tuple[MapPool, ...]:
     """Return the pools of a pod manager with their blocks, those that hold the same together."""
@@ -156,7 +201,7 @@ def _pools(
         label = labels.get(id(block.devices))
         if label is None:
             label = labels[id(block.devices)] = ", ".join(device_phrases(block.devices))
-        square = MapBlock(tail(block.uri), block.use, roles.get((podm, block.uri), ""))  # type: ignore[arg-type]
+        square = MapBlock(tail(block.uri), block.use, *marks.get((podm, block.uri), ()))
         for pool in block.pools or (NO_POOL,):
             here = groups.setdefault(pool, defaultdict(list))
             here[label or " ".join(block.types) or "devices unknown"].append(square)

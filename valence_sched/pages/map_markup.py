@@ -3,6 +3,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import Literal
 
 from markupsafe import Markup
@@ -18,8 +19,12 @@ MOST_BYTES = {"names": 700_000, "squares": 2_000_000}  # of a map with this deta
 
 _USES: tuple[BlockUse, ...] = ("free", "shared", "used", "unusable")
 _CLASSES = {"free": "f", "shared": "s", "used": "u", "unusable": "x"}
-_ROLE_CLASSES = {"chosen": "c", "alternate": "a"}
-_ORDER = {"c": 0, "a": 1, "f": 2, "s": 3, "u": 4, "x": 5}
+_ROLE_WORDS = {"chosen": "chosen", "alternate": "alternate", "left": "left by a node"}
+_ROLE_CLASSES = {"chosen": "c", "alternate": "a", "left": "o"}
+_ORDER = {"c": 0, "a": 1, "o": 2, "f": 3, "s": 4, "u": 5, "x": 6}
+TAKER_COLOURS = 5  # in the style of the page; then they begin again
+MOST_SHARERS = 3  # of a block, whose numbers it has
+MOST_TAKERS = 40  # that the legend names
 _BYTES = {"names": 24, "squares": 15, "group": 130}  # of the markup of a square or a group
 _DIGITS = re.compile(r"([0-9]+)")
 
@@ -35,15 +40,42 @@ def map_detail(section: HardwareMap) -> MapDetail:
     return "squares" if whole else "bars"
 
 
-def squares(group: MapGroup, detail: MapDetail) -> Markup:
+def squares(group: MapGroup, detail: MapDetail, takers: Sequence[str] = ()) -> Markup:
     """Return a square for each block, without names where the detail has none."""
-    ordered = sorted(group.blocks, key=_rank)
-    if detail == "names":
-        return Markup("").join(
-            Markup('<i class={} title="{}"></i>').format(_class(block), _name(block))
-            for block in ordered
-        )
-    return Markup("").join(Markup("<i class={}></i>").format(_class(one)) for one in ordered)
+    names = detail == "names"
+    return Markup("").join(_square(one, takers, names) for one in sorted(group.blocks, key=_rank))
+
+
+def _square(block: MapBlock, takers: Sequence[str], names: bool) -> Markup:
+    """Return a square; one that is taken has the numbers of its takers, and the first's colour."""
+    if not takers or not block.takers:
+        if not names:
+            return Markup("<i class={}></i>").format(_class(block))
+        return Markup('<i class={} title="{}"></i>').format(_class(block), _name(block))
+    shown = block.takers[:MOST_SHARERS]
+    more = f" +{len(block.takers) - len(shown)}" if len(block.takers) > len(shown) else ""
+    who = ", ".join(shown_text(takers[number - 1], MOST_NAME) for number in shown)
+    return Markup('<i class="{}" title="{}: {}{}">{}{}</i>').format(
+        _taker_class(shown[0]), _name(block), who, more, " ".join(map(str, shown)), more
+    )
+
+
+def block_roles(section: HardwareMap) -> list[tuple[str, str]]:
+    """Return class and word of the roles that blocks of a map have, for its legend."""
+    found = {block.role for podm in section.podms for pool in podm.pools for group in pool.groups
+             for block in group.blocks if not (block.takers and section.takers)}  # fmt: skip
+    return [(_ROLE_CLASSES[role], word) for role, word in _ROLE_WORDS.items() if role in found]
+
+
+def takers_legend(section: HardwareMap) -> tuple[list[tuple[str, int, str]], int]:
+    """Return class, number and name of the takers of a map, and how many more there are."""
+    named = [(_taker_class(number), number, name)
+             for number, name in enumerate(section.takers[:MOST_TAKERS], 1)]  # fmt: skip
+    return named, len(section.takers) - len(named)
+
+
+def _taker_class(number: int) -> str:
+    return f"t t{(number - 1) % TAKER_COLOURS}"
 
 
 def use_shares(uses: dict[BlockUse, int]) -> list[tuple[str, int]]:
@@ -59,10 +91,11 @@ def use_text(podm: MapPodm | MapGroup) -> str:
     return f"{free:,} of {sum(uses.values()):,} free{unusable}"
 
 
-def _rank(block: MapBlock) -> tuple[int, list[tuple[int, str]]]:
-    """Return the place of a square: by its colour, then by its name with numbers in order."""
+def _rank(block: MapBlock) -> tuple[int, tuple[int, ...], list[tuple[int, str]]]:
+    """Return the place of a square: by its role, use and taker, then by its name with numbers."""
     parts = _DIGITS.split(block.name)
-    return _ORDER[_class(block)], [(len(one) if n % 2 else 0, one) for n, one in enumerate(parts)]
+    order = _ORDER[_class(block)]
+    return order, block.takers, [(len(one) if n % 2 else 0, one) for n, one in enumerate(parts)]
 
 
 def _class(block: MapBlock) -> str:

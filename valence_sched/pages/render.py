@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from valence_sched.model.page import (
     BarComparison,
+    ChartGrid,
     FunnelChart,
     HardwareMap,
     Lines,
@@ -32,6 +33,8 @@ ROLES = {
     "candidate": "fits",
     "undecided": "undecided",
     "rejected": "does not fit",
+    "source": "nodes leave",
+    "destination": "takes nodes",
 }
 #: The macro that draws each kind of section, in ``templates/sections.html``.
 _KINDS: dict[type, str] = {
@@ -39,6 +42,7 @@ _KINDS: dict[type, str] = {
     HardwareMap: "map",
     FunnelChart: "funnel",
     TimeChart: "time",
+    ChartGrid: "grid",
     BarComparison: "comparison",
     Lines: "lines",
 }
@@ -73,9 +77,13 @@ def _environment() -> jinja2.Environment:
         "squares": map_markup.squares,
         "idle_filters": _idle_filters,
         "detail": map_markup.map_detail,
+        "block_roles": map_markup.block_roles,
+        "takers_legend": map_markup.takers_legend,
         "use_shares": map_markup.use_shares,
         "use_text": map_markup.use_text,
         "time_charts": charts.time_charts,
+        "small_chart": charts.small_chart,
+        "grid_table": charts.grid_table,
         "series_table": charts.series_table,
         "comparison_table": comparison.comparison_table,
         "bar_chart": charts.bar_chart,

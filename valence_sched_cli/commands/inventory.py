@@ -123,14 +123,12 @@ class EditInventory(base.Lister):
         if not parsed_args.edits and not parsed_args.scenario:
             raise UsageError("no edit: name --fail, --drain, --remove, --clone, --add, --set or "
                              "--scenario, or use podm inventory convert")  # fmt: skip
-        site = edits.edited_site(self, parsed_args)
+        site = self._site = edits.edited_site(self, parsed_args)
         if self.scheduler_app.decides_otherwise(site):
             self.closing.append("remark: policies, weights and flavors of a scenario are not in an "
                                 "inventory")  # fmt: skip
         file = parsed_args.output
-        if file == "-":
-            self._site = site
-        else:
+        if file != "-":
             with self.effects.change("inventory", file, "may be written", "is written"):
                 podms, blocks = self.scheduler_app.write_site(site, file)
             self.closing.append(f"written to {file}: {podms:,} podms, {blocks:,} blocks")
@@ -146,16 +144,12 @@ class EditInventory(base.Lister):
         if parsed_args.output != "-":
             return super().produce_output(parsed_args, column_names, data)
         self.print_text(lambda stream: self.scheduler_app.print_site(self._site, stream.write))
-        for edit, *counts in data:
-            pairs = zip(counts, EDIT_WORDS, strict=True)
-            words = [f"{count:,} {nouns[count > 1]}" for count, nouns in pairs if count]
-            self.tell(f"{edit}: {', '.join(words) or 'nothing'}")
+        for effect in self._site.effects:
+            self.tell(effect.text)
         return 0
 
 
 EDIT_COLUMNS = ("Edit", "Podms", "Pools", "Blocks", "Stocks", "Nodes Lost")
-EDIT_WORDS = (("podm", "podms"), ("pool", "pools"), ("block", "blocks"), ("stock", "stocks"),
-              ("node lost", "nodes lost"))  # fmt: skip
 
 
 DIFF_COLUMNS = ("Podm", "Kind", "Name", "Change", "Before", "After")

@@ -13,11 +13,14 @@ from valence_sched_cli.options.help import section
 from valence_sched_cli.options.types import add_option
 
 if TYPE_CHECKING:
-    from valence_sched.app import App
+    from valence_sched.app import App, Site
     from valence_sched.model.decision import Report, Reports
     from valence_sched.model.page import Page
     from valence_sched.model.podm_overview import PodmOverview
+    from valence_sched.model.relocation import Relocation, Survival
+    from valence_sched.model.replay import Replay
     from valence_sched.model.scheduler import Scheduler
+    from valence_sched.model.sweep import SweepRun
 
 
 class PageFile:
@@ -42,6 +45,22 @@ class PageFile:
     def write_decision(self, document: Report | Reports, facts: Sequence[tuple[str, str]]) -> None:
         """Write the page of a decision; InputError if it cannot be written."""
         self.write(self._app.decision_page(document, self._hardware, tuple(facts)))
+
+    def write_replay(
+        self, replay: Replay, sites: Sequence[Site], facts: Sequence[tuple[str, str]]
+    ) -> None:
+        """Write the page of a replay on these sites; InputError if it cannot be written."""
+        self.write(self._app.replay_page(replay, sites, tuple(facts)))
+
+    def write_sweep(
+        self, runs: Sequence[SweepRun], sites: Sequence[Site], facts: Sequence[tuple[str, str]]
+    ) -> None:
+        """Write the page of a sweep over these sites; InputError if it cannot be written."""
+        self.write(self._app.sweep_page(runs, sites, tuple(facts)))
+
+    def write_relocation(self, result: Relocation | Survival, site: Site) -> None:
+        """Write the page of a failure or a drain on a site; InputError if it cannot be written."""
+        self.write(self._app.relocation_page(result, site))
 
 
 def add_html_option(parser: argparse.ArgumentParser, what: str) -> None:

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
+from valence_sched_cli.commands import page_file
 from valence_sched_cli.options import edits, inventory
 from valence_sched_cli.options.help import section
 from valence_sched_cli.options.request import nonempty_name
@@ -27,11 +29,15 @@ from valence_sched_cli.output.relocation import (
 )
 
 if TYPE_CHECKING:
+    from valence_sched.app import Site
     from valence_sched.model.relocation import Relocation, Survival
+
+R = TypeVar("R", "Relocation", "Survival")
 
 TARGET_HELP = (
     "PODM, PODM/POOL or BLOCK@PODM, of names or patterns, or conditions such as model=A100,zone=az2"
 )
+PAGE_HELP = "where each node goes, which cannot, and a map of the site"
 NONE_PLACED, PLACED_IN_PART, UNDECIDED = 3, 4, 5
 MOST_MOVES = 3
 
@@ -53,6 +59,14 @@ class _MoveLister(base.Lister):
         output = section(parser, "output")
         add_option(output, "--long: list more columns")
         add_option(output, "--all-reasons: say of every node without a place why")
+
+    def _with_page(self, site: Site, answer: Callable[[], R], parsed_args: argparse.Namespace) -> R:
+        """Return an answer about a site; its page is opened before and written after it."""
+        with page_file.page_file(self.scheduler_app, parsed_args) as page:
+            result = answer()
+            if page is not None:
+                page.write_relocation(result, site)
+            return result
 
     def _table(self, result: Relocation, parsed_args: argparse.Namespace) -> base.Table:
         self.closing += [*warning_lines(result.notes),
@@ -89,14 +103,21 @@ class FailWhatif(_MoveLister):
         add_option(what, "--survive <n>: may any so many pod managers fail at once?",
                    type=positive)  # fmt: skip
         super().add_arguments(parser)
+        page_file.add_html_option(parser, PAGE_HELP)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         if bool(parsed_args.target) == (parsed_args.survive is not None):
             raise UsageError("name what fails, or how many pod managers with --survive N")
         whatif, site = self.scheduler_app.whatif, edits.edited_site(self, parsed_args)
         if parsed_args.target:
-            return self._table(whatif.fail(site, parsed_args.target), parsed_args)
-        return self._survival(whatif.survive(site, parsed_args.survive, self._show), parsed_args)
+            relocation = self._with_page(
+                site, lambda: whatif.fail(site, parsed_args.target), parsed_args
+            )
+            return self._table(relocation, parsed_args)
+        survival = self._with_page(
+            site, lambda: whatif.survive(site, parsed_args.survive, self._show), parsed_args
+        )
+        return self._survival(survival, parsed_args)
 
     def _show(self, tried: int, sets: int) -> None:
         self.progress.begin("failures", f"{tried:,} of {sets:,} sets of pod managers tried")
@@ -127,10 +148,14 @@ class DrainWhatif(_MoveLister):
         words = f"what is drained: {TARGET_HELP}"
         parser.add_argument("target", metavar="<target>", nargs="+", help=words)
         super().add_arguments(parser)
+        page_file.add_html_option(parser, PAGE_HELP)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        site = edits.edited_site(self, parsed_args)
-        return self._table(self.scheduler_app.whatif.drain(site, parsed_args.target), parsed_args)
+        whatif, site = self.scheduler_app.whatif, edits.edited_site(self, parsed_args)
+        relocation = self._with_page(
+            site, lambda: whatif.drain(site, parsed_args.target), parsed_args
+        )
+        return self._table(relocation, parsed_args)
 
 
 class RebalanceWhatif(_MoveLister):

@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
+from valence_sched_cli.commands import page_file
 from valence_sched_cli.options import edits, inventory
 from valence_sched_cli.options.help import section
 from valence_sched_cli.options.request import nonempty_name
 from valence_sched_cli.options.types import add_option
-from valence_sched_cli.options.workload import add_workload_options, make_workload
+from valence_sched_cli.options.workload import (
+    add_workload_options,
+    make_workload,
+    workload_facts,
+)
 from valence_sched_cli.output.columns import MACHINE
 from valence_sched_cli.output.decision import warning_lines
 from valence_sched_cli.output.replay import (
@@ -28,6 +33,7 @@ from valence_sched_cli.output.replay import (
     outcome_lines,
     run_rows,
 )
+from valence_sched_cli.output.replay_series import series_table
 
 if TYPE_CHECKING:
     from valence_sched.app import Site, Workload
@@ -66,9 +72,15 @@ class RunWhatif(base.Lister):
         )
         output = section(parser, "output")
         add_option(output, "--compare: a row for each measure, with the better value marked")
+        add_option(
+            output,
+            "--series: list what happened over time in place of the runs: shares in use, nodes and "
+            "refusals",
+        )
         add_option(output, "--long: list more columns, with --compare more measures")
         words = "file to write the whole result to, as JSON"
         output.add_argument("--output", "-o", metavar="<file>", help=words)
+        page_file.add_html_option(parser, "the runs, side by side and over time,")
         then = section(parser, "then")
         add_option(then, "--baseline <file>: earlier result; exit 10 when a measure differs")
         add_option(
@@ -86,9 +98,13 @@ class RunWhatif(base.Lister):
             write: Callable[[Replay], None] = lambda replay: None  # noqa: E731
             if parsed_args.output:
                 write = stack.enter_context(app.report_writer(parsed_args.output))
+            page = stack.enter_context(page_file.page_file(app, parsed_args))
             workload = make_workload(app, parsed_args)
-            replay = self._replay(self._sites(parsed_args), parsed_args, workload)
+            sites = self._sites(parsed_args)
+            replay = self._replay(sites, parsed_args, workload)
             write(replay)
+            if page is not None:
+                page.write_replay(replay, sites, workload_facts(parsed_args))
         self.closing += outcome_lines(replay)
         if baseline is not None:
             from valence_sched.model.replay_measures import changes
@@ -96,10 +112,13 @@ class RunWhatif(base.Lister):
             found = changes(baseline, replay, tolerances.pop(None, 0.0), tolerances)
             self.closing += change_lines(found, parsed_args.baseline)
             self.exit_code = EXIT_DIFFERENT if found else 0
+        machine = parsed_args.formatter in MACHINE
         if parsed_args.compare:
-            machine = parsed_args.formatter in MACHINE
             return comparison(replay, machine=machine, long=parsed_args.long)
-        long = parsed_args.long or bool(parsed_args.columns) or parsed_args.formatter in MACHINE
+        if parsed_args.series:
+            named = machine or bool(parsed_args.columns)
+            return series_table(replay, machine=named, long=parsed_args.long)
+        long = parsed_args.long or bool(parsed_args.columns) or machine
         return LONG_COLUMNS if long else COLUMNS, list(run_rows(replay, long=long))
 
     def _sites(self, parsed_args: argparse.Namespace) -> list[Site]:
@@ -162,6 +181,8 @@ def _check_options(args: argparse.Namespace) -> None:
         raise UsageError(f"--tolerance: {twice!r} twice")
     if names.count(None) > 1:
         raise UsageError("--tolerance: two for all measures: name a measure, as in placed=5")
+    if args.series and args.compare:
+        raise UsageError("--series: not with --compare, which has a row for each measure")
     if args.output == "":
         raise UsageError("--output: an empty name: name a file")
 

@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
+from valence_sched_cli.commands import page_file
 from valence_sched_cli.options import edits, inventory
 from valence_sched_cli.options.help import section
 from valence_sched_cli.options.request import nonempty_name
 from valence_sched_cli.options.types import add_option, add_options, positive
-from valence_sched_cli.options.workload import add_workload_options, make_workload
+from valence_sched_cli.options.workload import (
+    add_workload_options,
+    make_workload,
+    workload_facts,
+)
 from valence_sched_cli.output.columns import MACHINE
 from valence_sched_cli.output.sweep import COLUMNS, LONG_COLUMNS, progress_text, sweep_rows
 
@@ -70,6 +75,7 @@ class SweepWhatif(base.Lister):
         )
         words = "file to write all runs to: .jsonl, .csv or .parquet"
         output.add_argument("--output", "-o", metavar="<file>", help=words)
+        page_file.add_html_option(parser, "the scenarios and policies, side by side,")
         add_option(output, "--long: list more columns")
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
@@ -86,6 +92,7 @@ class SweepWhatif(base.Lister):
             write: Callable[[list[SweepRun]], None] = lambda runs: None  # noqa: E731
             if parsed_args.output:
                 write = stack.enter_context(app.sweep_writer(parsed_args.output))
+            page = stack.enter_context(page_file.page_file(app, parsed_args))
             workload = make_workload(app, parsed_args)
             sites = edits.edited_sites(self, parsed_args)
             sweep = app.sweep(sites, parsed_args.policies, parsed_args.seeds, workload,
@@ -97,6 +104,8 @@ class SweepWhatif(base.Lister):
                     write(runs)
                 count = format_count(len(runs), "run")
                 self.closing.append(f"written to {parsed_args.output}: {count}")
+            if page is not None:
+                page.write_sweep(runs, sites, workload_facts(parsed_args))
         long = parsed_args.long or bool(parsed_args.columns) or parsed_args.formatter in MACHINE
         return LONG_COLUMNS if long else COLUMNS, list(sweep_rows(runs, long=long))
 

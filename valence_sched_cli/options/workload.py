@@ -82,6 +82,20 @@ def make_workload(app: App, args: argparse.Namespace) -> Workload:
     return app.synthetic_workload(_synthetic(args))
 
 
+def workload_facts(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return what the options say of a workload that is drawn, as a page names it; else nothing."""
+    from valence_sched.model.age import format_age
+
+    if args.workload is not None:
+        return []
+    facts = [
+        ("Requests an hour", f"{args.rate * 3600:,.6g}"),
+        ("Mix", ", ".join(f"{name}={share:g}" for name, share in args.mix.items())),
+        ("Mean lifetime", format_age(args.lifetime) if args.lifetime else "for ever"),
+    ]
+    return facts if not hasattr(args, "seed") else [*facts, ("Seed", str(args.seed or 0))]
+
+
 def _synthetic(args: argparse.Namespace) -> SyntheticSpec:
     from valence_sched.model.workload import SyntheticSpec
 

@@ -89,32 +89,16 @@ def _why(one: StuckNode) -> Iterator[str]:
 
 def relocation_outcome(result: Relocation) -> str:
     """Return what failing or draining comes to, in one sentence."""
-    if not result.nodes:
-        return f"no node is on {result.target}: nothing has to move"
-    verb = {"failed": "lands again", "drained": "moves away"}[result.why]
-    if not result.stuck:
-        return f"every node {verb}: {_count(result.nodes, 'node')} of {result.target}"
-    verb = {"failed": "land again", "drained": "move away"}[result.why]
-    moved, stuck = len(result.moves), len(result.stuck)
-    nodes = _count(result.nodes, "node")
-    return f"{moved:,} of {nodes} of {result.target} {verb}, {stuck:,} cannot"
+    from valence_sched.model.relocation_phrases import relocation_phrase
+
+    return relocation_phrase(result)
 
 
 def survival_lines(result: Survival) -> Iterator[str]:
     """Yield whether any so many pod managers may fail, and the worst set of them."""
-    podms = _count(result.failures, "pod manager")
-    tried = f"{result.tried:,} of {result.sets:,} sets tried"
-    bad = f"{result.bad_sets:,} of {result.tried:,} sets"
-    if result.answer:
-        yield f"any {podms} may fail: every node lands again ({tried})"
-        return
-    if result.answer is None:
-        yield f"undecided: no bad set of {podms} found, but only {tried}, the dearest first"
-        return
-    worst = ", ".join(result.worst)
-    yield f"not any {podms} may fail: {bad} leave nodes without a place"
-    nodes = _count(result.worst_nodes, "node")
-    yield f"worst: {worst}: {len(result.stuck):,} of {nodes} cannot land again"
+    from valence_sched.model.relocation_phrases import survival_phrases
+
+    yield from survival_phrases(result)
 
 
 def rebalance_outcome(result: Rebalance, most: int) -> str:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sites and decisions for pages, over inventories in their JSON form."""
 
+import contextlib
 import json
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from valence_sched.model.decision import Report
 from valence_sched.model.read_options import Selection
 from valence_sched.pages.hardware import HardwareListing, read_hardware
 from valence_sched.testing import request
+from valence_sched.whatif.site import Site
 
 CORES = {"processor": {"total_cores": 16}}
 
@@ -40,12 +43,26 @@ PODMS = (
 
 def engine(*podms: dict[str, Any]) -> Engine:
     """Return a scheduler that has read an inventory of these pod managers."""
+    with written(*podms) as selection:
+        scheduler = App({}).engine(selection)
+        scheduler.view()
+        return scheduler
+
+
+def app_and_site(*podms: dict[str, Any]) -> tuple[App, Site]:
+    """Return a site of these pod managers, and the application that read it."""
+    app = App({})
+    with written(*podms) as selection:
+        return app, app.site(selection)
+
+
+@contextlib.contextmanager
+def written(*podms: dict[str, Any]) -> Iterator[Selection]:
+    """Yield the selection of an inventory of these pod managers."""
     with tempfile.TemporaryDirectory(prefix="pages-") as folder:
         file = Path(folder, "site.json")
         file.write_text(json.dumps({"schema": "valence-sched/inventory", "podms": podms}))
-        scheduler = App({}).engine(Selection(sources=(str(file),)))
-        scheduler.view()
-        return scheduler
+        yield Selection(sources=(str(file),))
 
 
 def decided(

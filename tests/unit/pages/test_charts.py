@@ -5,7 +5,7 @@ import re
 import unittest
 import xml.etree.ElementTree as ElementTree
 
-from valence_sched.model.page import BarComparison, ChartSeries, Measure, TimeChart
+from valence_sched.model.page import BarComparison, ChartGrid, ChartSeries, Measure, TimeChart
 from valence_sched.pages import charts
 from valence_sched.pages.comparison import amount_text, best_values, comparison_table
 from valence_sched.pages.svg import COLOURS
@@ -88,6 +88,19 @@ class TestTime(unittest.TestCase):
         (row,) = charts.series_table(time_chart((0, None))).rows
         self.assertEqual(("base", *["unknown"] * 4), row)
 
+    def test_few_whole_numbers_have_whole_labels(self):
+        (wide, _) = svgs(charts.time_charts(time_chart((0, 0), (90, 1))))
+        self.assertLessEqual({"0", "1"}, {one.text for one in wide.iter("text")})
+        self.assertNotIn("0.2", {one.text for one in wide.iter("text")})
+
+    def test_a_small_chart_is_drawn_once_and_a_grid_has_one_table(self):
+        chart = time_chart((0, 1), (90, 2))
+        (svg,) = svgs(charts.small_chart(chart))
+        self.assertEqual("0 0 350 190", svg.get("viewBox"))
+        grid = ChartGrid(title="g", charts=(chart, time_chart((0, 7))))
+        self.assertEqual([("Use", "base", "1 %"), ("Use", "base", "7 %")],
+                         [row[:3] for row in charts.grid_table(grid).rows])  # fmt: skip
+
 
 class TestBars(unittest.TestCase):
     """Things side by side."""
@@ -124,6 +137,12 @@ class TestBars(unittest.TestCase):
     def test_numbers_have_no_digits_that_say_nothing(self):
         numbers = (1200.0, 12.5, 0.126, 0.0, -3.0)
         self.assertEqual(["1,200", "12.5", "0.13", "0", "-3"], list(map(amount_text, numbers)))
+
+    def test_a_long_name_keeps_its_begin_and_its_end(self):
+        self.assertEqual("a tray dies/pack", charts.short_label("a tray dies/pack"))
+        name = charts.short_label("no A100 in the east/default")
+        self.assertEqual("no A100 i…st/default", name)
+        self.assertEqual(charts.MOST_LABEL, len(name))
 
     def test_nothing_to_compare_and_negative_values_are_drawn(self):
         for section in (self.comparison(), self.comparison(0.0, 0.0), self.comparison(-5.0, 5.0),

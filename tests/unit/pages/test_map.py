@@ -4,7 +4,7 @@
 import json
 import unittest
 
-from tests.unit.pages.inventories import PODMS, block, decided, engine
+from tests.unit.pages.inventories import CORES, PODMS, block, decided, engine
 from valence_sched.model.page import HardwareMap, MapBlock, MapGroup, MapPodm, MapPool, Page
 from valence_sched.model.podm_overview import PodmOverview
 from valence_sched.pages import hardware as pages_hardware
@@ -12,6 +12,7 @@ from valence_sched.pages import map_markup as drawing
 from valence_sched.pages.hardware import decision_map, inventory_map, read_hardware
 from valence_sched.pages.inventory import inventory_page
 from valence_sched.pages.render import page_html
+from valence_sched.testing import request
 from valence_sched.testing.random_podms import podms
 
 MEGABYTE = 1_000_000
@@ -26,6 +27,11 @@ def uses(podm: MapPodm) -> dict[str, dict[str, str]]:
 def roles(podm: MapPodm) -> dict[str, str]:
     return {one.name: one.role for pool in podm.pools for group in pool.groups
             for one in group.blocks if one.role}  # fmt: skip
+
+
+def takers(podm: MapPodm) -> dict[str, tuple[int, ...]]:
+    return {one.name: one.takers for pool in podm.pools for group in pool.groups
+            for one in group.blocks if one.takers}  # fmt: skip
 
 
 class TestMap(unittest.TestCase):
@@ -52,6 +58,53 @@ class TestMap(unittest.TestCase):
         (podm,) = inventory_map(read_hardware(engine(
             {"id": "a", "pools": [{"id": "p"}], "blocks": [block("/b/1")]}))).podms  # fmt: skip
         self.assertEqual({"p": {}, pages_hardware.NO_POOL: {"1": "free"}}, uses(podm))
+
+    def test_each_node_of_a_decision_takes_blocks_of_its_own(self):
+        report, site = decided(*PODMS, count=3)
+        section = decision_map(site, [report])
+        self.assertEqual(("node 1", "node 2", "node 3"), section.takers)
+        drawn = {(podm.name, name): numbers for podm in section.podms
+                 for name, numbers in takers(podm).items()}  # fmt: skip
+        expected: dict[tuple[str, str], tuple[int, ...]] = {}
+        for node in report.placements:
+            for one in node.chosen.blocks:
+                key = (node.chosen.podm, one.uri.rpartition("/")[2])
+                expected[key] = (*expected.get(key, ()), node.node)
+        self.assertEqual(expected, drawn)
+        self.assertIn((1, 2, 3), drawn.values(), "a block that all share")
+        html = page_html(Page(title="t", sections=(section,))).decode()
+        self.assertIn('<li><i class="t t2">3</i>node 3</li>', html)
+        self.assertIn('title="c5: node 1, node 2, node 3">1 2 3</i>', html)
+        self.assertNotIn("></i>chosen</li>", html)
+
+    def test_a_single_node_takes_what_is_chosen_without_a_number(self):
+        report, site = decided(*PODMS)
+        section = decision_map(site, [report])
+        self.assertEqual((), section.takers)
+        html = page_html(Page(title="t", sections=(section,))).decode()
+        self.assertIn("></i>chosen</li>", html)
+        self.assertNotIn("></i>alternate</li>", html)
+
+    def test_each_of_several_requests_takes_blocks(self):
+        scheduler = engine(*PODMS)
+        wanted = [request(CORES, id=name, count=2) for name in ("one", "two")]
+        reports = scheduler.select_all(wanted, detail="report").report.decisions
+        section = decision_map(read_hardware(scheduler), reports)
+        self.assertEqual(("one: 16 cores", "two: 16 cores"), section.takers)
+        found = [numbers for podm in section.podms for numbers in takers(podm).values()]
+        self.assertEqual({1, 2}, {number for numbers in found for number in numbers})
+
+    def test_a_block_of_many_takers_counts_the_others(self):
+        shared = MapGroup(label="l", blocks=(MapBlock("b", "shared", "chosen", (1, 2, 3, 4, 5)),))
+        text = drawing.squares(shared, "names", tuple("abcde"))
+        self.assertEqual('<i class="t t0" title="b: a, b, c +2">1 2 3 +2</i>', text)
+
+    def test_more_takers_than_the_legend_has_room_for_are_counted(self):
+        names = tuple(f"n{number}" for number in range(drawing.MOST_TAKERS + 3))
+        section = HardwareMap(title="m", podms=(), takers=names)
+        html = page_html(Page(title="t", sections=(section,))).decode()
+        self.assertIn("<li>and 3 more</li>", html)
+        self.assertNotIn(f"n{drawing.MOST_TAKERS}<", html)
 
     def test_only_named_pod_managers_are_read(self):
         scheduler = engine(*PODMS)

@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from tests.unit.cli.output.hostile import EVIL, raw
 from tests.unit.pages.inventories import CORES, PODMS, block, decided, engine
+from tests.unit.pages.sections import table, titles
 from valence_sched.model.decision import Reports
-from valence_sched.model.page import FunnelChart, HardwareMap, Lines, Page, PageTable, TableCell
+from valence_sched.model.page import FunnelChart, HardwareMap, Lines
 from valence_sched.pages.decision import decision_page
 from valence_sched.pages.hardware import read_hardware
 from valence_sched.pages.inventory import inventory_page
@@ -16,16 +17,6 @@ from valence_sched.pages.render import page_html
 from valence_sched.testing import request
 
 TOO_MUCH = {"processor": {"total_cores": 10_000}}
-
-
-def titles(page: Page) -> list[str]:
-    return [section.title for section in page.sections]
-
-
-def table(page: Page, title: str) -> list[tuple[str, ...]]:
-    (found,) = [one for one in page.sections if isinstance(one, PageTable) and one.title == title]
-    return [tuple(cell.text if isinstance(cell, TableCell) else cell for cell in row)
-            for row in found.rows]  # fmt: skip
 
 
 class TestDecision(unittest.TestCase):
@@ -54,6 +45,14 @@ class TestDecision(unittest.TestCase):
         self.assertEqual((5, 0), (funnel.steps[0].came_in, funnel.steps[-1].went_on))
         self.assertEqual(4, len({row[0] for row in table(page, "Not chosen")}))
         self.assertNotIn("Nodes", titles(page))
+
+    def test_of_a_refusal_the_funnel_stands_before_what_would_fit(self):
+        report, site = decided(*PODMS, count=9)
+        page = decision_page(report, site)
+        self.assertEqual("Filters", titles(page)[0])
+        self.assertIn("Candidates", titles(page))
+        why = {row[0]: row[2] for row in table(page, "Not chosen")}
+        self.assertTrue(why["west"].startswith("after 1 node: "), why)
 
     def test_all_or_nothing_says_how_many_would_fit(self):
         report, site = decided(*PODMS, count=9)

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of a failure or a drain: where nodes go, which cannot and why, and the map."""
+
+import unittest
+from typing import Any
+
+from tests.unit.cli.output.hostile import EVIL, raw
+from tests.unit.pages.inventories import USED, app_and_site, block
+from tests.unit.pages.sections import section, table, titles
+from valence_sched.model.page import HardwareMap, Lines, MapPodm, Page
+from valence_sched.model.relocation import Relocation
+from valence_sched.pages.hardware import HardwareListing
+from valence_sched.pages.relocation import MOST_ROWS, relocation_page
+from valence_sched.pages.render import page_html
+
+
+def node(name: str, *blocks: str) -> dict[str, Any]:
+    return {"uri": f"/n/{name}", "name": name, "blocks": list(blocks), "owner": "web"}
+
+
+#: Two nodes on one pod manager, and room for one of them elsewhere.
+EAST = {"id": "east", "blocks": [block("/b/1", **USED), block("/b/2", cores=64, **USED)],
+        "nodes": [node("n1", "/b/1"), node("n2", "/b/2")]}  # fmt: skip
+WEST = {"id": "west", "pools": [{"id": "row"}], "blocks": [block("/b/9", ("row",))]}
+DARK = {"id": "dark", "blocks": [block("/b/1", cores=8)]}
+
+
+def failed(*podms: dict[str, Any], target: str = "east", drained: bool = False) -> Page:
+    app, site = app_and_site(*podms)
+    answer = app.whatif.drain if drained else app.whatif.fail
+    return app.relocation_page(answer(site, [target]), site)
+
+
+def roles(podm: MapPodm) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return {one.name: (one.role, one.takers) for pool in podm.pools for group in pool.groups
+            for one in group.blocks if one.role}  # fmt: skip
+
+
+class TestRelocation(unittest.TestCase):
+    """Nodes that have to go."""
+
+    def test_it_begins_with_what_has_no_place_and_why(self):
+        page = failed(EAST, WEST, DARK)
+        self.assertEqual(("part", "1 of 2 nodes of east land again, 1 cannot"),
+                         (page.tone, page.lead))  # fmt: skip
+        self.assertEqual("Failure: east", page.title)
+        self.assertEqual(["No place", "Moves", "Nodes by pod manager", "Hardware"], titles(page))
+        ((name, podm, owner, hardware, why),) = table(page, "No place")
+        self.assertEqual(("n2", "east", "web", "64 cores"), (name, podm, owner, hardware))
+        self.assertIn("of 64 cores", why)
+        self.assertIn("(1 pod manager)", why)
+
+    def test_a_move_says_from_where_to_which_blocks(self):
+        page = failed(EAST, WEST, DARK)
+        self.assertEqual([("1", "n1", "east", "west", "row", "9", "16 cores", "web")],
+                         table(page, "Moves"))  # fmt: skip
+        self.assertEqual([("west", "1", "0"), ("east", "0", "2")],
+                         table(page, "Nodes by pod manager"))  # fmt: skip
+
+    def test_the_map_shows_what_is_left_and_who_takes_what(self):
+        page = failed(DARK, EAST, WEST, {**DARK, "id": "dim"})
+        drawn = section(page, "Hardware")
+        self.assertIsInstance(drawn, HardwareMap)
+        self.assertEqual([("east", "source", "2 nodes leave"),
+                          ("west", "destination", "1 node lands here"), ("dark", "", ""),
+                          ("dim", "", "")],
+                         [(one.name, one.role, one.text) for one in drawn.podms])  # fmt: skip
+        east, west, *_ = drawn.podms
+        self.assertEqual({"1": ("left", ()), "2": ("left", ())}, roles(east))
+        self.assertEqual({"9": ("chosen", (1,))}, roles(west))
+        self.assertEqual(("n1",), drawn.takers)
+        html = page_html(page).decode()
+        self.assertIn("></i>left by a node</li>", html)
+        self.assertIn('<i class="t t0" title="9: n1">1</i>', html)
+        self.assertEqual(2, html.count(" open>"), "the pod managers that nodes leave or land on")
+
+    def test_a_drain_says_that_nodes_move_away(self):
+        page = failed(EAST, WEST, drained=True)
+        self.assertEqual("Drain: east", page.title)
+        self.assertEqual("1 of 2 nodes of east move away, 1 cannot", page.lead)
+
+    def test_the_tone_says_how_it_went(self):
+        small = {**EAST, "nodes": EAST["nodes"][:1]}
+        self.assertEqual("good", failed(small, WEST).tone)
+        self.assertEqual("bad", failed(EAST, DARK).tone)
+        page = failed({"id": "east", "blocks": [block("/b/1")]}, WEST)
+        self.assertEqual(("good", "No node is on east: nothing has to move"),
+                         (page.tone, page.lead))  # fmt: skip
+        self.assertEqual(["Hardware"], titles(page))
+
+    def test_it_says_what_decided_on_which_inventory(self):
+        app, site = app_and_site(EAST, WEST)
+        facts = dict(app.relocation_page(app.whatif.fail(site, ["east"]), site).facts)
+        self.assertEqual(("2", "default", "2", "3"),
+                         (facts["Nodes"], facts["Policy"], facts["Pod managers"],
+                          facts["Blocks"]))  # fmt: skip
+        self.assertRegex(facts["Inventory"], "^[0-9a-f]{32}$")
+
+    def test_notes_are_at_the_end_and_nodes_without_blocks_say_so(self):
+        unknown = {**EAST, "nodes": [node("n3")]}
+        page = failed(unknown, WEST)
+        self.assertIn("does not say what it is made of", table(page, "No place")[0][-1])
+        self.assertIsInstance(page.sections[-1], Lines)
+
+    def test_a_long_table_says_that_it_is_cut(self):
+        app, site = app_and_site(EAST, WEST)
+        result = app.whatif.fail(site, ["east"])
+        many = Relocation(why="failed", target="east", nodes=5000, stuck=result.stuck * 5000)
+        page = relocation_page(many, HardwareListing((), {}, {}))
+        self.assertEqual(MOST_ROWS, len(table(page, "No place")))
+        self.assertIn("2,000 of 5,000", section(page, "No place").text)
+
+    def test_hostile_names_of_everything_are_harmless(self):
+        evil = EVIL + "<script>"
+        podms = ({"id": f"a{evil}", "blocks": [block(f"/b/{evil}", **USED)],
+                  "nodes": [{**node(evil, f"/b/{evil}"), "owner": evil}]},
+                 {"id": f"b{evil}", "blocks": [block(f"/b/9{evil}")]})  # fmt: skip
+        app, site = app_and_site(*podms)
+        text = page_html(app.relocation_page(app.whatif.fail(site, ["a*"]), site)).decode()
+        self.assertEqual("", raw(text))
+        self.assertNotIn("<script", text)
+        self.assertIn("lands again", text)
+
+
+class TestSurvival(unittest.TestCase):
+    """Whether any pod managers may fail."""
+
+    def page(self, *podms: dict[str, Any]) -> Page:
+        app, site = app_and_site(*podms)
+        return app.relocation_page(app.whatif.survive(site, 1, lambda tried, sets: None), site)
+
+    def test_the_worst_set_is_named_and_stands_first_on_the_map(self):
+        page = self.page(WEST, EAST)
+        self.assertEqual(("bad", "Not any 1 pod manager may fail: 1 of 2 sets leave nodes without "
+                          "a place"), (page.tone, page.lead))  # fmt: skip
+        facts = dict(page.facts)
+        self.assertEqual(("east", "1 of 2 nodes"),
+                         (facts["Worst set"], facts["Without a place then"]))  # fmt: skip
+        self.assertEqual("n2", table(page, "No place")[0][0])
+        first = section(page, "Hardware").podms[0]
+        self.assertEqual(("east", "source"), (first.name, first.role))
+
+    def test_a_site_that_survives_says_so(self):
+        page = self.page({**EAST, "nodes": EAST["nodes"][:1]}, WEST)
+        self.assertEqual(("good", "Any 1 pod manager may fail: every node lands again (2 of 2 sets "
+                          "tried)"), (page.tone, page.lead))  # fmt: skip
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of a failure or a maintenance: where each node goes, which cannot, and the map of it."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from valence_sched.model.page import (
+    HardwareMap,
+    Lines,
+    Page,
+    PageTable,
+    Role,
+    Row,
+    Section,
+    TableCell,
+    Tone,
+)
+from valence_sched.model.phrases import device_phrases
+from valence_sched.model.quantity import format_count
+from valence_sched.model.reason_phrases import ReasonPhrases
+from valence_sched.model.relocation import (
+    MovedNode,
+    NodeMove,
+    Relocation,
+    StuckNode,
+    Survival,
+)
+from valence_sched.model.relocation_phrases import relocation_phrase, survival_phrases
+from valence_sched.pages.hardware import (
+    MOST_PODMS,
+    BlockMarks,
+    HardwareListing,
+    hardware_map,
+    map_podm,
+    tail,
+)
+
+MOST_ROWS = 2000  # of nodes in a table
+MOST_REASONS = 3  # against a node that is stuck
+_TITLES = {"failed": "Failure", "drained": "Drain"}
+
+Facts = tuple[tuple[str, str], ...]
+
+
+def relocation_page(result: Relocation, hardware: HardwareListing, facts: Facts = ()) -> Page:
+    """Return the page of the moves of nodes; ``hardware`` is what they were before.
+
+    ``facts`` say what decided, and on which inventory.
+    """
+    sections = [*_stuck(result.stuck), *_moves(result.moves), *_by_podm(result)]
+    leaving = [*result.moves, *result.stuck]
+    return Page(
+        title=f"{_TITLES[result.why]}: {result.target}",
+        lead=_sentence(relocation_phrase(result)),
+        tone="good" if not result.stuck else "part" if result.moves else "bad",
+        facts=(("Nodes", f"{result.nodes:,}"), *facts),
+        sections=(*sections, relocation_map(hardware, leaving, result.moves),
+                  *_notes(result.notes)),
+    )  # fmt: skip
+
+
+def survival_page(result: Survival, hardware: HardwareListing, facts: Facts = ()) -> Page:
+    """Return the page of whether any so many pod managers may fail, with the worst set of them."""
+    lead, *_ = survival_phrases(result)
+    tones: dict[bool | None, Tone] = {True: "good", None: "part", False: "bad"}
+    worst: Facts = ()
+    if result.worst:
+        nodes = format_count(result.worst_nodes, "node")
+        worst = (("Worst set", ", ".join(result.worst)),
+                 ("Without a place then", f"{len(result.stuck):,} of {nodes}"))  # fmt: skip
+    return Page(
+        title=f"Failure of any {format_count(result.failures, 'pod manager')}",
+        lead=_sentence(lead),
+        tone=tones[result.answer],
+        facts=(*worst, *facts),
+        sections=(*_stuck(result.stuck), relocation_map(hardware, result.stuck, (), result.worst),
+                  *_notes(result.notes)),
+    )  # fmt: skip
+
+
+def relocation_map(
+    hardware: HardwareListing,
+    leaving: Sequence[MovedNode],
+    moves: Sequence[NodeMove],
+    sources: Iterable[str] = (),
+) -> HardwareMap:
+    """Return the map with what nodes leave and where they land; pod managers of both stand first.
+
+    The blocks that a node lands on have the number of its step. ``sources`` are left as well.
+    """
+    marks = _marks(hardware, leaving, moves)
+    left = Counter(one.podm for one in leaving)
+    left.update(dict.fromkeys(sources, 0))
+    landed = Counter(move.to_podm for move in moves)
+
+    def role(podm: str) -> Role:
+        return "source" if podm in left else "destination" if podm in landed else ""
+
+    order = ("source", "destination", "")
+    podms = sorted(hardware.podms, key=lambda one: order.index(role(one.podm.id)))[:MOST_PODMS]
+    return hardware_map(
+        hardware,
+        [map_podm(hardware, one.podm, marks, role=role(one.podm.id),
+                  text=_traffic(left[one.podm.id], landed[one.podm.id])) for one in podms],
+        [move.node for move in moves],
+    )  # fmt: skip
+
+
+def _marks(
+    hardware: HardwareListing, leaving: Sequence[MovedNode], moves: Sequence[NodeMove]
+) -> BlockMarks:
+    gone = {(one.podm, one.uri) for one in leaving}
+    marks: BlockMarks = {
+        (one.podm.id, uri): ("left", ())
+        for one in hardware.podms
+        for node in one.podm.nodes
+        if (one.podm.id, node.uri) in gone
+        for uri in node.blocks
+    }
+    landed: dict[tuple[str, str], tuple[int, ...]] = {}
+    for number, move in enumerate(moves, 1):
+        for uri in move.to_blocks:
+            key = (move.to_podm, uri)
+            landed[key] = (*landed.get(key, ()), number)
+    return {**marks, **{key: ("chosen", numbers) for key, numbers in landed.items()}}
+
+
+def _sentence(phrase: str) -> str:
+    return phrase[:1].upper() + phrase[1:]
+
+
+def _traffic(left: int, landed: int) -> str:
+    parts = [f"{format_count(number, 'node')} {one if number == 1 else many}"
+             for number, one, many in ((left, "leaves", "leave"),
+                                       (landed, "lands here", "land here")) if number]  # fmt: skip
+    return "; ".join(parts)
+
+
+def _stuck(stuck: Sequence[StuckNode]) -> Iterator[PageTable]:
+    words = ReasonPhrases()
+    rows: list[Row] = [
+        (one.node, one.podm, one.owner or "", _hardware(one), _why(one, words))
+        for one in stuck[:MOST_ROWS]
+    ]
+    if rows:
+        yield PageTable(title="No place", columns=("Node", "Podm", "Owner", "Hardware", "Why"),
+                        rows=tuple(rows), text=_first("nodes", len(stuck)))  # fmt: skip
+
+
+def _why(one: StuckNode, words: ReasonPhrases) -> str:
+    if not one.reasons:
+        return "the inventory does not say what it is made of"
+    texts = [f"{words.of_reason(group.reason)} ({format_count(group.podms, 'pod manager')})"
+             for group in one.reasons if group.reason is not None]  # fmt: skip
+    others = len(texts) - MOST_REASONS
+    more = f"; and {format_count(others, 'other reason')}" if others > 0 else ""
+    return "; ".join(texts[:MOST_REASONS]) + more
+
+
+def _moves(moves: Sequence[NodeMove]) -> Iterator[PageTable]:
+    rows: list[Row] = [
+        (f"{move.step}", move.node, move.podm, move.to_podm, move.to_pool,
+         ", ".join(map(tail, move.to_blocks)), _hardware(move), move.owner or "")
+        for move in moves[:MOST_ROWS]
+    ]  # fmt: skip
+    columns = ("Step", "Node", "From", "To", "Pool", "Blocks", "Hardware", "Owner")
+    if rows:
+        text = " ".join(filter(None, (
+            "In this order. A node asks again for the hardware that it has.",
+            _first("moves", len(moves)),
+        )))  # fmt: skip
+        yield PageTable(title="Moves", columns=columns, rows=tuple(rows), text=text)
+
+
+def _by_podm(result: Relocation) -> Iterator[PageTable]:
+    landed = Counter(move.to_podm for move in result.moves)
+    if not landed:
+        return
+    left = Counter(one.podm for one in (*result.moves, *result.stuck))
+    most = max((*landed.values(), *left.values()))
+    order = sorted({*landed, *left}, key=lambda podm: (-landed[podm], podm))
+    rows: list[Row] = [(podm, *(_bar(one[podm], most) for one in (landed, left)))
+                       for podm in order[:MOST_ROWS]]  # fmt: skip
+    numbers = ("Land here", "Leave")
+    yield PageTable(title="Nodes by pod manager", columns=("Podm", *numbers), rows=tuple(rows),
+                    numbers=frozenset(numbers))  # fmt: skip
+
+
+def _bar(number: int, most: int) -> TableCell:
+    return TableCell(text=f"{number:,}", share=number / most)
+
+
+def _hardware(one: MovedNode) -> str:
+    return ", ".join(device_phrases(one.devices, brief=True))
+
+
+def _first(noun: str, number: int) -> str:
+    return f"The first {MOST_ROWS:,} of {number:,} {noun}." if number > MOST_ROWS else ""
+
+
+def _notes(notes: tuple[str, ...]) -> Iterator[Section]:
+    if notes:
+        yield Lines(title="Notes", lines=notes)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of a sweep: scenarios and policies side by side, over all their seeds, and each run."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from valence_sched.model.page import Page, PageTable, Row, Section, TableCell
+from valence_sched.model.quantity import format_count
+from valence_sched.model.replay_measures import RunMeasure, run_measure
+from valence_sched.model.scenario import EditEffect
+from valence_sched.model.sweep import SweepRun
+from valence_sched.pages.comparison import amount_text
+from valence_sched.pages.measures import side_by_side
+from valence_sched.pages.replay_series import share_percent
+
+MOST_ROWS = 2000  # of runs in the table
+_SPREAD = (("placed", "Placed"), ("refused", "Refused"), ("podms_needed", "Podms needed"),
+           ("fragmentation", "Fragmentation"), ("cost", "Cost"))  # fmt: skip
+
+Facts = tuple[tuple[str, str], ...]
+Variations = dict[str, list[SweepRun]]  # by the name of a scenario and a policy
+
+
+def sweep_page(
+    runs: Sequence[SweepRun], edits: Mapping[str, Sequence[EditEffect]], facts: Facts = ()
+) -> Page:
+    """Return the page of a sweep; ``edits`` are by scenario, ``facts`` say of which workload."""
+    variations: Variations = {}
+    for run in runs:
+        name = run.scenario if run.policy is None else f"{run.scenario}/{run.policy}"
+        variations.setdefault(name, []).append(run)
+    seeds = len({run.seed for run in runs})
+    sections: list[Section] = []
+    if len(variations) > 1:
+        means = [_means(found) for found in variations.values()]
+        over = "" if seeds == 1 else f" and over {format_count(seeds, 'seed')}"
+        text = f"Shares are means over time{over}."
+        sections.append(side_by_side(tuple(variations), means, text))
+    if seeds > 1:
+        sections.append(_spread(variations))
+    sections += [_runs(runs), *_edits(edits)]
+    return Page(
+        title="Sweep",
+        lead=_lead(variations),
+        facts=(*facts, ("Runs", f"{len(runs):,}"), ("Variations", f"{len(variations):,}"),
+               ("Seeds", f"{seeds:,}"), ("Digest", runs[0].question if runs else "none")),
+        sections=tuple(sections),
+    )  # fmt: skip
+
+
+def _lead(variations: Variations) -> str:
+    """Return which variation places the largest share of the nodes that are requested."""
+    shares = {name: _placed_percent(found) for name, found in variations.items()}
+    most = max(shares.values(), default=0.0)
+    best = [name for name, share in shares.items() if share == most]
+    nodes = f"{amount_text(most)} % of all nodes"
+    if not variations:
+        return "No run"
+    if len(variations) == 1:
+        return f"Placed {nodes}"
+    if len(best) == 1:
+        return f"{best[0]} places the most: {nodes}"
+    every = format_count(len(variations), "variation")
+    return f"{len(best):,} of {every} place the most: {nodes}"
+
+
+def _placed_percent(runs: Sequence[SweepRun]) -> float:
+    placed, requested = (sum(run.measures.get(name) or 0 for run in runs)
+                         for name in ("placed", "requested"))  # fmt: skip
+    return share_percent(placed / requested) if requested else 0.0
+
+
+def _means(runs: Sequence[SweepRun]) -> dict[str, RunMeasure]:
+    """Return the mean of each measure over runs; those that have none of it do not count."""
+    names = dict.fromkeys(name for run in runs for name in run.measures)
+    means = {}
+    for name in names:
+        known = [value for run in runs if (value := run.measures.get(name)) is not None]
+        means[name] = run_measure(name, sum(known) / len(known) if known else None)
+    return means
+
+
+def _spread(variations: Variations) -> PageTable:
+    columns = [(name, title) for name, title in _SPREAD
+               if any(run.measures.get(name) is not None for runs in variations.values()
+                      for run in runs)]  # fmt: skip
+    rows: list[Row] = [
+        (variation, *(_range_text(name, runs) for name, _ in columns))
+        for variation, runs in variations.items()
+    ]
+    titles = tuple(title for _, title in columns)
+    return PageTable(title="Least and most over seeds", columns=("Variation", *titles),
+                     rows=tuple(rows[:MOST_ROWS]), numbers=frozenset(titles))  # fmt: skip
+
+
+def _range_text(name: str, runs: Sequence[SweepRun]) -> str:
+    known = [value for run in runs if (value := run.measures.get(name)) is not None]
+    if not known:
+        return "unknown"
+    least, most = (_shown(run_measure(name, value)) for value in (min(known), max(known)))
+    return least if least == most else f"{least} to {most}"
+
+
+def _runs(runs: Sequence[SweepRun]) -> PageTable:
+    titles = tuple(title for _, title in _SPREAD)
+    rows: list[Row] = []
+    for run in runs[:MOST_ROWS]:
+        requested = run.measures.get("requested") or 0
+        cells: list[str | TableCell] = [
+            _shown(run_measure(name, run.measures.get(name))) for name, _ in _SPREAD
+        ]
+        placed = run.measures.get("placed") or 0
+        cells[0] = TableCell(text=f"{placed:,}", share=placed / requested if requested else None)
+        rows.append((run.scenario, run.policy or "of each request", f"{run.seed}", *cells))
+    text = "A bar is the part of the requested nodes that is placed."
+    if len(runs) > MOST_ROWS:
+        text += f" The first {MOST_ROWS:,} of {format_count(len(runs), 'run')}: --output has all."
+    return PageTable(title="Runs", columns=("Scenario", "Policy", "Seed", *titles),
+                     rows=tuple(rows), numbers=frozenset(("Seed", *titles)), text=text)  # fmt: skip
+
+
+def _shown(one: RunMeasure) -> str:
+    if one.value is None:
+        return "unknown"
+    return f"{share_percent(one.value)} %" if one.is_share else amount_text(one.value)
+
+
+def _edits(edits: Mapping[str, Sequence[EditEffect]]) -> Iterator[PageTable]:
+    rows: list[Row] = [(name, "; ".join(one.text for one in effects) or "none")
+                       for name, effects in edits.items()]  # fmt: skip
+    if any(edits.values()):
+        yield PageTable(title="Scenarios", columns=("Scenario", "Edits"), rows=tuple(rows))
