@@ -81,7 +81,7 @@ class Decider:
         open that might have been chosen.
         """
         decision = Decision(try_alternatives(self.context(request), schedule), self._skipped)
-        self._check_decided(decision.undecided, decision.context.bound.policy)
+        self.check_decided(decision.undecided, decision.context.bound.policy)
         return decision
 
     def select_all(self, requests: Sequence[Request]) -> Decisions:
@@ -96,7 +96,7 @@ class Decider:
 
         decisions = decide_all(succession, sealed_requests)
         for decision in decisions.decisions:
-            self._check_decided(decision.undecided, decision.context.bound.policy)
+            self.check_decided(decision.undecided, decision.context.bound.policy)
         return decisions
 
     def succession(self) -> Succession:
@@ -118,7 +118,7 @@ class Decider:
                 open_pools.append(PoolRef(podm=podm, pool=context.view.pools[row].id))
             elif candidate := decision.candidate(row):
                 candidates.append(candidate)
-        self._check_decided(open_pools, context.bound.policy)
+        self.check_decided(open_pools, context.bound.policy)
         missing = [undecided_text(open_pools, context.bound.policy)] if open_pools else []
         return Ranking(candidates=tuple(candidates), missing=tuple(missing))
 
@@ -147,7 +147,7 @@ class Decider:
             counts.append((podms[podm].id, number))
             if row is not None:
                 open_pools.append(PoolRef(podm=podms[podm].id, pool=self._view.pools[row].id))
-        self._check_decided(open_pools, context.bound.policy)
+        self.check_decided(open_pools, context.bound.policy)
         if undecided is not None:
             undecided += [pool.podm for pool in open_pools]
         if open_pools and warnings is not None:
@@ -161,7 +161,8 @@ class Decider:
         number = self._numbers.setdefault(podm.id, len(self._numbers))
         self._snapshot.replace(*splice(self._view, number, builder.view()))
 
-    def _check_decided(self, pools: Sequence[PoolRef], policy: Policy) -> None:
+    def check_decided(self, pools: Sequence[PoolRef], policy: Policy) -> None:
+        """Raise DecisionUndecided if a strict decider has to leave pools open."""
         if pools and self._strict:
             raise DecisionUndecided(undecided_text(pools, policy))
 

@@ -114,7 +114,7 @@ def whole_shares(shares: Mapping[str, float]) -> tuple[int, ...]:
     common = math.gcd(*whole)
     if sum(whole) > MOST_PARTS * common:
         raise UsageError(
-            f"--mix: the shares come to {sum(whole) // common:,} parts, at most {MOST_PARTS:,}: "
-            "use small whole numbers, as in gpu-large=1,small=4"
+            f"--mix: the shares come to more than {MOST_PARTS:,} parts: use small whole numbers, "
+            "as in gpu-large=1,small=4"
         )
     return tuple(part // common for part in whole)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -126,13 +127,19 @@ def explanation(counts: Named) -> Iterator[str]:
 
 
 def _exhaustion_text(one: Capacity) -> str:
-    """Return the resources that run out first, each with its pod managers."""
-    if not one.exhausted:
-        return "no resource: see podm schedule --explain" if not one.nodes else "none"
-    texts = [
-        f"{ended.resource.removeprefix('GPU ')} ({_names(ended.podms)})" for ended in one.exhausted
-    ]
-    return "; ".join(texts)
+    """Return the resources that run out first, each with its pod managers; else what ends it."""
+    if one.exhausted:
+        texts = [
+            f"{ended.resource.removeprefix('GPU ')} ({_names(ended.podms)})"
+            for ended in one.exhausted
+        ]
+        return "; ".join(texts)
+    from valence_sched.model.reason_phrases import ReasonPhrases
+
+    reasons = (podm.reasons[0] for podm in one.podms if podm.reasons)
+    texts = [ReasonPhrases().of_reason(reason) for reason in reasons if reason.filter != "target"]
+    most = Counter(texts).most_common(1)
+    return f"no resource: {most[0][0]}" if most else "no resource: the count stopped at its limit"
 
 
 def _names(podms: Sequence[str]) -> str:

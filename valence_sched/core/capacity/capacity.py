@@ -103,7 +103,8 @@ def mix_capacity(
     )
     names = [request.flavor or request.id for request in requests]
     open_pools = placement.decision.undecided if placement.decision else ()
-    policy = contexts[0].bound.policy
+    policy = contexts[placement.last or 0].bound.policy
+    decider.check_decided(open_pools, policy)
     return Capacity(
         name=MIX,
         podms=podms,
