@@ -140,7 +140,10 @@ class FitPodm(base.Lister):
         self.closing += warning_lines(dict.fromkeys(
             line for _, one in counts for line in one.warnings
         ))  # fmt: skip
-        none = UNDECIDED if any(one.undecided for _, one in counts) else NOTHING_FITS
+        podms = {podm.podm for _, one in counts for podm in one.podms}
+        unread = bool(podms) and podms <= self.scheduler_app.sources.unread_ids
+        undecided = unread or any(one.undecided for _, one in counts)
+        none = UNDECIDED if undecided else NOTHING_FITS
         self.exit_code = 0 if any(one.nodes for _, one in counts) else none
         limit = parsed_args.limit
         if any(podm.nodes >= limit for _, one in counts for podm in one.podms):

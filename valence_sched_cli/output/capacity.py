@@ -110,7 +110,7 @@ def explanation(counts: Named) -> Iterator[str]:
     yield "Runs out first"
     for name, one in counts:
         yield from _hang(name, width, _exhaustion_text(one))
-    titles = ("sums of the site", "of each pod manager", "one by one", "proven most")
+    titles = ("site sums", "podm sums", "one by one", "proven most")
     rows = [
         (one.site_sums, one.podm_sums, one.nodes, _proven_text(one) or None) for _, one in counts
     ]
