@@ -9,7 +9,7 @@ from tests.unit.core.deciders import cpu, cpus, engine, engine_of, gpu
 from tests.unit.core.fit import brute
 from tests.unit.core.optimise.test_bound import cut
 from tests.unit.core.sites import quietly, sites
-from valence_sched.core.capacity.stranded import stranded_amounts
+from valence_sched.core.capacity.stranded import Filling, stranded_amounts
 from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.request import Request
 from valence_sched.testing import request, view
@@ -75,11 +75,14 @@ class TestStranded(unittest.TestCase):
 
     @quietly(150)
     @given(sites())
-    def test_stranded_and_usable_are_what_is_free(self, drawn):
+    def test_stranded_and_usable_are_what_is_free_and_no_node_fits_any_more(self, drawn):
         podms, needs = drawn
         assume(not brute.makes(needs, []))
         seen = view(*cut(podms))
-        found = stranded(engine(seen), Request(id="x", needs=needs))
+        decider, asked = engine(seen), Request(id="x", needs=needs)
+        found = stranded(decider, asked)
+        left = engine(Filling([decider.context(asked)]).after).count_fits(asked, 9)
+        self.assertEqual({0}, {number for _, number in left})
         free = {"GPU": 0, "NIC": 0, "FPGA": 0}
         for one in device_counts(seen, BlockFilter()):
             if one.kind in free and one.free is not None:
