@@ -29,6 +29,7 @@ from valence_sched.lifecycle.decision_result import (
     inventory_summary,
 )
 from valence_sched.lifecycle.intake import Intake
+from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
 from valence_sched.model.decision import InventorySummary, Report, Reports
 from valence_sched.model.decision_result import (
@@ -132,6 +133,39 @@ class Engine(Scheduler):
         if not any(number for _, number in counts):
             self._refuse_outage([request])
         return FitCounts(podms=tuple(counts), warnings=tuple(warnings), undecided=tuple(undecided))
+
+    def capacity(
+        self, request: Request, most: int, *, explain: bool = False, proven: bool = False
+    ) -> Capacity:
+        from valence_sched.core.capacity.capacity import flavor_capacity
+
+        decider = self.decider()
+        with awaiting(self._sources.progress, request.flavor or "the request", "counting nodes"):
+            found = flavor_capacity(decider, request, most, explain=explain, proven=proven)
+        return self._no_outage_of_nodes([request], found)
+
+    def mix_capacity(
+        self,
+        requests: Sequence[Request],
+        shares: Sequence[int],
+        most: int,
+        *,
+        explain: bool = False,
+        proven: bool = False,
+    ) -> Capacity:
+        from valence_sched.core.capacity.capacity import mix_capacity
+
+        decider = self.decider()
+        with awaiting(self._sources.progress, "the mix", "counting nodes"):
+            found = mix_capacity(decider, requests, shares, most, explain=explain, proven=proven)
+        return self._no_outage_of_nodes(requests, found)
+
+    def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
+        from valence_sched.core.capacity.stranded import stranded_amounts
+
+        decider = self.decider()
+        with awaiting(self._sources.progress, "the site", "being filled with nodes"):
+            return stranded_amounts([decider.context(request) for request in requests])
 
     def decision(self, decision_id: str) -> Report | Reports:
         with self._registry.store() as store:
@@ -433,6 +467,12 @@ class Engine(Scheduler):
         if result.report.outcome == "nothing_fits":
             self._refuse_outage(requests)
         return result
+
+    def _no_outage_of_nodes(self, requests: Sequence[Request], found: Capacity) -> Capacity:
+        """Return a capacity, unless it is none only because no pod manager could be read."""
+        if not found.nodes:
+            self._refuse_outage(requests)
+        return found
 
     @contextlib.contextmanager
     def _naming_outage(self, request: Request) -> Iterator[None]:

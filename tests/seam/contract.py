@@ -104,6 +104,28 @@ class SchedulerContract:
         self.assertEqual(total, placed.placed)
         self.check_sendable(counts)
 
+    def test_a_capacity_counts_the_same_nodes_and_explains_them_when_asked(self):
+        counts = self.scheduler.count_fits(request(), 100)
+        plain = self.scheduler.capacity(request(), 100)
+        told = self.scheduler.capacity(request(), 100, explain=True)
+        for found in (plain, told):
+            self.assertEqual(counts.podms, tuple((one.podm, one.nodes) for one in found.podms))
+        self.assertEqual((None, None), (plain.podm_sums, plain.site_sums))
+        self.assertTrue(told.nodes <= told.podm_sums <= told.site_sums)
+        self.check_sendable(told)
+
+    def test_a_mix_of_one_flavor_has_nodes_of_that_flavor(self):
+        mix = self.scheduler.mix_capacity([request()], [1], 100)
+        self.assertEqual([mix.nodes], list(mix.by_flavor.values()))
+        self.assertGreater(mix.nodes, 0)
+        self.check_sendable(mix)
+
+    def test_what_is_free_is_usable_or_stranded(self):
+        found = self.scheduler.stranded([request()])
+        self.assertTrue(found)
+        for one in found:
+            self.assertAlmostEqual(one.stranded, sum(amount for _, amount in one.why))
+
     def test_policies_and_flavors_are_named(self):
         self.assertIn("default", [policy.name for policy in self.scheduler.policies()])
         self.assertIn("small", [flavor.name for flavor in self.scheduler.flavors()])

@@ -22,6 +22,8 @@ from valence_sched.view.view import Mask
 
 Schedule = Callable[[EvaluationContext], Batch]
 
+AttemptListener = Callable[[int, "list[Attempt]"], None]
+
 MOST_ANCHORS = 64  # tried for one group; the one by which most nodes fit is taken
 
 
@@ -134,16 +136,21 @@ def _next_context(last: Attempt, alternative: Alternative, count: int) -> Evalua
                       spending=last.context.spending)  # fmt: skip
 
 
-def count_fits(context: EvaluationContext, most: int) -> Iterator[tuple[int, int, int | None]]:
+def count_fits(
+    context: EvaluationContext,
+    most: int,
+    listener: AttemptListener = lambda podm, attempts: None,
+) -> Iterator[tuple[int, int, int | None]]:
     """Yield ``(podm number, nodes, row)``: how many more nodes each podm makes one after another.
 
     At most ``most`` a podm; the row is a pool that may make more, where that is undecided. Placing
     one after another, least waste first, gives a lower bound: packing a whole pod at its best is
-    a harder problem.
+    a harder problem. ``listener`` gets the number of each podm with the attempts on it.
     """
     best_first = functools.partial(place, order=rank_rows)
     for podm, (first, last) in enumerate(itertools.pairwise(context.view.first_row.tolist())):
         attempts = try_alternatives(context.window(first, last, most), best_first)
+        listener(podm, attempts)
         number = _count_nodes(attempts)
         undecided = set().union(*(one.batch.undecided_rows for one in attempts))
         yield podm, number, first + min(undecided) if undecided and number < most else None

@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from valence_sched.core.alternatives import Attempt, count_fits, try_alternatives
+from valence_sched.core.alternatives import (
+    Attempt,
+    AttemptListener,
+    count_fits,
+    try_alternatives,
+)
 from valence_sched.core.batch import Batch, schedule
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
@@ -75,8 +80,8 @@ class Decider:
         PluginError if a plug-in broke its contract, DecisionUndecided if the budget left a pool
         open that might have been chosen.
         """
-        decision = Decision(try_alternatives(self._context(request), schedule), self._skipped)
-        self._check_decided(decision.undecided, decision.context.bound.policy)
+        decision = Decision(try_alternatives(self.context(request), schedule), self._skipped)
+        self.check_decided(decision.undecided, decision.context.bound.policy)
         return decision
 
     def select_all(self, requests: Sequence[Request]) -> Decisions:
@@ -91,7 +96,7 @@ class Decider:
 
         decisions = decide_all(succession, sealed_requests)
         for decision in decisions.decisions:
-            self._check_decided(decision.undecided, decision.context.bound.policy)
+            self.check_decided(decision.undecided, decision.context.bound.policy)
         return decisions
 
     def succession(self) -> Succession:
@@ -100,7 +105,7 @@ class Decider:
 
     def rank(self, request: Request, limit: int) -> Ranking:
         """Return at most ``limit`` candidates, best first; errors as for a decision."""
-        context = self._context(request)
+        context = self.context(request)
         attempt = Attempt(context, Batch([], context.view, context.evaluation, context.request))
         decision = Decision([attempt], self._skipped)
         candidates: list[Candidate] = []
@@ -113,7 +118,7 @@ class Decider:
                 open_pools.append(PoolRef(podm=podm, pool=context.view.pools[row].id))
             elif candidate := decision.candidate(row):
                 candidates.append(candidate)
-        self._check_decided(open_pools, context.bound.policy)
+        self.check_decided(open_pools, context.bound.policy)
         missing = [undecided_text(open_pools, context.bound.policy)] if open_pools else []
         return Ranking(candidates=tuple(candidates), missing=tuple(missing))
 
@@ -123,24 +128,26 @@ class Decider:
         most: int,
         warnings: list[str] | None = None,
         undecided: list[str] | None = None,
+        listener: AttemptListener = lambda podm, attempts: None,
     ) -> list[tuple[str, int]]:
         """Return how many more nodes of a request each podm makes, at most ``most`` each.
 
         ``warnings`` gets a line for each plug-in that broke its contract and each unknown term.
         ``undecided`` gets the podms that may make more: the budget of the policy left that open.
+        ``listener`` gets the number of each podm with the attempts on it.
         """
         _check_countable(request)
-        context = self._context(request)
+        context = self.context(request)
         if warnings is not None:
             view, request = context.view, context.request
             notes = [*context.evaluation.notes, *unknown_terms(view, request)]
             warnings += [note for note in notes if note not in warnings]
         podms, counts, open_pools = self._view.podms, [], []
-        for podm, number, row in count_fits(context, most):
+        for podm, number, row in count_fits(context, most, listener):
             counts.append((podms[podm].id, number))
             if row is not None:
                 open_pools.append(PoolRef(podm=podms[podm].id, pool=self._view.pools[row].id))
-        self._check_decided(open_pools, context.bound.policy)
+        self.check_decided(open_pools, context.bound.policy)
         if undecided is not None:
             undecided += [pool.podm for pool in open_pools]
         if open_pools and warnings is not None:
@@ -154,11 +161,13 @@ class Decider:
         number = self._numbers.setdefault(podm.id, len(self._numbers))
         self._snapshot.replace(*splice(self._view, number, builder.view()))
 
-    def _check_decided(self, pools: Sequence[PoolRef], policy: Policy) -> None:
+    def check_decided(self, pools: Sequence[PoolRef], policy: Policy) -> None:
+        """Raise DecisionUndecided if a strict decider has to leave pools open."""
         if pools and self._strict:
             raise DecisionUndecided(undecided_text(pools, policy))
 
-    def _context(self, request: Request) -> EvaluationContext:
+    def context(self, request: Request) -> EvaluationContext:
+        """Return what a decision on a request is made from; errors as for a decision."""
         alone, bound = self._preparation.prepare(request, self._view)
         # identity and open values do not depend on the group state
         request = with_group_state(self._view, alone, lambda: self._eligible(alone, bound))

@@ -5,6 +5,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from valence_sched.model.base import format_value
 from valence_sched.model.decision import Reason
 from valence_sched.model.phrases import MIB, short_model
@@ -39,6 +41,14 @@ class ReasonPhrases:
             first = ", ".join(things[:-1] if last else things)
             texts.insert(0, f"no {first}{last}{_elsewhere(none[0]) if len(none) == 1 else ''}")
         return "; ".join(texts) or "no reason is known"
+
+    def without_amounts(self, reasons: Sequence[Reason]) -> str:
+        """Return the reasons against a pool in words that are equal where only numbers differ."""
+        amounts = [one for one in reasons if is_amount(one)]
+        others = [self.of_reason(one) for one in reasons if one not in amounts]
+        none = self.of_pool([_bare(one) for one in amounts if not one.have])
+        short = [too_small(one) for one in amounts if one.have]
+        return "; ".join([*others, *([none] if len(short) < len(amounts) else []), *short])
 
     def of_reason(self, reason: Reason) -> str:
         """Return one reason: ``16 of 32 cores``, ``no GPU A100``, ``status Offline``."""
@@ -78,6 +88,17 @@ def thing(reason: Reason) -> str:
     """Return what is counted: cores and memory are ``free`` ones where there are none."""
     label = re.sub(r"^GPU (?=\S)", "", reason.label)
     return f"free {label}" if not reason.have and reason.label in ("cores", "memory") else label
+
+
+def too_small(reason: Reason) -> str:
+    """Return that there is too little of an amount: ``too few cores``, ``no A100``."""
+    if not reason.have:
+        return f"no {thing(reason)}"
+    return f"too {'little' if reason.label.startswith('memory') else 'few'} {thing(reason)}"
+
+
+def _bare(reason: Reason) -> Reason:
+    return replace(reason, instead={}, podm_have=None)
 
 
 def share(reason: Reason) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from valence_sched.errors import SchedulerError
 from valence_sched.model import lifecycle
+from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.claim import Claim
 from valence_sched.model.decision import InventorySummary, Report, Reports
 from valence_sched.model.decision_result import (
@@ -66,6 +67,29 @@ class Scheduler(Ranker, Protocol):
 
     def count_fits(self, request: Request, most: int) -> FitCounts:
         """Count how many more nodes of a request fit, at most ``most`` on each pod manager."""
+
+    def capacity(
+        self, request: Request, most: int, *, explain: bool = False, proven: bool = False
+    ) -> Capacity:
+        """Count as ``count_fits``; with ``explain`` say what ends that and what sums promise.
+
+        With ``proven`` also prove how many fit at most: SchedulerError where the solver is needed
+        and not installed.
+        """
+
+    def mix_capacity(
+        self,
+        requests: Sequence[Request],
+        shares: Sequence[int],
+        most: int,
+        *,
+        explain: bool = False,
+        proven: bool = False,
+    ) -> Capacity:
+        """Count the nodes of a mix of requests, with whole numbers as shares; as ``capacity``."""
+
+    def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
+        """Return what is free, and how much of it no node of these requests can use, and why."""
 
     def decision(self, decision_id: str) -> Report | Reports:
         """Return the report of a decision that the scheduler keeps; UnknownName for any other."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from valence_sched.config.settings import Configuration
 from valence_sched.model.purchase import PurchaseResult
@@ -14,6 +15,9 @@ from valence_sched.model.scenario import AddBlocks
 from valence_sched.model.target import Target, parse_target
 from valence_sched.whatif import draining, failure
 from valence_sched.whatif.site import Site
+
+if TYPE_CHECKING:
+    from valence_sched.whatif.capacity import SiteCapacity as SiteCapacity
 
 
 class WhatIf:
@@ -52,6 +56,12 @@ class WhatIf:
     def drain(self, site: Site, targets: Sequence[str]) -> Relocation:
         """Return the moves off targets; errors as for :func:`draining.drain`."""
         return draining.drain(site, _parsed(targets))
+
+    def capacity(self, site: Site, *, strict: bool = False) -> SiteCapacity:
+        """Return what counts nodes on a site."""
+        from valence_sched.whatif.capacity import SiteCapacity  # only to count
+
+        return SiteCapacity(site, strict=strict)
 
     def smallest_purchase(
         self,

@@ -1,36 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``podm fit``: counts how many more nodes of each flavor fit."""
+"""The command ``podm fit``: counts how many more nodes of each flavor, or of a mix, fit."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from valence_sched.errors import UsageError
 from valence_sched_cli import base
-from valence_sched_cli.options import inventory
+from valence_sched_cli.options import edits, inventory
 from valence_sched_cli.options.help import section
 from valence_sched_cli.options.request import add_request_options, flavor_named, make_request
-from valence_sched_cli.options.types import add_option, positive
+from valence_sched_cli.options.types import add_option, add_options, positive
+from valence_sched_cli.options.workload import mix_shares
+from valence_sched_cli.output import stranded
+from valence_sched_cli.output.capacity import capacity_table, explanation, outcome_lines
 from valence_sched_cli.output.columns import MACHINE
 from valence_sched_cli.output.decision import warning_lines
-from valence_sched_cli.output.fit_matrix import fit_matrix
+
+if TYPE_CHECKING:
+    from valence_sched.app import Site
+    from valence_sched.model.capacity import Capacity
+    from valence_sched.model.request import Request
+
+NOTHING_FITS, UNDECIDED = 3, 5
+MIX = "mix"  # what --require names it by
 
 
 class FitPodm(base.Lister):
     """Count how many more nodes of each flavor fit.
 
     Counted per pod manager and in total, by placing one node after another, so it is what
-    scheduling would reach. Tables have a column for each pod manager, other formats a row for each
-    flavor and pod manager.
+    scheduling would reach; of a mix together, up to the first node without a place. --proven adds
+    the most that any order reaches. Tables have a column for each pod manager, other formats a row
+    for each flavor and pod manager.
     """
 
     examples = (
         "--inventory examples/site.json",
         "--flavor gpu-large --require gpu-large=4 --zone east-1",
+        "--inventory examples/site.json --mix gpu-large=1,small=4 --proven --explain",
+        "--inventory examples/site.json --mix gpu-large=1,small=4 --stranded",
     )
+    _sections: Sequence[str] = ()
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_inventory_options(parser)
         add_request_options(parser, many=True)
+        edits.add_edit_options(parser)
+        edits.add_weight_option(parser)
+        add_option(
+            section(parser, "what"),
+            "--mix <flavor=share,...>: also how many nodes of these flavors fit together, by "
+            "their shares, as in gpu-large=1,small=4",
+            type=mix_shares,
+        )
         decide = section(parser, "decide")
         add_option(
             decide,
@@ -40,57 +65,132 @@ class FitPodm(base.Lister):
         )
         add_option(
             decide,
-            "--require <flavor=n>...: exit 3 unless at least so many nodes of this flavor fit "
-            "(repeat for several)",
+            "--require <flavor=n>...: exit 3 unless at least so many nodes of this flavor fit, or "
+            "of the mix (mix=n) (repeat for several)",
             type=_requirement,
+        )
+        add_options(
+            section(parser, "output"),
+            """
+            --proven: also the proven most: no order of nodes and no policy places more (needs the
+                extra solver)
+            --explain: also which resource runs out first, and what free amounts promise that are
+                only added up
+            --stranded: list in place of the counts what is free and of no use to any of the
+                flavors, and why
+            """,
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.model.quantity import format_count
+        _check_options(parsed_args)
+        shares: Mapping[str, float] = parsed_args.mix or {}
+        site = None
+        if parsed_args.scenario or parsed_args.edits or parsed_args.weight:
+            site = edits.edited_site(self, parsed_args)
+        requests = self._requests(parsed_args, shares, site)
+        whatif, strict = self.scheduler_app.whatif, parsed_args.strict
+        counter = whatif.capacity(site, strict=strict) if site else self.scheduler(parsed_args)
+        if parsed_args.stranded:
+            found = counter.stranded([request for _, request in requests])
+            self.closing += stranded.outcome_lines(found)
+            return stranded.table(found, people=self._for_people(parsed_args))
 
-        required = dict(parsed_args.require)
-        scheduler = self.scheduler(parsed_args)
+        words = {"explain": parsed_args.explain, "proven": parsed_args.proven}
+        counts = []
+        for name, request in requests:
+            with flavor_named(request, parsed_args):
+                one = counter.capacity(request, parsed_args.limit, **words)
+            counts.append((name or one.name, one))
+        if shares:
+            from valence_sched.model.capacity import whole_shares
+
+            known = dict(requests)
+            mixed = [known[name] for name in shares]
+            found_mix = counter.mix_capacity(
+                mixed, whole_shares(shares), parsed_args.limit, **words
+            )
+            counts.append((_mix_name(counts), found_mix))
+        self._close(parsed_args, counts)
+        if self._for_people(parsed_args) and parsed_args.explain:
+            self._sections = list(explanation(counts))
+        return capacity_table(counts, people=self._for_people(parsed_args), **words)
+
+    def _requests(
+        self, parsed_args: argparse.Namespace, shares: Mapping[str, float], site: Site | None
+    ) -> list[tuple[str | None, Request]]:
+        """Return what is counted: by the name of each flavor, None for resources alone."""
+        required = [name for name, _ in parsed_args.require if not (shares and name == MIX)]
         names: list[tuple[str | None, str | None]] = [
-            *((name, None) for name in dict.fromkeys((*parsed_args.flavor, *required))),
+            *((name, None) for name in dict.fromkeys((*parsed_args.flavor, *shares, *required))),
             *((None, name) for name in dict.fromkeys(parsed_args.nova_flavor)),
         ]
         if not names and parsed_args.resource:
             names = [(None, None)]
         if not names:
-            known = self.scheduler_app.config.flavors(parsed_args.flavor_file)
+            known = {**self.scheduler_app.config.flavors(parsed_args.flavor_file),
+                     **(site.flavors if site else {})}  # fmt: skip
             names = [(name, None) for name in known]
-        warnings: list[str] = []
-        undecided: list[str] = []
-        fits = []
-        for name, nova_name in names:
-            request = make_request(self, parsed_args, name, nova_name)
-            with flavor_named(request, parsed_args):
-                counts = scheduler.count_fits(request, parsed_args.limit)
-            warnings += [line for line in counts.warnings if line not in warnings]
-            undecided += counts.undecided
-            fits.append((name or request.flavor or "resources", counts.podms))
-        self.closing += warning_lines(warnings)
-        none = 5 if undecided else 3
-        self.exit_code = 0 if any(n for _, counts in fits for _, n in counts) else none
-        limit = parsed_args.limit
-        if any(n >= limit for _, counts in fits for _, n in counts):
-            self.closing.append(f"stopped counting at {limit:,} a pod manager: see --limit")
+        return [(name, make_request(self, parsed_args, name, nova_name, site))
+                for name, nova_name in names]  # fmt: skip
 
-        table = {name: dict(counts) for name, counts in fits}
-        for name, least in required.items():
-            found = sum(table[name].values())
-            if found < least:
-                self.exit_code = 3
-                self.closing.append(
-                    f"{name} fits {format_count(found, 'time')}, and {least:,} are required"
-                )
-        if parsed_args.formatter not in MACHINE and not parsed_args.columns:
-            return fit_matrix(table)
-        return ("Flavor", "Podm", "Nodes"), [
-            (name, podm, number)
-            for name, counts in table.items()
-            for podm, number in (*counts.items(), ("total", sum(counts.values())))
-        ]
+    def _close(
+        self, parsed_args: argparse.Namespace, counts: Sequence[tuple[str, Capacity]]
+    ) -> None:
+        """Decide the exit code, and tell what people read beside the numbers."""
+        self.closing += warning_lines(dict.fromkeys(
+            line for _, one in counts for line in one.warnings
+        ))  # fmt: skip
+        podms = {podm.podm for _, one in counts for podm in one.podms}
+        unread = bool(podms) and podms <= self.scheduler_app.sources.unread_ids
+        undecided = unread or any(one.undecided for _, one in counts)
+        none = UNDECIDED if undecided else NOTHING_FITS
+        self.exit_code = 0 if any(one.nodes for _, one in counts) else none
+        limit = parsed_args.limit
+        if any(podm.nodes >= limit for _, one in counts for podm in one.podms):
+            self.closing.append(f"stopped counting at {limit:,} a pod manager: see --limit")
+        self.closing += outcome_lines(counts, parsed_args.mix)
+        self.closing += self._unmet(parsed_args, counts)
+
+    def _unmet(
+        self, parsed_args: argparse.Namespace, counts: Sequence[tuple[str, Capacity]]
+    ) -> Iterator[str]:
+        from valence_sched.model.quantity import format_count
+
+        found = {name: one.nodes for name, one in counts}
+        if parsed_args.mix:
+            found[MIX] = counts[-1][1].nodes
+        for name, least in dict(parsed_args.require).items():
+            if found[name] < least:
+                self.exit_code = NOTHING_FITS
+                if parsed_args.mix and name == MIX:
+                    fits = f"the mix has {format_count(found[name], 'node')}"
+                else:
+                    fits = f"{name} fits {format_count(found[name], 'time')}"
+                yield f"{fits}, and {least:,} are required"
+
+    def _for_people(self, parsed_args: argparse.Namespace) -> bool:
+        return parsed_args.formatter not in MACHINE and not parsed_args.columns
+
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
+    ) -> int:
+        """Print the rows, and below them the sections for people."""
+        status = super().produce_output(parsed_args, column_names, data)
+        if self._sections:
+            text = "".join(f"{line}\n" for line in self._sections)
+            self._delivery.print(lambda stream: stream.write(text))
+        return status
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    if args.stranded:
+        for name in ("proven", "explain", "require"):
+            if getattr(args, name):
+                raise UsageError(f"--{name}: not with --stranded, which counts no nodes")
+
+
+def _mix_name(counts: Sequence[tuple[str, Capacity]]) -> str:
+    return f"the {MIX}" if MIX in dict(counts) else MIX
 
 
 def _requirement(text: str) -> tuple[str, int]:

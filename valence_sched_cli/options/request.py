@@ -14,6 +14,7 @@ from valence_sched_cli.options.help import section
 from valence_sched_cli.options.types import add_option, whole
 
 if TYPE_CHECKING:
+    from valence_sched.app import Site
     from valence_sched.model.flavor import Flavor
     from valence_sched.model.request import Request
     from valence_sched_cli.base import PodmCommand
@@ -59,16 +60,19 @@ def make_request(
     args: argparse.Namespace,
     flavor_name: str | None,
     nova_flavor: str | None = None,
+    site: Site | None = None,
 ) -> Request:
     """Return the request that the words of the shell make.
 
     Its flavor is the one of ``flavor_name``, or Nova's of the name ``nova_flavor``; without either
-    the resources of the shell are all. UsageError if nothing says what the node is made of, or two
-    flavors do.
+    the resources of the shell are all. Flavors and the policy of a ``site`` win over those that
+    are configured. UsageError if nothing says what the node is made of, or two flavors do.
     """
     from valence_sched.model.request_spec import RequestSpec
 
-    flavor = _flavor(command, args, flavor_name, nova_flavor)
+    flavor = site.flavors.get(flavor_name) if site and flavor_name else None
+    flavor = flavor or _flavor(command, args, flavor_name, nova_flavor)
+    default_policy = site.policy if site and not flavor.policy else None
     fields = location.request_fields(args) | group.request_fields(args, flavor.name)
     spec = RequestSpec(
         flavor=flavor.name,
@@ -79,7 +83,7 @@ def make_request(
         exclude_podms=tuple(args.exclude_podm),
         zone=args.zone,
         attributes=_attributes(args.attribute),
-        policy=args.policy,
+        policy=args.policy or default_policy,
         seed=args.seed,
         **placement.request_fields(args, fields),
     )

@@ -53,7 +53,7 @@ def add_workload_options(parser: argparse.ArgumentParser, *, seed: bool = True) 
         --horizon <duration>: until when requests arrive
         """,
         rate={"type": _rate},
-        mix={"type": _mix},
+        mix={"type": mix_shares},
         lifetime={"type": _duration},
         horizon={"type": _duration},
     )
@@ -139,7 +139,7 @@ def _duration(text: str) -> float:
     return seconds
 
 
-def _mix(text: str) -> dict[str, float]:
+def mix_shares(text: str) -> dict[str, float]:
     """Parse ``FLAVOR=SHARE,FLAVOR=SHARE``; a flavor alone has a share of 1."""
     shares: dict[str, float] = {}
     for part in text.split(","):

@@ -35,32 +35,38 @@ class FitCell(int):
 
 
 Counts = Mapping[str, Mapping[str, int]]  # by flavor, then by pod manager
+Totals = Mapping[str, Mapping[str, Any]]  # by title, then by flavor
 
 
-def fit_matrix(counts: Counts, width: int | None = None) -> tuple[Sequence[str], list[Any]]:
+def fit_matrix(
+    counts: Counts, width: int | None = None, totals: Totals | None = None
+) -> tuple[Sequence[str], list[Any]]:
     """Return the titles and rows of the matrix; ``width`` is that of the terminal, else 80.
 
-    Where not all pod managers fit the width, the best few stand there and the others are one
-    column. The best are those that take most nodes of all flavors together.
+    The last columns are ``totals``: the sum of each row if none are given. Where not all pod
+    managers fit the width, the best few stand there and the others are one column. The best are
+    those that take most nodes of all flavors together.
     """
     width = shutil.get_terminal_size().columns if width is None else width
+    if totals is None:
+        totals = {"Total": {flavor: sum(one.values()) for flavor, one in counts.items()}}
     podms = list(dict.fromkeys(podm for by_podm in counts.values() for podm in by_podm))
     shown = podms
-    if _width(counts, podms) > width:
+    if _width(counts, podms, totals) > width:
         sums = {podm: sum(one.get(podm, 0) for one in counts.values()) for podm in podms}
         best = sorted(podms, key=lambda podm: -sums[podm])[:MOST_PODMS]
-        while len(best) > 1 and _width(counts, (*best, _others(podms, best))) > width:
+        while len(best) > 1 and _width(counts, (*best, _others(podms, best)), totals) > width:
             best.pop()
         shown = best
     others = [podm for podm in podms if podm not in set(shown)]
-    titles = ["Flavor", *shown, *([_others(podms, shown)] if others else []), "Total"]
+    titles = ["Flavor", *shown, *([_others(podms, shown)] if others else []), *totals]
     widths = _column_widths(counts, shown)
     rows = []
     for flavor, by_podm in counts.items():
         most = max(by_podm.values(), default=0)
         rest = [sum(by_podm.get(podm, 0) for podm in others)] if others else []
         cells = [FitCell(by_podm.get(podm, 0), most, width) for podm, width in widths.items()]
-        rows.append((flavor, *cells, *rest, sum(by_podm.values())))
+        rows.append((flavor, *cells, *rest, *(one[flavor] for one in totals.values())))
     return titles, rows
 
 
@@ -79,8 +85,9 @@ def _others(podms: Sequence[str], shown: Sequence[str]) -> str:
     return format_count(len(podms) - len(shown), "other")
 
 
-def _width(counts: Counts, titles: Sequence[str]) -> int:
-    """Return the width of a table with these columns between the flavor and the total."""
+def _width(counts: Counts, titles: Sequence[str], totals: Totals) -> int:
+    """Return the width of a table with these columns between the flavor and the totals."""
     numbers = max((len(str(sum(one.values()))) for one in counts.values()), default=1)
     columns = [max(map(len, ("Flavor", *counts))), *(max(len(title), numbers) for title in titles)]
-    return 1 + sum(column + BORDER for column in (*columns, max(numbers, len("Total"))))
+    columns += [max(map(len, (title, *map(str, one.values())))) for title, one in totals.items()]
+    return 1 + sum(column + BORDER for column in columns)

@@ -101,7 +101,7 @@ def _groups(rejected: Sequence[PodmVerdict], words: ReasonPhrases) -> Iterator[s
 
 def _group_key(verdict: PodmVerdict, words: ReasonPhrases) -> tuple[str, bool, str]:
     """Return the text of the group of a verdict, whether sums would do, and the label."""
-    from valence_sched.model.reason_phrases import is_amount, thing
+    from valence_sched.model.reason_phrases import is_amount, too_small
 
     reason = verdict.reason
     if reason is None:
@@ -109,10 +109,7 @@ def _group_key(verdict: PodmVerdict, words: ReasonPhrases) -> tuple[str, bool, s
     if reason.podm_have is not None:
         return "fit in sums, not as one node", True, ""
     if is_amount(reason):
-        text = f"no {thing(reason)}" if not reason.have else f"too few {thing(reason)}"
-        if reason.have and reason.label.startswith("memory"):
-            text = f"too little {thing(reason)}"
-        return text, False, reason.label
+        return too_small(reason), False, reason.label
     return words.of_reason(reason), False, reason.label
 
 

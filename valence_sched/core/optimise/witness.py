@@ -65,6 +65,11 @@ class Witness:
         self._overlay = Overlay(self.view)
         self._spending = Spending(self.budget)
 
+    @property
+    def current_view(self) -> View:
+        """Return the View with what is free after the nodes."""
+        return self._overlay.view
+
     def realise(self, group: PoolGroup, model: GroupModel, values: Floats) -> None:
         """Take the nodes of a solution of a group that the fit accepts."""
         queues = _block_queues(self._overlay.view, group, model, values)

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Capacities and stranded amounts as people and programs see them."""
+
+import unittest
+
+from valence_sched.model.capacity import (
+    NOT_REQUESTED,
+    Capacity,
+    Exhaustion,
+    PodmCapacity,
+    ProvenMost,
+    StrandedAmount,
+)
+from valence_sched.model.decision import Reason
+from valence_sched_cli.output import stranded
+from valence_sched_cli.output.capacity import capacity_table, explanation, outcome_lines
+
+CARDS = Reason(filter="devices", label="GPU A100", need=2, have=1, unit="")
+OFFLINE = Reason(filter="alive", label="status", need="Online", have="Offline", unit="")
+
+
+def web(bound=9, found=9, **more):
+    podms = (PodmCapacity(podm="a", nodes=7, sums=8, bound=bound, reasons=(CARDS,)),)
+    ended = (Exhaustion(resource="GPU A100", podms=("a", "b", "c", "d", "e")),)
+    fields = {
+        "proven": ProvenMost(bound=bound, found=found),
+        "podms": podms,
+        "exhausted": ended,
+        "podm_sums": 11,
+        "site_sums": 1200,
+    } | more
+    return Capacity(name="web", **fields)
+
+
+def left(podm, kind, model, free, why, unit=""):
+    return StrandedAmount(podm=podm, kind=kind, model=model, unit=unit, free=free,
+                          usable=free - sum(amount for _, amount in why), why=why)  # fmt: skip
+
+
+class TestTable(unittest.TestCase):
+    def test_a_bound_that_no_order_is_known_to_reach_is_told_from_the_optimum(self):
+        for found, cell, lines in (
+            (9, 9, []),
+            (8, "at most 9", ["web: 8 are known to fit, more than 9 never do"]),
+        ):
+            counts = [("web", web(found=found))]
+            titles, (row,) = capacity_table(counts, people=True, explain=True, proven=True)
+            self.assertEqual(["Flavor", "a", "One By One", "Proven Most"], titles)
+            self.assertEqual(("web", 7, 7, cell), row)
+            self.assertEqual(lines, list(outcome_lines(counts, None)))
+
+    def test_programs_get_a_row_for_each_pod_manager_and_only_the_columns_asked_for(self):
+        counts = [("web", web())]
+        few = capacity_table(counts, people=False, explain=False, proven=False)
+        rows = [("web", "a", 7), ("web", "total", 7)]
+        self.assertEqual((("Flavor", "Podm", "Nodes"), rows), few)
+        titles, (podm, total) = capacity_table(counts, people=False, explain=True, proven=True)
+        cells = [dict(zip(titles, row, strict=True)) for row in (podm, total)]
+        self.assertEqual([9, 9], [row["Proven Most"] for row in cells])
+        self.assertEqual(["GPU A100"] * 2, [row["Runs Out"] for row in cells])
+        self.assertEqual([8, 11], [row["Podm Sums"] for row in cells])
+        self.assertEqual([["1 of 2 A100"], ["GPU A100: a, b, c, d, e"]],
+                         [row["Reasons"].machine_readable() for row in cells])  # fmt: skip
+
+    def test_what_the_mix_comes_to_is_told(self):
+        mix = web(by_flavor={"web": 5, "gpu": 2}, refused="gpu", proven=None)
+        self.assertEqual(["mix: 7 nodes (5 web, 2 gpu); then gpu finds no place"],
+                         list(outcome_lines([("mix", mix)], {"web": 2.0, "gpu": 1.0})))  # fmt: skip
+
+
+class TestExplanation(unittest.TestCase):
+    def test_a_few_pod_managers_are_named_and_numbers_stand_below_their_titles(self):
+        lines = list(explanation([("web", web()), ("x" * 20, web())]))
+        self.assertIn("  web                   A100 (a, b, c, 2 more)", lines)
+        title, first, second = lines[-3:]
+        self.assertEqual(len(title), len(first))
+        self.assertEqual(len(title), len(second))
+        self.assertRegex(first, r"web +1,200 +11 +7 +9$")
+
+    def test_what_is_no_resource_is_told_as_such(self):
+        for reasons, text in (((OFFLINE,), "status Offline"), ((), "the count stopped")):
+            podm = PodmCapacity(podm="a", nodes=0, reasons=reasons)
+            lines = list(explanation([("web", web(podms=(podm,), exhausted=()))]))
+            self.assertIn(f"no resource: {text}", lines[2])
+
+    def test_hostile_names_do_not_reach_the_terminal(self):
+        self.assertNotIn("\x1b", "".join(explanation([("a\x1b[2J", web())])))
+
+
+class TestStranded(unittest.TestCase):
+    FOUND = (
+        left("a", "cores", "EPYC", 64, (("Offline", 64),)),
+        left("a", "GPU", "NVIDIA A100", 4, (("no free cores (web)", 3),)),
+        left("b", "GPU", "NVIDIA A100", 2, (("no free cores (web)", 1), ("Offline", 1))),
+        left("b", "memory", "DDR4", 2048, ((NOT_REQUESTED, 1024),), "MiB"),
+        left("b", "stock", "gib", 8, (), "GiB"),
+    )
+
+    def test_people_see_each_reason_once_that_of_most_cards_first(self):
+        titles, rows = stranded.table(self.FOUND, people=True)
+        self.assertEqual(("Why", "Podms", "Stranded"), titles)
+        self.assertEqual(
+            [
+                ("no free cores (web)", "a, b", ["4 of 6 NVIDIA A100"]),
+                ("Offline", "a, b", ["1 of 6 NVIDIA A100", "64 of 64 cores EPYC"]),
+                (NOT_REQUESTED, "b", ["1 GiB of 2 GiB memory DDR4"]),
+            ],
+            [(why, podms, cell.machine_readable()) for why, podms, cell in rows],
+        )
+
+    def test_programs_get_all_that_is_free(self):
+        titles, rows = stranded.table(self.FOUND, people=False)
+        cells = [dict(zip(titles, row, strict=True)) for row in rows]
+        self.assertEqual([64, 4, 2, 2048, 8], [row["Free"] for row in cells])
+        self.assertEqual([64, 3, 2, 1024, 0], [row["Stranded"] for row in cells])
+        self.assertEqual({"no free cores (web)": 1, "Offline": 1},
+                         cells[2]["Reasons"].machine_readable())  # fmt: skip
+
+    def test_that_nothing_is_stranded_is_told(self):
+        self.assertEqual([], list(stranded.outcome_lines(self.FOUND)))
+        self.assertEqual(1, len(list(stranded.outcome_lines(self.FOUND[-1:]))))

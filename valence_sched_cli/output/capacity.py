@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Capacities as rows and sections: how many nodes fit, what ends first, what sums promise."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from valence_sched.errors import escape
+from valence_sched_cli.output.cells import Pairs, Words, or_absent
+from valence_sched_cli.output.fit_matrix import Totals, fit_matrix
+
+if TYPE_CHECKING:
+    from valence_sched.model.capacity import Capacity, PodmCapacity
+
+Named = Sequence[tuple[str, "Capacity"]]
+
+COLUMNS = ("Flavor", "Podm", "Nodes")
+PROVEN = ("Proven Most", "Found")
+EXPLAINED = ("Runs Out", "Reasons", "Podm Sums", "Site Sums", "Of Each")
+MOST_NAMED = 3  # pod managers of one resource, before the rest is only counted
+WIDTH = 79
+
+
+def capacity_table(
+    counts: Named, *, people: bool, explain: bool, proven: bool
+) -> tuple[Sequence[str], list[Any]]:
+    """Return titles and rows: a matrix for people, a row for each pod manager for programs."""
+    if people:
+        matrix = {name: {podm.podm: podm.nodes for podm in one.podms} for name, one in counts}
+        known = all(one.is_optimal for _, one in counts)
+        totals: Totals = {
+            "One By One": {name: one.nodes for name, one in counts},
+            "Proven Most": {
+                name: one.proven.bound if one.proven and known else _proven_text(one)
+                for name, one in counts
+            },
+        }
+        return fit_matrix(matrix, totals=totals if proven else None)
+    columns = (*COLUMNS, *(PROVEN if proven else ()), *(EXPLAINED if explain else ()))
+    rows = []
+    for name, one in counts:
+        for row in (*map(_podm_cells, one.podms), _total_cells(one)):
+            cells = dict(zip((*COLUMNS[1:], *PROVEN, *EXPLAINED), row, strict=True))
+            rows.append((name, *(cells[column] for column in columns[1:])))
+    return columns, rows
+
+
+def _podm_cells(podm: PodmCapacity) -> tuple[Any, ...]:
+    return (
+        podm.podm,
+        podm.nodes,
+        or_absent(podm.bound),
+        or_absent(None),
+        or_absent(podm.runs_out),
+        Words([_words(podm)] if podm.reasons else []),
+        or_absent(podm.sums),
+        or_absent(None),
+        or_absent(None),
+    )
+
+
+def _total_cells(one: Capacity) -> tuple[Any, ...]:
+    return (
+        "total",
+        one.nodes,
+        or_absent(one.proven and one.proven.bound),
+        or_absent(one.proven and max(one.nodes, one.proven.found)),
+        or_absent(one.exhausted[0].resource if one.exhausted else None),
+        Words([f"{ended.resource}: {', '.join(ended.podms)}" for ended in one.exhausted]),
+        or_absent(one.podm_sums),
+        or_absent(one.site_sums),
+        Pairs(one.by_flavor) if one.by_flavor else or_absent(None),
+    )
+
+
+def _words(podm: PodmCapacity) -> str:
+    from valence_sched.model.reason_phrases import ReasonPhrases
+
+    return ReasonPhrases().of_pool(podm.reasons)
+
+
+def _proven_text(one: Capacity) -> str:
+    if one.proven is None:
+        return ""
+    return f"{one.proven.bound:,}" if one.is_optimal else f"at most {one.proven.bound:,}"
+
+
+def outcome_lines(counts: Named, shares: Mapping[str, float] | None) -> Iterator[str]:
+    """Yield what the mix comes to, and where the proven most is a bound that none may reach."""
+    from valence_sched.model.quantity import format_count
+
+    for name, one in counts:
+        if one.proven is not None and not one.is_optimal:
+            most = max(one.nodes, one.proven.found)
+            yield f"{name}: {most:,} are known to fit, more than {one.proven.bound:,} never do"
+    if shares:
+        mix = counts[-1][1]
+        parts = ", ".join(f"{number:,} {name}" for name, number in mix.by_flavor.items())
+        end = f"; then {mix.refused} finds no place" if mix.refused else ""
+        yield f"mix: {format_count(mix.nodes, 'node')} ({parts}){end}"
+
+
+def explanation(counts: Named) -> Iterator[str]:
+    """Yield the sections: which resource runs out first, and what sums promise."""
+    width = max(len(escape(name)) for name, _ in counts)
+    yield ""
+    yield "Runs out first"
+    for name, one in counts:
+        yield from _hang(name, width, _exhaustion_text(one))
+    titles = ("site sums", "podm sums", "one by one", "proven most")
+    rows = [
+        (one.site_sums, one.podm_sums, one.nodes, _proven_text(one) or None) for _, one in counts
+    ]
+    shown = titles if any(row[3] for row in rows) else titles[:3]
+    yield ""
+    yield "Promised by adding up free amounts, beside what fits"
+    yield f"  {'':{width}}  {'  '.join(shown)}"
+    for (name, _), row in zip(counts, rows, strict=True):
+        cells = [
+            f"{cell if isinstance(cell, str) else f'{cell:,}':>{len(title)}}"
+            for title, cell in zip(shown, row, strict=False)
+        ]
+        yield f"  {escape(name):{width}}  {'  '.join(cells)}"
+
+
+def _exhaustion_text(one: Capacity) -> str:
+    """Return the resources that run out first, each with its pod managers; else what ends it."""
+    if one.exhausted:
+        texts = [
+            f"{ended.resource.removeprefix('GPU ')} ({_names(ended.podms)})"
+            for ended in one.exhausted
+        ]
+        return "; ".join(texts)
+    from valence_sched.model.reason_phrases import ReasonPhrases
+
+    reasons = (podm.reasons[0] for podm in one.podms if podm.reasons)
+    texts = [ReasonPhrases().of_reason(reason) for reason in reasons if reason.filter != "target"]
+    most = Counter(texts).most_common(1)
+    return f"no resource: {most[0][0]}" if most else "no resource: the count stopped at its limit"
+
+
+def _names(podms: Sequence[str]) -> str:
+    named = list(podms[:MOST_NAMED])
+    others = len(podms) - len(named)
+    return ", ".join([*named, f"{others:,} more"] if others else named)
+
+
+def _hang(name: str, width: int, text: str) -> Iterable[str]:
+    return textwrap.wrap(
+        f"{escape(name):{width}}  {escape(text)}",
+        WIDTH,
+        initial_indent="  ",
+        subsequent_indent=" " * (width + 4),
+        break_on_hyphens=False,
+    )
