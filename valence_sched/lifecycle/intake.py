@@ -46,6 +46,7 @@ class Intake:
         selection: Selection,
     ) -> None:
         self.config, self.sources, self.loader, self.selection = config, sources, loader, selection
+        self._has_read = False
 
     def policies(self) -> list[Policy]:
         """Return the policies that a request may name."""
@@ -58,6 +59,7 @@ class Intake:
 
     def view(self, texts: dict[str, bytes] | None = None) -> View:
         """Return the pod managers as they are read now; errors and ``texts`` as of a loader."""
+        self._begin_reading()
         return self.loader.view(self.selection, texts)
 
     def decider(self, view: View, policies: Iterable[Policy]) -> Decider:
@@ -92,6 +94,7 @@ class Intake:
         They are stored without what an operator declares of them. What was read before an error
         is stored all the same.
         """
+        self._begin_reading()
         stored = StoredPodms({}, {})
         batch: list[FullPodm] = []
 
@@ -113,6 +116,12 @@ class Intake:
             raise
         store_batch()
         return stored
+
+    def _begin_reading(self) -> None:
+        """Forget what was wrong when this was read before: it may be well by now."""
+        if self._has_read:
+            self.sources.diagnostics.clear()
+        self._has_read = True
 
     def _mix(self) -> Mix:
         return self.config.mix(self.selection.flavor_files)

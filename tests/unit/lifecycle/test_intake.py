@@ -170,6 +170,16 @@ class TestWords(unittest.TestCase):
         report = decision_report(decider.select_destinations(request()))
         self.assertEqual(skipped, report.inventory.skipped)
 
+    def test_what_was_wrong_is_forgotten_when_it_is_read_again(self):
+        source = self.inventory(self.podm("p"), self.podm("broken", stocks='"x"'))
+        intake = self.intake(source, strict=False)
+        for _ in range(3):
+            outcome = intake.claimer(self.store).claim(request())
+            self.assertEqual(1, len(decision_report(outcome.decision).inventory.skipped))
+        Path(source).write_text(Path(self.inventory(self.podm("p"))).read_text())
+        outcome = intake.claimer(self.store).claim(request())
+        self.assertEqual((), decision_report(outcome.decision).inventory.skipped)
+
     def test_a_silent_pod_manager_is_not_stored_over_what_is_known_of_it_and_ends_nothing(self):
         for name in ("a-silent", "c-silent"):
             self.store.register(Registration(name=name, url="http://127.0.0.1:1"))
