@@ -143,7 +143,7 @@ class DrainWhatif(_MoveLister):
 
 
 class RebalanceWhatif(_MoveLister):
-    """Plan the fewest moves for room or less fragmentation.
+    """Plan the fewest moves that reach a goal.
 
     A node takes its new place before it leaves the old one. Nothing moves by itself. Room says how
     many more nodes of the flavor fit after a move, and Fragmentation which share of the free
