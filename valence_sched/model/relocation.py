@@ -9,18 +9,24 @@ from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Devices
 from valence_sched.model.replay import ReasonGroup
 
+AsksFor = Literal["request", "flavor", "hardware"]
 Why = Literal["failed", "drained"]
 NEVER = 1 << 30  # moves: no number of them is enough
 
 
 class MovedNode(Noun, frozen=True, kw_only=True):
-    """A node of the inventory that has to go, with the devices that it has and asks for again."""
+    """A node of the inventory that has to go, with the devices that it has.
+
+    ``asks_for`` says what it asks for again: what it was requested as, its flavor, or for want of
+    both all of its hardware.
+    """
 
     node: str
     uri: str
     podm: str
     owner: str | None = None
     devices: Devices = Devices()
+    asks_for: AsksFor = "hardware"
 
 
 class NodeMove(MovedNode, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ from valence_sched.model.relocation import (
 from valence_sched.model.request import Mix, Request
 from valence_sched.view.fragmentation import ACCELERATORS, FlavorMix, flavor_mix, has_accelerators
 from valence_sched.view.view import View
-from valence_sched.whatif.residents import Resident, Residents
+from valence_sched.whatif.residents import Resident, Residents, hardware_notes
 from valence_sched.whatif.site import Site
 
 
@@ -54,7 +54,7 @@ def make_room(site: Site, request: Request, most: int, mix: Mix | None = None) -
     before, moves = movable.moves(plan.migrations, wanted, _usable_mix(movable.view, mix, site))
     return Rebalance(flavor=request.flavor or request.id, moves=moves, reached=room is not None,
                      room=room, before=before, least=plan.least, complete=plan.complete,
-                     notes=movable.notes)  # fmt: skip
+                     notes=movable.notes(plan.migrations))  # fmt: skip
 
 
 def end_fragmentation(
@@ -76,9 +76,16 @@ def end_fragmentation(
         raise RequestError(_absence(movable.view))
     plan = defragment(movable.view, movable.types, nodes, usable, below, most=most)
     before, moves = movable.moves(plan.migrations, wanted, usable)
-    flavor = None if request is None else request.flavor or request.id
-    return Rebalance(flavor=flavor, below=below, moves=moves, reached=plan.reached, before=before,
-                     least=plan.least, complete=plan.complete, notes=movable.notes)  # fmt: skip
+    return Rebalance(
+        flavor=None if request is None else request.flavor or request.id,
+        below=below,
+        moves=moves,
+        reached=plan.reached,
+        before=before,
+        least=plan.least,
+        complete=plan.complete,
+        notes=movable.notes(plan.migrations),
+    )
 
 
 def _usable_mix(view: View, mix: Mix | None, site: Site) -> FlavorMix | None:
@@ -110,14 +117,15 @@ class _MovableNodes:
 
     def __post_init__(self) -> None:
         self.view = self.site.view()
-        self._residents = Residents(self.view, self.site.policy)
+        self._residents = Residents(self.view, self.site.policy, self.site.flavors)
         self._succession = self.site.decider().succession()
         self._movable = [one for one in self._residents if one.request is not None]
         self.nodes = [self._node(one) for one in self._movable]
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return tuple(self._residents.notes)
+    def notes(self, migrations: Sequence[Migration]) -> tuple[str, ...]:
+        """Return notes about nodes that do not move, and about what those ask for that do."""
+        moving = (self._movable[migration.node] for migration in migrations)
+        return (*self._residents.notes, *hardware_notes(moving))
 
     def type_of(self, request: Request) -> int:
         """Return the number of the type of a request; errors as for a decision."""

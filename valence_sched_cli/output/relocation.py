@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     )
 
 COLUMNS = ("Step", "Node", "From", "To", "Pool", "Blocks")
-LONG_COLUMNS = (*COLUMNS, "Owner", "Hardware", "URI")
+LONG_COLUMNS = (*COLUMNS, "Owner", "Asks For", "Hardware", "URI")
 REBALANCE_COLUMNS = ("Step", "Node", "From", "To", "Pool", "Room", "Fragmentation")
-REBALANCE_LONG_COLUMNS = (*REBALANCE_COLUMNS, "Blocks", "Owner", "Hardware", "URI")
+REBALANCE_LONG_COLUMNS = (*REBALANCE_COLUMNS, "Blocks", "Owner", "Asks For", "Hardware", "URI")
 MOST_GROUPS = 3  # of reasons against a node that is stuck
 MOST_LISTED = 8  # groups of nodes, and nodes of each, before the rest is only counted
 WIDTH = 78
@@ -56,7 +56,7 @@ def stuck_rows(stuck: Sequence[StuckNode], *, long: bool) -> Iterator[tuple[Any,
 
 
 def _long_cells(one: MovedNode) -> tuple[Any, ...]:
-    return or_absent(one.owner), DevicesCell(one.devices), one.uri
+    return or_absent(one.owner), one.asks_for, DevicesCell(one.devices), one.uri
 
 
 def stuck_lines(stuck: Sequence[StuckNode], all_reasons: bool = False) -> Iterator[str]:
