@@ -116,6 +116,8 @@ class Rebalance(Noun, frozen=True, kw_only=True):
     The goal is fragmentation ``below`` a share, or where that is None ``room`` for one more node of
     the flavor. No plan has fewer than ``least`` moves. Where it is not ``complete``, the search
     ended before all plans of so many moves were tried; the moves are then the best ones it found.
+    ``waiting`` are nodes that would make room if they could move at once: each needs a place that
+    one of them still has, and none of the moves tried finds a spare one on the way.
     """
 
     flavor: str | None = None
@@ -126,6 +128,7 @@ class Rebalance(Noun, frozen=True, kw_only=True):
     before: SiteMeasure
     least: int = 0
     complete: bool = True
+    waiting: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

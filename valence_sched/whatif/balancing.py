@@ -54,6 +54,7 @@ def make_room(site: Site, request: Request, most: int, mix: Mix | None = None) -
     before, moves = movable.moves(plan.migrations, wanted, _usable_mix(movable.view, mix, site))
     return Rebalance(flavor=request.flavor or request.id, moves=moves, reached=room is not None,
                      room=room, before=before, least=plan.least, complete=plan.complete,
+                     waiting=movable.names(plan.waiting),
                      notes=movable.notes(plan.migrations))  # fmt: skip
 
 
@@ -134,6 +135,10 @@ class _MovableNodes:
             number = self._numbers[id(request)] = len(self.types)
             self.types.append(NodeType.of(request, self._succession.eligible(request)))
         return number
+
+    def names(self, numbers: Sequence[int]) -> tuple[str, ...]:
+        """Return the names of nodes by their numbers."""
+        return tuple(self._movable[number].name for number in numbers)
 
     def place(self, row: int, blocks: tuple[int, ...]) -> tuple[str, str, tuple[str, ...]]:
         """Return the pod manager, the pool and the blocks of a place, as results name them."""

@@ -132,6 +132,11 @@ def rebalance_row(move: RebalanceMove, *, long: bool) -> tuple[Any, ...]:
 def rebalance_lines(result: Rebalance, most: int) -> Iterator[str]:
     """Yield what moving nodes comes to, in one sentence, and what it buys in all."""
     yield _goal_text(result, most)
+    if result.waiting:
+        names = " and ".join(result.waiting)
+        alone = len(result.waiting) == 1
+        need = "needs part of its own place" if alone else "need each other's places"
+        yield f"{names} {need}, and there is no spare one on the way"
     if not result.moves:
         return
     before, after = result.before, result.after

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from valence_sched.core.fit.fit import Fit
+from valence_sched.core.optimise.deadlock import waiting_nodes
 from valence_sched.core.optimise.migration_search import search_migrations
 from valence_sched.core.optimise.migration_state import Migration, MigrationState, MovableNode
 from valence_sched.core.optimise.node_types import NodeType
@@ -32,13 +33,15 @@ class MigrationPlan(Struct, frozen=True):
     """Migrations in order, and what then makes the new node; None where no plan was found.
 
     No plan has fewer than ``least`` migrations. ``complete`` is false where the fits ran out before
-    all plans of so many migrations were tried.
+    all plans of so many migrations were tried. ``waiting`` are nodes that would make room if they
+    could move at once, where no plan was found: they need each other's places.
     """
 
     migrations: tuple[Migration, ...]
     fit: Fit | None
     least: int
     complete: bool
+    waiting: tuple[int, ...] = ()
 
     @property
     def is_fewest(self) -> bool:
@@ -70,7 +73,9 @@ def fewest_migrations(
         for migration in aimed:
             state.migrate(migration.node, migration.fit)
     if found.migrations is None:
-        return MigrationPlan((), None, found.least, found.least > most)
+        state.fits_left = fits
+        waiting = waiting_nodes(state, wanted) if most else ()
+        return MigrationPlan((), None, found.least, found.least > most, waiting)
     state.fits_left = max(state.fits_left, 0) + len(view) + 1  # enough to look where the room is
     return MigrationPlan(found.migrations, state.fit(wanted), found.least, True)
 
