@@ -12,6 +12,7 @@ import sys
 from tests.benchmarks import (
     claiming,
     deciding,
+    disrupting,
     editing,
     hard,
     live,
@@ -38,6 +39,7 @@ ALL = {
     "reading": reading.reading,
     "replaying": replaying.replaying,
     "editing": editing.editing,
+    "whatif-fail": disrupting.disrupting,
     "sweeping": sweeping.sweeping,
     "starting": starting.starting,
 }

@@ -53,6 +53,22 @@ class TestCompose(Case):
         with served(SITE, fail=fail) as podms:
             yield There({name: podms[name] for name in only}, f"{self.folder}/{self.id()}.sqlite")
 
+    def test_a_composed_node_asks_again_for_what_it_was_requested_as(self):
+        with self.there() as here:
+            (row,) = here.compose().data
+            words = ("scheduler", "whatif", "fail", "gpu-east", "--state", here.state)
+            rows = run(OURS, *words, "--long", "-f", "json").data
+            asks = {one["Node"]: one["Asks For"] for one in rows}
+            self.assertEqual("request", asks.pop(row["Node"]))
+            self.assertEqual({"hardware"}, set(asks.values()))
+            file = f"{self.folder}/asked.jsonl"
+            done = run(OURS, "podm", "inventory", "edit", "--state", here.state,
+                       "--set", "gpu-east:zone=az9", "--output", file)  # fmt: skip
+            self.assertEqual(0, done.code, done.err)
+            rows = run(OURS, *words[:4], "--inventory", file, "--long", "-f", "json").data
+            asks = {one["Node"]: one["Asks For"] for one in rows}
+            self.assertEqual("request", asks[row["Node"]])
+
     def test_a_node_is_composed_listed_shown_and_deleted_in_both_programs(self):
         with self.there() as here:
             for program in PROGRAMS:

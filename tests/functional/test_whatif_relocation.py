@@ -66,10 +66,42 @@ class TestWhatifRelocation(Case):
         self.assertEqual(4, done.code)
         self.assertIn("1 of 3 nodes of gpu-west move away, 2 cannot\n", done.err)
 
+    def test_less_fragmentation_lists_the_moves_and_what_each_buys(self):
+        words = ("--fragmentation-below", "30%", "--flavor", "gpu-large")
+        done = self.ask("rebalance", *words)
+        self.assertEqual(0, done.code, done.err)
+        self.assertIn("2 moves bring fragmentation below 30.0%, and fewer do not\n", done.err)
+        self.assertIn("in all: room for 4 more gpu-large becomes 5, fragmentation 32.7% becomes "
+                      "28.6%\n", done.err)  # fmt: skip
+        self.assertLessEqual(max(map(len, done.out.splitlines())), 80)
+        rows = self.rows("rebalance", *words, code=0)
+        self.assertEqual([5, 5], [row["Room"] for row in rows])
+        self.assertEqual([1, 2], [row["Step"] for row in rows])
+        shares = [row["Fragmentation"] for row in rows]
+        self.assertTrue(0.327 > shares[0] > 0.3 > shares[1] > 0.28, shares)
+        self.assertTrue(all(row["Blocks"] for row in rows))
+
+    def test_a_mix_of_its_own_changes_the_measure(self):
+        words = ("--fragmentation-below", "100%", "--mix", "gpu-large=1")
+        done = self.ask("rebalance", *words)
+        self.assertRegex(done.err, r"fragmentation is [0-9.]+% as things are: nothing has to move")
+        self.assertNotIn("is 32.7%", done.err)
+
+    def test_a_goal_that_is_not_reached_states_a_bound(self):
+        done = self.ask("rebalance", "--fragmentation-below", "1%", "--most", "4")
+        self.assertIn(done.code, (3, 5))
+        self.assertRegex(done.err, "undecided: the best .* would be needed|no 4 moves can bring")
+
     def test_wrong_words_are_one_line(self):
         for words, code, text in (
             (("fail",), 2, "name what fails, or how many pod managers with --survive N"),
             (("fail", "a", "--survive", "1"), 2, "name what fails"),
+            (("rebalance",), 2, "name a goal"),
+            (("rebalance", "--fragmentation-below", "0"), 2, "no percentage above 0"),
+            (("rebalance", "--fragmentation-below", "nan%"), 2, "no percentage above 0"),
+            (("rebalance", "--fragmentation-below", "5%", "--mix", "smal"), 1, "'small'?"),
+            (("rebalance", "--fragmentation-below", "5%", "--mix", "small"), 1, "name one that"),
+            (("rebalance", "--fragmentation-below", "5%", "--most", "0"), 2, "1 to 1,000,000"),
             (("drain", "gpu-wst"), 1, "did you mean 'gpu-west'?"),
             (("fail", "colour=red"), 1, "colour"),
             (("fail", "gpu-east", "--policy", "pakc"), 1, "pack"),

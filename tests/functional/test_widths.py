@@ -49,7 +49,7 @@ RECORDED = (
     "scheduler whatif fail --survive 1",
     "scheduler whatif need --flavor gpu-large --count 7 --buy GPU-03@gpu-east --buy "
     "Compute-02@gpu-east --buy NVMe-02@gpu-east",
-    "scheduler whatif rebalance --flavor gpu-large",
+    "scheduler whatif rebalance --flavor gpu-large --fragmentation-below 30%",
     "scheduler whatif run --workload examples/workload.csv",
     "scheduler whatif run --workload examples/workload.csv --policy default --policy pack "
     "--compare",

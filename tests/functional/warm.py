@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the script of a program in a child of a process that has imported what it needs.
 
-Started as ``python -m tests.functional.warm SCRIPT MODULE…``, where ``GROUP.*`` means what the entry
-points of all groups that begin so load. Each line of its standard input is a command: arguments,
-environment, folder, and files for its streams; the answer is its exit code. A child has arguments,
-environment and streams of its own, as if its script had been executed.
+Started as ``python -m tests.functional.warm SCRIPT MODULE…``, where ``GROUP.*`` means what the
+entry points of all groups that begin so load. Each line of its standard input is a command:
+arguments, environment, folder, and files for its streams; the answer is its exit code. A child has
+arguments, environment and streams of its own, as if its script had been executed.
 """
 
 import atexit

@@ -9,8 +9,9 @@ from msgspec import Meta, Struct
 
 from valence_sched.errors import InputError
 from valence_sched.model import podm_url
+from valence_sched.model.base import Fact
 from valence_sched.model.codec import convert
-from valence_sched.model.inventory import BlockType, Fact, Name, Positive, parse_capabilities
+from valence_sched.model.inventory import BlockType, Name, Positive, parse_capabilities
 from valence_sched.model.quantity import format_count
 from valence_sched.model.registration import (
     AUTO,

@@ -19,9 +19,10 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from valence_sched.model.base import Fact
 from valence_sched.model.custom_resource import DECLARED_SCHEME
 from valence_sched.model.identity import uuid_identity
-from valence_sched.model.inventory import WHOLE_POOL, Fact, FullBlock, FullPodm, Node, Pool, Stock
+from valence_sched.model.inventory import WHOLE_POOL, FullBlock, FullPodm, Node, Pool, Stock
 
 #: Parts of URIs that name no thing of a site: collections, services and single resources.
 STANDARD_SEGMENTS = frozenset(
@@ -212,6 +213,8 @@ def _node(aliases: Aliases, node: Node) -> Node:
         owner=_name(aliases, node.owner),
         group=_name(aliases, node.group),
         blocks=tuple(map(aliases.uri, node.blocks)),
+        flavor=None,  # and the request: they may name zones, traits and things
+        request=None,
     )
 
 

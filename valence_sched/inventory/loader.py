@@ -74,7 +74,8 @@ class InventoryLoader:
         builder, old = ViewBuilder(), OldReadings(selection.live.warn_age_s)
         declared = self._declared_resources(selection)
         with collector_paused():
-            podms = self._with_status(self._lean_podms(selection, declared, texts, old), selection)
+            placed = self._lean_podms(selection, declared, texts, old)
+            podms = self._with_status(placed, selection, requests=added is not None)
             for podm, file, place in podms:
                 try:
                     builder.add(podm, file, place)
@@ -169,11 +170,12 @@ class InventoryLoader:
             yield with_declared_stocks(podm, declared), record.file, record.place
 
     def _with_status(
-        self, placed: Iterator[PlacedPodm], selection: Selection
+        self, placed: Iterator[PlacedPodm], selection: Selection, *, requests: bool
     ) -> Iterator[PlacedPodm]:
         """Yield pod managers with their claims subtracted and their status.
 
-        Recorded ones stay as they are, unless the selection also names a state or a liveness.
+        With ``requests`` their nodes say what they were asked for. Recorded ones stay as they are,
+        unless the selection also names a state or a liveness.
         """
         live = selection.live
         recordings = bool(self._sources.named_sources(selection)) and not live.selects_live
@@ -189,7 +191,7 @@ class InventoryLoader:
         stored = {podm.id for podm in podms} if every else self._sources.stored_names
         by_id = self.statuses(((podm.id, podm.read_at) for podm in podms), live)
         registry = self._sources.registry(live.state)
-        with_claims = with_status(podms, registry, stored=stored, statuses=by_id)
+        with_claims = with_status(podms, registry, stored=stored, statuses=by_id, requests=requests)
         for podm, (file, place) in zip(with_claims, places, strict=True):
             yield podm, file, place
 

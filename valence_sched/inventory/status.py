@@ -15,7 +15,8 @@ from valence_sched.core import plugins
 from valence_sched.errors import PluginError, one_line
 from valence_sched.inventory.registry import Registry
 from valence_sched.model.age import age_s
-from valence_sched.model.inventory import LeanPodm, PodmStatus
+from valence_sched.model.composition import ComposedNode
+from valence_sched.model.inventory import LeanPodm, Node, PodmStatus
 from valence_sched.model.liveness import Sign
 from valence_sched.model.usage import NO_USAGE, Usage, subtract_usage
 
@@ -28,13 +29,23 @@ def with_status(
     *,
     stored: Collection[str],
     statuses: dict[str, PodmStatus],
+    requests: bool = False,
 ) -> Iterator[LeanPodm]:
-    """Yield pod managers with their status, those in ``stored`` without what claims hold."""
-    usages = _usages(registry, [podm.id for podm in podms if podm.id in stored])
+    """Yield pod managers with their status, those in ``stored`` without what claims hold.
+
+    With ``requests`` their nodes say what they were asked for, where the store knows it.
+    """
+    names = [podm.id for podm in podms if podm.id in stored]
+    usages = _usages(registry, names)
+    composed = _composed_nodes(registry, names) if requests else {}
     for podm in podms:
         status = statuses.get(podm.id, podm.status)
         same = status == podm.status
         with_its_status = podm if same else msgspec.structs.replace(podm, status=status)
+        known = composed.get(podm.id)
+        if known:
+            nodes = tuple(_with_request(node, known.get(node.uri)) for node in podm.nodes)
+            with_its_status = msgspec.structs.replace(with_its_status, nodes=nodes)
         yield subtract_usage(with_its_status, usages.get(podm.id, NO_USAGE))
 
 
@@ -69,6 +80,27 @@ def _usages(registry: Registry, names: list[str]) -> dict[str, Usage]:
         return {}
     with registry.store() as store:
         return store.usages(names)
+
+
+def _composed_nodes(registry: Registry, names: list[str]) -> dict[str, dict[str, ComposedNode]]:
+    """Return the nodes that the store knows of pod managers, by name and URI."""
+    found: dict[str, dict[str, ComposedNode]] = {}
+    if names and not registry.empty:
+        with registry.store() as store:
+            for node in store.nodes.list():
+                found.setdefault(node.podm, {})[node.uri] = node
+    return {name: nodes for name, nodes in found.items() if name in names}
+
+
+def _with_request(node: Node, composed: ComposedNode | None) -> Node:
+    """Return a node with what it was asked for, where that is known."""
+    if composed is None:
+        return node
+    return msgspec.structs.replace(
+        node,
+        flavor=composed.flavor or node.flavor,
+        request=composed.request or node.request,
+    )
 
 
 def _report_ages_s(registry: Registry) -> dict[str, float]:

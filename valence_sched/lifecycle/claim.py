@@ -21,6 +21,7 @@ from valence_sched.model.custom_resource import (
     with_declared_stocks,
 )
 from valence_sched.model.inventory import LeanPodm, PodmStatus, to_json
+from valence_sched.model.node_request import NodeRequest
 from valence_sched.model.policy import Policy
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Mix, Request
@@ -200,6 +201,7 @@ class Claimer:
                 supplies,
                 decision.request.constrained_places,
                 decision.request.flavor,
+                NodeRequest.of(decision.request),
             ),
             owner=owner,
             group=group.name if group else None,

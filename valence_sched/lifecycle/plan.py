@@ -22,6 +22,7 @@ from valence_sched.model.diff import ADDED, REMOVED, Difference
 from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import FREE_STATUS, FullPodm, PodmStatus
 from valence_sched.model.lifecycle import PlanRefresh
+from valence_sched.model.node_request import NodeRequest
 from valence_sched.model.plan import Plan, make_plan, plan_drift
 from valence_sched.model.read_options import ReadOptions
 from valence_sched.model.request import Request
@@ -109,6 +110,7 @@ class PlanClaimer:
                 self.supplies,
                 decision.request.constrained_places,
                 decision.request.flavor,
+                NodeRequest.of(decision.request),
             ),
             owner=owner,
             group=group.name if group else None,

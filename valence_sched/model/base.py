@@ -33,6 +33,9 @@ class Noun(Portable, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     """A part of a document: an unknown field is an error, a field at its default is not written."""
 
 
+#: What a pod manager tells of itself beside its hardware: a number, a word, or several words.
+Fact = float | str | tuple[str, ...]
+
 #: A value that an explanation shows: what a filter needs, or what a pool has.
 Value = bool | int | float | str | list[str] | dict[str, list[str]] | None
 

@@ -8,6 +8,7 @@ from typing import Literal
 from valence_sched.model.base import Noun
 from valence_sched.model.decision import Placement
 from valence_sched.model.inventory import Amount, Count, Name
+from valence_sched.model.node_request import NodeRequest
 
 #: PREPARED holds parts on several pod managers, not yet one claim; the last three are final.
 State = Literal[
@@ -46,13 +47,15 @@ class ClaimPart(Noun, frozen=True, kw_only=True):
     """What a claim holds of one pod manager, at the generation that the decision read.
 
     ``supplies`` is the free amount, before any claim, of stocks that an operator declared and the
-    store does not know: claims never hold more than that.
+    store does not know: claims never hold more than that. ``request`` is what each node was asked
+    for, where the decision had it.
     """
 
     podm: Name
     generation: Count
     shares: tuple[NodeAllocation, ...]
     supplies: tuple[Grant, ...] = ()
+    request: NodeRequest | None = None
 
     @property
     def blocks(self) -> Counter[str]:
@@ -102,11 +105,12 @@ def build_claim_parts(
     supplies: Mapping[str, Mapping[str, float]] | None = None,
     places: tuple[str, ...] = (),
     flavor: str | None = None,
+    request: NodeRequest | None = None,
 ) -> tuple[ClaimPart, ...]:
     """Return one part per pod manager that takes nodes of a decision, sorted by its id.
 
     ``generations`` are those that the decision read; ``supplies`` as in a part, by pod manager,
-    ``places`` and ``flavor`` as in an allocation.
+    ``places`` and ``flavor`` as in an allocation, ``request`` as in a part.
     """
     shares: dict[str, list[NodeAllocation]] = {}
     for placement in placements:
@@ -129,5 +133,7 @@ def build_claim_parts(
     for podm in sorted(shares):
         free = tuple(Grant(*supply) for supply in sorted((supplies or {}).get(podm, {}).items()))
         held, generation = tuple(shares[podm]), generations[podm]
-        parts.append(ClaimPart(podm=podm, generation=generation, shares=held, supplies=free))
+        parts.append(
+            ClaimPart(podm=podm, generation=generation, shares=held, supplies=free, request=request)
+        )
     return tuple(parts)

@@ -10,6 +10,7 @@ from valence_sched.model.base import Noun
 from valence_sched.model.claim import Claim, ClaimPart, Grant, NodeAllocation
 from valence_sched.model.custom_resource import DECLARED_SCHEME
 from valence_sched.model.inventory import Devices, FullPodm, Name, to_json
+from valence_sched.model.node_request import NodeRequest
 
 #: What reading back finds after a write, whatever the pod manager answered to it.
 #:
@@ -85,7 +86,8 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
 
     ``amounts`` are the memory chunks and volumes that were made for it, with their sizes.
     ``created_at`` is seconds since 1970 by the clock of the database. ``flavor`` is that of the
-    request, where it had one; ``grants`` are what it has of stocks.
+    request, where it had one; ``grants`` are what it has of stocks. ``request`` is what it was
+    asked for.
     """
 
     id: Name
@@ -101,6 +103,7 @@ class ComposedNode(Noun, frozen=True, kw_only=True):
     created_at: float = 0.0
     flavor: str | None = None
     grants: tuple[Grant, ...] = ()
+    request: NodeRequest | None = None
 
 
 NODE_NAME_PREFIX = "vs-"  # of all nodes that this program composes
@@ -208,6 +211,7 @@ def composed_node(
         amounts=result.amounts,
         flavor=allocation.flavor,
         grants=allocation.grants,
+        request=part.request,
     )
 
 

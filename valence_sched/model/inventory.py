@@ -15,7 +15,8 @@ from typing import Annotated, Generic, Literal, Self, TypeVar
 import msgspec
 from msgspec import Meta, Raw
 
-from valence_sched.model.base import Noun
+from valence_sched.model.base import Fact, Noun
+from valence_sched.model.node_request import NodeRequest
 
 SCHEMA = "valence-sched/inventory"
 VERSION = "1.0"
@@ -43,7 +44,6 @@ CompositionState = Literal[
 ]
 Health = Literal["OK", "Warning", "Critical"]
 PodmStatus = Literal["Online", "Offline", "Unknown"]
-Fact = float | str | tuple[str, ...]
 
 
 class Processor(Noun, frozen=True, kw_only=True, gc=False):
@@ -208,13 +208,19 @@ class Stock(Noun, frozen=True, kw_only=True):
 
 
 class Node(Noun, frozen=True, kw_only=True):
-    """A composed node: its URI, the URIs of its blocks, its owner and group."""
+    """A composed node: its URI, the URIs of its blocks, its owner and group.
+
+    ``flavor`` and ``request`` say what it was asked for, where that is known: pod managers do not
+    report it, and the store keeps it of nodes that it composed.
+    """
 
     uri: Name
     name: str | None = None
     owner: str | None = None
     group: str | None = None
     blocks: tuple[str, ...] = ()
+    flavor: Name | None = None
+    request: NodeRequest | None = None
 
 
 class Podm(Noun, Generic[D, S], frozen=True, kw_only=True):

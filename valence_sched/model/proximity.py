@@ -7,8 +7,7 @@ from typing import Protocol
 import msgspec
 
 from valence_sched.errors import RequestError, UnknownName, closest
-from valence_sched.model.base import Noun
-from valence_sched.model.inventory import Fact
+from valence_sched.model.base import Fact, Noun
 from valence_sched.model.request import Proximity
 
 

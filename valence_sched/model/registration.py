@@ -7,8 +7,8 @@ A registration never contains the password, only a reference to it.
 import re
 from typing import Literal
 
-from valence_sched.model.base import Noun
-from valence_sched.model.inventory import SINGLE_PER_NODE, BlockType, Fact, Name, Positive
+from valence_sched.model.base import Fact, Noun
+from valence_sched.model.inventory import SINGLE_PER_NODE, BlockType, Name, Positive
 
 Auth = Literal["auto", "session", "basic"]
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"  # the name of an environment variable

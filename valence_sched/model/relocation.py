@@ -9,17 +9,24 @@ from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Devices
 from valence_sched.model.replay import ReasonGroup
 
+AsksFor = Literal["request", "flavor", "hardware"]
 Why = Literal["failed", "drained"]
+NEVER = 1 << 30  # moves: no number of them is enough
 
 
 class MovedNode(Noun, frozen=True, kw_only=True):
-    """A node of the inventory that has to go, with the devices that it has and asks for again."""
+    """A node of the inventory that has to go, with the devices that it has.
+
+    ``asks_for`` says what it asks for again: what it was requested as, its flavor, or for want of
+    both all of its hardware.
+    """
 
     node: str
     uri: str
     podm: str
     owner: str | None = None
     devices: Devices = Devices()
+    asks_for: AsksFor = "hardware"
 
 
 class NodeMove(MovedNode, frozen=True, kw_only=True):
@@ -86,16 +93,50 @@ class Room(Noun, frozen=True, kw_only=True):
     blocks: tuple[str, ...]
 
 
-class Rebalance(Noun, frozen=True, kw_only=True):
-    """The moves in their order that make ``room`` for one more node, None where none were found.
+class SiteMeasure(Noun, frozen=True, kw_only=True):
+    """What moves are made for: room for so many more nodes of a flavor, and fragmentation.
 
-    No plan has fewer than ``least`` moves. Where it is not ``complete``, the search ended before
-    all plans of so many moves were tried.
+    ``fragmentation`` is the share of the free accelerators that a mix of flavors has no use for.
+    None stands for what was not asked for, and for fragmentation where the mix has none.
     """
 
-    flavor: str
-    moves: tuple[NodeMove, ...] = ()
+    room: int | None = None
+    fragmentation: float | None = None
+
+
+class RebalanceMove(NodeMove, frozen=True, kw_only=True):
+    """A move, with what the site has after it."""
+
+    after: SiteMeasure
+
+
+class Rebalance(Noun, frozen=True, kw_only=True):
+    """The moves in their order after which a goal is ``reached``.
+
+    The goal is fragmentation ``below`` a share, or where that is None ``room`` for one more node of
+    the flavor. No plan has fewer than ``least`` moves. Where it is not ``complete``, the search
+    ended before all plans of so many moves were tried; the moves are then the best ones it found.
+    ``waiting`` are nodes that would make room if they could move at once: each needs a place that
+    one of them still has, and none of the moves tried finds a spare one on the way.
+    """
+
+    flavor: str | None = None
+    below: float | None = None
+    moves: tuple[RebalanceMove, ...] = ()
+    reached: bool
     room: Room | None = None
+    before: SiteMeasure
     least: int = 0
     complete: bool = True
+    waiting: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def is_impossible(self) -> bool:
+        """Return whether it is proven that no number of moves reaches the goal."""
+        return self.least >= NEVER
+
+    @property
+    def after(self) -> SiteMeasure:
+        """Return what the site has after all moves."""
+        return self.moves[-1].after if self.moves else self.before

@@ -15,10 +15,9 @@ from msgspec import Meta
 
 from valence_sched.errors import InputError, RequestError, one_line
 from valence_sched.model import expression, extra_specs
-from valence_sched.model.base import Noun
+from valence_sched.model.base import Fact, Noun
 from valence_sched.model.expression import Expression
 from valence_sched.model.group import Group, GroupState
-from valence_sched.model.inventory import Fact
 from valence_sched.model.need import (
     Alternative,
     Need,

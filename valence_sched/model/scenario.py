@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from valence_sched.model.base import Noun
+from valence_sched.model.base import Fact, Noun
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import (
     NO_DEVICES,
@@ -20,7 +20,6 @@ from valence_sched.model.inventory import (
     BlockType,
     Count,
     Devices,
-    Fact,
     Health,
     Name,
     PodmStatus,

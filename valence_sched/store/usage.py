@@ -101,4 +101,5 @@ def _planned_nodes(connection: sa.Connection, among: _Condition) -> Iterator[tup
             if key_of(part.podm) == key:
                 for share in part.shares:
                     uri = f"claim:{claim}#{share.node}"
-                    yield key, Node(uri=uri, owner=owner, group=group, blocks=share.blocks)
+                    yield key, Node(uri=uri, owner=owner, group=group, blocks=share.blocks,
+                                    flavor=share.flavor, request=part.request)  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 from valence_sched.model.need import MEASURES, Need
 from valence_sched.model.request import FlavorShare, Mix, NameRequirements
 from valence_sched.view.block_kinds import BlockKinds
-from valence_sched.view.leftover import Leftover
+from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.stock_grants import StockGrants
 from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 
@@ -188,6 +188,19 @@ def flavor_mix(view: View, mix: Mix, scarce_resource: str) -> FlavorMix:
     if compiled is None:
         compiled = view.kinds.derived.store(key, FlavorMix(mix.shares, scarce_resource))
     return compiled
+
+
+def useless_and_free(view: View, rows: Ints, workload: FlavorMix) -> tuple[Floats, Floats]:
+    """Return per row the free accelerators that a mix has no use for, and all that are free."""
+    part = view.take(rows)
+    supply = workload.supply(leftover(part, workload.resources, blocks=workload.uses_blocks))
+    return workload.fragmentation(supply, workload.accepts(part.traits)), supply.free
+
+
+def has_accelerators(view: View) -> bool:
+    """Return whether any row has an accelerator, free or in use."""
+    cards = view.kinds.amounts(MEASURES[ACCELERATORS])
+    return bool((view.block_counts.sum(cards, free=False) > 0.0).any())
 
 
 def _count(need: Need) -> float:

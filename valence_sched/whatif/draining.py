@@ -12,7 +12,7 @@ from valence_sched.model.target import Target
 from valence_sched.whatif.disruptions import Scope
 from valence_sched.whatif.edits import edited
 from valence_sched.whatif.relocation import Placed, hardest_first, moves, stuck_nodes
-from valence_sched.whatif.residents import Resident, Residents
+from valence_sched.whatif.residents import Resident, Residents, hardware_notes
 from valence_sched.whatif.site import Site
 from valence_sched.whatif.targets import find_targets
 
@@ -29,7 +29,7 @@ def drain(site: Site, targets: Sequence[Target]) -> Relocation:
         UnknownName, RequestError: the policy of the site cannot place nodes.
     """
     after = edited(site, [Drain(target) for target in targets])
-    residents = Residents(after.view(), site.policy)
+    residents = Residents(after.view(), site.policy, site.flavors)
     affected = _affected(site, targets, residents)
     succession = after.decider().succession()
     placed, stuck = _move_all(succession, affected)
@@ -39,7 +39,7 @@ def drain(site: Site, targets: Sequence[Target]) -> Relocation:
         nodes=len(affected),
         moves=moves(succession, placed),
         stuck=stuck_nodes(succession, stuck),
-        notes=tuple(residents.notes),
+        notes=(*residents.notes, *hardware_notes(affected)),
     )
 
 

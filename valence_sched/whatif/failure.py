@@ -14,7 +14,7 @@ from valence_sched.model.scenario import Fail
 from valence_sched.model.target import Target
 from valence_sched.whatif.edits import edited
 from valence_sched.whatif.relocation import Placing, moves, place_again, stuck_nodes, withdraw
-from valence_sched.whatif.residents import Resident, Residents
+from valence_sched.whatif.residents import Resident, Residents, hardware_notes
 from valence_sched.whatif.site import Site
 
 MOST_SETS = 20_000  # of pod managers that are tried
@@ -33,7 +33,7 @@ def fail(site: Site, targets: Sequence[Target]) -> Relocation:
         UnknownName, RequestError: the policy of the site cannot place nodes.
     """
     after = edited(site, [Fail(target) for target in targets])
-    residents = Residents(site.view(), site.policy)
+    residents = Residents(site.view(), site.policy, site.flavors)
     lost = lost_nodes(residents, after)
     succession = after.decider().succession()
     placing = place_again(succession, lost)
@@ -43,7 +43,7 @@ def fail(site: Site, targets: Sequence[Target]) -> Relocation:
         nodes=len(lost),
         moves=moves(succession, placing.placed),
         stuck=stuck_nodes(succession, placing.stuck),
-        notes=tuple(residents.notes),
+        notes=(*residents.notes, *hardware_notes(lost)),
     )
 
 
@@ -65,7 +65,7 @@ def survive(site: Site, failures: int, progress: Progress = lambda tried, sets: 
     Disabled and offline pod managers without nodes are left out: their failure changes nothing.
     """
     view = site.view()
-    residents = Residents(view, site.policy)
+    residents = Residents(view, site.policy, site.flavors)
     nodes = [residents.of(podm) for podm in range(len(view.podms))]
     succession = site.decider().succession()
     losses = {podm: sum(one.price for one in nodes[podm])
@@ -93,7 +93,7 @@ def survive(site: Site, failures: int, progress: Progress = lambda tried, sets: 
         worst=tuple(view.podms[podm].id for podm in worst),
         worst_nodes=sum(len(nodes[podm]) for podm in worst),
         stuck=explained,
-        notes=tuple(residents.notes),
+        notes=(*residents.notes, *hardware_notes(itertools.chain(*nodes))),
     )
 
 

@@ -7,10 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from valence_sched.model.need import MEASURES
 from valence_sched.model.request import Mix
-from valence_sched.view.fragmentation import ACCELERATORS, flavor_mix
-from valence_sched.view.leftover import leftover
+from valence_sched.view.fragmentation import (
+    ACCELERATORS,
+    flavor_mix,
+    has_accelerators,
+    useless_and_free,
+)
 from valence_sched.view.view import Floats, View
 
 
@@ -31,7 +34,7 @@ class MixFragmentation:
         self._useless: Floats = np.zeros(len(first))
         self._free: Floats = np.zeros(len(first))
         self._share = 0.0
-        supplied = bool(self._workload) and self._has_any(first)
+        supplied = bool(self._workload) and has_accelerators(first)
         self._absent = not supplied
 
     def share(self) -> float | None:
@@ -50,14 +53,5 @@ class MixFragmentation:
         first = view.first_row
         podms = sorted(self.changed)
         rows = np.concatenate([np.arange(first[podm], first[podm + 1]) for podm in podms])
-        part = view.take(rows)
-        free = leftover(part, workload.resources, blocks=workload.uses_blocks)
-        supply = workload.supply(free)
-        self._useless[rows] = workload.fragmentation(supply, workload.accepts(part.traits))
-        self._free[rows] = supply.free
+        self._useless[rows], self._free[rows] = useless_and_free(view, rows, workload)
         self.changed.clear()
-
-    @staticmethod
-    def _has_any(view: View) -> bool:
-        cards = view.kinds.amounts(MEASURES[ACCELERATORS])
-        return bool((view.block_counts.sum(cards, free=False) > 0.0).any())

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from valence_sched.config.settings import Configuration
+from valence_sched.errors import UnknownName
 from valence_sched.model.purchase import PurchaseResult
 from valence_sched.model.relocation import Rebalance, Relocation, Survival
-from valence_sched.model.request import Request
+from valence_sched.model.request import FlavorShare, Mix, Request
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scenario import AddBlocks
 from valence_sched.model.target import Target, parse_target
@@ -75,11 +76,42 @@ class WhatIf:
 
         return purchase.smallest_purchase(site, request, choices, prices)
 
-    def make_room(self, site: Site, request: Request, most: int) -> Rebalance:
-        """Return the fewest moves for a node; errors as for :func:`balancing.make_room`."""
+    def make_room(
+        self, site: Site, request: Request, most: int, mix: Mapping[str, float] | None = None
+    ) -> Rebalance:
+        """Return the fewest moves for a node; ``mix`` is flavors by share, by default the site's.
+
+        Raises:
+            UnknownName: the mix names a flavor that is not known.
+            UnknownName, RequestError: as for :func:`balancing.make_room`.
+        """
+        from valence_sched.whatif import balancing  # the optimiser: only to move
+
+        return balancing.make_room(site, request, most, _mix(site, mix))
+
+    def end_fragmentation(
+        self,
+        site: Site,
+        below: float,
+        most: int,
+        request: Request | None = None,
+        mix: Mapping[str, float] | None = None,
+    ) -> Rebalance:
+        """Return the fewest moves after which fragmentation is below a share; errors as above."""
         from valence_sched.whatif import balancing
 
-        return balancing.make_room(site, request, most)
+        return balancing.end_fragmentation(site, below, most, request, _mix(site, mix))
+
+
+def _mix(site: Site, shares: Mapping[str, float] | None) -> Mix | None:
+    """Return the mix of flavors of a site by their shares; UnknownName for another flavor."""
+    if shares is None:
+        return None
+    for name in shares:
+        if name not in site.flavors:
+            raise UnknownName("flavor", name, site.flavors)
+    flavors = ((site.flavors[name], share) for name, share in shares.items())
+    return Mix(tuple(FlavorShare(flavor.needs, flavor.traits, share) for flavor, share in flavors))
 
 
 def _parsed(targets: Sequence[str]) -> list[Target]:

@@ -12,8 +12,7 @@ from valence_sched_cli import base
 from valence_sched_cli.options import edits, inventory
 from valence_sched_cli.options.help import section
 from valence_sched_cli.options.request import add_request_options, flavor_named, make_request
-from valence_sched_cli.options.types import add_option, add_options, positive
-from valence_sched_cli.options.workload import mix_shares
+from valence_sched_cli.options.types import add_option, add_options, flavor_shares, positive
 from valence_sched_cli.output import stranded
 from valence_sched_cli.output.capacity import capacity_table, explanation, outcome_lines
 from valence_sched_cli.output.columns import MACHINE
@@ -54,7 +53,7 @@ class FitPodm(base.Lister):
             section(parser, "what"),
             "--mix <flavor=share,...>: also how many nodes of these flavors fit together, by "
             "their shares, as in gpu-large=1,small=4",
-            type=mix_shares,
+            type=flavor_shares,
         )
         decide = section(parser, "decide")
         add_option(

@@ -13,15 +13,23 @@ from valence_sched_cli.commands import page_file
 from valence_sched_cli.options import edits, inventory
 from valence_sched_cli.options.help import section
 from valence_sched_cli.options.request import nonempty_name
-from valence_sched_cli.options.types import add_option, positive
+from valence_sched_cli.options.types import (
+    add_option,
+    add_options,
+    flavor_shares,
+    percentage,
+    positive,
+)
 from valence_sched_cli.output.columns import MACHINE
 from valence_sched_cli.output.decision import warning_lines
 from valence_sched_cli.output.relocation import (
     COLUMNS,
     LONG_COLUMNS,
-    move_row,
+    REBALANCE_COLUMNS,
+    REBALANCE_LONG_COLUMNS,
     move_rows,
-    rebalance_outcome,
+    rebalance_lines,
+    rebalance_row,
     relocation_outcome,
     stuck_lines,
     stuck_rows,
@@ -40,6 +48,7 @@ TARGET_HELP = (
 PAGE_HELP = "where each node goes, which cannot, and a map of the site"
 NONE_PLACED, PLACED_IN_PART, UNDECIDED = 3, 4, 5
 MOST_MOVES = 3
+MOST_MOVES_TO_DEFRAGMENT = 20
 
 
 class _MoveLister(base.Lister):
@@ -159,34 +168,58 @@ class DrainWhatif(_MoveLister):
 
 
 class RebalanceWhatif(_MoveLister):
-    """Plan the fewest moves that make room for a node.
+    """Plan the fewest moves that reach a goal.
 
-    A node takes its new place before it leaves the old one. Nothing moves by itself. Exits 0 if
-    there is room, or would be after the moves, else 3; 5 if the search ended before it was sure.
+    A node takes its new place before it leaves the old one. Nothing moves by itself. Room says how
+    many more nodes of the flavor fit after a move, and Fragmentation which share of the free
+    accelerators the mix of flavors then has no use for. Exits 0 if the goal is reached, or would be
+    after the moves, else 3; 5 if the search ended before it was sure.
     """
 
     examples = (
         "--flavor gpu-large --inventory examples/site.json",
         "--flavor gpu-large --inventory examples/site.json --drain gpu-north --most 2",
+        "--fragmentation-below 30% --mix gpu-large=1,small=3 --inventory examples/site.json",
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         what = section(parser, "what")
-        add_option(what, "--flavor <flavor>: name, file or - (standard input) of the flavor",
-                   required=True)  # fmt: skip
-        add_option(what, f"--most <n>: moves to try at most (default: {MOST_MOVES})",
-                   type=positive, default=MOST_MOVES)  # fmt: skip
+        add_options(
+            what,
+            f"""
+            --flavor <flavor>: name, file or - (standard input) of the flavor that room is made for
+            --fragmentation-below <percent>: move until fragmentation is below this; --flavor then
+                only says what the column Room counts
+            --mix <flavor=share,...>: flavors that fragmentation is measured for, by their shares
+                (default: all, by the share that each has)
+            --most <n>: moves to try at most (default: {MOST_MOVES}, or {MOST_MOVES_TO_DEFRAGMENT}
+                with --fragmentation-below)
+            """,
+            fragmentation_below={"type": percentage},
+            mix={"type": flavor_shares},
+            most={"type": positive},
+        )
         super().add_arguments(parser)
         inventory.add_flavor_file_option(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        below, mix = parsed_args.fragmentation_below, parsed_args.mix
         whatif, site = self.scheduler_app.whatif, edits.edited_site(self, parsed_args)
-        request = whatif.request(site, parsed_args.flavor, policy=parsed_args.policy,
-                                 flavor_files=parsed_args.flavor_file)  # fmt: skip
-        result = whatif.make_room(site, request, parsed_args.most)
-        self.closing += [*warning_lines(result.notes), rebalance_outcome(result, parsed_args.most)]
-        if result.room is None:
+        request = None
+        if parsed_args.flavor is not None:
+            request = whatif.request(site, parsed_args.flavor, policy=parsed_args.policy,
+                                     flavor_files=parsed_args.flavor_file)  # fmt: skip
+        if below is not None:
+            most = parsed_args.most or MOST_MOVES_TO_DEFRAGMENT
+            result = whatif.end_fragmentation(site, below, most, request, mix)
+        elif request is not None:
+            most = parsed_args.most or MOST_MOVES
+            result = whatif.make_room(site, request, most, mix)
+        else:
+            raise UsageError("name a goal: room with --flavor F, or --fragmentation-below PERCENT")
+        self.closing += [*warning_lines(result.notes), *rebalance_lines(result, most)]
+        if not result.reached:
             self.exit_code = NONE_PLACED if result.complete else UNDECIDED
         long = self._long(parsed_args)
-        rows = [move_row(move, long=long) for move in result.moves]
-        return LONG_COLUMNS if long else COLUMNS, rows
+        columns = REBALANCE_LONG_COLUMNS if long else REBALANCE_COLUMNS
+        return columns, [rebalance_row(move, long=long) for move in result.moves]

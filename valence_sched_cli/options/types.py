@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import textwrap
 from collections.abc import Mapping
@@ -105,3 +106,35 @@ def age(text: str) -> float:
         return parse_age(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def flavor_shares(text: str) -> dict[str, float]:
+    """Parse ``FLAVOR=SHARE,FLAVOR=SHARE``; a flavor alone has a share of 1."""
+    shares: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, number = part.strip().partition("=")
+        share = _share(number or "1")
+        if not name or share is None or name in shares:
+            hint = "as in gpu-large=1,small=3, each flavor once"
+            raise argparse.ArgumentTypeError(f"{part[:40]!r} is not FLAVOR=SHARE, {hint}")
+        shares[name] = share
+    return shares
+
+
+def percentage(text: str) -> float:
+    """Parse a percentage above 0, at most 100, such as ``5%`` or ``5``, into a share."""
+    share = _share(text.strip().removesuffix("%"))
+    if share is None or share > 100.0:
+        raise argparse.ArgumentTypeError(
+            f"{text[:40]!r} is no percentage above 0 and at most 100, such as 5%"
+        )
+    return share / 100.0
+
+
+def _share(text: str) -> float | None:
+    """Return a number above 0, None for anything else."""
+    try:
+        share = float(text)
+    except ValueError:
+        return None
+    return share if 0.0 < share < math.inf else None

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import argparse
-import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from valence_sched.errors import UsageError
 from valence_sched_cli.options.help import section
-from valence_sched_cli.options.types import add_option, add_options, natural
+from valence_sched_cli.options.types import add_option, add_options, flavor_shares, natural
 
 if TYPE_CHECKING:
     from valence_sched.app import App, Workload
@@ -53,7 +52,7 @@ def add_workload_options(parser: argparse.ArgumentParser, *, seed: bool = True) 
         --horizon <duration>: until when requests arrive
         """,
         rate={"type": _rate},
-        mix={"type": mix_shares},
+        mix={"type": flavor_shares},
         lifetime={"type": _duration},
         horizon={"type": _duration},
     )
@@ -137,24 +136,3 @@ def _duration(text: str) -> float:
     if not seconds:
         raise argparse.ArgumentTypeError(f"{text[:40]!r}: more than 0 is needed")
     return seconds
-
-
-def mix_shares(text: str) -> dict[str, float]:
-    """Parse ``FLAVOR=SHARE,FLAVOR=SHARE``; a flavor alone has a share of 1."""
-    shares: dict[str, float] = {}
-    for part in text.split(","):
-        name, _, number = part.strip().partition("=")
-        share = _share(number or "1")
-        if not name or share is None or name in shares:
-            hint = "as in gpu-large=1,small=3, each flavor once"
-            raise argparse.ArgumentTypeError(f"{part[:40]!r} is not FLAVOR=SHARE, {hint}")
-        shares[name] = share
-    return shares
-
-
-def _share(text: str) -> float | None:
-    try:
-        share: Any = float(text)
-    except ValueError:
-        return None
-    return share if 0.0 < share < math.inf else None

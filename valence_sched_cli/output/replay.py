@@ -60,7 +60,7 @@ def run_rows(replay: Replay, *, long: bool) -> Iterator[tuple[Any, ...]]:
     for run in replay.runs:
         row = (
             run.site, or_absent(run.policy), run.placed, run.refused, run.podms_needed,
-            _share_or_absent(run.fragmentation.mean if run.fragmentation else None),
+            share_or_absent(run.fragmentation.mean if run.fragmentation else None),
             Shares({name: one.mean for name, one in run.utilisation.items()}),
             run.requested, run.undecided, run.departed, Number(run.spread.mean), run.spread.most,
             Shares({name: one.peak for name, one in run.utilisation.items()}),
@@ -135,7 +135,8 @@ def _measure_cell(measure: RunMeasure | None, *, marked: bool) -> Any:
     return Number(measure.value, marked=marked, is_share=measure.is_share)
 
 
-def _share_or_absent(share: float | None) -> Any:
+def share_or_absent(share: float | None) -> Any:
+    """Return the cell of a share that may be None: in percent for people."""
     return or_absent(None if share is None else Number(share, is_share=True))
 
 

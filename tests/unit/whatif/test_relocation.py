@@ -4,19 +4,23 @@
 import unittest
 from collections import Counter
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.deciders import cpu, gpu
 from tests.unit.core.sites import quietly
-from tests.unit.whatif.sites import edit, site_of
+from tests.unit.whatif.sites import WEB, edit, site_of
 from valence_sched.errors import NothingMatches
+from valence_sched.model.flavor_properties import ProcessorSpec, Properties
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
+from valence_sched.model.node_request import NodeRequest
+from valence_sched.model.request_spec import RequestSpec, inline_flavor
 from valence_sched.model.target import parse_target
 from valence_sched.whatif.draining import drain
 from valence_sched.whatif.edits import edited
 from valence_sched.whatif.failure import fail, survive
-from valence_sched.whatif.residents import Residents, like
+from valence_sched.whatif.residents import Residents, hardware_notes, like
 
 USED = {"state": "Composed", "compositions": 1}
 
@@ -217,8 +221,46 @@ class TestLike(unittest.TestCase):
         asked = like(Devices(processors=(Processor(count=2),)))
         self.assertEqual((None, 2), (asked.processor.total_cores, asked.processor.sockets))
 
+    def residents(self, *nodes, flavors=()):
+        asked = podm("a", "", ["8c g"] * len(nodes))
+        for node, more in zip(asked["nodes"], nodes, strict=True):
+            node.update(more)
+        known = {flavor.name: flavor for flavor in flavors}
+        return list(Residents(site_of(asked).view(), "default", known))
+
+    def test_a_node_asks_again_for_what_it_was_requested_as(self):
+        kept = msgspec.to_builtins(NodeRequest.of(WEB))
+        one, other = self.residents({"request": kept}, {"request": kept})
+        self.assertEqual(("request", WEB.needs), (one.asks_for, one.request.needs))
+        self.assertIs(one.request, other.request)
+
+    def test_else_for_a_node_of_its_flavor_where_that_is_known(self):
+        small = inline_flavor(RequestSpec(id="small", properties=Properties(
+            processor=ProcessorSpec(total_cores=4))))  # fmt: skip
+        one, other, third = self.residents({"flavor": "small"}, {"flavor": "gone"}, {},
+                                           flavors=[small])  # fmt: skip
+        self.assertEqual(("flavor", [4]), (one.asks_for, [n.amount for n in one.request.needs]))
+        self.assertEqual(("hardware", "hardware"), (other.asks_for, third.asks_for))
+        self.assertEqual(["2 nodes of unknown request ask for all hardware: a-1 and 1 more"],
+                         list(hardware_notes([one, other, third])))  # fmt: skip
+
+    def test_a_node_that_asked_for_less_lands_where_its_like_would_not(self):
+        asked = podm("a", "", ["8c g"])
+        asked["nodes"][0]["request"] = msgspec.to_builtins(NodeRequest.of(WEB))
+        for one, places in ((asked, ["b"]), (podm("a", "", ["8c g"]), [])):
+            found = fail(site_of(one, podm("b", "8c", [])), targets("a"))
+            self.assertEqual(places, [move.to_podm for move in found.moves])
+        self.assertEqual(("1 node of unknown request asks for all hardware: a-0",), found.notes)
+
+    def test_an_edited_inventory_keeps_what_nodes_were_requested_as(self):
+        asked = podm("a", "8c", ["8c"])
+        asked["nodes"][0] |= {"request": msgspec.to_builtins(NodeRequest.of(WEB)), "flavor": "web"}
+        (after,) = edited(site_of(asked), [edit(drain="a")]).documents()
+        (node,) = after.nodes
+        self.assertEqual((NodeRequest.of(WEB), "web"), (node.request, node.flavor))
+
     def test_nodes_of_equal_blocks_share_one_request(self):
-        residents = Residents(site_of(podm("a", "", ["8c", "8c", "4c"])).view(), "default")
+        residents = Residents(site_of(podm("a", "", ["8c", "8c", "4c"])).view(), "default", {})
         first, second, third = (one.request for one in residents)
         self.assertIs(first, second)
         self.assertIsNot(first, third)
