@@ -21,6 +21,7 @@ from tests.benchmarks import (
     starting,
     sweeping,
     trace,
+    waiting,
 )
 
 ALL = {
@@ -40,6 +41,7 @@ ALL = {
     "editing": editing.editing,
     "sweeping": sweeping.sweeping,
     "starting": starting.starting,
+    "waiting": waiting.waiting,
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from valence_sched.core.alternatives import Attempt, count_fits, try_alternatives
+from valence_sched.core.alternatives import Attempt, try_alternatives
 from valence_sched.core.batch import Batch, schedule
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
@@ -15,6 +15,7 @@ from valence_sched.core.evaluation_cache import EvaluationCache, SplicedSnapshot
 from valence_sched.core.explain.undecided import undecided_text
 from valence_sched.core.explain.unknown_terms import unknown_terms
 from valence_sched.core.fit.spending import Undecided
+from valence_sched.core.fit_counts import count_fits
 from valence_sched.core.group_state import with_group_state
 from valence_sched.core.multi_request import Decisions, decide_all
 from valence_sched.core.policy import BoundPolicy
