@@ -22,6 +22,7 @@ from tests.benchmarks import (
     starting,
     sweeping,
     trace,
+    waiting,
 )
 
 ALL = {
@@ -42,6 +43,7 @@ ALL = {
     "whatif-fail": disrupting.disrupting,
     "sweeping": sweeping.sweeping,
     "starting": starting.starting,
+    "waiting": waiting.waiting,
 }
 
 

@@ -91,7 +91,7 @@ ONLY_IN = {
     "sushy": {"drivers"},
     "tabulate": {"valence_sched_cli/output/formatters", "valence_sched_cli/output/heat"},
     "urllib3": {"integrations", "drivers/http/sushy_transport"},
-    "yaml": {"model/codec"},
+    "yaml": {"model/codec", "model/plain_yaml"},
     "zstandard": {"drivers", "files", "testing"},
 }
 

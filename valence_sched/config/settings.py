@@ -18,7 +18,7 @@ from valence_sched.config import parsers
 from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup
 from valence_sched.config.requests import Cloud, compile_file, compile_spec, resolve_near
 from valence_sched.errors import InputError, UnknownName
-from valence_sched.model.codec import MAX_HUMAN_BYTES
+from valence_sched.model.codec import MAX_HUMAN_BYTES, ShippedJson
 from valence_sched.model.custom_resource import CustomResource, unique_by_name
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.policy import Policy
@@ -179,9 +179,10 @@ class Configuration:
         return resolve_near(resources, sources, self.user_file("near.yaml"), self._cloud)
 
     def _layered_files(self, name: str, paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-        built_in = importlib.resources.files("valence_sched") / "data" / name
-        if built_in.is_file():
-            yield f"built-in {name}", built_in.read_bytes()
+        data = importlib.resources.files("valence_sched") / "data"
+        shipped = data / name.replace(".yaml", ".json")
+        if shipped.is_file():
+            yield f"built-in {name}", ShippedJson(shipped.read_bytes())
         own = self.user_file(name)
         if own.is_file():
             yield str(own), files.read(str(own))

@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
 
-from valence_sched.core.batch import Batch, place
+from valence_sched.core.batch import Batch
 from valence_sched.core.evaluate import context_of
 from valence_sched.core.evaluation import INFINITE_COST, EvaluationContext
-from valence_sched.core.ranking import rank_rows
 from valence_sched.model.need import Alternative
 from valence_sched.model.request import Request
 from valence_sched.view.domains import domain_index
@@ -134,23 +132,3 @@ def _next_context(last: Attempt, alternative: Alternative, count: int) -> Evalua
     return context_of(last.batch.view, request, last.context.bound, strict=last.context.strict,
                       other_nodes=last.context.other_nodes,
                       spending=last.context.spending)  # fmt: skip
-
-
-def count_fits(
-    context: EvaluationContext,
-    most: int,
-    listener: AttemptListener = lambda podm, attempts: None,
-) -> Iterator[tuple[int, int, int | None]]:
-    """Yield ``(podm number, nodes, row)``: how many more nodes each podm makes one after another.
-
-    At most ``most`` a podm; the row is a pool that may make more, where that is undecided. Placing
-    one after another, least waste first, gives a lower bound: packing a whole pod at its best is
-    a harder problem. ``listener`` gets the number of each podm with the attempts on it.
-    """
-    best_first = functools.partial(place, order=rank_rows)
-    for podm, (first, last) in enumerate(itertools.pairwise(context.view.first_row.tolist())):
-        attempts = try_alternatives(context.window(first, last, most), best_first)
-        listener(podm, attempts)
-        number = _count_nodes(attempts)
-        undecided = set().union(*(one.batch.undecided_rows for one in attempts))
-        yield podm, number, first + min(undecided) if undecided and number < most else None

@@ -7,12 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from valence_sched.core.alternatives import (
-    Attempt,
-    AttemptListener,
-    count_fits,
-    try_alternatives,
-)
+from valence_sched.core.alternatives import Attempt, AttemptListener, try_alternatives
 from valence_sched.core.batch import Batch, schedule
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
@@ -20,6 +15,7 @@ from valence_sched.core.evaluation_cache import EvaluationCache, SplicedSnapshot
 from valence_sched.core.explain.undecided import undecided_text
 from valence_sched.core.explain.unknown_terms import unknown_terms
 from valence_sched.core.fit.spending import Undecided
+from valence_sched.core.fit_counts import count_fits
 from valence_sched.core.group_state import with_group_state
 from valence_sched.core.multi_request import Decisions, decide_all
 from valence_sched.core.policy import BoundPolicy
@@ -128,13 +124,13 @@ class Decider:
         most: int,
         warnings: list[str] | None = None,
         undecided: list[str] | None = None,
-        listener: AttemptListener = lambda podm, attempts: None,
+        listener: AttemptListener | None = None,
     ) -> list[tuple[str, int]]:
         """Return how many more nodes of a request each podm makes, at most ``most`` each.
 
         ``warnings`` gets a line for each plug-in that broke its contract and each unknown term.
         ``undecided`` gets the podms that may make more: the budget of the policy left that open.
-        ``listener`` gets the number of each podm with the attempts on it.
+        ``listener`` gets the number of each podm with the attempts on it, which takes longer.
         """
         _check_countable(request)
         context = self.context(request)

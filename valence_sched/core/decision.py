@@ -41,7 +41,7 @@ class Decision:
     explainable: bool = True
     podms_of_others: frozenset[int] = frozenset()
 
-    @property
+    @functools.cached_property
     def main_attempt(self) -> Attempt:
         """Return the first attempt that placed a node, the first of all when none did."""
         return next((attempt for attempt in self.attempts if attempt.batch.nodes), self.attempts[0])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ledger: a snapshot from which nodes are taken and given back, to decide many requests."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -13,12 +13,15 @@ from valence_sched.core.fit.fit import Fit
 from valence_sched.core.policy import BoundPolicy
 from valence_sched.errors import UsageError
 from valence_sched.model.request import Request
+from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.overlay import Overlay, Undo
 from valence_sched.view.selection import was_derived
 from valence_sched.view.view import Floats, Ints, Mask, View
 
 MOST_EVALUATIONS = 512  # evaluations that are remembered
 MOST_STATES = 200_000  # answers for podms in a state that are remembered, of all evaluations
+
+MOST_WINDOWS = 4096  # podms whose rows are remembered as a View of their own
 
 Answers = tuple[Mask, Floats, Ints]  # the verdicts, scores and costs of some rows
 UsageKey = tuple[int, tuple[int, ...], tuple[tuple[int, float], ...]]
@@ -108,8 +111,10 @@ class _UsedSnapshot:
         self.version = 0
         self._evaluated: View | None = None  # the latest View of all rows that was handed out
         self._states = _PodmStates(self.view)
-        self._answers: dict[tuple[int, int], Answers] = {}  # by evaluation and state
+        self._answers: defaultdict[int, dict[int, Answers]] = defaultdict(dict)
+        self._answer_count = 0
         self._most_states = most_states
+        self._windows: BoundedMemo[int, View] = BoundedMemo(MOST_WINDOWS)  # by podm
         self._last_change = np.zeros(len(view.podms), dtype=np.int64)  # its version, by podm
 
     @property
@@ -131,16 +136,18 @@ class _UsedSnapshot:
         if self._evaluated is not None:
             self.overlay.remember_fixed(self._evaluated)
             self._evaluated = None
-        if max(len(self._answers), len(self._states)) >= self._most_states:
+        if max(self._answer_count, len(self._states)) >= self._most_states:
             self._answers.clear()
+            self._answer_count = 0
             self._states.clear()
-        evaluation = cached.evaluation
+        evaluation, answers = cached.evaluation, self._answers[cached.number]
         verdicts, scores, cost = evaluation.verdicts, evaluation.scores, evaluation.cost
         new: list[tuple[int, int, int]] = []
+        state_of, rows_of = self._states.number, self.overlay.rows
         for podm in (self._last_change > cached.version).nonzero()[0].tolist():
-            state = self._states.number(podm)
-            first, last = self.overlay.rows(podm)
-            known = self._answers.get((cached.number, state))
+            state = state_of(podm)
+            known = answers.get(state)
+            first, last = rows_of(podm)
             if known is None:
                 new.append((first, last, state))
             else:
@@ -155,6 +162,8 @@ class _UsedSnapshot:
         strict: bool,
     ) -> int:
         """Evaluate podms, given by first row, last row and state; return how many rows."""
+        if len(podms) == 1:
+            return self._evaluate_podm(*podms[0], cached, request, strict)
         dirty = np.array([row for first, last, _ in podms for row in range(first, last)])
         part = cached.evaluation.select(dirty)
         every = len(dirty) == len(self.view)
@@ -169,9 +178,38 @@ class _UsedSnapshot:
             end = position + last - first
             rows = slice(position, end)
             answers = part.verdicts[:, rows], part.scores[:, rows], part.cost[rows]
-            self._answers[cached.number, state] = answers
+            self._remember(cached, state, answers)
             position = end
         return len(dirty)
+
+    def _evaluate_podm(
+        self,
+        first: int,
+        last: int,
+        state: int,
+        cached: CachedEvaluation,
+        request: Request,
+        strict: bool,
+    ) -> int:
+        """Evaluate a podm in place, on a window that is kept for the next time."""
+        podm = int(self.view.podm_of[first])
+        view = self._windows.get(podm)
+        if view is None:
+            view = self._windows.store(podm, self.view.podm_window(podm))
+        view.forget_changes()
+        view.precompute_free(request.needs)
+        part = cached.evaluation.window(first, last)
+        reevaluate(view, request, cached.bound, part, strict=strict)
+        if was_derived(view, "block_tables"):
+            del self._windows[podm]  # the counts may not be all that the answers depend on
+        elif not part.failed_plugins:
+            answers = part.verdicts.copy(), part.scores.copy(), part.cost.copy()
+            self._remember(cached, state, answers)
+        return last - first
+
+    def _remember(self, cached: CachedEvaluation, state: int, answers: Answers) -> None:
+        self._answers[cached.number][state] = answers
+        self._answer_count += 1
 
 
 class _PodmStates:

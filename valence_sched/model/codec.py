@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar, get_args
 
 import msgspec
-import yaml
 from msgspec import inspect
 
 from valence_sched.errors import InputError, NewerSchema, escape, suggest
@@ -87,6 +86,10 @@ def _read_quantities(value: Any, type_: Any, file: str, document_path: str) -> A
     return read(value, "", "")
 
 
+class ShippedJson(bytes):
+    """JSON that the package made of its own YAML, and ships."""
+
+
 def load_yaml(data: bytes, file: str) -> Any:
     """Load YAML (and so JSON) that a human wrote as plain lists and maps.
 
@@ -95,10 +98,16 @@ def load_yaml(data: bytes, file: str) -> Any:
     Raises:
         InputError: the file is too large, or not such YAML.
     """
+    if isinstance(data, ShippedJson):
+        return msgspec.json.decode(data)
+    import yaml
+
+    from valence_sched.model.plain_yaml import PlainLoader
+
     if len(data) > MAX_HUMAN_BYTES:
         raise InputError(file, "", format_count(len(data), "byte"), f"at most {MAX_HUMAN_BYTES}")
     try:
-        return yaml.load(data, Loader=_PlainLoader)  # noqa: S506 - a SafeLoader, made stricter
+        return yaml.load(data, Loader=PlainLoader)  # noqa: S506 - a SafeLoader, made stricter
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         position = f"line {mark.line + 1} column {mark.column + 1}" if mark else ""
@@ -116,7 +125,11 @@ def item_lines(data: bytes, key: str) -> list[int]:
 
     The text must have been loaded by :func:`load_yaml`, so that it is known to be plain.
     """
-    root = yaml.compose(data, Loader=_PlainLoader)
+    import yaml
+
+    from valence_sched.model.plain_yaml import PlainLoader
+
+    root = yaml.compose(data, Loader=PlainLoader)
     pairs = root.value if isinstance(root, yaml.MappingNode) else ()
     lists = [value for name, value in pairs if name.value == key]
     return [item.start_mark.line + 1 for one in lists for item in one.value]
@@ -131,7 +144,11 @@ def escape_json(data: bytes) -> bytes:
 
 def dump_yaml(value: object) -> str:
     """Return plain values as YAML in block style, text that does not print in double quotes."""
-    return yaml.dump(value, Dumper=_PrintingDumper, default_flow_style=False)
+    import yaml
+
+    from valence_sched.model.plain_yaml import PrintingDumper
+
+    return yaml.dump(value, Dumper=PrintingDumper, default_flow_style=False)
 
 
 def check_schema(found: str, version: str, schema: str, ours: str, file: str) -> list[str]:
@@ -149,44 +166,6 @@ def check_schema(found: str, version: str, schema: str, ours: str, file: str) ->
     if (major, minor) > (our_major, our_minor):
         return [f"{file}: {schema} {version} is newer than {ours}: unknown fields are refused"]
     return []
-
-
-class _PrintingDumper(yaml.SafeDumper):
-    """A safe dumper that escapes line ends too, which YAML could also fold."""
-
-    def represent_str(self, data: str) -> yaml.ScalarNode:
-        node: yaml.ScalarNode = super().represent_str(data)
-        if not data.isprintable():
-            node.style = '"'
-        return node
-
-
-_PrintingDumper.add_representer(str, _PrintingDumper.represent_str)
-
-
-class _PlainLoader(yaml.SafeLoader):
-    """A safe loader that refuses aliases and duplicate keys and reads dates as text."""
-
-    yaml_implicit_resolvers = {
-        first: [pair for pair in pairs if pair[0] != "tag:yaml.org,2002:timestamp"]
-        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(problem="an alias (*name)", problem_mark=mark)
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys: set[object] = set()
-        for key_node, _ in node.value:
-            plain = isinstance(key_node, yaml.ScalarNode)
-            if not plain or key_node.value in keys:
-                problem = f"the key {key_node.value!r} twice" if plain else "a list or map as a key"
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
-            keys.add(key_node.value)
-        return super().construct_mapping(node, deep)
 
 
 def _input_error(

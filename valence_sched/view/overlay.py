@@ -10,17 +10,21 @@ import numpy as np
 from valence_sched.model.stock import free_amount
 from valence_sched.view import stocks
 from valence_sched.view.block_counts import Array, BlockCounts, Counts
+from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.stocks import StockColumn
-from valence_sched.view.view import Ints, View, empty_memo
+from valence_sched.view.view import FIXED, Ints, View, empty_memo
 
 FEW_CHANGES = 24  # of counts, which are sooner made one by one
+
+MOST_ENTRIES = 50_000  # places of counts that are remembered
 
 Undo = Callable[[], None]
 Blocks = tuple[int, ...]
 StockAmounts = tuple[tuple[int, float], ...]
 Allocation = tuple[int, Blocks, StockAmounts]  # row, blocks and stock amounts
 CountChange = tuple[int, int, int]  # row, kind, and the change of its number of free blocks
+Entries = BoundedMemo[tuple[int, int], int]  # of block counts, by row and kind
 #: A podm number, its table after the change, and the blocks and amounts that differ.
 Change = tuple[int, BlockTable, Blocks, StockAmounts]
 
@@ -38,6 +42,8 @@ class Overlay:
         self._podm_free = podm_counts.free.copy()
         self._stocks = {name: _StockOverlay(column) for name, column in view.resources.items()}
         self._block_tables = view.block_tables.copy()
+        self._entries: Entries = BoundedMemo(MOST_ENTRIES)
+        self._podm_entries: Entries = BoundedMemo(MOST_ENTRIES)
         self._first_row: list[int] = view.first_row.tolist()  # quicker to look up one by one
         self.view = replace(
             view,
@@ -111,8 +117,8 @@ class Overlay:
                     pools += [(first + place, kind, difference) for place in after.pools[block]]
             if grants:
                 self._refresh(podm, after, grants)
-        _add_counts(self.view.block_counts, self._free, pools)
-        _add_counts(self.view.podm_block_counts, self._podm_free, podms)
+        _add_counts(self.view.block_counts, self._free, pools, self._entries)
+        _add_counts(self.view.podm_block_counts, self._podm_free, podms, self._podm_entries)
 
     def _refresh(self, podm: int, after: BlockTable, grants: StockAmounts) -> None:
         changed: dict[str, set[int]] = {}
@@ -133,7 +139,7 @@ class Overlay:
     def remember_fixed(self, view: View) -> None:
         """Remember what a View of all rows knows and no node changes: rows of this one have it."""
         for key, value in view._memo.items():
-            if key[0] in ("total", "inverse"):
+            if key[0] in FIXED:
                 self.view._memo[key] = value
 
 
@@ -170,10 +176,16 @@ class _StockOverlay:
                 self.stock_free[low:high] = [free_amount(stock) for stock in pool]
 
 
-def _add_counts(block_counts: BlockCounts, free: Counts, changes: list[CountChange]) -> None:
+def _add_counts(
+    block_counts: BlockCounts, free: Counts, changes: list[CountChange], entries: Entries
+) -> None:
+    """Change numbers of free blocks; ``entries`` remembers where those of a row and kind are."""
     if len(changes) <= FEW_CHANGES:
         for row, kind, difference in changes:
-            free[block_counts.entry(row, kind)] += difference
+            entry = entries.get((row, kind))
+            if entry is None:
+                entry = entries.store((row, kind), block_counts.entry(row, kind))
+            free[entry] += difference
         return
     rows, kinds, differences = np.array(changes).T
     np.add.at(free, block_counts.entries(rows, kinds), differences.astype(free.dtype))

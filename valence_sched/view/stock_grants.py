@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from valence_sched.view.block_counts import Floats, Ints
+from valence_sched.view.block_counts import Floats, Ints, splice_array
 
 NO_STOCK = (0.0, 0.0, 0.0, 0.0)
 EPSILON = 1e-9  # the rounding error of a quotient
@@ -96,11 +96,12 @@ class StockGrants:
 
     def splice(self, first: int, last: int, other: StockGrants) -> StockGrants:
         low, high = int(self.start[first]), int(self.start[last])
-        growth = len(other.free) - (high - low)
-        pieces = (self.start[:first], other.start[:-1] + low, self.start[last:] + growth)
+        start = self.start
+        if not np.array_equal(start[first : last + 1] - low, other.start):
+            growth = len(other.free) - (high - low)
+            start = np.concatenate((start[:first], other.start[:-1] + low, start[last:] + growth))
         pairs = zip(self.stock_arrays(), other.stock_arrays(), strict=True)
-        parts = (np.concatenate((mine[:low], theirs, mine[high:])) for mine, theirs in pairs)
-        return read_only(np.concatenate(pieces), *parts)
+        return read_only(start, *(splice_array(mine, low, high, theirs) for mine, theirs in pairs))
 
     def stock_arrays(self) -> tuple[Floats, Floats, Floats, Floats]:
         """Return the arrays that have one element per stock, in the order of their declaration."""
@@ -116,6 +117,11 @@ def build_grants(values: Sequence[Sequence[tuple[float, ...]]]) -> StockGrants:
     start = np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int64)
     table = np.array([stock for row in rows for stock in row], dtype=np.float64).reshape(-1, 4)
     return read_only(start, *(column.copy() for column in table.T))
+
+
+def no_grants(rows: int) -> StockGrants:
+    """Return the grants of so many rows without stocks."""
+    return read_only(np.arange(rows + 1), *(np.zeros(rows) for _ in NO_STOCK))
 
 
 def read_only(start: Ints, *parts: Floats) -> StockGrants:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from valence_sched.model.inventory import Stock
 from valence_sched.model.stock import free_amount, largest_grant, to_a_billionth
 from valence_sched.view.block_counts import Floats, Ints, splice_array
-from valence_sched.view.stock_grants import StockGrants, build_grants
+from valence_sched.view.stock_grants import StockGrants, build_grants, no_grants
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,8 @@ class StockColumn:
 
 def empty_column(rows: int) -> StockColumn:
     """Return the column of a resource that no pool has."""
-    return build_column({}, {}, rows)
+    sums = (np.zeros(rows) for _ in range(7))
+    return read_only(*sums, by_stock=no_grants(rows))
 
 
 def build_column(

@@ -54,10 +54,7 @@ def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
         block_counts=view.block_counts.splice(first, last, part.block_counts),
         podm_block_counts=view.podm_block_counts.splice(podm, next_podm, part.podm_block_counts),
         resources={
-            name: view.resources.get(name, stocks.empty_column(len(view))).splice(
-                first, last, part.resources.get(name, stocks.empty_column(len(part)))
-            )
-            for name in names
+            name: _column(view, name).splice(first, last, _column(part, name)) for name in names
         },
         enabled=splice_array(view.enabled, first, last, part.enabled),
         zone=_splice_labels(view.zone, first, last, part.zone),
@@ -69,6 +66,11 @@ def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
         block_count=view.block_count - old_blocks + part.block_count,
     )
     return changed.freeze(), Splice(first, last, len(part))
+
+
+def _column(view: View, resource: str) -> stocks.StockColumn:
+    column = view.resources.get(resource)
+    return stocks.empty_column(len(view)) if column is None else column
 
 
 def _splice_items(mine: Sequence[T], first: int, last: int, theirs: Sequence[T]) -> Sequence[T]:

@@ -106,15 +106,30 @@ def _free_share(view: View, needs: tuple[Need, ...], by: By) -> FreeShare:
 
 
 def _share_table(view: View, needs: tuple[Need, ...], by: By) -> _ShareTable:
-    size = (len(needs), len(view))
-    free = np.array([view.free(need, by) for need in needs]).reshape(size)
-    inverse = np.array([view.inverse(need, by) for need in needs]).reshape(size)
+    inverse, absent = _inverses(view, needs, by)
+    free = np.array([view.free(need, by) for need in needs]).reshape(inverse.shape)
     np.multiply(free, inverse, out=free)
-    has_none = inverse == 0.0
-    absent = _mean(has_none.astype(np.float64)) if has_none.any() else None
     mean, exceeds_total = _mean(free), bool(free.max(initial=0.0) > 1.0 + EPSILON)
     np.minimum(mean, 1.0, out=mean, where=mean <= 1.0 + EPSILON)  # rounding may make a 1 larger
     return _ShareTable(free, inverse, mean, absent, exceeds_total)
+
+
+def _inverses(view: View, needs: tuple[Need, ...], by: By) -> tuple[Floats, Floats | None]:
+    """Return one over the total of each need, and the share of the needs that have a total of 0.
+
+    The rows of another View, which are few, remember it.
+    """
+    if view.origin is None:
+        return _new_inverses(view, needs, by)
+    key = ("inverses", tuple([need.subject for need in needs]), by)
+    return view.memoise(key, lambda: _new_inverses(view, needs, by))  # type: ignore[no-any-return]
+
+
+def _new_inverses(view: View, needs: tuple[Need, ...], by: By) -> tuple[Floats, Floats | None]:
+    size = (len(needs), len(view))
+    inverse = np.array([view.inverse(need, by) for need in needs]).reshape(size)
+    has_none = inverse == 0.0
+    return inverse, _mean(has_none.astype(np.float64)) if has_none.any() else None
 
 
 def _squares(table: _ShareTable) -> _Squares:

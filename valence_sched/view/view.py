@@ -27,6 +27,8 @@ Ints = npt.NDArray[np.int64]
 By = Literal["pool", "podm"]
 
 MOST_MEMOISED = 256  # values that a View remembers for the plug-ins that ask for them again
+#: What the keys of remembered values begin with that no node changes.
+FIXED = frozenset({"total", "inverse", "inverses", "constant", "all rows"})
 
 
 def empty_memo() -> BoundedMemo[Any, Any]:
@@ -103,8 +105,8 @@ class View:
     @property
     def all_rows(self) -> Mask:
         """Return true for every row, the same array each time."""
-        rows = self._memo.get("all rows")
-        return self._memoise("all rows", np.ones, len(self), bool) if rows is None else rows  # type: ignore[no-any-return]
+        rows = self._memo.get(("all rows",))
+        return self._memoise(("all rows",), np.ones, len(self), bool) if rows is None else rows  # type: ignore[no-any-return]
 
     def constant(self, score: float) -> Floats:
         """Return a score for every row, the same array each time."""
@@ -137,6 +139,11 @@ class View:
         """Forget all sums of free amounts: the counts that they come from are about to change."""
         for key in [key for key in self._memo if key[0] == "free"]:
             del self._memo[key]
+
+    def forget_changes(self) -> None:
+        """Forget all values but those that no node changes."""
+        fixed = [(key, value) for key, value in self._memo.items() if key[0] in FIXED]
+        self._memo = BoundedMemo(MOST_MEMOISED, fixed)
 
     def total(self, need: Need, by: By = "pool") -> Floats:
         """Return per row the amount of ``need`` that all blocks or stocks supply, in use or not.
@@ -255,6 +262,14 @@ class View:
     def take_counts(self, rows: Sequence[int] | Ints) -> View:
         """Return such a copy whose block tables are those of when they are first read."""
         return selection.take(View, self, rows, empty_memo())
+
+    def podm_window(self, podm: int) -> View:
+        """Return the rows of a podm, by number, with the counts that this View has at any time.
+
+        Its block tables are those of when they are first read.
+        """
+        first, last = int(self.first_row[podm]), int(self.first_row[podm + 1])
+        return selection.podm_window(View, self, podm, range(first, last), empty_memo())
 
     def rows_of(self, podm_id: str) -> tuple[int, int]:
         """Return the first row of a podm and one past its last; KeyError if it is missing."""

@@ -15,6 +15,7 @@ from valence_sched.testing import contract, request, view
 from valence_sched.view.overlay import Overlay
 
 REQUEST = request({"processor": {"sockets": 1}})
+SOCKETS = REQUEST.needs[0]
 
 
 def composed(podm: dict, blocks: list[int], grants: list[tuple[int, float]]) -> dict:
@@ -67,6 +68,27 @@ class TestOverlay(unittest.TestCase):
             assert_same_rows(self, view(*podms), [first, first + 1], overlay.window(first, last))
         assert_same_view(self, view(*podms), overlay.view)
         self.assertEqual(before, contract.fingerprint(site, REQUEST))
+
+    @quietly(40)
+    @given(FULL_SITES, st.randoms(use_true_random=False))
+    def test_the_window_of_a_podm_shows_what_is_taken_later(self, podms, random):
+        site = view(*podms)
+        overlay = Overlay(site)
+        windows = [overlay.view.podm_window(podm) for podm in range(len(podms))]
+        for podm, window in enumerate(windows):
+            assert_same_rows(self, site, [2 * podm, 2 * podm + 1], overlay.view.podm_window(podm))
+            window.free(SOCKETS)  # what it remembers must be forgotten
+            window.total(SOCKETS)
+        for podm, table in enumerate(site.block_tables):
+            free = [block for block, slots in enumerate(table.slots) if slots]
+            blocks = random.sample(free, random.randint(0, len(free)))
+            overlay.allocate(2 * podm, blocks, self.grants(table.stocks, random))
+        for podm, window in enumerate(windows):
+            window.forget_changes()
+            rows = [2 * podm, 2 * podm + 1]
+            assert_same_rows(self, overlay.view, rows, window)
+            self.assertEqual(overlay.view.free(SOCKETS)[rows].tolist(),
+                             window.free(SOCKETS).tolist())  # fmt: skip
 
     @quietly(40)
     @given(FULL_SITES, st.randoms(use_true_random=False))

@@ -113,18 +113,35 @@ def inventory_source(view: View, skipped: Sequence[str]) -> InventorySummary:
 
 
 def inventory_digest(view: View) -> str:
-    """Return a digest of the inventory of a View, from whatever source and whenever it was read."""
+    """Return a digest of the inventory of a View, from whatever source and whenever it was read.
+
+    The View remembers it.
+    """
+    return view.memoise_free("inventory digest", None, lambda: _inventory_digest(view))  # type: ignore[no-any-return]
+
+
+def _inventory_digest(view: View) -> str:
     total = hashlib.blake2b(digest_size=16)
     order = [kind.sort_key for kind in view.kinds.kinds]
+    texts = _Texts()
     for podm, table in zip(view.podms, view.block_tables, strict=True):
         total.update(to_json(replace(podm, read_at=None)))
         total.update("\0".join(table.uris).encode())
-        total.update(b"\0".join(order[kind] for kind in table.kinds))
-        total.update(repr((table.slots, table.pools, table.stock_pools)).encode())
+        total.update(b"\0".join([order[kind] for kind in table.kinds]))
+        pools = ", ".join([texts[one] for one in table.pools])
+        total.update(f"({table.slots!r}, [{pools}], {table.stock_pools!r})".encode())
         total.update(to_json(table.stocks))
         if table.topologies:
             total.update(to_json(table.topologies))
     return total.hexdigest()
+
+
+class _Texts(dict[object, str]):
+    """What ``repr`` makes of equal things, made once."""
+
+    def __missing__(self, thing: object) -> str:
+        text = self[thing] = repr(thing)
+        return text
 
 
 def digest(data: bytes) -> str:

@@ -36,6 +36,7 @@ class Verdicts:
         self.context, self.batch = decision.context, decision.batch
         self._bounds: list[int] = self.view.first_row.tolist()
         self._terms: dict[str, list[tuple[Term, Mask]] | None] = {}
+        self._fits: dict[int, Fit | Undecided | None] = {}  # by row
 
     def podm_verdicts(self) -> Iterator[PodmVerdict]:
         """Yield one verdict per pod manager: chosen, others best first, then the rejected."""
@@ -67,7 +68,7 @@ class Verdicts:
         common: dict[str, Any] = {
             "podm": self.view.podms[podm].id,
             "pools": len(rows),
-            "pools_passed": int(self._passed_first[rows.start : rows.stop].sum()),
+            "pools_passed": self._passed_before[rows.stop] - self._passed_before[rows.start],
             "fitting": self.decision.fit_count_by_podm[podm],
         }
         chosen = self.decision.outcome_by_podm.get(podm)
@@ -104,10 +105,10 @@ class Verdicts:
         return range(self._bounds[podm], self._bounds[podm + 1])
 
     @functools.cached_property
-    def _passed_first(self) -> Mask:
-        """Whether each row passed every filter before any node was placed."""
-        passed: Mask = np.logical_and.reduce(self.context.evaluation.verdicts, axis=0)
-        return passed
+    def _passed_before(self) -> list[int]:
+        """How many rows before each passed every filter before any node was placed."""
+        passed = np.logical_and.reduce(self.context.evaluation.verdicts, axis=0)
+        return [0, *np.cumsum(passed).tolist()]
 
     @functools.cached_property
     def _first_failures(self) -> Ints:
@@ -127,9 +128,10 @@ class Verdicts:
 
     def _fit(self, row: int) -> Fit | Undecided | None:
         """Return what fitting says of a row that passed every filter, None for others."""
-        if self.batch.evaluation.cost[row] == INFINITE_COST:
-            return None
-        return self.context.fit(self.batch.view, row)
+        if row not in self._fits:
+            passed = self.batch.evaluation.cost[row] != INFINITE_COST
+            self._fits[row] = self.context.fit(self.batch.view, row) if passed else None
+        return self._fits[row]
 
     def _makes_node(self, row: int) -> bool:
         return isinstance(self._fit(row), Fit)

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a user waits for besides the decision, by program and start to end, in CPU time."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from tests.benchmarks.deciding import BLOCKS, PODMS, view
+from tests.benchmarks.measure import (
+    Measurement,
+    against,
+    in_turns,
+    median_ms,
+    numpy_pass,
+    sized,
+)
+from tests.benchmarks.starting import once_ms
+from valence_sched.app import App
+from valence_sched.core.decider import Decider
+from valence_sched.core.decision import Decision
+from valence_sched.core.explain.report import decision_report
+from valence_sched.model.inventory import LeanPodm
+from valence_sched.model.request import Request
+from valence_sched.testing.random_podms import podms
+
+#: How long the probe took where the targets were set, in milliseconds.
+PROBE_MS = 0.07
+PROGRAM = str(Path(sys.executable).with_name("valence-sched"))
+
+
+def waiting() -> Iterator[Measurement]:
+    """Counting nodes of every flavor, N = 1,000, in 1 s; a report, N = 10,000, in 0.5 s; and more.
+
+    The report is that of a decision which was just made, and a pod manager with 8 stocks is
+    replaced in 2 ms, N = 10,000.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        site = _site(folder, sized(1_000, 6))
+        yield _by_program("podm fit", ("podm", "fit", "--inventory", site), 1000.0)
+    yield _report()
+    yield _replace_with_stocks()
+
+
+def _report() -> Measurement:
+    config = App(environ={}).config
+    flavor = config.flavors()["small"]
+    request = Request(needs=flavor.needs, flavor=flavor.name)
+    site = view(BLOCKS, 0, PODMS)
+
+    def decide() -> Decision:
+        # by a decider and a View of its own: no answer is remembered from the report before
+        decider = Decider(site.without_memo(), config.policies().values(), mix=config.mix)
+        return decider.select_destinations(request)
+
+    decisions = iter([decide() for _ in range(sized(3, 1))])
+    return in_turns("waiting: report of a decision", lambda: decision_report(next(decisions)), 3,
+                    500.0 / PROBE_MS)  # fmt: skip
+
+
+def _replace_with_stocks() -> Measurement:
+    config = App(environ={}).config
+    decider = Decider(view(10, 8, PODMS), config.policies().values(), mix=config.mix)
+    changed = [msgspec.json.decode(line, type=LeanPodm) for line in podms(10, 10, 1, stocks=8)]
+    left = itertools.cycle(changed)
+    return in_turns("waiting: replacing a pod manager with stocks",
+                    lambda: decider.replace(next(left)), 10, 2.0 / PROBE_MS, calls=5)  # fmt: skip
+
+
+def _site(folder: str, podms: int) -> str:
+    """Return the path of a new inventory of so many podms."""
+    path = str(Path(folder, f"{podms}.jsonl"))
+    subprocess.run([sys.executable, "-m", "valence_sched.testing.generate", "--podms", str(podms),
+                    "--blocks", str(BLOCKS), "--seed", "1", "--output", path],
+                   capture_output=True, check=True)  # fmt: skip
+    return path
+
+
+def _by_program(name: str, words: tuple[str, ...], wanted_ms: float) -> Measurement:
+    """Return the CPU time of the program to passes of numpy in this run, and what is wanted."""
+    probe = numpy_pass()
+    before = median_ms(probe, 200)
+    once_ms([PROGRAM, *words])
+    took = statistics.median(once_ms([PROGRAM, *words]) for _ in range(sized(3, 1)))
+    passes = statistics.mean((before, median_ms(probe, 200)))
+    return against(f"waiting: {name}", took, passes, wanted_ms / PROBE_MS)
