@@ -36,7 +36,8 @@ def count_fits(
     of each podm with the attempts on it, for which the podms are counted one at a time.
     """
     counts = None
-    if listener is None and not context.request.fallbacks and not context.evaluation.group_state_readers:
+    can_share = not context.request.fallbacks and not context.evaluation.group_state_readers
+    if listener is None and can_share:
         counts = _Rounds(context, most).run()
     if counts is None:
         for podm in range(len(context.view.podms)):
@@ -46,7 +47,7 @@ def count_fits(
 
 
 def _count_alone(
-    context: EvaluationContext, podm: int, most: int, listener: AttemptListener | None
+    context: EvaluationContext, podm: int, most: int, listener: AttemptListener | None = None
 ) -> FitCount:
     """Return the count of one podm, whatever the request asks for."""
     first, last = context.view.first_row[podm : podm + 2].tolist()
