@@ -20,6 +20,7 @@ from valence_sched.model.read_options import ReadOptions, Selection
 
 if TYPE_CHECKING:
     from valence_sched.inventory.live import LiveReader
+    from valence_sched.inventory.stored import StoredReader
 
 Now = Callable[[], datetime.datetime]
 
@@ -122,8 +123,13 @@ class SourceReader:
         return ("no inventory: name one with --inventory PATH, or - for stdin; or register a pod "
                 f"manager with podm create NAME URL (none is in {where})")  # fmt: skip
 
+    def _stored_reader(self, live: ReadOptions) -> StoredReader:
+        from valence_sched.inventory.stored import StoredReader
+
+        return StoredReader(self.registry(live.state), live, now=self.now)
+
     def _live_records(self, live: ReadOptions, *, alone: bool) -> Iterator[recorded.Record]:
-        reader = self.live_reader(live)
+        reader = self._stored_reader(live) if live.stored else self.live_reader(live)
         if alone and not reader:
             raise UsageError(self.no_podm_message(live))
         self.stored_names = reader.stored_names
