@@ -29,12 +29,13 @@ from valence_sched.errors import (
     one_line,
 )
 from valence_sched.inventory.last_known import podm_of_registration
-from valence_sched.inventory.read_schedule import ReadPace, ReadSchedule
+from valence_sched.inventory.read_schedule import ReadSchedule
 from valence_sched.inventory.registry import Registry
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.quantity import format_count
 from valence_sched.model.read_failure import ReadFailure
 from valence_sched.model.read_options import ReadOptions
+from valence_sched.model.read_pace import ReadPace
 from valence_sched.model.registration import Registration
 from valence_sched.store.store import Store
 
@@ -123,6 +124,7 @@ class BackgroundReader:
                 holder = self._store.leases.holder(LEASE)
                 raise InUse(one_line(f"pod managers are read by another process, {holder}: leave "
                                      "it to that, or end it"))  # fmt: skip
+            self._failures = {}  # so that each is told
             self._update_members()
             while self._members.keys() - self._ended:
                 self._renew_in_time()
@@ -184,6 +186,9 @@ class BackgroundReader:
             for name in self._members:
                 self._schedule.hasten(name, self._renewed_at)
             self._tell(f"this process reads ({self._holder})")
+            if self._failures:
+                count = format_count(len(self._failures), "pod manager")
+                self._tell(f"{count} could not be read before")
         return self._leads
 
     def _update_members(self) -> None:

@@ -23,8 +23,8 @@ from valence_sched.model.read_options import ReadOptions, Selection
 if TYPE_CHECKING:
     from valence_sched.inventory.background_reader import BackgroundReader
     from valence_sched.inventory.live import LiveReader
-    from valence_sched.inventory.read_schedule import ReadPace
     from valence_sched.inventory.stored import StoredReader
+    from valence_sched.model.read_pace import ReadPace
     from valence_sched.store.store import Store
 
 Now = Callable[[], datetime.datetime]

@@ -19,9 +19,9 @@ from valence_sched.inventory.background_reader import (
     BackgroundReader,
     ReaderClock,
 )
-from valence_sched.inventory.read_schedule import ReadPace
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.read_options import ReadOptions
+from valence_sched.model.read_pace import ReadPace
 from valence_sched.model.registration import PasswordReference, Registration
 from valence_sched.store import tables
 
