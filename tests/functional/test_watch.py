@@ -108,7 +108,9 @@ class TestOnce(WatchCase):
         self.assertEqual(self.answers(stored=False), stored)
 
     def answers(self, *, stored):
-        app = App(environ={"XDG_CONFIG_HOME": str(self.folder)})
+        # a cache of its own: a port may have been that of another pod manager before
+        homes = ("XDG_CONFIG_HOME", "XDG_CACHE_HOME")
+        app = App(environ=dict.fromkeys(homes, str(self.folder)))
         state = f"sqlite:///{self.state}"
         live = ReadOptions(state=state, stored=stored, timeout_s=20.0)
         engine = app.engine(Selection(live=live))

@@ -89,7 +89,7 @@ class Follower:
         self._remainders: dict[str, PodmRemainder] = {}
         self._orders: dict[str, Callable[[str], bytes]] = {}
         self._due: set[str] = set()
-        self._viewed: list[str] = []
+        self._viewed: dict[str, None] = {}  # in the order of the view
         self._invalid: set[str] = set()
         self._decider: Decider | None = None
 
@@ -193,12 +193,12 @@ class Follower:
 
     def _updated_decider(self, changed: set[str]) -> Decider:
         """Return the decider after splicing what changed, or a new one where that costs less."""
-        viewed = set(self._viewed)
+        viewed = self._viewed
         left = any((one in viewed) != (one in self._remainders) for one in changed)
         many = len(changed) > max(MANY_CHANGES, len(viewed) // MANY_PART)
         if self._decider is None or left or many or changed & self._invalid:
             return self._new_decider()
-        for podm_id in sorted(changed & viewed):
+        for podm_id in sorted(changed & viewed.keys()):
             try:
                 self._decider.replace(self._remainders[podm_id].podm, _place(podm_id))
             except InputError:
@@ -207,7 +207,7 @@ class Follower:
 
     def _new_decider(self) -> Decider:
         builder = ViewBuilder()
-        self._decider, self._viewed, self._invalid = None, [], set()
+        self._decider, self._viewed, self._invalid = None, {}, set()
         for podm_id in self._members.order(self._remainders):
             try:
                 builder.add(self._remainders[podm_id].podm, _place(podm_id))
@@ -215,7 +215,7 @@ class Follower:
                 self._members.refuse(podm_id, error)
                 self._invalid.add(podm_id)
             else:
-                self._viewed.append(podm_id)
+                self._viewed[podm_id] = None
         self._decider = self._make_decider(builder.view())
         return self._decider
 
