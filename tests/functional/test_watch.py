@@ -101,7 +101,8 @@ class TestOnce(WatchCase):
 
     def test_the_stored_answers_are_those_of_a_live_reading(self):
         podms = self.serve()
-        run("valence-sched", "podm", "watch", "--once", "--state", self.state)
+        cache = {"XDG_CACHE_HOME": str(self.folder)}
+        run("valence-sched", "podm", "watch", "--once", "--state", self.state, **cache)
         requests = {name: len(one.requests) for name, one in podms.items()}
         stored = self.answers(stored=True)
         self.assertEqual(requests, {name: len(one.requests) for name, one in podms.items()})
