@@ -14,7 +14,7 @@ from valence_sched.config import credentials, parsers
 from valence_sched.config.requests import Cloud
 from valence_sched.config.settings import Configuration
 from valence_sched.engine import Engine
-from valence_sched.errors import SchedulerError, UsageError
+from valence_sched.errors import InventoryIncomplete, SchedulerError, UsageError
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.registry import Registry
 from valence_sched.inventory.sources import Now, SourceReader
@@ -23,7 +23,8 @@ from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.plan import Plan, parse_plan
 from valence_sched.model.progress import Progress
-from valence_sched.model.read_options import DEFAULT_SELECTION, Selection
+from valence_sched.model.read_options import DEFAULT_SELECTION, ReadOptions, Selection
+from valence_sched.model.read_pace import ReadPace
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.replay import Replay, parse_replay
 from valence_sched.model.reports import parse_report
@@ -88,6 +89,38 @@ class App:
     ) -> Engine:
         """Return the scheduler over a selection; ``effects`` as of an engine."""
         return Engine(self.config, self.sources, self.loader, selection, effects=effects)
+
+    def watch(
+        self,
+        live: ReadOptions,
+        tell: Callable[[str], object],
+        *,
+        pace: ReadPace,
+        threads: int,
+        once: bool = False,
+    ) -> None:
+        """Keep the registered pod managers fresh until interrupted, or read them ``once``.
+
+        ``tell`` takes a line for each change. One process of those that share a state reads.
+
+        Raises:
+            UsageError: no pod manager is registered.
+            InUse: another process reads, and they are to be read once.
+            InventoryIncomplete: none could be read once.
+        """
+        registry = self.registry(live.state)
+        if not registry.members(live):
+            raise UsageError("no pod manager is registered: register one with podm create NAME URL "
+                             f"(none is in {registry.where})")  # fmt: skip
+        with registry.store() as store:
+            reader = self.sources.background_reader(live, store, pace, tell, threads)
+            if not once:
+                reader.run()
+                return
+            reader.run_once()
+            if not reader.read_names:
+                raise InventoryIncomplete("no pod manager could be read: check that they run and "
+                                          "that their URLs are right (podm check)")  # fmt: skip
 
     def site(self, selection: Selection = DEFAULT_SELECTION) -> Site:
         """Return the pod managers of a selection with what decides on them, for edits.

@@ -71,7 +71,9 @@ from valence_sched.view.view import View
 if TYPE_CHECKING:
     from valence_sched.inventory.registry import Registry
     from valence_sched.lifecycle.access import PodmAccess
+    from valence_sched.lifecycle.claim import Claimer
     from valence_sched.lifecycle.plan import Planner
+    from valence_sched.lifecycle.stored_deciders import StoredDeciders
     from valence_sched.store.store import Store
 
 R = TypeVar("R", DecisionResult, DecisionResults)
@@ -81,8 +83,10 @@ class Engine(Scheduler):
     """Implements every verb of a scheduler on the pod managers that ``selection`` names.
 
     What it decides on is read once, when a verb first needs it, and again after a verb changed
-    it. The progress of ``sources`` is told whom a verb waits for. ``effects`` has what a verb has
-    changed, and is about to change, also while it runs.
+    it. Where the selection is of what the state stores, every verb takes in what changed there
+    since the last one, by its change log, and reads nothing live. The progress of ``sources`` is
+    told whom a verb waits for. ``effects`` has what a verb has changed, and is about to change,
+    also while it runs.
     """
 
     def __init__(
@@ -100,6 +104,14 @@ class Engine(Scheduler):
         self._effects = effects if effects is not None else EffectLog()
         self._view: View | None = None
         self._decider: Decider | None = None
+        self._stored: StoredDeciders | None = None
+        self._is_stored = selection.live.stored and not sources.named_sources(selection)
+
+    def close(self) -> None:
+        """Close the state, if it is followed."""
+        if self._stored is not None:
+            self._stored.store.close()
+            self._stored = None
 
     @functools.cached_property
     def _registry(self) -> Registry:
@@ -185,10 +197,11 @@ class Engine(Scheduler):
         return inventory_summary(self.view())
 
     def podms(self) -> Sequence[PodmOverview]:
-        return overviews(self.view(), self._sources.live_ids)
+        return self._with_read_times(overviews(self.view(), self._sources.live_ids))
 
     def podm(self, name: str) -> PodmOverview:
-        return overview(self.view(), name, self._sources.live_ids)
+        (one,) = self._with_read_times([overview(self.view(), name, self._sources.live_ids)])
+        return one
 
     def blocks(self, wanted: BlockFilter) -> Iterator[BlockOverview]:
         return hardware.blocks(self.view(), wanted)
@@ -238,10 +251,12 @@ class Engine(Scheduler):
         detail: Detail = "placements",
     ) -> ClaimResult:
         self._refuse_recordings("claimed")
-        with self._changing_store() as store:
-            claimer = self._intake.claimer(store)
-            with self._naming_outage(request):
-                outcome = claimer.claim(request, key=key, ttl_s=ttl_s)
+        with (
+            self._changing_store() as store,
+            self._claimer(store) as claimer,
+            self._naming_outage(request),
+        ):
+            outcome = claimer.claim(request, key=key, ttl_s=ttl_s)
         decision = None
         if outcome.decision:
             decision = self._no_outage([request], decision_result(outcome.decision, detail))
@@ -257,10 +272,13 @@ class Engine(Scheduler):
         detail: Detail = "placements",
     ) -> ProvisionResult:
         self._refuse_recordings("composed")
-        with self._access(wait_s, ttl_s) as access:
-            provisioner = access.provisioner(self._intake.claimer(access.store))
-            with self._naming_outage(request):
-                result = provisioner.provision(request, key=key, ttl_s=ttl_s, detail=detail)
+        with (
+            self._access(wait_s, ttl_s) as access,
+            self._claimer(access.store) as claimer,
+            self._naming_outage(request),
+        ):
+            provisioner = access.provisioner(claimer)
+            result = provisioner.provision(request, key=key, ttl_s=ttl_s, detail=detail)
         if result.decision is not None:
             self._no_outage([request], result.decision)
         return result
@@ -406,12 +424,16 @@ class Engine(Scheduler):
 
     def view(self) -> View:
         """Return the snapshot that is decided on; it is read now if it was not yet."""
+        if self._is_stored:
+            return self.decider().snapshot()
         if self._view is None:
             self._view = self._intake.view()
         return self._view
 
     def decider(self) -> Decider:
         """Return the decider on that snapshot."""
+        if self._is_stored:
+            return self._followed().decider()
         if self._decider is None:
             policies = self._intake.policies()
             self._decider = self._intake.decider(self.view(), policies)
@@ -421,8 +443,33 @@ class Engine(Scheduler):
     def _changing_store(self) -> Iterator[Store]:
         """Yield the store; the next decision reads again what it decides on."""
         self._view = self._decider = None
+        if self._is_stored:
+            yield self._followed(create=True).store
+            return
         with self._registry.store(self._effects) as store:
             yield store
+
+    def _followed(self, *, create: bool = False) -> StoredDeciders:
+        """Return what follows the state; a state that is not there is made only to ``create``."""
+        if self._stored is None:
+            if self._registry.empty and not create:
+                raise UsageError(self._sources.no_podm_message(self._live))
+            from valence_sched.lifecycle.stored_deciders import StoredDeciders  # SQL
+
+            self._stored = StoredDeciders(self._intake, self._registry.store(self._effects))
+        return self._stored
+
+    @contextlib.contextmanager
+    def _claimer(self, store: Store) -> Iterator[Claimer]:
+        """Yield the claimer of a selection; of stored pod managers it reads none."""
+        if not self._is_stored:
+            yield self._intake.claimer(store)
+            return
+        with self._followed().claimer() as claimer:
+            yield claimer
+
+    def _with_read_times(self, overviews: Sequence[PodmOverview]) -> Sequence[PodmOverview]:
+        return self._followed().with_read_times(overviews) if self._is_stored else overviews
 
     @contextlib.contextmanager
     def _access(self, wait_s: float = WAIT_S, ttl_s: float = 0.0) -> Iterator[PodmAccess]:
@@ -489,8 +536,8 @@ class Engine(Scheduler):
         These are all, unless each of the requests names some.
         """
         known = self._sources.live_ids
-        if self._view is not None:
-            known = {podm.id for podm in self._view.podms}
+        if self._is_stored or self._view is not None:
+            known = {podm.id for podm in self.view().podms}
         if all(request.podms for request in requests):
             known = {name for request in requests for name in request.podms}
         if not known or not known <= self._sources.unread_ids:

@@ -63,7 +63,7 @@ CHANGES = ("podm create", "podm delete", "podm set", "podm unset", "podm capture
            "podm check", "podm claim compose", "podm claim list", "podm claim show",
            "podm claim release", "podm claim renew",
            "podm claim reap", "podm node list", "podm node show", "podm node delete", "podm apply",
-           "podm stats set", "podm stats show", "podm stats unset", "podm serve",
+           "podm stats set", "podm stats show", "podm stats unset", "podm serve", "podm watch",
            "podm capture", "podm inventory diff",
            "scheduler whatif rebalance")  # fmt: skip
 # A word of a heading: a capital first, or a unit, or a link between words.

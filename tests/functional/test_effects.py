@@ -187,7 +187,7 @@ READERS = {
     "podm_block_list", "podm_block_show", "podm_check", "podm_claim_list", "podm_claim_show",
     "podm_device_list", "podm_pool_list", "podm_fit", "podm_flavor_list", "podm_flavor_show",
     "podm_flavor_validate", "podm_inventory_diff", "podm_inventory_validate", "podm_list",
-    "podm_node_list", "podm_node_show", "podm_serve", "podm_show", "podm_stats_show",
+    "podm_node_list", "podm_node_show", "podm_serve", "podm_show", "podm_stats_show", "podm_watch",
     "scheduler_explain", "scheduler_filter_list", "scheduler_policy_list", "scheduler_policy_show",
     "scheduler_policy_validate", "scheduler_weigher_list", "scheduler_whatif_drain",
     "scheduler_whatif_fail", "scheduler_whatif_need", "scheduler_whatif_rebalance",

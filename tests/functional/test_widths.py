@@ -77,7 +77,8 @@ LIVE = (
     "podm set gone --url {dead}/redfish/v1 --max-blocks 4", "podm unset extra --zone",
     "podm create nobody {dead}", "podm check --all", "podm schedule --flavor small --podm gone",
     "podm delete gone",
-    "podm check --all", "podm list", "podm show gpu-east", "podm pool list", "podm device list",
+    "podm check --all", "podm watch --once",
+    "podm list", "podm show gpu-east", "podm pool list", "podm device list",
     "podm block list --free", "podm fit --flavor small --flavor gpu-large",
     "podm schedule --flavor gpu-large", "podm schedule --flavor small --dry-run=server",
     "podm schedule --flavor small --owner ana "

@@ -65,6 +65,10 @@ class Decider:
     def _view(self) -> View:
         return self._snapshot.view
 
+    def note_skipped(self, lines: Sequence[str]) -> None:
+        """Let the decisions from now on name these lines as what could not be read."""
+        self._skipped = lines
+
     def policies(self) -> Sequence[Policy]:
         """Return the policies a request may name."""
         return self._preparation.policies()

@@ -22,8 +22,6 @@ from collections.abc import (
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from valence_sched.core import plugins
 from valence_sched.drivers.crawl import pool
 from valence_sched.drivers.crawl.reading import Reading, ReadSettings, ReadTarget
@@ -35,9 +33,9 @@ from valence_sched.errors import (
     StoreError,
     UnknownName,
 )
+from valence_sched.inventory.last_known import last_known_podm, podm_of_registration
 from valence_sched.inventory.members import Member, select_members
 from valence_sched.inventory.registry import Registry
-from valence_sched.model.age import age_s
 from valence_sched.model.identity import address_of, conflict_text, is_address
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.podm_url import EndpointKey, endpoint_key, is_unencrypted
@@ -231,22 +229,7 @@ class LiveReader:
     def _last_known(self, one: Registration, podm: FullPodm, store: Store | None) -> FullPodm:
         """Return the last known state of a podm, with its status; one too old has no blocks."""
         known = store.load_podms([one.name]).get(one.name) if store else None
-        if known is None:
-            return msgspec.structs.replace(podm, identity=one.identity, read_at=None)
-        limit, age = self._live.max_age_s, age_s(known.read_at, self._now())
-        if limit is not None and (age is None or age > limit):
-            return msgspec.structs.replace(podm, read_at=known.read_at)
-        return msgspec.structs.replace(
-            known,
-            url=one.url,
-            status=podm.status,
-            enabled=one.enabled,
-            zone=podm.zone or known.zone,
-            aggregates=podm.aggregates or known.aggregates,
-            capabilities=known.capabilities | podm.capabilities,
-            traits=podm.traits or known.traits,
-            facts=known.facts | podm.facts,
-        )
+        return last_known_podm(one, podm, known, self._live.max_age_s, self._now())
 
 
 def _batches(targets: Iterable[MemberTarget]) -> Iterator[list[MemberTarget]]:
@@ -257,20 +240,4 @@ def _batches(targets: Iterable[MemberTarget]) -> Iterator[list[MemberTarget]]:
 
 def _refused(one: Registration, failure: str) -> Reading:
     """Return the failed reading of a pod manager of which nothing may be used."""
-    return Reading(_podm_of_registration(one), failure)
-
-
-def _podm_of_registration(one: Registration) -> FullPodm:
-    """Return a podm with the fields of its registration, and nothing of its own."""
-    return FullPodm(
-        id=one.name,
-        url=one.url,
-        driver=None if one.driver == AUTO else one.driver,
-        status="Unknown",
-        enabled=one.enabled,
-        zone=one.zone,
-        aggregates=one.aggregates,
-        capabilities=one.capabilities,
-        traits=one.traits,
-        facts=one.facts,
-    )
+    return Reading(podm_of_registration(one, FullPodm), failure)

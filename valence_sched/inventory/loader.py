@@ -17,13 +17,11 @@ from valence_sched.errors import (
     DuplicateId,
     InputError,
     InventoryIncomplete,
-    InventoryStale,
-    one_line,
 )
-from valence_sched.inventory.old_readings import OldReadings
+from valence_sched.inventory.old_readings import OldReadings, stale_error
 from valence_sched.inventory.sources import SourceReader
 from valence_sched.inventory.status import PodmReadTime, statuses, with_status
-from valence_sched.model.age import age_s, format_age
+from valence_sched.model.age import age_s
 from valence_sched.model.codec import decode
 from valence_sched.model.custom_resource import DeclaredStocks, with_declared_stocks
 from valence_sched.model.diff import Difference, PodmDocument, differences
@@ -224,9 +222,7 @@ class InventoryLoader:
             return podm
         age = age_s(podm.read_at, self._sources.now())
         if age is None or age > limit:
-            known = f"read {format_age(age)} ago" if age is not None else "read nobody knows when"
-            raise InventoryStale(one_line(f"pod manager {podm.id!r}: {known}, and at most "
-                                          f"{format_age(limit)} ago is allowed"))  # fmt: skip
+            raise stale_error(podm.id, podm.read_at, limit, self._sources.now())
         return podm
 
     def _skip(self, error: InputError) -> None:

@@ -1,13 +1,67 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Old readings: warns of pod managers that were read so long ago that they may differ by now."""
+"""Old readings: finds pod managers that were read so long ago that they may differ by now."""
 
 from __future__ import annotations
 
 import datetime
+import heapq
 
-from valence_sched.errors import one_line
+from valence_sched.errors import InventoryStale, one_line
 from valence_sched.model.age import age_s, format_age
 from valence_sched.model.diagnostic import Diagnostics
+
+
+class ReadingAges:
+    """Tells which readings are older than a limit, without a look at those that are not yet.
+
+    A reading whose time is not known, or in the future, is in ``unknown``.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._read_at: dict[str, str | None] = {}
+        self._due: list[tuple[float, str, str | None]] = []
+        self._old: set[str] = set()
+        self.unknown: set[str] = set()
+
+    def note(self, podm: str, read_at: str | None, now: datetime.datetime) -> None:
+        """Note when a pod manager was read last."""
+        self.forget(podm)
+        self._read_at[podm] = read_at
+        age = age_s(read_at, now)
+        if age is None:
+            self.unknown.add(podm)
+        else:
+            due = now.timestamp() - age + self._limit_s
+            heapq.heappush(self._due, (due, podm, read_at))
+
+    def forget(self, podm: str) -> None:
+        """Forget a pod manager."""
+        self._read_at.pop(podm, None)
+        self._old.discard(podm)
+        self.unknown.discard(podm)
+
+    def older(self, now: datetime.datetime) -> set[str]:
+        """Return the pod managers whose readings are older than the limit."""
+        while self._due and self._due[0][0] < now.timestamp():
+            _, podm, read_at = heapq.heappop(self._due)
+            if podm not in self.unknown and self._read_at.get(podm) == read_at is not None:
+                self._old.add(podm)
+        return set(self._old)
+
+    def read_at(self, podm: str) -> str | None:
+        """Return when a pod manager was read last, None where that is not known."""
+        return self._read_at.get(podm)
+
+
+def stale_error(
+    podm: str, read_at: str | None, limit_s: float, now: datetime.datetime
+) -> InventoryStale:
+    """Return the error about a reading that is too old to decide on."""
+    age = age_s(read_at, now)
+    known = f"read {format_age(age)} ago" if age is not None else "read nobody knows when"
+    return InventoryStale(one_line(f"pod manager {podm!r}: {known}, and at most "
+                                   f"{format_age(limit_s)} ago is allowed"))  # fmt: skip
 
 
 class OldReadings:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import datetime
 import os
+import secrets
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,11 @@ from valence_sched.model.progress import NoProgress, Progress
 from valence_sched.model.read_options import ReadOptions, Selection
 
 if TYPE_CHECKING:
+    from valence_sched.inventory.background_reader import BackgroundReader
     from valence_sched.inventory.live import LiveReader
+    from valence_sched.inventory.stored import StoredReader
+    from valence_sched.model.read_pace import ReadPace
+    from valence_sched.store.store import Store
 
 Now = Callable[[], datetime.datetime]
 
@@ -114,6 +120,31 @@ class SourceReader:
             raw=raw,
         )
 
+    def background_reader(
+        self,
+        live: ReadOptions,
+        store: Store,
+        pace: ReadPace,
+        tell: Callable[[str], object],
+        threads: int,
+    ) -> BackgroundReader:
+        """Return what keeps the registered pod managers in a store fresh."""
+        from valence_sched.drivers.crawl import pool  # HTTP: only to read live ones
+        from valence_sched.drivers.crawl.reading import Reading, ReadSettings, ReadTarget
+        from valence_sched.inventory.background_reader import BackgroundReader
+
+        dialects = plugins.installed(plugins.DIALECTS)
+        cache = Homes(self.config.environ).cache
+        settings = ReadSettings(live.timeout_s, live.parallel, live.full, cache, raw=False)
+
+        def read(target: ReadTarget) -> Reading:
+            (reading,) = pool.read([target], dialects, settings, clock=self.now)
+            return reading
+
+        holder = f"{socket.gethostname()[:60]} process {os.getpid()} {secrets.token_hex(4)}"
+        return BackgroundReader(self.registry(live.state), live, store, read, holder=holder,
+                                tell=tell, pace=pace, threads=threads)  # fmt: skip
+
     def no_podm_message(self, live: ReadOptions) -> str:
         """Return the text of the error that a command without any pod manager ends with."""
         if live.podm_files:
@@ -122,8 +153,13 @@ class SourceReader:
         return ("no inventory: name one with --inventory PATH, or - for stdin; or register a pod "
                 f"manager with podm create NAME URL (none is in {where})")  # fmt: skip
 
+    def _stored_reader(self, live: ReadOptions) -> StoredReader:
+        from valence_sched.inventory.stored import StoredReader
+
+        return StoredReader(self.registry(live.state), live, now=self.now)
+
     def _live_records(self, live: ReadOptions, *, alone: bool) -> Iterator[recorded.Record]:
-        reader = self.live_reader(live)
+        reader = self._stored_reader(live) if live.stored else self.live_reader(live)
         if alone and not reader:
             raise UsageError(self.no_podm_message(live))
         self.stored_names = reader.stored_names

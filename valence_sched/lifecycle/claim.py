@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, cast
 
 import msgspec
 
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.errors import ClaimLost, ClaimState, one_line
+from valence_sched.lifecycle.follower import FixedMembers, Follower
 from valence_sched.model.claim import Claim, build_claim_parts
 from valence_sched.model.custom_resource import (
     DeclaredStocks,
@@ -26,11 +28,8 @@ from valence_sched.model.policy import Policy
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Mix, Request
 from valence_sched.model.stats import podm_id
-from valence_sched.model.usage import NO_USAGE, PodmRemainder
 from valence_sched.store.claims import TTL_S
-from valence_sched.store.snapshot import LogPosition, PodmChange
 from valence_sched.store.store import Store
-from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.view import View
 
 MOST_ATTEMPTS = 32
@@ -73,6 +72,9 @@ class Claimer:
     that were not read. Those in ``known`` were just stored, and are not read back. Where another
     claimer was faster, equal blocks are from then on tried in an order drawn by ``salt``: claimers
     that try them in one order would lose to each other again and again.
+
+    A ``follower`` of the store that others decide with, too, takes the place of all these. Nothing
+    is claimed of pod managers that are ``unclaimable`` at the moment.
     """
 
     def __init__(
@@ -89,35 +91,30 @@ class Claimer:
         among: frozenset[str] | None = None,
         statuses: Mapping[str, PodmStatus] | None = None,
         known: Mapping[str, LeanPodm] | None = None,
+        follower: Follower | None = None,
+        unclaimable: Callable[[], Collection[str]] = frozenset,
     ) -> None:
-        self._store, self._declared = store, declared
-        self._most_attempts, self._among = most_attempts, among
-        self._statuses, self._known = statuses or {}, known or {}
+        self._store, self._most_attempts = store, most_attempts
         self._salt = salt if salt is not None else secrets.token_bytes(8)
         self._contended: set[str] = set()
-        self._position = LogPosition()
-        self._podms: dict[str, LeanPodm] = {}
-        self._remaining: dict[str, PodmRemainder] = {}
-        self._decider: Decider | None = None
-        policies = list(policies)
+        policies, statuses = list(policies), statuses or {}
+
+        def prepare(podm: LeanPodm) -> LeanPodm:
+            status = statuses.get(podm.id, podm.status)
+            same = status == podm.status
+            podm = podm if same else msgspec.structs.replace(podm, status=status)
+            return cast(LeanPodm, with_declared_stocks(podm, declared))
 
         def make(view: View) -> Decider:
             return Decider(view, policies, mix=mix, skipped=skipped, strict=strict)
 
-        self._make_decider = make
+        self._members = FixedMembers(among, prepare, skipped)
+        self._follower = follower or Follower(store, make, self._members, known=known)
+        self._unclaimable = unclaimable
 
     def decider(self) -> Decider:
         """Return the decider on the present state of the store: what claims hold is in use."""
-        # should this be interrupted, the next call reads everything again
-        since, self._position = self._position, LogPosition()
-        known, self._known = self._known, {}
-        snapshot = self._store.snapshot(since, known)
-        among = self._among
-        changes = (one for one in snapshot.changes if among is None or one.id in among)
-        self._update_decider(list(map(self._remaining_podm, changes)))
-        self._position = snapshot.position
-        assert self._decider is not None
-        return self._decider
+        return self._follower.decider()
 
     def select_destinations(self, request: Request) -> Decision:
         """Decide on what the store knows now, and hold nothing; errors as for a decider."""
@@ -130,8 +127,8 @@ class Claimer:
         """
         name = podm_id(podm)
         generation = self._store.update_stats(name, dict(stats))
-        if self._among is not None and name not in self._among:
-            self._among, self._position = self._among | {name}, LogPosition()
+        self._members.add(name)
+        self._follower.refresh(name)
         return generation
 
     def content(self, request: Request) -> str:
@@ -165,7 +162,7 @@ class Claimer:
                     return ClaimOutcome(earlier, None, retries)
                 if key and request.count > 1:
                     self._refuse_composed(owner, key)
-                decision = self.decider().select_destinations(request)
+                decision = self._decide(request)
                 if not decision.placed_nodes:
                     return ClaimOutcome(None, decision, retries)
                 claim = self._hold(decision, content, owner, key, ttl_s)
@@ -177,6 +174,17 @@ class Claimer:
         raise ClaimLost(
             f"somebody was faster {times} in a row: at last {lost}",
             lost.podm, lost.claim)  # fmt: skip
+
+    def close(self) -> None:
+        """Let a follower that others decide with try all blocks in the order of their podms."""
+        self._follower.restore_blocks()
+
+    def _decide(self, request: Request) -> Decision:
+        decision = self.decider().select_destinations(request)
+        excluded = self._unclaimable()
+        if excluded and any(one.chosen.podm in excluded for one in decision.placements):
+            decision = self._follower.decider_without(excluded).select_destinations(request)
+        return decision
 
     def _refuse_composed(self, owner: str | None, key: str) -> None:
         """Raise ClaimState where a key stands for claims of one node each, made to compose it."""
@@ -191,8 +199,8 @@ class Claimer:
     ) -> Claim:
         placements = decision.placements
         podms = {placement.chosen.podm for placement in placements}
-        generations = {podm: self._podms[podm].generation for podm in podms}
-        supplies = {podm: declared_supplies(self._podms[podm]) for podm in podms}
+        generations = {podm: self._follower.generation(podm) for podm in podms}
+        supplies = {podm: declared_supplies(self._follower.base(podm)) for podm in podms}
         group = decision.request.group
         return self._store.claims.create(
             build_claim_parts(
@@ -210,51 +218,11 @@ class Claimer:
             ttl_s=ttl_s,
         )
 
-    def _remaining_podm(self, change: PodmChange) -> LeanPodm:
-        if change.incremental:
-            remaining = self._remaining[change.id]
-            remaining.subtract(change.usage)
-            return remaining.podm
-        if change.gone:
-            base = LeanPodm(id=change.id, status="Offline", enabled=False)
-        elif change.podm is None:
-            base = self._podms[change.id]
-        else:
-            base = with_declared_stocks(self._with_status(change.podm), self._declared)
-        self._podms[change.id] = base = self._with_own_order(base)
-        self._remaining[change.id] = PodmRemainder(base, change.usage)
-        return self._remaining[change.id].podm
-
-    def _update_decider(self, podms: Sequence[LeanPodm]) -> None:
-        where = self._store.address
-        if self._decider is not None:
-            for podm in podms:
-                self._decider.replace(podm, where)
-            return
-        builder = ViewBuilder()
-        for podm in podms:
-            builder.add(podm, where)
-        self._decider = self._make_decider(builder.view())
-
-    def _with_status(self, podm: LeanPodm) -> LeanPodm:
-        status = self._statuses.get(podm.id, podm.status)
-        return podm if status == podm.status else msgspec.structs.replace(podm, status=status)
-
     def _shuffle_blocks(self, podm: str) -> None:
         """Try the blocks of a podm in this claimer's own order from now on."""
         if podm and podm not in self._contended:
             self._contended.add(podm)
-            if podm in self._remaining:
-                remaining = self._with_own_order(self._remaining[podm].podm)
-                self._podms[podm] = self._with_own_order(self._podms[podm])
-                self._remaining[podm] = PodmRemainder(remaining, NO_USAGE)
-
-    def _with_own_order(self, podm: LeanPodm) -> LeanPodm:
-        """Return a podm with its blocks in this claimer's order where others try them, too."""
-        if podm.id not in self._contended:
-            return podm
-        blocks = sorted(podm.blocks, key=lambda block: _salted_digest(self._salt, block.uri))
-        return msgspec.structs.replace(podm, blocks=tuple(blocks))
+            self._follower.sort_blocks(podm, functools.partial(_salted_digest, self._salt))
 
 
 def _salted_digest(salt: bytes, uri: str) -> bytes:

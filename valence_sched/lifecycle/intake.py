@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -86,6 +86,11 @@ class Intake:
             known=stored.podms,
         )
 
+    def make_decider(self) -> Callable[[View], Decider]:
+        """Return what makes deciders of views, under the policies and flavors of now."""
+        policies, mix, strict = self.policies(), self._mix, self.selection.strict
+        return lambda view: Decider(view, policies, mix=mix, strict=strict)
+
     def store_podms(
         self, store: Store, selection: Selection, only: Collection[str] | None = None
     ) -> StoredPodms:
@@ -107,7 +112,8 @@ class Intake:
                 if podm.id in self.sources.unread_ids or (only is not None and podm.id not in only):
                     continue
                 stored.read_at[podm.id] = podm.read_at
-                if podm.id not in self.sources.reported_ids:  # the state has these from themselves
+                # the state has reports from themselves, and what was stored before
+                if podm.id not in self.sources.reported_ids and not selection.live.stored:
                     batch.append(podm)
                 if len(batch) == BATCH_SIZE:
                     store_batch()

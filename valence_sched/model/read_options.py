@@ -14,7 +14,8 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
     empty. A reading older than ``max_age_s`` is not decided on, and of one older than
     ``warn_age_s`` there is a warning. ``liveness`` is the plug-in that
     decides whether pod managers that are not read are alive, as ``NAME`` or ``NAME:ARGUMENT``;
-    with None they keep their status. With ``subtract_claims`` the amounts that claims hold are
+    with None they keep their status. With ``stored`` no pod manager is read: what the state knows
+    of them counts, as a reader keeps it. With ``subtract_claims`` the amounts that claims hold are
     subtracted from recorded pod managers, too.
     """
 
@@ -29,6 +30,7 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
     warn_age_s: float | None = None
     liveness: str | None = None
     subtract_claims: bool = False
+    stored: bool = False
 
     @property
     def selects_live(self) -> bool:

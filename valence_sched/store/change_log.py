@@ -55,6 +55,11 @@ def log_changes(
             connection.execute(statement, rows)
 
 
+def log_registry_change(connection: sa.Connection) -> None:
+    """Record that the registrations of pod managers changed."""
+    connection.execute(_ADVANCE, {"number": tables.REGISTRY_SHARD})
+
+
 def add_claim_part(connection: sa.Connection, key: str, claim_id: str) -> None:
     """Record that a claim holds a part of a pod manager from now on."""
     connection.execute(_ADVANCE, {"number": shard_of(key)})

@@ -114,6 +114,8 @@ def _move_ends(connection: sa.Connection, jump_s: float) -> str:
     swept = sa.case((of.sweep_at > 0, of.sweep_at + jump_s), else_=of.sweep_at)
     update = sa.update(_claims).where(ends)
     moved = connection.execute(update.values(expires_at=of.expires_at + jump_s, sweep_at=swept))
+    lease_end = tables.leases.c.expires_at
+    connection.execute(sa.update(tables.leases).values(expires_at=lease_end + jump_s))
     way = "ahead" if jump_s > 0 else "back"
     if not moved.rowcount:
         return ""

@@ -49,6 +49,7 @@ class PodmRow(NamedTuple):
     read_at: str | None
     gone: bool
     stats: bytes | None
+    failure: bytes | None
     identity: str | None
     queried_at: float
 
@@ -100,12 +101,27 @@ class StoredPodm(NamedTuple):
 
 
 class PodmUpdate(NamedTuple):
-    """A pod manager that is to be stored over its row, None for a new one."""
+    """A pod manager that is to be stored over its row, None for a new one.
+
+    It was read, unless ``is_read`` says that it was not: then a failure to read it stays.
+    """
 
     key: str
     reading: EncodedPodm
     row: PodmRow | None
     stats: bytes | None
+    is_read: bool = True
+
+    @property
+    def recovered(self) -> bool:
+        """Return whether it was read after a failure."""
+        return self.is_read and self.row is not None and self.row.failure is not None
+
+    @property
+    def reporting_changed(self) -> bool:
+        """Return whether it reports by itself from now on, or no longer."""
+        reported = self.row is not None and self.row.stats is not None
+        return reported != (self.stats is not None)
 
     @property
     def content_changed(self) -> bool:
@@ -136,7 +152,7 @@ class PodmUpdate(NamedTuple):
     def row_changed(self) -> bool:
         """Return whether anything is to be written at all."""
         row, read_at = self.row, self.reading.podm.read_at
-        if self.identity != self.known_identity:
+        if self.recovered or self.identity != self.known_identity:
             return True
         return self.content_changed or not row or (row.read_at, row.stats) != (read_at, self.stats)
 
@@ -154,6 +170,11 @@ class PodmUpdate(NamedTuple):
         return StoredPodm(self.generation, read_at, content, self.content_changed)
 
 
+def lock_rows(connection: sa.Connection, keys: Iterable[str]) -> dict[str, PodmRow]:
+    """Return the rows of pod managers after locking them, by key; none of one never read."""
+    return _rows(connection, keys, lock=True)
+
+
 def lock_row(connection: sa.Connection, key: str) -> PodmRow | None:
     """Return the row of a pod manager after locking it, None when it was never read."""
     return _rows(connection, [key], lock=True).get(key)
@@ -163,7 +184,7 @@ def _rows(connection: sa.Connection, keys: Iterable[str], lock: bool = False) ->
     """Return the rows of pod managers, by key; they are locked in the order of their keys."""
     of = _table.c
     query = sa.select(of.podm_key, of.generation, of.digest, of.read_at, of.gone, of.stats,
-                      of.identity, now())  # fmt: skip
+                      of.failure, of.identity, now())  # fmt: skip
     if lock:
         query = query.with_for_update()
     query = query.order_by(of.podm_key)
@@ -240,6 +261,8 @@ def write(connection: sa.Connection, updates: Sequence[PodmUpdate]) -> None:
          **identities.columns(update.identity)}
         for update in updates if update.key not in changed and update.row_changed
     ])  # fmt: skip
+    recovered = {update.key for update in updates if update.recovered}
+    _execute(connection, _UPDATE, [{"key": key, "failure": None} for key in sorted(recovered)])
     known = {update.key: (update.identity, update.known_identity) for update in updates}
     identities.learn(
         connection, {key: now for key, (now, was) in known.items() if now not in (None, was)}
@@ -247,7 +270,8 @@ def write(connection: sa.Connection, updates: Sequence[PodmUpdate]) -> None:
     _write_supplies(connection, {key: update.reading.podm for key, update in changed.items()})
     podms = {update.key: update.reading.podm for update in updates}
     settled = settle.settle_claims(connection, podms)
-    change_log.log_changes(connection, settled - changed.keys(), changed)
+    reporting = {update.key for update in updates if update.reporting_changed}
+    change_log.log_changes(connection, (settled | recovered | reporting) - changed.keys(), changed)
 
 
 def _columns(update: PodmUpdate) -> Row:
@@ -290,12 +314,20 @@ def documents(connection: sa.Connection, keys: Keys | None = None) -> dict[str, 
     }
 
 
+def read_times(connection: sa.Connection, keys: Keys) -> dict[str, str | None]:
+    """Return when pod managers that are not gone were read last, by name."""
+    of = _table.c
+    query = sa.select(of.name, of.read_at).where(~of.gone)
+    queries = (query.where(of.podm_key.in_(some)) for some in chunks(keys))
+    return {name: at for query in queries for name, at in connection.execute(query)}
+
+
 def forget(connection: sa.Connection, key: str) -> None:
     """Forget what was read of a pod manager; its row stays, so that no generation repeats."""
     for table in (tables.stocks, tables.shares):
         connection.execute(sa.delete(table).where(table.c.podm_key == key))
     nothing = {"gone": True, "document": b"", "digest": "", "stats": None, "read_at": None,
-               **identities.columns(None)}  # fmt: skip
+               "failure": None, **identities.columns(None)}  # fmt: skip
     update = sa.update(_table).where(_table.c.podm_key == key)
     connection.execute(update.values(generation=_table.c.generation + 1, **nothing))
     change_log.log_changes(connection, content=[key])

@@ -12,7 +12,7 @@ from valence_sched.errors import InUse, NameTaken, UnknownName, one_line
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.registration import Registration
 from valence_sched.model.stats import Stats, apply_stats, merge_stats
-from valence_sched.store import identities, podms, tables
+from valence_sched.store import change_log, identities, podms, tables
 from valence_sched.store.podms import EncodedPodm, PodmUpdate, ReportedStats
 from valence_sched.store.tables import key_of, now
 from valence_sched.store.usage import uses
@@ -34,6 +34,7 @@ def register(connection: sa.Connection, registration: Registration) -> None:
         raise NameTaken(one_line(f"a pod manager named {name!r} is registered already: "
                                  "change that one, or choose another name"))  # fmt: skip
     identities.check_free(connection, registration)
+    change_log.log_registry_change(connection)
     row = {"podm_key": key_of(name), "name": name, **identities.registration_columns(registration)}
     try:
         connection.execute(sa.insert(_table), row)
@@ -45,6 +46,7 @@ def register(connection: sa.Connection, registration: Registration) -> None:
 def change(connection: sa.Connection, registration: Registration) -> None:
     """Replace the registered pod manager of the same name; without identity it is to be any."""
     key = key_of(registration.name)
+    change_log.log_registry_change(connection)
     identities.check_free(connection, registration)
     update = sa.update(_table).where(_table.c.podm_key == key)
     result = connection.execute(update.values(**identities.registration_columns(registration)))
@@ -64,6 +66,7 @@ def unregister(connection: sa.Connection, name: str) -> None:
     connection.execute(sa.delete(_table).where(_table.c.podm_key == key))
     if row and not row.gone:
         podms.forget(connection, key)
+    change_log.log_registry_change(connection)
 
 
 def store_report(connection: sa.Connection, name: str, stats: Stats) -> int:
@@ -82,7 +85,7 @@ def store_report(connection: sa.Connection, name: str, stats: Stats) -> int:
     if reported.alone:
         read_at = datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
         podm = msgspec.structs.replace(podm, read_at=read_at)
-    update = PodmUpdate(key_of(name), EncodedPodm(podm), row, to_json(reported))
+    update = PodmUpdate(key_of(name), EncodedPodm(podm), row, to_json(reported), is_read=False)
     podms.write(connection, [update])
     return update.generation
 
@@ -116,6 +119,7 @@ def forget_report(connection: sa.Connection, name: str) -> None:
     if not row.reported.alone:
         update = sa.update(tables.podms).where(tables.podms.c.podm_key == key)
         connection.execute(update.values(stats=None))
+        change_log.log_changes(connection, [key])
         return
     check_unused(connection, name)
     podms.forget(connection, key)

@@ -55,6 +55,7 @@ def _create(connection: sa.Connection, revision: str) -> None:
     tables.METADATA.create_all(connection)
     connection.execute(sa.delete(tables.shards))
     zero = [{"shard": number, "moved": 0} for number in range(tables.SHARDS)]
+    zero.append({"shard": tables.REGISTRY_SHARD, "moved": 0})
     connection.execute(sa.insert(tables.shards), zero)
     connection.execute(sa.insert(tables.version), {"version_num": revision})
 

@@ -6,10 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import sqlalchemy as sa
 from msgspec.structs import replace
 
 from valence_sched.model.inventory import LeanPodm
+from valence_sched.model.read_failure import ReadFailure
 from valence_sched.model.usage import NO_USAGE, Usage
 from valence_sched.store import tables
 from valence_sched.store.database import WorkCounts
@@ -35,7 +37,9 @@ class LogPosition:
 class PodmChange:
     """A pod manager that changed; ``podm`` is None if its content did not, or if it is gone.
 
-    ``usage`` is all that claims hold of it or, if ``incremental``, only what new claims hold.
+    ``usage`` is all that claims hold of it or, if ``incremental``, only what new claims hold: then
+    nothing else changed. ``failure`` is why it is not read at present. ``reports`` says whether it
+    reports by itself.
     """
 
     id: str
@@ -44,6 +48,8 @@ class PodmChange:
     podm: LeanPodm | None
     usage: Usage = NO_USAGE
     incremental: bool = False
+    failure: ReadFailure | None = None
+    reports: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +57,13 @@ class StoreSnapshot:
     """The changes since a position, and the position after them.
 
     ``expired_claims`` counts the claims whose time is over but whose holds are in ``changes``.
+    ``registry_changed`` says whether registrations changed, too.
     """
 
     changes: tuple[PodmChange, ...]
     position: LogPosition
     expired_claims: int
+    registry_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,8 @@ class _ChangedRow:
     gone: bool
     content_changed: bool
     read_at: str | None = None
+    failure: bytes | None = None
+    stats: bytes | None = None
     claims: tuple[str, ...] | None = None
 
 
@@ -82,6 +92,9 @@ def take_snapshot(
     expired = shards.pop(-1)
     before = {shard: since.shards.get(shard, -1) for shard in shards}
     behind = [shard for shard in sorted(shards) if shards[shard] != before[shard]]
+    registry_changed = tables.REGISTRY_SHARD in behind
+    if registry_changed:
+        behind.remove(tables.REGISTRY_SHARD)
     rows = _changed_rows(connection, before, behind)
     if since.shards:
         rows += _newly_claimed(connection, before, behind, {row.key for row in rows})
@@ -96,11 +109,15 @@ def take_snapshot(
     changes = [
         PodmChange(row.name, row.generation, row.gone, podms.get(row.key),
              (total if row.claims is None else added).get(row.key, NO_USAGE),
-             incremental=row.claims is not None)
+             row.claims is not None, _failure(row.failure), row.stats is not None)
         for row in rows
     ]  # fmt: skip
     ordered = tuple(sorted(changes, key=lambda change: change.id))
-    return StoreSnapshot(ordered, LogPosition(shards), expired)
+    return StoreSnapshot(ordered, LogPosition(shards), expired, registry_changed)
+
+
+def _failure(document: bytes | None) -> ReadFailure | None:
+    return None if document is None else msgspec.json.decode(document, type=ReadFailure)
 
 
 def _changed_rows(
@@ -110,12 +127,22 @@ def _changed_rows(
     if not behind:
         return []
     newer = [sa.and_(_podms.shard == shard, _podms.moved > before[shard]) for shard in behind]
-    query = sa.select(_podms.podm_key, _podms.name, _podms.generation, _podms.gone, _podms.shard,
-                      _podms.read_moved, _podms.read_at).where(sa.or_(*newer))  # fmt: skip
+    query = sa.select(
+        _podms.podm_key,
+        _podms.name,
+        _podms.generation,
+        _podms.gone,
+        _podms.shard,
+        _podms.read_moved,
+        _podms.read_at,
+        _podms.failure,
+        _podms.stats,
+    )
     return [
-        _ChangedRow(key, name, generation, bool(gone), read_moved > before[shard], read_at)
-        for key, name, generation, gone, shard, read_moved, read_at in connection.execute(query)
-    ]
+        _ChangedRow(key, name, generation, bool(gone), read_moved > before[shard], *columns)
+        for key, name, generation, gone, shard, read_moved, *columns
+        in connection.execute(query.where(sa.or_(*newer)))
+    ]  # fmt: skip
 
 
 def _newly_claimed(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 import time
@@ -16,16 +17,19 @@ from valence_sched.errors import IdentityConflict, StoreError, UnknownName, one_
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.lifecycle import Event
+from valence_sched.model.read_failure import ReadFailure
 from valence_sched.model.registration import Registration
 from valence_sched.model.stats import Stats, podm_id
 from valence_sched.model.usage import Usage
-from valence_sched.store import expiry, identities, podms, registry, schema, tables
+from valence_sched.store import expiry, failures, identities, podms, registry, schema, tables
 from valence_sched.store.claim_rows import events
 from valence_sched.store.claims import Claims
 from valence_sched.store.clock import ClockWatch
 from valence_sched.store.database import Database, WorkCounts
 from valence_sched.store.database_errors import RowRefused
 from valence_sched.store.expiry import PurgeCounts, purge
+from valence_sched.store.failures import FailedReadings
+from valence_sched.store.leases import Leases
 from valence_sched.store.nodes import Nodes
 from valence_sched.store.podms import EncodedPodm, StoredPodm
 from valence_sched.store.snapshot import LogPosition, StoreSnapshot, take_snapshot
@@ -61,6 +65,7 @@ class Store:
         self.effects = effects if effects is not None else EffectLog()
         self.claims = Claims(self._database, self.effects)
         self.nodes = Nodes(self._database)
+        self.leases = Leases(self._database)
         try:
             schema.prepare(self._database)
             if self._database.address.file is not None:
@@ -196,6 +201,27 @@ class Store:
             return self._write_readings({key: reading})[key]
         except RowRefused as error:
             return StoreError(one_line(f"{reading.podm.id}: {error}"))
+
+    def record_failures(self, readings: FailedReadings) -> list[str]:
+        """Store by name why pod managers could not be read; return the names of those that changed.
+
+        What was read of them before stays; the next reading that is stored ends the failure.
+        """
+        changed: list[str] = []
+        for names in chunks(sorted(readings), BATCH_SIZE):
+            some = {name: readings[name] for name in names}
+            work = functools.partial(failures.record_failures, readings=some)
+            changed += self._write(work, "storing what was not read")
+        return changed
+
+    def failures(self) -> dict[str, ReadFailure]:
+        """Return why pod managers are not read at present, by name."""
+        return self._read(failures.failures, "reading failures")
+
+    def read_times(self, names: Iterable[str]) -> dict[str, str | None]:
+        """Return when pod managers were read last, by name."""
+        keys = sorted(key_of(name) for name in names)
+        return self._read(lambda c: podms.read_times(c, keys), "reading pod managers")
 
     def update_stats(self, name: str | tuple[str, str], stats: Stats) -> int:
         """Store what a pod manager reports by itself; return its generation.

@@ -96,8 +96,9 @@ def _mysql_statement_time(_element: statement_time, _compiler: Any, **_words: An
     return "(unix_timestamp(now(6)) + 0e0)"
 
 
-REVISION = "0003"  # the latest of migrations/versions, so that opening need not import alembic
+REVISION = "0005"  # the latest of migrations/versions, so that opening need not import alembic
 SHARDS = 64
+REGISTRY_SHARD = SHARDS  # counts the changes of registrations, and has no pod manager
 
 version = table("alembic_version", sa.Column("version_num", sa.String(32), primary_key=True))
 
@@ -117,7 +118,8 @@ registry = table(
 #: are the counts of the shard when anything but a new claim changed, and when the content did. A
 #: ``gone`` pod manager keeps its row: its generation never repeats, and other processes see that.
 #: No two that are not gone have one ``identity``, so that a block, which is claimed by the key of
-#: its pod manager, is claimed by the identity of that.
+#: its pod manager, is claimed by the identity of that. ``failure`` is a ``ReadFailure`` as long as
+#: the pod manager cannot be read.
 podms = table(
     "podms",
     sa.Column("podm_key", KEY, primary_key=True),
@@ -131,6 +133,7 @@ podms = table(
     sa.Column("gone", sa.Boolean, nullable=False),
     sa.Column("document", DOCUMENT, nullable=False),
     sa.Column("stats", DOCUMENT),
+    sa.Column("failure", DOCUMENT),
     sa.Column("identity", TEXT),
     sa.Column("identity_key", KEY),
     sa.Index("podms_moved", "shard", "moved"),
@@ -233,6 +236,15 @@ clocks = table(
     sa.Column("boot", sa.String(64), primary_key=True),
     sa.Column("ahead_s", sa.Double, nullable=False),
     sa.Column("noted_at", sa.Double, nullable=False),
+)
+
+#: Leases: which process does a job that one process at a time does, until when by the clock of the
+#: database.
+leases = table(
+    "leases",
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("holder", sa.String(128), nullable=False),
+    sa.Column("expires_at", sa.Double, nullable=False),
 )
 
 #: Decisions, as JSON documents.

@@ -262,13 +262,14 @@ class TestKnown(ClaimerCase):
         local = claimer(self.one)
         self.assertEqual(["p"], self.decided(local))
         self.other.remember(podm(status="Offline"))
-        update = local._update_decider
+        follower = local._follower
+        update = follower._updated_decider
 
         def interrupted(_podms):
             raise KeyboardInterrupt
 
-        local._update_decider = interrupted
+        follower._updated_decider = interrupted
         with self.assertRaises(KeyboardInterrupt):
             local.decider()
-        local._update_decider = update
+        follower._updated_decider = update
         self.assertEqual([], self.decided(local))

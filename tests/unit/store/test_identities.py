@@ -140,7 +140,11 @@ class TestIdentities:
                 index.drop(connection)
                 for column in ("identity", "identity_key"):
                     connection.execute(sa.text(f"alter table {name} drop column {column}"))
-            tables.METADATA.tables["clocks"].drop(connection)
+            for name in ("clocks", "leases"):
+                tables.METADATA.tables[name].drop(connection)
+            connection.execute(sa.text("alter table podms drop column failure"))
+            registry_shard = tables.shards.c.shard == tables.REGISTRY_SHARD
+            connection.execute(sa.delete(tables.shards).where(registry_shard))
             connection.execute(sa.update(tables.version).values(version_num="0001"))
         engine.dispose()
         again = self.store()

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The background reader: who reads, what is stored, and what is said; time is counted by hand."""
+
+import tempfile
+import threading
+import unittest
+
+import sqlalchemy as sa
+from msgspec.structs import replace
+
+from tests.unit.store.engines import StoreCase
+from tests.unit.store.site import podm
+from valence_sched.app import App
+from valence_sched.drivers.crawl.reading import Reading
+from valence_sched.errors import InUse, StoreError
+from valence_sched.inventory.background_reader import (
+    LEASE,
+    LEASE_S,
+    BackgroundReader,
+    ReaderClock,
+)
+from valence_sched.model.inventory import FullPodm
+from valence_sched.model.read_options import ReadOptions
+from valence_sched.model.read_pace import ReadPace
+from valence_sched.model.registration import PasswordReference, Registration
+from valence_sched.store import tables
+
+PACE = ReadPace(interval_s=60.0, jitter=0.0, backoff_s=240.0, open_after=3)
+
+
+class ReaderCase(StoreCase):
+    """Two registered pod managers, and readers of one state."""
+
+    def setUp(self):
+        super().setUp()
+        self.now, self.lines, self.reads = 0.0, [], []
+        self.failing: dict[str, str] = {}
+        self.content: dict[str, FullPodm] = {}
+        self.state = self.store()
+        for name in ("a", "b"):
+            self.state.register(Registration(name=name, url=f"https://{name}"))
+
+    def reader(self, holder="one", start=lambda work: work(), **words):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        app = App(environ={"XDG_CONFIG_HOME": folder.name})
+        clock = ReaderClock(lambda: self.now, lambda: 0.5, self.sleep)
+        return BackgroundReader(
+            app.registry(self.url), ReadOptions(state=self.url), self.store(), self.read,
+            holder=holder, tell=lambda line: self.lines.append(f"{holder}: {line}"),
+            pace=PACE, clock=clock, start=start, **words,
+        )  # fmt: skip
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+    def read(self, target):
+        name = target.registered.name
+        self.reads.append(name)
+        if name in self.failing:
+            return Reading(FullPodm(id=name, status="Offline"), f"{name}: {self.failing[name]}")
+        content = self.content.get(name, podm(name))
+        return Reading(replace(content, read_at=f"2026-01-01T00:{len(self.reads):02}:00Z"))
+
+    def run_until(self, reader, now):
+        while self.now < now:
+            self.sleep(max(0.5, reader.step()))
+        reads, self.reads = sorted(self.reads), []
+        return reads
+
+
+class TestReading(ReaderCase):
+    """What is read when, and how it is stored."""
+
+    def test_each_is_read_at_its_interval_and_stored(self):
+        reader = self.reader()
+        self.assertEqual(["a", "b"], self.run_until(reader, 59))
+        self.assertEqual(["a", "b"], sorted(self.state.load_podms()))
+        self.assertEqual(["a", "b"], self.run_until(reader, 119))
+        self.assertEqual(
+            ["one: this process reads (one)", "one: 2 pod managers to read"], self.lines
+        )
+
+    def test_many_readings_take_few_transactions(self):
+        for number in range(40):
+            self.state.register(Registration(name=f"p{number}", url=f"https://p{number}"))
+        reader = self.reader(threads=64)
+        reader.step()
+        transactions = reader._store.counts.transactions
+        self.assertEqual(42, len(self.state.load_podms()))
+        self.assertLess(transactions, 12)
+
+    def test_a_failure_is_stored_and_told_once_and_so_is_its_end(self):
+        reader = self.reader()
+        self.run_until(reader, 59)
+        self.failing["a"] = "https://a: connection refused"
+        self.assertEqual(["a", "b"], self.run_until(reader, 119))
+        failure = self.state.failures()["a"]
+        self.assertEqual(
+            ("https://a: connection refused", "Offline"), (failure.reason, failure.status)
+        )
+        self.assertEqual(["b"], self.run_until(reader, 179), "a is backed off")
+        self.assertEqual(["a", "b"], self.run_until(reader, 239))
+        self.assertEqual(3, len(self.state.load_podms()["a"].blocks), "its last content stays")
+        del self.failing["a"]
+        self.run_until(reader, 500)
+        self.assertEqual({}, self.state.failures())
+        told = [line for line in self.lines if "one: a:" in line]
+        self.assertEqual(
+            ["one: a: not read: https://a: connection refused", "one: a: read again"], told
+        )
+
+    def test_another_service_under_the_name_is_refused(self):
+        reader = self.reader()
+        self.content["a"] = podm("a", identity="urn:uuid:00000000-0000-0000-0000-000000000001")
+        self.run_until(reader, 59)
+        self.content["a"] = podm("a", identity="urn:uuid:00000000-0000-0000-0000-000000000002")
+        self.run_until(reader, 119)
+        self.assertTrue(self.state.failures()["a"].refused)
+
+    def test_a_password_that_cannot_be_had_is_a_failure(self):
+        missing = PasswordReference(env="NOT_SET_ANYWHERE")
+        self.state.change(Registration(name="a", url="https://a", username="u", password=missing))
+        self.assertEqual(["b"], self.run_until(self.reader(), 1))
+        self.assertIn("NOT_SET_ANYWHERE", self.state.failures()["a"].reason)
+
+    def test_a_reading_that_breaks_is_a_failure_and_not_the_end(self):
+        reader = self.reader()
+        reader._read = lambda _target: 1 / 0
+        self.run_until(reader, 1)
+        self.assertIn("ZeroDivisionError", self.state.failures()["a"].reason)
+
+    def test_a_registration_that_changed_is_read_at_once(self):
+        reader = self.reader()
+        self.run_until(reader, 20)
+        self.state.change(Registration(name="a", url="https://other"))
+        self.state.register(Registration(name="c", url="https://c"))
+        self.state.unregister("b")
+        self.assertEqual(["a", "c"], self.run_until(reader, 30))
+        self.assertEqual(["a", "c"], self.run_until(reader, 90))
+
+    def test_a_slow_one_delays_no_other(self):
+        """Its reading never ends; of the others each is read at its interval."""
+        release = threading.Event()
+        self.addCleanup(release.set)
+        started = []
+
+        def start(work):
+            if work.args[0].name == "a":
+                started.append(work)  # and never runs
+            else:
+                work()
+
+        reader = self.reader(start=start)
+        self.assertEqual(["b", "b", "b"], self.run_until(reader, 125))
+        self.assertEqual(1, len(started))
+
+    def test_threads_are_bounded(self):
+        for number in range(9):
+            self.state.register(Registration(name=f"p{number}", url=f"https://p{number}"))
+        started = []
+        reader = self.reader(start=started.append, threads=3)
+        for _ in range(3):
+            reader.step()
+        self.assertEqual(3, len(started))
+
+
+class TestWhoReads(ReaderCase):
+    """One of several processes reads."""
+
+    def test_the_other_takes_over_when_the_first_ends(self):
+        one, other = self.reader("one"), self.reader("other")
+        one.step()
+        other.step()
+        self.assertEqual("one", self.state.leases.holder(LEASE))
+        self.reads.clear()
+        self.assertEqual([], self.run_until(other, 50))
+        one.close()
+        self.assertEqual(["a", "b"], self.run_until(other, 70))
+        self.assertIn("other: this process reads (other)", self.lines)
+
+    def test_the_other_takes_over_when_the_first_dies(self):
+        one, other = self.reader("one"), self.reader("other")
+        one.step()
+        self.execute(sa.update(tables.leases).values(expires_at=1.0))
+        self.reads.clear()
+        other.step()
+        self.assertEqual(["a", "b"], sorted(self.reads))
+        self.now += LEASE_S
+        self.reads.clear()
+        one.step()
+        self.assertEqual([], self.reads)
+        self.assertEqual("one: the lease is lost: another process reads", self.lines[-1])
+
+    def test_what_ends_after_the_lease_is_lost_is_not_stored(self):
+        works = []
+        one = self.reader("one", start=works.append)
+        self.failing["a"] = self.failing["b"] = "https://x: refused"
+        one.step()
+        self.execute(sa.update(tables.leases).values(expires_at=1.0))
+        self.now += LEASE_S
+        self.assertTrue(self.state.leases.acquire(LEASE, "other", LEASE_S))
+        for work in works:
+            work()
+        one.step()
+        self.assertEqual({}, self.state.failures())
+
+    def test_a_state_that_is_away_is_waited_for(self):
+        reader = self.reader()
+        upsert, away = reader._store.upsert_all, [StoreError("the state is away")] * 2
+
+        def fail(podms):
+            if away and podms:
+                raise away.pop()
+            return upsert(podms)
+
+        reader._store.upsert_all = fail
+        self.run_until(reader, 10)
+        self.assertEqual(["a", "b"], sorted(self.state.load_podms()))
+        self.assertEqual(1, self.lines.count("one: waiting: the state is away"))
+
+
+class TestOnce(ReaderCase):
+    """All are read once."""
+
+    def test_all_are_read_and_the_lease_is_free_again(self):
+        self.failing["a"] = "https://a: refused"
+        reader = self.reader()
+        reader.run_once()
+        self.assertEqual(["a", "b"], sorted(self.reads))
+        self.assertEqual({"b"}, reader.read_names)
+        self.assertIsNone(self.state.leases.holder(LEASE))
+
+    def test_while_another_reads_it_is_refused(self):
+        self.reader("other").step()
+        with self.assertRaisesRegex(InUse, "read by another process, other: leave it to that"):
+            self.reader().run_once()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Background reader: keeps the readings of all registered pod managers in a state fresh.
+
+Of all processes that run one, that with the lease reads; when it dies, another one takes over.
+"""
+
+from __future__ import annotations
+
+import functools
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from valence_sched.drivers.crawl.reading import Reading, ReadTarget
+from valence_sched.drivers.identity import with_identity
+from valence_sched.errors import (
+    CredentialError,
+    IdentityConflict,
+    InUse,
+    PluginError,
+    SchedulerError,
+    StoreError,
+    UnknownName,
+    one_line,
+)
+from valence_sched.inventory.last_known import podm_of_registration
+from valence_sched.inventory.read_schedule import ReadSchedule
+from valence_sched.inventory.registry import Registry
+from valence_sched.model.inventory import FullPodm
+from valence_sched.model.quantity import format_count
+from valence_sched.model.read_failure import ReadFailure
+from valence_sched.model.read_options import ReadOptions
+from valence_sched.model.read_pace import ReadPace
+from valence_sched.model.registration import Registration
+from valence_sched.store.store import Store
+
+LEASE = "background reader"
+LEASE_S = 30.0
+#: How often the lease is renewed, and how often registrations are looked at.
+RENEW_S, MEMBERS_S = LEASE_S / 3, 5.0
+#: The longest time without a look at what is due, and at whether to end.
+LONGEST_WAIT_S = 1.0
+THREADS = 32
+
+
+class ReaderClock(NamedTuple):
+    """The clock of a background reader, its random numbers from 0 to 1, and how it waits."""
+
+    now: Callable[[], float] = time.monotonic
+    draw: Callable[[], float] = random.random
+    sleep: Callable[[float], object] = time.sleep
+
+
+class ReadOutcome(NamedTuple):
+    """How a reading of a pod manager ended."""
+
+    registration: Registration
+    reading: Reading
+
+
+def _start_thread(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, daemon=True, name="background reader").start()
+
+
+class BackgroundReader:
+    """Reads pod managers again and again, as one of the processes that share a store.
+
+    ``read`` returns the reading of one pod manager, and never raises; at most ``threads`` of them
+    run at once, so that one that is slow delays no other. ``holder`` names this process.
+    ``tell`` takes a line for each change: of who reads, and of whether a pod manager is read.
+    ``start`` runs a reading in a thread.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        live: ReadOptions,
+        store: Store,
+        read: Callable[[ReadTarget], Reading],
+        *,
+        holder: str,
+        tell: Callable[[str], object],
+        pace: ReadPace | None = None,
+        clock: ReaderClock | None = None,
+        threads: int = THREADS,
+        start: Callable[[Callable[[], None]], object] = _start_thread,
+    ) -> None:
+        self._registry, self._live, self._store, self._read = registry, live, store, read
+        self._holder, self._tell, self._threads = holder, tell, threads
+        self._clock = clock or ReaderClock()
+        self._schedule = ReadSchedule(pace or ReadPace(), self._clock.draw)
+        self._outcomes: queue.SimpleQueue[ReadOutcome] = queue.SimpleQueue()
+        self._start_thread = start
+        self._running = 0
+        self._members: dict[str, Registration] = {}
+        self._failures: dict[str, ReadFailure] = {}
+        self._ended: set[str] = set()
+        self._leads = False
+        self._renewed_at = self._looked_at = -float("inf")
+        self._problem = ""
+
+    def run(self, ended: Callable[[], bool] = lambda: False) -> None:
+        """Read until ``ended``; a state that cannot be used for a while is waited for."""
+        try:
+            while not ended():
+                self._clock.sleep(self.step())
+        finally:
+            self.close()
+
+    def run_once(self) -> None:
+        """Read every pod manager once.
+
+        Raises:
+            InUse: another process reads.
+            StoreError: the state cannot be used.
+        """
+        try:
+            if not self._lead():
+                holder = self._store.leases.holder(LEASE)
+                raise InUse(one_line(f"pod managers are read by another process, {holder}: leave "
+                                     "it to that, or end it"))  # fmt: skip
+            self._failures = {}  # so that each is told
+            self._update_members()
+            while self._members.keys() - self._ended:
+                self._renew_in_time()
+                self._start()
+                self._store_outcomes(self._gathered(LONGEST_WAIT_S))
+        finally:
+            self.close()
+
+    def step(self) -> float:
+        """Do what is due, and return the seconds to wait."""
+        try:
+            self._renew_in_time()
+            if self._leads:
+                if self._clock.now() - self._looked_at >= MEMBERS_S:
+                    self._update_members()
+                self._start()
+                self._store_outcomes(self._gathered())
+            else:
+                self._drop(self._gathered())
+            self._note_problem("")
+        except SchedulerError as error:
+            self._note_problem(str(error))
+            return LONGEST_WAIT_S
+        return self._wait_s()
+
+    def close(self) -> None:
+        """Give up the lease; what is still read is not stored."""
+        if self._leads:
+            self._leads = False
+            try:
+                self._store.leases.give_up(LEASE, self._holder)
+            except StoreError as error:
+                self._note_problem(str(error))
+
+    @property
+    def read_names(self) -> set[str]:
+        """Return the names of the pod managers whose last reading succeeded."""
+        return self._ended - self._failures.keys()
+
+    def _renew_in_time(self) -> None:
+        now = self._clock.now()
+        if now - self._renewed_at < RENEW_S:
+            return
+        if self._leads and self._store.leases.renew(LEASE, self._holder, LEASE_S):
+            self._renewed_at = now
+            return
+        if self._leads:
+            self._leads = False
+            self._tell("the lease is lost: another process reads")
+        self._lead()
+
+    def _lead(self) -> bool:
+        """Take the lease if it is free; return whether this process reads now."""
+        self._renewed_at = self._clock.now()
+        self._leads = self._store.leases.acquire(LEASE, self._holder, LEASE_S)
+        if self._leads:
+            self._failures = self._store.failures()
+            self._looked_at = -float("inf")
+            for name in self._members:
+                self._schedule.hasten(name, self._renewed_at)
+            self._tell(f"this process reads ({self._holder})")
+            if self._failures:
+                count = format_count(len(self._failures), "pod manager")
+                self._tell(f"{count} could not be read before")
+        return self._leads
+
+    def _update_members(self) -> None:
+        """Read the registrations again; read new and changed ones at once."""
+        now, before = self._clock.now(), self._members
+        members = self._registry.members(self._live)
+        self._members = {one.registration.name: one.registration for one in members}
+        self._looked_at = now
+        self._schedule.set_names(self._members, now)
+        for name, one in self._members.items():
+            known = before.get(name)
+            if known is not None and known != replace(one, identity=known.identity):
+                self._schedule.hasten(name, now)
+        if len(before) != len(self._members):
+            self._tell(f"{format_count(len(self._members), 'pod manager')} to read")
+
+    def _start(self) -> None:
+        free = self._threads - self._running
+        for name in self._schedule.start_due(self._clock.now(), free):
+            self._running += 1
+            self._start_thread(functools.partial(self._read_one, self._members[name]))
+
+    def _read_one(self, one: Registration) -> None:
+        try:
+            reading = self._read(ReadTarget(one, self._registry.password(one)))
+        except (CredentialError, PluginError, UnknownName) as error:
+            reading = Reading(podm_of_registration(one, FullPodm), str(error))
+        except Exception as error:
+            what = f"{type(error).__name__}: {error} (please report this)"
+            reading = Reading(podm_of_registration(one, FullPodm), one_line(what))
+        self._outcomes.put(ReadOutcome(one, reading))
+
+    def _gathered(self, timeout_s: float = 0.0) -> list[ReadOutcome]:
+        """Return the readings that have ended, after waiting for the first of them."""
+        found: list[ReadOutcome] = []
+        try:
+            while True:
+                wait = not found and timeout_s > 0.0
+                found.append(self._outcomes.get(wait, timeout_s if wait else None))
+        except queue.Empty:
+            return found
+
+    def _store_outcomes(self, outcomes: Sequence[ReadOutcome]) -> None:
+        """Store readings and failures, each many in one transaction, and plan the next ones."""
+        current = [one for one in outcomes if one.registration.name in self._members]
+        failures: dict[str, tuple[FullPodm, ReadFailure]] = {}
+        whole = [one for one in current if one.reading.failure is None]
+        try:
+            stored = self._store.upsert_all([with_identity(one.reading.podm) for one in whole])
+            for one, result in zip(whole, stored, strict=True):
+                if isinstance(result, SchedulerError):
+                    refused = isinstance(result, IdentityConflict)
+                    failure = ReadFailure(reason=str(result), status="Unknown", refused=refused)
+                    podm = podm_of_registration(one.registration, FullPodm)
+                    failures[one.registration.name] = (podm, failure)
+            for one in current:
+                if one.reading.failure is not None:
+                    name = one.registration.name
+                    reason = one_line(one.reading.failure.removeprefix(f"{name}: "))
+                    failure = ReadFailure(reason=reason, status=one.reading.podm.status)
+                    failures[name] = (one.reading.podm, failure)
+            if failures:
+                self._store.record_failures(failures)
+        except StoreError:  # they are stored when the state can be used again
+            for one in outcomes:
+                self._outcomes.put(one)
+            raise
+        self._running -= len(outcomes)
+        for one in current:
+            self._note_end(one.registration.name, failures.get(one.registration.name))
+
+    def _drop(self, outcomes: Sequence[ReadOutcome]) -> None:
+        """Leave aside what was read when another process read already."""
+        self._running -= len(outcomes)
+        for one in outcomes:
+            self._schedule.end(one.registration.name, self._clock.now(), failed=False)
+
+    def _note_end(self, name: str, failed: tuple[FullPodm, ReadFailure] | None) -> None:
+        known = self._failures.pop(name, None)
+        self._schedule.end(name, self._clock.now(), failed=failed is not None)
+        self._ended.add(name)
+        if failed is None:
+            if known is not None:
+                self._tell(f"{name}: read again")
+            return
+        failure = self._failures[name] = failed[1]
+        if known is None or known.reason != failure.reason:
+            self._tell(f"{name}: not read: {failure.reason}")
+
+    def _note_problem(self, text: str) -> None:
+        if text and text != self._problem:
+            self._tell(f"waiting: {text}")
+        self._problem = text
+
+    def _wait_s(self) -> float:
+        if self._running:
+            return 0.05
+        due = self._schedule.wait_s(self._clock.now()) if self._leads else None
+        return min(LONGEST_WAIT_S, LONGEST_WAIT_S if due is None else max(0.01, due))

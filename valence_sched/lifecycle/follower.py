@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Follower: the pod managers of a store as they are now, and a decider on them.
+
+Before each decision it takes in what changed by the change log of the store, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from valence_sched.core.decider import Decider
+from valence_sched.errors import InputError
+from valence_sched.model.inventory import LeanPodm
+from valence_sched.model.read_failure import ReadFailure
+from valence_sched.model.usage import NO_USAGE, PodmRemainder, Usage
+from valence_sched.store.snapshot import LogPosition, PodmChange, StoreSnapshot
+from valence_sched.store.store import Store
+from valence_sched.view.builder import ViewBuilder
+from valence_sched.view.view import View
+
+#: Of so many changes, or this part of all, a new view costs less than as many splices.
+MANY_CHANGES, MANY_PART = 64, 4
+
+
+@dataclass(slots=True)
+class FollowedPodm:
+    """A pod manager as the store has it, what claims hold of it, and why it is not read."""
+
+    podm: LeanPodm
+    usage: Usage = NO_USAGE
+    failure: ReadFailure | None = None
+    reports: bool = False
+
+
+Followed = Mapping[str, FollowedPodm]
+
+
+class Members(Protocol):
+    """Says which pod managers of a store are decided on, and as what."""
+
+    @property
+    def skipped(self) -> Sequence[str]:
+        """Return a line for each pod manager that is not decided on as it is."""
+
+    def update(self, followed: Followed, snapshot: StoreSnapshot, changed: set[str]) -> set[str]:
+        """Take in a snapshot; return the ids of pod managers that may be otherwise now.
+
+        ``changed`` are those of the snapshot of which more changed than new claims. The store may
+        lack some of the result.
+        """
+
+    def podm(self, podm_id: str, followed: FollowedPodm | None) -> LeanPodm | None:
+        """Return a pod manager as it is decided on before claims, None where it is not."""
+
+    def order(self, ids: Collection[str]) -> list[str]:
+        """Return ids in the order of the view."""
+
+    def refuse(self, podm_id: str, error: InputError) -> None:
+        """Note that a pod manager is invalid and left out, or raise the error."""
+
+    def check(self, count: int) -> None:
+        """Raise an error where the ``count`` pod managers must not be decided on."""
+
+
+class Follower:
+    """Follows a store: its decider has what ``members`` say, without what claims hold.
+
+    ``make_decider`` makes a decider of a view. The pod managers of ``known`` were just stored, and
+    are not read back.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        make_decider: Callable[[View], Decider],
+        members: Members,
+        *,
+        known: Mapping[str, LeanPodm] | None = None,
+    ) -> None:
+        self._store, self._make_decider, self._members = store, make_decider, members
+        self._known = known or {}
+        self._position = LogPosition()
+        self._followed: dict[str, FollowedPodm] = {}
+        self._bases: dict[str, LeanPodm] = {}
+        self._remainders: dict[str, PodmRemainder] = {}
+        self._orders: dict[str, Callable[[str], bytes]] = {}
+        self._due: set[str] = set()
+        self._viewed: dict[str, None] = {}  # in the order of the view
+        self._invalid: set[str] = set()
+        self._decider: Decider | None = None
+
+    def decider(self) -> Decider:
+        """Return the decider on the present state of the store: what claims hold is in use.
+
+        Errors as of a store, and of the members.
+        """
+        # should this be interrupted, the next call reads everything again
+        since, self._position = self._position, LogPosition()
+        known, self._known = self._known, {}
+        if not since.shards:
+            self._forget()
+        snapshot = self._store.snapshot(since, known)
+        added = {one.id for one in snapshot.changes if self._take_in(one)}
+        changed = {one.id for one in snapshot.changes} - added
+        again = self._members.update(self._followed, snapshot, changed) | self._due
+        self._due = set()
+        for podm_id in again:
+            self._make(podm_id)
+        decider = self._updated_decider(again | added)
+        decider.note_skipped(self._members.skipped)
+        self._position = snapshot.position
+        self._members.check(len(self._viewed))
+        return decider
+
+    def decider_without(self, ids: Collection[str]) -> Decider:
+        """Return a decider on the same state without some pod managers; it does not follow."""
+        builder = ViewBuilder()
+        for podm_id in self._viewed:
+            if podm_id not in ids:
+                builder.add(self._remainders[podm_id].podm, _place(podm_id))
+        return self._make_decider(builder.view())
+
+    def base(self, podm_id: str) -> LeanPodm:
+        """Return a pod manager that is decided on, as it is before claims."""
+        return self._bases[podm_id]
+
+    def generation(self, podm_id: str) -> int:
+        """Return the generation of a pod manager that is decided on."""
+        return self._followed[podm_id].podm.generation
+
+    def refresh(self, podm_id: str) -> None:
+        """Ask the members again about a pod manager before the next decision."""
+        self._due.add(podm_id)
+
+    def sort_blocks(self, podm_id: str, key: Callable[[str], bytes]) -> None:
+        """Let the next decisions try the blocks of a pod manager in the order of their keys."""
+        self._orders[podm_id] = key
+        self._due.add(podm_id)
+
+    def restore_blocks(self) -> None:
+        """Let the next decisions try all blocks in the order of the pod managers again."""
+        self._due |= self._orders.keys()
+        self._orders.clear()
+
+    def _forget(self) -> None:
+        self._followed.clear()
+        self._bases.clear()
+        self._remainders.clear()
+        self._decider = None
+
+    def _take_in(self, change: PodmChange) -> bool:
+        """Note a change; return whether it was only a new claim of one that is decided on."""
+        known = self._followed.get(change.id)
+        if change.gone:
+            self._followed.pop(change.id, None)
+        elif change.incremental:
+            assert known is not None
+            known.usage = known.usage.plus(change.usage)
+            if change.id in self._remainders:
+                self._remainders[change.id].subtract(change.usage)
+                return True
+        else:
+            podm = change.podm
+            if podm is None:
+                assert known is not None, "the content of a pod manager comes with its first change"
+                podm = known.podm
+            self._followed[change.id] = FollowedPodm(
+                replace(podm, generation=change.generation),
+                change.usage,
+                change.failure,
+                change.reports,
+            )
+        return False
+
+    def _make(self, podm_id: str) -> None:
+        """Make a pod manager again as the members say, and subtract what claims hold."""
+        followed = self._followed.get(podm_id)
+        base = self._members.podm(podm_id, followed)
+        if base is None:
+            self._bases.pop(podm_id, None)
+            self._remainders.pop(podm_id, None)
+            return
+        if key := self._orders.get(podm_id):
+            blocks = sorted(base.blocks, key=lambda block: key(block.uri))
+            base = replace(base, blocks=tuple(blocks))
+        self._bases[podm_id] = base
+        usage = followed.usage if followed is not None else NO_USAGE
+        self._remainders[podm_id] = PodmRemainder(base, usage)
+
+    def _updated_decider(self, changed: set[str]) -> Decider:
+        """Return the decider after splicing what changed, or a new one where that costs less."""
+        viewed = self._viewed
+        left = any((one in viewed) != (one in self._remainders) for one in changed)
+        many = len(changed) > max(MANY_CHANGES, len(viewed) // MANY_PART)
+        if self._decider is None or left or many or changed & self._invalid:
+            return self._new_decider()
+        for podm_id in sorted(changed & viewed.keys()):
+            try:
+                self._decider.replace(self._remainders[podm_id].podm, _place(podm_id))
+            except InputError:
+                return self._new_decider()
+        return self._decider
+
+    def _new_decider(self) -> Decider:
+        builder = ViewBuilder()
+        self._decider, self._viewed, self._invalid = None, {}, set()
+        for podm_id in self._members.order(self._remainders):
+            try:
+                builder.add(self._remainders[podm_id].podm, _place(podm_id))
+            except InputError as error:
+                self._members.refuse(podm_id, error)
+                self._invalid.add(podm_id)
+            else:
+                self._viewed[podm_id] = None
+        self._decider = self._make_decider(builder.view())
+        return self._decider
+
+
+def _place(podm_id: str) -> str:
+    """Return the place that an error about an invalid pod manager names, as of a reading."""
+    return f"pod manager {podm_id}"
+
+
+class FixedMembers:
+    """Members that were read by the caller: those ``among`` (None: all), each as it is given.
+
+    ``prepare`` returns a pod manager as it is decided on.
+    """
+
+    skipped: Sequence[str] = ()
+
+    def __init__(
+        self,
+        among: Iterable[str] | None,
+        prepare: Callable[[LeanPodm], LeanPodm],
+        skipped: Sequence[str] = (),
+    ) -> None:
+        self._among = None if among is None else set(among)
+        self._prepare, self.skipped = prepare, skipped
+
+    def add(self, podm_id: str) -> None:
+        """Decide on one more pod manager from now on."""
+        if self._among is not None:
+            self._among.add(podm_id)
+
+    def update(self, followed: Followed, snapshot: StoreSnapshot, changed: set[str]) -> set[str]:
+        return changed
+
+    def podm(self, podm_id: str, followed: FollowedPodm | None) -> LeanPodm | None:
+        if followed is None or not (self._among is None or podm_id in self._among):
+            return None
+        return self._prepare(followed.podm)
+
+    def order(self, ids: Collection[str]) -> list[str]:
+        return sorted(ids)
+
+    def refuse(self, podm_id: str, error: InputError) -> None:
+        raise error
+
+    def check(self, count: int) -> None:
+        pass

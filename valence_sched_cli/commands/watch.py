@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command ``podm watch``: keeps the readings of registered pod managers fresh."""
+
+from __future__ import annotations
+
+import argparse
+
+from valence_sched_cli import base
+from valence_sched_cli.options import inventory
+from valence_sched_cli.options.types import add_options, positive, seconds
+
+
+class WatchPodm(base.Command):
+    """Keep the readings of pod managers fresh.
+
+    Reads each registered pod manager again and again into the state, until Ctrl-C or SIGTERM ends
+    it, which exits 0. Each change is a line on standard error: a pod manager that cannot be read,
+    and one that can again. Of several that share a state one reads; when it dies, another goes on.
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        inventory.add_state_option(parser)
+        add_options(
+            parser,
+            """
+            --once: read each pod manager once, and exit; 5 when none could be read
+            --interval <seconds>: time between two readings of a pod manager (default: 60)
+            --max-interval <seconds>: longest time until one that fails is read again; it doubles
+                with each failure (default: 900)
+            --open-after <failures>: failures in a row from which on one pod manager of all that
+                fail is tried at a time (default: 5)
+            --readers <n>: how many pod managers are read at once at most (default: 32)
+            --request-timeout <seconds>: how long each pod manager may take to answer (default: 30)
+            --parallel <requests>: how many requests at once each pod manager gets at most
+                (default: 4)
+            --full: read everything anew, not only what can have changed since the last time
+            """,
+            interval={"type": seconds, "default": 60.0},
+            max_interval={"type": seconds, "default": 900.0},
+            open_after={"type": positive, "default": 5},
+            readers={"type": positive, "default": 32},
+            request_timeout={"type": seconds, "default": 30.0},
+            parallel={"type": positive, "default": 4},
+        )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        from valence_sched.model.read_options import ReadOptions
+        from valence_sched.model.read_pace import ReadPace
+
+        live = ReadOptions(
+            state=parsed_args.state,
+            timeout_s=parsed_args.request_timeout,
+            parallel=parsed_args.parallel,
+            full=parsed_args.full,
+        )
+        pace = ReadPace(
+            interval_s=parsed_args.interval,
+            backoff_s=parsed_args.max_interval,
+            open_after=parsed_args.open_after,
+        )
+        try:
+            self.scheduler_app.watch(
+                live, self.tell, pace=pace, threads=parsed_args.readers, once=parsed_args.once
+            )
+        except KeyboardInterrupt:
+            if parsed_args.once:
+                raise
