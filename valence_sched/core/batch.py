@@ -13,6 +13,7 @@ from valence_sched.core.evaluation import INFINITE_COST, Evaluation, EvaluationC
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.lookahead import Lookahead
 from valence_sched.core.ranking import CostListener, FitFinder, RowOrder, alternate_fits, choose_fit
+from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
 from valence_sched.view.view import View
 
@@ -34,7 +35,7 @@ class Batch:
     """The outcome: nodes in order; view, evaluation and request as the last node left them.
 
     ``undecided_rows`` are those that would have been chosen if they made the node, which was not
-    settled.
+    settled. No placement has more nodes than ``bound``, where a scheduler proves one.
     """
 
     nodes: list[PlacedNode]
@@ -43,6 +44,7 @@ class Batch:
     request: Request
     rows_without_fit: set[int] = field(default_factory=set)
     undecided_rows: set[int] = field(default_factory=set)
+    bound: int | None = None
 
 
 def schedule(context: EvaluationContext) -> Batch:
@@ -54,6 +56,12 @@ def schedule(context: EvaluationContext) -> Batch:
 def goes_by_cost(context: EvaluationContext) -> bool:
     """Return whether the scheduler of a policy takes the pools in the order of their cost."""
     return bool(getattr(_scheduler_class(context), "goes_by_cost", False))
+
+
+def plans_batches(policy: Policy) -> bool:
+    """Return whether the scheduler of a policy plans several requests as one."""
+    scheduler = plugins.load(plugins.SCHEDULERS).get(policy.scheduler)
+    return bool(getattr(scheduler, "plans_batches", False))
 
 
 def _scheduler_class(context: EvaluationContext) -> Any:

@@ -98,6 +98,14 @@ class BatchPlan:
             best = min(best, self._searched(best), key=lambda trial: trial.score)
         return best
 
+    def first(self) -> Trial:
+        """Return the trial of the first order: scarcest first."""
+        return self.trial(next(self._orders()))
+
+    @property
+    def is_spent(self) -> bool:
+        return self._fits_left <= 0
+
     def trial(self, order: Sequence[int], planned: Sequence[PlannedFits] | None = None) -> Trial:
         """Decide on the requests in an order, as many nodes of each as fit; give all back."""
         succession, total = self.succession, self._requested
@@ -149,7 +157,7 @@ class BatchPlan:
 
     def _is_enough(self, trial: Trial) -> bool:
         is_best = not trial.is_short and trial.score[1] == self._requested - self.bound
-        return is_best or self._fits_left <= 0
+        return is_best or self.is_spent
 
     def _orders(self) -> Iterator[Order]:
         alone = [self._most_alone[number] for number in self.type_of]

@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from valence_sched.core.batch import plans_batches
 from valence_sched.core.batch_plan import BatchPlan, keep_explainable
 from valence_sched.core.decision import Decision
+from valence_sched.core.joint_plan import plan_requests
 from valence_sched.core.succession import Succession
 from valence_sched.model.decision import Outcome
 from valence_sched.model.request import Request
@@ -19,13 +21,15 @@ from valence_sched.view.view import View
 class Decisions:
     """The decisions on several requests, in order; after one that fails there are none.
 
-    A request that must have more nodes than fit fails them all: nothing of them is placed.
+    A request that must have more nodes than fit fails them all: nothing of them is placed. No
+    placement has more nodes than ``bound``.
     """
 
     requests: Sequence[Request]
     view: View
     skipped: Sequence[str] = ()
     decisions: list[Decision] = field(default_factory=list)
+    bound: int | None = None
 
     @property
     def failure(self) -> Decision | None:
@@ -61,7 +65,13 @@ def decide_all(succession: Succession, requests: Sequence[Request]) -> Decisions
     decisions = Decisions(requests, succession.view, succession.skipped)
     trial = None
     if len(requests) > 1:
-        trial = BatchPlan(succession, requests, succession.budget(requests)).best()
+        plan = BatchPlan(succession, requests, succession.budget(requests))
+        policies = [succession.policy(one) for one in requests]
+        if all(map(plans_batches, policies)):
+            joint = plan_requests(plan, policies[0].goals)
+            trial, decisions.bound = joint.trial, joint.bound
+        else:
+            trial, decisions.bound = plan.best(), plan.bound
     if trial is not None and not trial.is_short:
         decisions.decisions = trial.decisions
     else:
@@ -78,6 +88,8 @@ def _decide_in_order(succession: Succession, requests: Sequence[Request]) -> lis
         others = total - request.count
         decision = succession.decide(request, other_nodes=others, spending=spending)
         decisions.append(decision)
+        for attempt in decision.attempts if len(requests) > 1 else ():
+            attempt.batch.bound = None  # that of all requests is stated
         if len(requests) == 1 or decision.fit_count < request.required_count:
             break
         keep_explainable(decision, succession.current_view)

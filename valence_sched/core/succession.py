@@ -20,9 +20,9 @@ from valence_sched.core.ledger import Ledger
 from valence_sched.core.policy import BoundPolicy
 from valence_sched.core.preparation import Preparation
 from valence_sched.model.inventory import Node
-from valence_sched.model.policy import DEFAULT_BUDGET, Budget
+from valence_sched.model.policy import DEFAULT_BUDGET, Budget, Policy
 from valence_sched.model.request import Request
-from valence_sched.view.view import Mask, View
+from valence_sched.view.view import Ints, Mask, View
 
 MOST_PREPARED = 4096  # requests that are remembered as they were prepared
 
@@ -62,8 +62,16 @@ class Succession:
 
     def budget(self, requests: Iterable[Request]) -> Budget:
         """Return the most generous budget of the policies of some requests."""
-        budgets = [self._preparation.policy(one.policy).policy.budget for one in requests]
+        budgets = [self.policy(one).budget for one in requests]
         return max(budgets, key=lambda budget: budget.decision_states, default=DEFAULT_BUDGET)
+
+    def policy(self, request: Request) -> Policy:
+        """Return the policy that a request names; UnknownName if there is none."""
+        return self._preparation.policy(request.policy).policy
+
+    def costs(self, request: Request) -> Ints:
+        """Return the costs of all pools for the first node of a request, as they are now."""
+        return self._context(request).evaluation.cost.copy()
 
     def prepare(self, request: Request) -> Request:
         """Return a request as decisions read it; errors as for a preparation."""

@@ -71,9 +71,15 @@ class Budget(Noun, frozen=True, kw_only=True):
 
 DEFAULT_BUDGET = Budget()
 
+#: What scheduler ``joint`` prefers among placements of equally many nodes.
+Goal = Literal["most-nodes", "least-cost", "least-fragmentation", "fewest-podms", "spread"]
+
 
 class Policy(Noun, frozen=True, kw_only=True):
-    """A named list of filters and of weighted weighers, in the order in which they run."""
+    """A named list of filters and of weighted weighers, in the order in which they run.
+
+    ``goals`` are for scheduler ``joint``, in order: the most nodes always come first.
+    """
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
     description: str = ""
@@ -83,6 +89,7 @@ class Policy(Noun, frozen=True, kw_only=True):
     pick: Pick = Pick()
     unknown: Unknown = "reject"
     budget: Budget = DEFAULT_BUDGET
+    goals: tuple[Goal, ...] = ()
 
 
 class PolicyText(Noun, frozen=True, kw_only=True):
@@ -96,6 +103,7 @@ class PolicyText(Noun, frozen=True, kw_only=True):
     pick: Pick = Pick()
     unknown: Unknown = "reject"
     budget: Budget = DEFAULT_BUDGET
+    goals: tuple[Goal, ...] = ()
 
     def policy(self) -> Policy:
         """Return the policy with every filter and weigher written out."""
