@@ -11,6 +11,7 @@ from tests.benchmarks.measure import Measurement, against, sized
 from tests.unit.core.deciders import engine
 from valence_sched.core.optimise.bound import most_nodes
 from valence_sched.core.optimise.highs import optional_highs
+from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.model.request import Request
 from valence_sched.testing import request
 from valence_sched.view.view import View
@@ -18,6 +19,7 @@ from valence_sched.view.view import View
 INSTANCES = sized(100, 1)
 PODMS, BLOCKS = sized((20, 30), (3, 20))
 SHARES = (6, 2, 3, 2, 1)
+JOINT = Policy(name="joint", scheduler="joint", weighers=(WeigherUse("room"),))
 MEAN_LOSS, WORST_LOSS = 0.01, 0.04
 
 
@@ -35,11 +37,11 @@ def batching() -> Iterator[Measurement]:
     """Batches that fill a generated site to the last node: the share of it that is not placed."""
     if optional_highs() is None:
         return
-    for policy in ("default", "pack"):
+    for policy in ("default", "pack", "joint"):
         losses = []
         for seed in range(INSTANCES):
             view = generated_view(PODMS, BLOCKS, seed)
-            found = engine(view).select_all(full_batch(view, policy))
+            found = engine(view, JOINT).select_all(full_batch(view, policy))
             losses.append(1 - found.placed_count / found.requested_count)
         mean = sum(losses) / len(losses)
         yield against(f"batching: {policy}: mean loss", mean, 1.0, MEAN_LOSS, "")

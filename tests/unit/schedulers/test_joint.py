@@ -12,7 +12,8 @@ from tests.unit.core.deciders import cpu, cpus, engine, gpu
 from tests.unit.core.sites import quietly
 from valence_sched.core.explain.report import decision_report, decisions_report
 from valence_sched.core.optimise import highs
-from valence_sched.errors import SchedulerError
+from valence_sched.core.policy import bind
+from valence_sched.errors import InputError, SchedulerError
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.testing import request, view
@@ -116,11 +117,16 @@ class TestJoint(unittest.TestCase):
         again = joint(site).select_all(requests)
         self.assertEqual(to_json(decisions_report(found)), to_json(decisions_report(again)))
 
+    def test_goals_of_another_scheduler_are_refused(self):
+        with self.assertRaises(InputError) as caught:
+            bind(Policy(name="mine", goals=("spread",)))
+        self.assertIn("found spread, expected none with scheduler 'filter'", str(caught.exception))
+
     def test_without_the_solver_one_line_says_what_to_install(self):
         site = view({"id": "a", "blocks": cpus(1)})
-        with mock.patch.object(highs, "optional_highs", return_value=None):
-            with self.assertRaises(SchedulerError) as caught:
-                joint(site).select_destinations(asked())
+        absent = mock.patch.object(highs, "optional_highs", return_value=None)
+        with absent, self.assertRaises(SchedulerError) as caught:
+            joint(site).select_destinations(asked())
         expected = "scheduler joint needs highspy: pip install 'valence-sched[solver]'"
         self.assertEqual(expected, str(caught.exception))
 
