@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 
 from tests.benchmarks import (
+    batching,
     claiming,
     deciding,
     disrupting,
@@ -33,6 +34,7 @@ ALL = {
     "mixed": deciding.mixed,
     "hard": hard.hard,
     "optimising": optimising.optimising,
+    "batching": batching.batching,
     "trace": trace.trace,
     "claiming": claiming.claiming,
     "looking": claiming.looking,

@@ -129,6 +129,8 @@ def _next_context(last: Attempt, alternative: Alternative, count: int) -> Evalua
     """Return the context of an alternative on what the last one left, with its group state."""
     needs, bonds, before = alternative.needs, alternative.bonds, last.batch.request
     request = msgspec.structs.replace(before, needs=needs, bonds=bonds, count=count, min_count=None)
-    return context_of(last.batch.view, request, last.context.bound, strict=last.context.strict,
-                      other_nodes=last.context.other_nodes,
-                      spending=last.context.spending)  # fmt: skip
+    context = context_of(last.batch.view, request, last.context.bound, strict=last.context.strict,
+                         other_nodes=last.context.other_nodes,
+                         spending=last.context.spending)  # fmt: skip
+    planned = last.context.planned
+    return context if planned is None else replace(context, planned=planned[1:])

@@ -2,16 +2,18 @@
 """Batches: places the nodes of one request one after another on a private overlay."""
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import Struct
 
 from valence_sched.core import plugins
-from valence_sched.core.evaluation import Evaluation, EvaluationContext
+from valence_sched.core.evaluation import INFINITE_COST, Evaluation, EvaluationContext
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.lookahead import Lookahead
 from valence_sched.core.ranking import CostListener, FitFinder, RowOrder, alternate_fits, choose_fit
+from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
 from valence_sched.view.view import View
 
@@ -33,7 +35,7 @@ class Batch:
     """The outcome: nodes in order; view, evaluation and request as the last node left them.
 
     ``undecided_rows`` are those that would have been chosen if they made the node, which was not
-    settled.
+    settled. No placement has more nodes than ``bound``, where a scheduler proves one.
     """
 
     nodes: list[PlacedNode]
@@ -42,6 +44,7 @@ class Batch:
     request: Request
     rows_without_fit: set[int] = field(default_factory=set)
     undecided_rows: set[int] = field(default_factory=set)
+    bound: int | None = None
 
 
 def schedule(context: EvaluationContext) -> Batch:
@@ -53,6 +56,12 @@ def schedule(context: EvaluationContext) -> Batch:
 def goes_by_cost(context: EvaluationContext) -> bool:
     """Return whether the scheduler of a policy takes the pools in the order of their cost."""
     return bool(getattr(_scheduler_class(context), "goes_by_cost", False))
+
+
+def plans_batches(policy: Policy) -> bool:
+    """Return whether the scheduler of a policy plans several requests as one."""
+    scheduler = plugins.load(plugins.SCHEDULERS).get(policy.scheduler)
+    return bool(getattr(scheduler, "plans_batches", False))
 
 
 def _scheduler_class(context: EvaluationContext) -> Any:
@@ -68,16 +77,21 @@ def place(
     written: an overlay takes the nodes, and only the rows of the podm that gave blocks are
     evaluated again, several podms at a time (``lookahead``). Plug-ins that read the group state of
     the request evaluate every row again. ``cost_listener`` gets the rows whose costs may change.
+    Of a context with a plan the planned nodes are placed, but for those that a filter now rejects.
     """
     request = context.request
     batch = Batch([], context.view, context.evaluation, request)
     ahead: Lookahead | None = None
     fits: FitFinder = functools.partial(context.fit, context.view)
+    planned = None if context.planned is None else iter(context.planned[0])
     for turn in range(request.count):
-        rows = order(batch.view, batch.evaluation.cost, request, turn)
-        best_of, unfit = context.bound.policy.pick.best_of, batch.rows_without_fit
-        undecided = batch.undecided_rows
-        fit = choose_fit(batch.view, rows, fits, request, best_of, turn, unfit, undecided)
+        if planned is not None:
+            fit = _next_planned(planned, batch.evaluation)
+        else:
+            rows = order(batch.view, batch.evaluation.cost, request, turn)
+            best_of, unfit = context.bound.policy.pick.best_of, batch.rows_without_fit
+            undecided = batch.undecided_rows
+            fit = choose_fit(batch.view, rows, fits, request, best_of, turn, unfit, undecided)
         if fit is None:
             break
         others: list[Fit] = []
@@ -88,7 +102,8 @@ def place(
         batch.nodes.append(_placed_node(batch.evaluation, fit, others))
         if turn + 1 < request.count:
             if ahead is None:
-                ahead = Lookahead(context)
+                # the fits of a plan are not those that a look ahead expects
+                ahead = Lookahead(context) if planned is None else Lookahead(context, 1)
                 batch.view, batch.evaluation, fits = ahead.view, ahead.evaluation, ahead.fit
             first, last = ahead.take(fit)
             batch.rows_without_fit.difference_update(range(first, last))
@@ -97,6 +112,10 @@ def place(
         ahead.close()
         batch.request = ahead.request
     return batch
+
+
+def _next_planned(planned: Iterator[Fit], evaluation: Evaluation) -> Fit | None:
+    return next((fit for fit in planned if evaluation.cost[fit.row] != INFINITE_COST), None)
 
 
 def _spare_alternates(context: EvaluationContext) -> int:

@@ -63,6 +63,11 @@ class Decision:
         """Return how many nodes fit, even if they are too few to be placed."""
         return sum(len(attempt.batch.nodes) for attempt in self.attempts)
 
+    @property
+    def fitting_nodes(self) -> list[PlacedNode]:
+        """Return the nodes that fit, even if they are too few to be placed."""
+        return [node for attempt in self.attempts for node in attempt.batch.nodes]
+
     @functools.cached_property
     def placed_nodes(self) -> list[tuple[int, PlacedNode]]:
         """Return the nodes in order, each with its attempt; none when fewer fit than required.

@@ -99,7 +99,9 @@ class EvaluationContext:
 
     With ``strict`` a plug-in that breaks its contract raises. ``other_nodes`` is how many nodes
     other requests ask for at the same time, which may take the blocks of an alternate.
-    ``spending`` is what the decision has left for questions that are hard to settle.
+    ``spending`` is what the decision has left for questions that are hard to settle. ``planned``
+    has the fits of the nodes by alternative, this one first, where a plan over several requests
+    or nodes chose them: those are placed, and no others. None: the scheduler chooses.
     """
 
     view: View
@@ -110,6 +112,7 @@ class EvaluationContext:
     strict: bool = False
     other_nodes: int = 0
     spending: Spending = field(default_factory=Spending)
+    planned: tuple[tuple[Fit, ...], ...] | None = None
 
     def fit(self, view: View, row: int) -> Fit | Undecided | None:
         """Return what makes the node of the request on a row of a view of these podms."""

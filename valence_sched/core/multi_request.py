@@ -1,37 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Multi-request decisions: each is decided as if the nodes of the earlier ones were composed."""
+"""Multi-request decisions: several requests are planned together, all of them or none."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from dataclasses import dataclass, field
 
-from valence_sched.core.alternatives import Attempt
-from valence_sched.core.batch import Batch
+from valence_sched.core.batch import plans_batches
+from valence_sched.core.batch_plan import BatchPlan, keep_explainable
 from valence_sched.core.decision import Decision
-from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.joint_plan import plan_requests
 from valence_sched.core.succession import Succession
 from valence_sched.model.decision import Outcome
 from valence_sched.model.request import Request
-from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import View
-
-Part = TypeVar("Part", EvaluationContext, Batch)
 
 
 @dataclass
 class Decisions:
     """The decisions on several requests, in order; after one that fails there are none.
 
-    A request that must have more nodes than fit fails them all: nothing of them is placed.
+    A request that must have more nodes than fit fails them all: nothing of them is placed. No
+    placement has more nodes than ``bound``.
     """
 
     requests: Sequence[Request]
     view: View
     skipped: Sequence[str] = ()
     decisions: list[Decision] = field(default_factory=list)
+    bound: int | None = None
 
     @property
     def failure(self) -> Decision | None:
@@ -58,26 +56,45 @@ class Decisions:
 
 
 def decide_all(succession: Succession, requests: Sequence[Request]) -> Decisions:
-    """Decide on requests in order, up to the first that fails: all of them are one decision.
+    """Decide on requests that are known at once: all of them are one decision.
 
-    They share what the most generous of their policies has to spend on hard questions.
+    Several are planned together (``batch_plan``); one is decided as by itself. They share what
+    the most generous of their policies has to spend. Where some request gets fewer nodes than it
+    must have, the decisions are those in the order asked, up to the first that fails.
     """
     decisions = Decisions(requests, succession.view, succession.skipped)
-    total = sum(request.count for request in requests)
-    spending = succession.spending(requests)
+    trial = None
+    if len(requests) > 1:
+        plan = BatchPlan(succession, requests, succession.budget(requests))
+        policies = [succession.policy(one) for one in requests]
+        if all(map(plans_batches, policies)):
+            joint = plan_requests(plan, policies[0].goals)
+            trial, decisions.bound = joint.trial, joint.bound
+        else:
+            trial, decisions.bound = plan.best(), plan.bound
+    if trial is not None and not trial.is_short:
+        decisions.decisions = trial.decisions
+    else:
+        decisions.decisions = _decide_in_order(succession, requests)
+    _drop_conflicting_alternates(decisions.decisions)
+    return decisions
+
+
+def _decide_in_order(succession: Succession, requests: Sequence[Request]) -> list[Decision]:
+    """Return the decisions up to the first by which fewer nodes fit than must be placed."""
+    decisions: list[Decision] = []
+    total, spending = sum(one.count for one in requests), succession.spending(requests)
     for request in requests:
         others = total - request.count
         decision = succession.decide(request, other_nodes=others, spending=spending)
-        decisions.decisions.append(decision)
-        if decisions.failure or len(requests) == 1:
+        decisions.append(decision)
+        for attempt in decision.attempts if len(requests) > 1 else ():
+            attempt.batch.bound = None  # that of all requests is stated
+        if len(requests) == 1 or decision.fit_count < request.required_count:
             break
-        if len(decision.placed_nodes) < request.count or len(decision.attempts) > 1:
-            decision.attempts = _with_copies(decision.attempts, succession.current_view)
-        else:
-            decision.explainable = False
-        for _, node in decision.placed_nodes:
+        keep_explainable(decision, succession.current_view)
+        for node in decision.fitting_nodes:
             succession.take(request, node.chosen)
-    _drop_conflicting_alternates(decisions.decisions)
     return decisions
 
 
@@ -89,14 +106,3 @@ def _drop_conflicting_alternates(decisions: Sequence[Decision]) -> None:
             own = decision.fit_count_by_podm
             others = (podm for podm, number in counts.items() if number > (podm in own))
             decision.exclude_alternates_on(frozenset(others))
-
-
-def _with_copies(attempts: Sequence[Attempt], current: View) -> list[Attempt]:
-    """Return attempts with copies of all that later requests change, for a later explanation."""
-    frozen_view = Overlay(current).view
-
-    def with_copies(part: Part) -> Part:
-        view = frozen_view if part.view is current else part.view
-        return replace(part, view=view, evaluation=part.evaluation.copy())
-
-    return [Attempt(with_copies(one.context), with_copies(one.batch)) for one in attempts]

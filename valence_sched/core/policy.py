@@ -121,10 +121,14 @@ def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
 
     Raises:
         UnknownName: no such filter, weigher or scheduler; the nearest is named.
-        InputError: an option the plug-in does not have, or of the wrong type, or a plug-in twice.
+        InputError: an option the plug-in does not have, or of the wrong type, a plug-in twice, or
+            goals of a scheduler that has none.
     """
     where = f"{file}: policy {policy.name!r}"
-    plugins.load(plugins.SCHEDULERS).get(policy.scheduler, where)
+    scheduler = plugins.load(plugins.SCHEDULERS).get(policy.scheduler, where)
+    if policy.goals and not getattr(scheduler, "plans_batches", False):
+        found, expected = ", ".join(policy.goals), f"none with scheduler {policy.scheduler!r}"
+        raise InputError(where, "goals", found, expected, "choose scheduler joint")
     for kind, uses in (("filter", policy.filters), ("weigher", policy.weighers)):
         names = [use.name for use in uses]
         if twice := [name for name in names if names.count(name) > 1]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -19,9 +20,9 @@ from valence_sched.core.ledger import Ledger
 from valence_sched.core.policy import BoundPolicy
 from valence_sched.core.preparation import Preparation
 from valence_sched.model.inventory import Node
-from valence_sched.model.policy import DEFAULT_BUDGET
+from valence_sched.model.policy import DEFAULT_BUDGET, Budget, Policy
 from valence_sched.model.request import Request
-from valence_sched.view.view import Mask, View
+from valence_sched.view.view import Ints, Mask, View
 
 MOST_PREPARED = 4096  # requests that are remembered as they were prepared
 
@@ -57,24 +58,42 @@ class Succession:
 
     def spending(self, requests: Iterable[Request]) -> Spending:
         """Return what several requests may spend as one decision: the largest of their budgets."""
-        budgets = [self._preparation.policy(one.policy).policy.budget for one in requests]
-        most = max(budgets, key=lambda budget: budget.decision_states, default=DEFAULT_BUDGET)
-        return Spending(most)
+        return Spending(self.budget(requests))
+
+    def budget(self, requests: Iterable[Request]) -> Budget:
+        """Return the most generous budget of the policies of some requests."""
+        budgets = [self.policy(one).budget for one in requests]
+        return max(budgets, key=lambda budget: budget.decision_states, default=DEFAULT_BUDGET)
+
+    def policy(self, request: Request) -> Policy:
+        """Return the policy that a request names; UnknownName if there is none."""
+        return self._preparation.policy(request.policy).policy
+
+    def costs(self, request: Request) -> Ints:
+        """Return the costs of all pools for the first node of a request, as they are now."""
+        return self._context(request).evaluation.cost.copy()
 
     def prepare(self, request: Request) -> Request:
         """Return a request as decisions read it; errors as for a preparation."""
         return self._prepare(request)[0]
 
     def decide(
-        self, request: Request, *, other_nodes: int = 0, spending: Spending | None = None
+        self,
+        request: Request,
+        *,
+        other_nodes: int = 0,
+        spending: Spending | None = None,
+        planned: tuple[tuple[Fit, ...], ...] | None = None,
     ) -> Decision:
         """Choose pool and blocks for every node of a request, without taking them.
 
         ``other_nodes`` is how many nodes the same decision asks for elsewhere, and ``spending``
-        what is left to it for hard questions. Errors as for a decider that is not strict about
-        its budget.
+        what is left to it for hard questions. With ``planned``, fits by alternative, these nodes
+        are placed and no others. Errors as for a decider that is not strict about its budget.
         """
         context = self._context(request)
+        if planned is not None:
+            context = replace(context, planned=planned)
         if other_nodes or spending is not None:
             context = context.with_others(other_nodes, spending)
         return Decision(try_alternatives(context, schedule), self.skipped)

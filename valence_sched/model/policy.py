@@ -54,21 +54,32 @@ class Pick(Noun, frozen=True):
 
 
 class Budget(Noun, frozen=True, kw_only=True):
-    """How many states a decision may search for the blocks of a node; what is left is undecided.
+    """How much a decision may search, in counts; what it leaves open is undecided.
 
-    ``pool_states`` are those of one question about one pool, ``decision_states`` those of all
-    questions of a decision that a short search does not settle.
+    ``pool_states`` are the states of one question about the blocks of a node in one pool,
+    ``decision_states`` those of all questions of a decision that a short search does not settle.
+    ``batch_fits`` are the fits that several requests decided together may try in search of a
+    better placement, and ``solver_nodes`` the nodes of the branch and bound of scheduler
+    ``joint``.
     """
 
     pool_states: Annotated[int, Meta(ge=1, le=10_000_000)] = 200_000
     decision_states: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 10_000_000
+    batch_fits: Annotated[int, Meta(ge=0, le=10_000_000)] = 20_000
+    solver_nodes: Annotated[int, Meta(ge=1, le=1_000_000)] = 500
 
 
 DEFAULT_BUDGET = Budget()
 
+#: What scheduler ``joint`` prefers among placements of equally many nodes.
+Goal = Literal["most-nodes", "least-cost", "least-fragmentation", "fewest-podms", "spread"]
+
 
 class Policy(Noun, frozen=True, kw_only=True):
-    """A named list of filters and of weighted weighers, in the order in which they run."""
+    """A named list of filters and of weighted weighers, in the order in which they run.
+
+    ``goals`` are for scheduler ``joint``, in order: the most nodes always come first.
+    """
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
     description: str = ""
@@ -78,6 +89,7 @@ class Policy(Noun, frozen=True, kw_only=True):
     pick: Pick = Pick()
     unknown: Unknown = "reject"
     budget: Budget = DEFAULT_BUDGET
+    goals: tuple[Goal, ...] = ()
 
 
 class PolicyText(Noun, frozen=True, kw_only=True):
@@ -91,6 +103,7 @@ class PolicyText(Noun, frozen=True, kw_only=True):
     pick: Pick = Pick()
     unknown: Unknown = "reject"
     budget: Budget = DEFAULT_BUDGET
+    goals: tuple[Goal, ...] = ()
 
     def policy(self) -> Policy:
         """Return the policy with every filter and weigher written out."""

@@ -67,7 +67,10 @@ class ShowPolicy(base.ShowOne):
             "Budget": PairLines({
                 "pool_states": policy.budget.pool_states,
                 "decision_states": policy.budget.decision_states,
+                "batch_fits": policy.budget.batch_fits,
+                "solver_nodes": policy.budget.solver_nodes,
             }),
+            "Goals": ", ".join(policy.goals),
         }  # fmt: skip
         return list(cells), list(cells.values())
 

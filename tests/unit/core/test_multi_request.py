@@ -176,8 +176,8 @@ class TestExplainable(unittest.TestCase):
         self.assertEqual([4], self.free(first))
 
     def test_a_later_request_for_the_same_changes_nothing_of_it(self):
-        part, more = (request(CORES, id=name, count=n, min_count=1)
-                      for name, n in (("x", 5), ("y", 1)))  # fmt: skip
+        part, more = (request(CORES, id=name, count=n, min_count=least)
+                      for name, n, least in (("x", 5, 1), ("y", 1, 0)))  # fmt: skip
         alone = engine(view({"id": "a", "blocks": cpus(4)})).select_destinations(part)
         first, second = self.decided(part, more)
         self.assertEqual(("placed_in_part", "nothing_fits"), (first.outcome, second.outcome))

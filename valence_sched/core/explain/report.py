@@ -18,6 +18,7 @@ from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.multi_request import Decisions
 from valence_sched.model.decision import FunnelStep, InventorySummary, Report, Reports
 from valence_sched.model.inventory import to_json
+from valence_sched.model.quantity import format_count
 from valence_sched.view.view import View
 
 
@@ -53,7 +54,20 @@ def decision_warnings(decision: Decision) -> list[str]:
     notes = [*decision.batch.evaluation.notes, *unknown_terms(decision.view, decision.request)]
     if decision.undecided_rows:
         notes.append(undecided_text(decision.undecided, decision.context.bound.policy))
+    bounds = [one.batch.bound for one in decision.attempts if one.batch.bound is not None]
+    if bounds and len(decision.attempts) == 1:
+        notes += _bound_notes(bounds[0], decision.fit_count, decision.request.count)
     return notes
+
+
+def _bound_notes(bound: int, fitting: int, requested: int) -> list[str]:
+    """Return how far the nodes that fit are from the most, where they are not all."""
+    if fitting >= requested or bound >= requested:
+        return []
+    most = f"no placement has more than {bound:,} of the {format_count(requested, 'node')}"
+    if fitting == bound:
+        return [most]
+    return [f"{most}; {fitting:,} were found"]
 
 
 def funnel_steps(decision: Decision, attempt: Attempt | None = None) -> tuple[FunnelStep, ...]:
@@ -92,7 +106,11 @@ def decisions_report(decisions: Decisions, *, explain: bool = True) -> Reports:
 def decisions_warnings(decisions: Decisions) -> list[str]:
     """Return the warnings of all decisions, each once."""
     notes = (note for decision in decisions.decisions for note in decision_warnings(decision))
-    return list(dict.fromkeys(notes))
+    unique = list(dict.fromkeys(notes))
+    if decisions.bound is not None and len(decisions.requests) > 1:
+        placed = decisions.bound if decisions.failure else decisions.placed_count
+        unique += _bound_notes(decisions.bound, placed, decisions.requested_count)
+    return unique
 
 
 def _without_placements(report: Report) -> Report:

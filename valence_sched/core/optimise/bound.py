@@ -26,7 +26,7 @@ from valence_sched.core.optimise.pool_groups import GroupOffer, PoolGroup, pool_
 from valence_sched.core.optimise.programme import DEFAULT_EFFORT, Effort, Floats, Programme
 from valence_sched.core.optimise.witness import Witness, WitnessNode
 from valence_sched.errors import RequestError
-from valence_sched.model.policy import DEFAULT_BUDGET, Budget
+from valence_sched.model.policy import DEFAULT_BUDGET, Budget, Goal
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import MAX_NODES
 from valence_sched.view.view import View
@@ -80,12 +80,15 @@ def most_nodes(
     effort: Effort = DEFAULT_EFFORT,
     budget: Budget = DEFAULT_BUDGET,
     place: bool = True,
+    goals: Sequence[Goal] = (),
 ) -> Optimum:
     """Return the most nodes of some types that the pools of a View can make.
 
     ``shares`` are whole numbers by type: then the nodes are a mix, and those beyond it are left
     out. ``budget`` is that of the fit. Without ``place`` only the bounds are computed. A type
     without needs has no bound but ``most``, or the largest number that a request may ask for.
+    Of placements of equally many nodes ``goals`` say which, but only where the site is solved as
+    one programme.
 
     Raises:
         RequestError: there is no node type, or the shares are not as many or not positive.
@@ -94,7 +97,7 @@ def most_nodes(
     _check(node_types, shares)
     variants = variants_of(node_types, view.kinds, budget)
     limited = frozenset(name for pool in view.pools for name in pool.limits)
-    classes = BlockClasses(variants, view.kinds, limited)
+    classes = BlockClasses(variants, view.kinds, limited, "least-fragmentation" in goals)
     groups = pool_groups(view, tuple(node_types), classes)
     models: dict[GroupOffer, GroupModel] = {}
     finder = CoverFinder()
@@ -104,11 +107,12 @@ def most_nodes(
     most = node_types[0].most if len(node_types) == 1 else None
     witness = Witness(view, variants, budget, MAX_NODES if most is None else most)
     bounds = None
-    if shares is None and (len(node_types) == 1 or all(one.most is None for one in node_types)):
+    alone = len(node_types) == 1 or all(one.most is None for one in node_types)
+    if shares is None and alone and not goals:
         bounds = _solve_alone(groups, models, witness, effort, place)
         bound = min(sum(bounds), witness.most)
     else:
-        coupled = CoupledGroups(groups, models, witness, node_types, shares, effort, place)
+        coupled = CoupledGroups(groups, models, witness, node_types, shares, effort, place, goals)
         bound = coupled.solve()
     exact = all(model.is_exact for model in models.values())
     return Optimum(tuple(witness.nodes), bound, _by_podm(view, witness, bounds), exact)

@@ -12,15 +12,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from valence_sched.core.optimise.goals import goal_terms
 from valence_sched.core.optimise.joint_programme import JointProgramme
 from valence_sched.core.optimise.model import GroupModel
 from valence_sched.core.optimise.node_types import NodeType
 from valence_sched.core.optimise.pool_groups import GroupOffer, PoolGroup
-from valence_sched.core.optimise.programme import Effort, Floats
+from valence_sched.core.optimise.programme import Effort, Floats, Solution
 from valence_sched.core.optimise.witness import Witness
+from valence_sched.model.policy import Goal
 
 CHUNK_COLUMNS = 300  # of the integer programmes in which a large site is rounded
 CHUNK_NODES, CHUNK_GAP = 50, 0.002  # what each of them may take
+
+GOAL_ROUNDING = 1e-3  # by which a later goal may exceed what an earlier one reached
 
 OfferMultiplicity = Counter[GroupOffer]
 
@@ -36,6 +40,7 @@ class CoupledGroups:
     shares: Sequence[int] | None
     effort: Effort
     place: bool = True
+    goals: Sequence[Goal] = ()
     _most: list[int | None] = field(init=False)
     _sampled: dict[GroupOffer, GroupModel] = field(default_factory=dict)
 
@@ -61,10 +66,27 @@ class CoupledGroups:
         exact = all(model.is_exact for model in models)
         solution = programme.solve(self.effort.on(exact=exact), whole=True)
         if solution.values is not None and self.place:
+            best = self._aimed(programme, solution)
             for number, (group, model) in enumerate(zip(self.groups, models, strict=True)):
-                values = programme.values_of(number, solution.values)
-                self.witness.realise(group, model, values)
+                self.witness.realise(group, model, programme.values_of(number, best))
         return solution.whole_bound
+
+    def _aimed(self, programme: JointProgramme, solution: Solution) -> Floats:
+        """Return values of as many nodes that are best by the goals, one after another."""
+        assert solution.values is not None
+        best, nodes = solution.values, round(solution.objective)
+        for goal in self.goals:
+            terms = goal_terms(goal, programme, self.groups, self.node_types)
+            if not terms:
+                continue
+            programme.minimise(terms, nodes)
+            aimed = programme.solve(self.effort, whole=True)
+            if aimed.values is None:
+                break
+            best = aimed.values
+            reached = sum(value * best[column] for column, value in terms)
+            programme.require(terms, upper=reached + GOAL_ROUNDING)
+        return best
 
     def _solve_large(self) -> int:
         times = Counter(group.offer for group in self.groups)

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from valence_sched.core.optimise.model import GroupModel
+from valence_sched.core.optimise.model import GroupModel, Terms
 from valence_sched.core.optimise.programme import Effort, Floats, Programme, Solution
+from valence_sched.model.request import MAX_NODES
 
 PURPOSE = "the most nodes of a mix"
 
@@ -26,6 +28,7 @@ class JointProgramme:
     shares: Sequence[int] | None = None
     programme: Programme = field(default_factory=Programme)
     _first: list[int] = field(default_factory=list)
+    _nodes: Terms = field(default_factory=list)
 
     def __post_init__(self) -> None:
         columns: list[list[int]] = [[] for _ in self.most]
@@ -36,6 +39,7 @@ class JointProgramme:
                 node_type = model.classes.variants[node.variant].node_type
                 columns[node_type].append(first + node.column)
                 self.programme.set_cost(first + node.column, 1.0)
+                self._nodes.append((first + node.column, 1.0))
         for own, most in zip(columns, self.most, strict=True):
             if most is not None and own:
                 self.programme.row([(column, 1.0) for column in own], upper=most)
@@ -50,6 +54,24 @@ class JointProgramme:
         for own, share in zip(columns, shares, strict=True):
             terms = [(column, float(weight)) for column in own]
             self.programme.row([*terms, (size, -float(share))], 1.0 - weight, weight - 1.0)
+
+    @property
+    def most_nodes(self) -> int:
+        """Return how many nodes are asked for at most."""
+        return sum(MAX_NODES if most is None else most for most in self.most)
+
+    def first(self, number: int) -> int:
+        """Return the number of the first column of a model."""
+        return self._first[number]
+
+    def minimise(self, terms: Terms, nodes: int) -> None:
+        """Minimise these terms in place of what was sought, with no fewer than so many nodes."""
+        self.require(self._nodes, lower=nodes)
+        self.programme.set_costs({column: -value for column, value in terms})
+
+    def require(self, terms: Terms, lower: float = -math.inf, upper: float = math.inf) -> None:
+        """Add a row over columns of any models."""
+        self.programme.row(terms, lower, upper)
 
     def __len__(self) -> int:
         return len(self.programme)

@@ -74,6 +74,7 @@ class GroupModel:
     With ``sampled`` a part has but the covers of its sample: its solutions are nodes, but no bound.
     ``takers`` are the pools that can use the blocks of each class offer; where there are several,
     ``flows`` are the columns that divide the blocks, by class offer and pool.
+    ``uses`` are the columns that take blocks, by pool and class.
     """
 
     offer: GroupOffer
@@ -87,7 +88,7 @@ class GroupModel:
     takers: list[tuple[int, ...]] = field(default_factory=list)
     addition_columns: list[int] = field(default_factory=list)
     is_exact: bool = True
-    _uses: dict[tuple[int, int], Terms] = field(default_factory=dict)
+    uses: dict[tuple[int, int], Terms] = field(default_factory=dict)
     _granted: dict[int, Terms] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -146,7 +147,7 @@ class GroupModel:
         """Return how many blocks a solution takes, by pool and class."""
         return {
             key: round(sum(values[column] * number for column, number in terms))
-            for key, terms in self._uses.items()
+            for key, terms in self.uses.items()
         }
 
     def _supply(self) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
@@ -204,7 +205,7 @@ class GroupModel:
             for column, cover in zip(columns, covers, strict=True):
                 for key, number in zip(part.classes, cover, strict=True):
                     if number:
-                        self._uses.setdefault((pool, key), []).append((column, number))
+                        self.uses.setdefault((pool, key), []).append((column, number))
             return PartColumns(part, tuple(columns))
         columns = [add.column() for _ in part.classes]
         for line, demand in part.rounded_lines():
@@ -215,7 +216,7 @@ class GroupModel:
             add.row([*((columns[member], 1.0) for member in members), (nodes, -float(cap))],
                     upper=0.0)  # fmt: skip
         for key, column in zip(part.classes, columns, strict=True):
-            self._uses.setdefault((pool, key), []).append((column, 1.0))
+            self.uses.setdefault((pool, key), []).append((column, 1.0))
         return PartColumns(part, tuple(columns))
 
     def _lacks_stock(self, pool: int, variant: int) -> bool:
@@ -254,7 +255,7 @@ class GroupModel:
         direct: dict[tuple[int, int], int] = {}
         shared: dict[tuple[int, int], Terms] = {}
         for number, one in enumerate(self.offer.blocks):
-            pools = [pool for pool in one.pools if (pool, one.block_class) in self._uses]
+            pools = [pool for pool in one.pools if (pool, one.block_class) in self.uses]
             self.takers.append(tuple(pools))
             if len(pools) == 1:
                 key = (pools[0], one.block_class)
@@ -269,7 +270,7 @@ class GroupModel:
             column = add.column(most)
             self.addition_columns.append(column)
             shared.setdefault((pool, block_class), []).append((column, -1.0))
-        for key, terms in self._uses.items():
+        for key, terms in self.uses.items():
             add.row([*_merged(terms), *shared.get(key, ())], upper=direct.get(key, 0))
         for terms in self._granted.values():
             add.row(_merged(terms), upper=STOCK_ROUNDING)

@@ -20,7 +20,7 @@ from valence_sched.model.need import Alternative
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget
 from valence_sched.model.request import Request
 from valence_sched.view.block_kinds import BlockKinds
-from valence_sched.view.view import Mask
+from valence_sched.view.view import Ints, Mask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,13 +28,15 @@ class NodeType:
     """Nodes of equal needs: the alternatives that make one, the pools that may, and how many.
 
     ``rows`` are the pools that the filters of a policy leave, all if None: what is free does not
-    belong in it. ``most`` is how many nodes are asked for, None for as many as fit.
+    belong in it. ``most`` is how many nodes are asked for, None for as many as fit. ``costs`` are
+    the costs of the pools by a policy, which only the goal ``least-cost`` reads.
     """
 
     name: str
     alternatives: tuple[Alternative, ...]
     rows: Mask | None = None
     most: int | None = None
+    costs: Ints | None = None
 
     @classmethod
     def of(cls, request: Request, rows: Mask | None = None, most: int | None = None) -> NodeType:
@@ -94,11 +96,13 @@ class BlockClass(Struct, frozen=True):
     """What kinds of block have in common that look alike to all variants.
 
     ``gives`` is what one block gives to each demand of each variant, no more than is demanded;
-    ``types`` are those of its types that some pool limits.
+    ``types`` are those of its types that some pool limits. Where classes differ by price, too,
+    ``price`` is that of a block, else 0.
     """
 
     gives: tuple[tuple[int, ...], ...]
     types: frozenset[BlockType]
+    price: int = 0
 
     @property
     def is_useless(self) -> bool:
@@ -112,6 +116,7 @@ class BlockClasses:
     variants: tuple[Variant, ...]
     kinds: BlockKinds
     limited: frozenset[BlockType]
+    by_price: bool = False
     classes: list[BlockClass] = field(default_factory=list)
     _numbers: dict[BlockClass, int] = field(default_factory=dict)
     _of_kind: dict[int, int | None] = field(default_factory=dict)
@@ -130,7 +135,8 @@ class BlockClasses:
             tuple(map(min, variant.fitter.gives(kind), variant.demands))
             for variant in self.variants
         )
-        found = BlockClass(gives, self.limited.intersection(self.kinds.kinds[kind].types))
+        price = self.kinds.kinds[kind].price if self.by_price else 0
+        found = BlockClass(gives, self.limited.intersection(self.kinds.kinds[kind].types), price)
         if found.is_useless:
             return None
         number = self._numbers.setdefault(found, len(self.classes))

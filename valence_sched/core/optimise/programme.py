@@ -144,6 +144,10 @@ class Programme:
         """Set what one of a column adds to the objective."""
         self._cost[column] = cost
 
+    def set_costs(self, costs: dict[int, float]) -> None:
+        """Set the whole objective, in place of the one before."""
+        self._cost = dict(costs)
+
     def solve(self, purpose: str, effort: Effort = DEFAULT_EFFORT, *, whole: bool) -> Solution:
         """Return the best solution found and the bound that is proven.
 

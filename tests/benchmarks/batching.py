@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many nodes a batch of several requests loses to the optimum."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tests.benchmarks.instances import FLAVORS, generated_view, node_types
+from tests.benchmarks.measure import Measurement, against, sized
+from tests.unit.core.deciders import engine
+from valence_sched.core.optimise.bound import most_nodes
+from valence_sched.core.optimise.highs import optional_highs
+from valence_sched.model.policy import Policy, WeigherUse
+from valence_sched.model.request import Request
+from valence_sched.testing import request
+from valence_sched.view.view import View
+
+INSTANCES = sized(100, 1)
+PODMS, BLOCKS = sized((20, 30), (3, 20))
+SHARES = (6, 2, 3, 2, 1)
+JOINT = Policy(name="joint", scheduler="joint", weighers=(WeigherUse("room"),))
+MEAN_LOSS, WORST_LOSS = 0.01, 0.04
+
+
+def full_batch(view: View, policy: str) -> list[Request]:
+    """Return a request for each flavor: together the most nodes of the mix that fit at all."""
+    counts = Counter(node.node_type for node in most_nodes(view, node_types(), shares=SHARES).nodes)
+    return [
+        request(FLAVORS[name], flavor=name, count=counts[number], min_count=0, policy=policy)
+        for number, name in enumerate(FLAVORS)
+        if counts[number]
+    ]
+
+
+def batching() -> Iterator[Measurement]:
+    """Batches that fill a generated site to the last node: the share of it that is not placed."""
+    if optional_highs() is None:
+        return
+    for policy in ("default", "pack", "joint"):
+        losses = []
+        for seed in range(INSTANCES):
+            view = generated_view(PODMS, BLOCKS, seed)
+            found = engine(view, JOINT).select_all(full_batch(view, policy))
+            losses.append(1 - found.placed_count / found.requested_count)
+        mean = sum(losses) / len(losses)
+        yield against(f"batching: {policy}: mean loss", mean, 1.0, MEAN_LOSS, "")
+        yield against(f"batching: {policy}: worst loss", max(losses), 1.0, WORST_LOSS, "")

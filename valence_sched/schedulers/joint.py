@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Joint scheduler: plans all nodes that are known at once with an exact optimiser."""
+
+from valence_sched.core.batch import Batch
+from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.joint_plan import plan_nodes
+
+
+class JointScheduler:
+    """Finds the most nodes, and of such placements the best by the goals of its policy.
+
+    Where the filter scheduler places all nodes and the policy has no goals, the answer is its
+    answer. The optimiser is optional: ``pip install 'valence-sched[solver]'``.
+    """
+
+    #: several requests decided together are one plan
+    plans_batches = True
+
+    def schedule(self, context: EvaluationContext) -> Batch:
+        """Place the request's nodes as they are planned together.
+
+        Raises:
+            SchedulerError: the optimiser is not installed.
+        """
+        return plan_nodes(context)
