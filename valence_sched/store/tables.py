@@ -96,7 +96,7 @@ def _mysql_statement_time(_element: statement_time, _compiler: Any, **_words: An
     return "(unix_timestamp(now(6)) + 0e0)"
 
 
-REVISION = "0003"  # the latest of migrations/versions, so that opening need not import alembic
+REVISION = "0004"  # the latest of migrations/versions, so that opening need not import alembic
 SHARDS = 64
 
 version = table("alembic_version", sa.Column("version_num", sa.String(32), primary_key=True))
@@ -240,6 +240,14 @@ decisions = table(
     "decisions",
     sa.Column("id", sa.String(40), primary_key=True),
     sa.Column("decided_at", sa.Double, nullable=False),
+    sa.Column("document", DOCUMENT, nullable=False),
+)
+
+#: Records of a service: operations that go on, and answers by idempotency key.
+records = table(
+    "records",
+    sa.Column("id", sa.String(64), primary_key=True),
+    sa.Column("at", sa.Double, nullable=False),
     sa.Column("document", DOCUMENT, nullable=False),
 )
 

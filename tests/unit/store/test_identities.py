@@ -140,7 +140,8 @@ class TestIdentities:
                 index.drop(connection)
                 for column in ("identity", "identity_key"):
                     connection.execute(sa.text(f"alter table {name} drop column {column}"))
-            tables.METADATA.tables["clocks"].drop(connection)
+            for name in ("clocks", "records"):
+                tables.METADATA.tables[name].drop(connection)
             connection.execute(sa.update(tables.version).values(version_num="0001"))
         engine.dispose()
         again = self.store()
