@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bodies: the nouns that a caller of the service sends, and those that only the service answers."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -21,18 +21,18 @@ WaitSeconds = Annotated[float, Meta(ge=0, le=86400)]
 
 
 class RequestBody(Noun, frozen=True, kw_only=True):
-    """One request: as people write it in ``request``, or ``compiled`` by a client."""
+    """One request: as people write it in ``request``, or ``compiled`` by a client.
 
+    A body has exactly one of its ``choices``.
+    """
+
+    choices: ClassVar[tuple[str, ...]] = ("request", "compiled")
     request: RequestSpec | None = None
     compiled: Request | None = None
 
     def __post_init__(self) -> None:
-        self.check_one("request", "compiled")
-
-    def check_one(self, *names: str) -> None:
-        """Refuse a body that has none, or several, of these fields."""
-        if sum(getattr(self, name) is not None for name in names) != 1:
-            raise ValueError(f"Expected exactly one of {', '.join(names)}")
+        if sum(getattr(self, name) is not None for name in self.choices) != 1:
+            raise ValueError(f"Expected exactly one of {', '.join(self.choices)}")
 
 
 class SelectBody(RequestBody, frozen=True, kw_only=True):
@@ -81,25 +81,21 @@ class PreviewBody(Noun, frozen=True, kw_only=True):
 class ClaimBody(RequestBody, frozen=True, kw_only=True):
     """A request, or a plan, to hold for ``ttl_s``."""
 
+    choices: ClassVar[tuple[str, ...]] = ("request", "compiled", "plan")
     plan: Plan | None = None
     detail: Detail = "placements"
     ttl_s: TtlSeconds = TTL_S
-
-    def __post_init__(self) -> None:
-        self.check_one("request", "compiled", "plan")
 
 
 class NodesBody(RequestBody, frozen=True, kw_only=True):
     """A request, a plan, or the id of a claim that is held, to be composed."""
 
+    choices: ClassVar[tuple[str, ...]] = ("request", "compiled", "plan", "claim")
     plan: Plan | None = None
     claim: str | None = None
     detail: Detail = "placements"
     ttl_s: TtlSeconds = TTL_S
     wait_s: WaitSeconds = WAIT_S
-
-    def __post_init__(self) -> None:
-        self.check_one("request", "compiled", "plan", "claim")
 
 
 class ValenceNodeBody(Noun, frozen=True, kw_only=True):
@@ -157,7 +153,7 @@ class Operation(Noun, frozen=True, kw_only=True):
     state: Literal["running", "done", "failed", "interrupted"]
     owner: str | None = None
     content: str = ""
-    result: msgspec.Raw = msgspec.Raw(b"null")
+    result: msgspec.Raw
     problem: Problem | None = None
 
 

@@ -3,21 +3,28 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from typing import Any
 
 from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
+from gunicorn.glogging import Logger  # type: ignore[import-untyped]
 from prometheus_client import multiprocess
 
 from valence_sched.server.logs import configure_logs
 from valence_sched.server.wiring import ServiceProcess
-from valence_sched.service.metrics import MULTIPROCESS_FOLDER
 from valence_sched.service.settings import ServiceSettings
 
 GRACEFUL_S = 30  # how long a worker that is to end finishes what it answers
 HEAD_BYTES = 8190  # of the first line, and of each of the other lines of a request
+
+
+class JsonLogger(Logger):  # type: ignore[misc]
+    """Gunicorn's log as that of the service."""
+
+    def setup(self, cfg: Any) -> None:
+        """Send both logs to standard error."""
+        super().setup(cfg)
+        configure_logs()
 
 
 class GunicornServer(BaseApplication):  # type: ignore[misc]
@@ -45,12 +52,13 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
             "certfile": settings.certificate,
             "keyfile": settings.private_key,
             "proc_name": "valence-scheduler",
-            "post_fork": lambda _server, _worker: configure_logs(),
-            "when_ready": lambda _server: configure_logs(),
+            "logger_class": JsonLogger,
+            "control_socket_disable": True,
             "worker_exit": lambda _server, _worker: self._finish(),
             "child_exit": lambda _server, worker: _forget_process(worker.pid),
         }.items():
-            self.cfg.set(name, value)
+            if name in self.cfg.settings:  # an older gunicorn has no control socket
+                self.cfg.set(name, value)
 
     def load(self) -> Any:
         """Return the application of a worker, made in that worker."""
@@ -68,6 +76,4 @@ def _forget_process(pid: int) -> None:
 
 def serve(settings: ServiceSettings) -> None:
     """Serve until a signal ends the process."""
-    with tempfile.TemporaryDirectory(prefix="valence-scheduler-") as folder:
-        os.environ.setdefault(MULTIPROCESS_FOLDER, folder)
-        GunicornServer(settings).run()
+    GunicornServer(settings).run()

@@ -6,22 +6,28 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 import msgspec
 
-from valence_sched.errors import SchedulerError, UsageError
-from valence_sched.model.codec import dump_yaml
+from valence_sched.errors import InputError, SchedulerError, UsageError
+from valence_sched.model.codec import convert, dump_yaml
 from valence_sched.model.quantity import format_count
 
 CONFIG_VARIABLE = "VALENCE_SCHEDULER_CONFIG"
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # where processes add up their metrics
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code."""
     arguments = parser().parse_args(argv)
-    return run(arguments, os.environ, sys.stdout, sys.stderr)
+    if arguments.command != "serve":
+        return run(arguments, os.environ, sys.stdout, sys.stderr)
+    with tempfile.TemporaryDirectory(prefix="valence-scheduler-") as folder:
+        os.environ.setdefault(METRICS_FOLDER, folder)  # read when its library is imported
+        return run(arguments, os.environ, sys.stdout, sys.stderr)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -89,9 +95,9 @@ def _run(
     given = {name: value for name, value in words.items() if value is not None}
     plain = msgspec.to_builtins(settings) | given
     try:
-        settings = msgspec.convert(plain, ServiceSettings)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"the command line: {error}") from None
+        settings = convert(plain, ServiceSettings, "the command line")
+    except InputError as error:
+        raise UsageError(str(error)) from None
     check_settings(settings, path or "the command line")
     problems = list(configuration_problems(settings, environ))
     for problem in problems:
@@ -100,12 +106,19 @@ def _run(
         stderr.write(f"{format_count(len(problems), 'problem')} in the settings\n")
         return 1
     if arguments.command == "check-config":
-        stdout.write(dump_yaml(msgspec.to_builtins(settings)))
+        stdout.write(dump_yaml(_every_field(settings)))
         return 0
     from valence_sched.server.gunicorn_server import serve
 
     serve(settings)
     return 0
+
+
+def _every_field(value: Any) -> Any:
+    """Return a noun as a plain document, those fields that are at their default as well."""
+    if isinstance(value, msgspec.Struct):
+        return {name: _every_field(getattr(value, name)) for name in value.__struct_fields__}
+    return list(value) if isinstance(value, tuple) else value
 
 
 if __name__ == "__main__":

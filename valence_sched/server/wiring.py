@@ -154,7 +154,7 @@ class ServiceProcess:
         make_app = functools.partial(App, environ=environ)
         self.operations = Operations(state, settings.limits.operations)
         metrics = Metrics()
-        parts = ServiceParts(
+        self.parts = ServiceParts(
             schedulers=EnginePool(make_app, settings, state, clock),
             compile_spec=self._compile,
             records=state,
@@ -163,7 +163,7 @@ class ServiceProcess:
             openapi=openapi.document,
             metrics=metrics.text,
         )
-        self.application = create_application(parts, metrics, authenticator(settings))
+        self.application = create_application(self.parts, metrics, authenticator(settings))
 
     def _compile(self, spec: RequestSpec, flavor: Flavor | None) -> Request:
         try:

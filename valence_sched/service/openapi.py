@@ -14,6 +14,7 @@ import msgspec
 
 from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import MEDIA_TYPE, Problem
+from valence_sched.model.service_bodies import RequestBody
 from valence_sched.service.idempotency import KEY_HEADER
 from valence_sched.service.microversion import GREATEST, HEADER, SERVICE_TYPE
 from valence_sched.service.routes import ROUTES, Route
@@ -32,6 +33,9 @@ def document() -> bytes:
     kinds = [kind for route in ROUTES for noun in (route.body, route.answer)
              for kind in _members(noun)]  # fmt: skip
     schemas, components = msgspec.json.schema_components([*kinds, Problem], ref_template=REFERENCE)
+    for route in ROUTES:
+        if isinstance(route.body, type) and issubclass(route.body, RequestBody):
+            _require_one(components[route.body.__name__], route.body.choices)
     named = iter(schemas)
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
@@ -52,6 +56,17 @@ def document() -> bytes:
             "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
         },
     })  # fmt: skip
+
+
+def _require_one(schema: dict[str, Any], choices: Sequence[str]) -> None:
+    """Let the schema of a body say that it has exactly one of some fields."""
+    for name in choices:
+        field = schema["properties"][name]
+        field.pop("default", None)
+        members = [one for one in field.get("anyOf", ()) if one != {"type": "null"}]
+        if len(members) == 1:
+            schema["properties"][name] = members[0]
+    schema["oneOf"] = [{"required": [name]} for name in choices]
 
 
 def _members(noun: Any) -> tuple[Any, ...]:

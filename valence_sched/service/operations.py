@@ -124,7 +124,8 @@ def new_operation(kind: str, owner: str | None, key: str | None, content: bytes)
     """
     words = "\0".join((kind, owner or "", key or ""))
     id_ = uuid.uuid4().hex if key is None else _digest(words.encode())
-    return Operation(id=id_, kind=kind, state="running", owner=owner, content=_digest(content))
+    return Operation(id=id_, kind=kind, state="running", owner=owner, content=_digest(content),
+                     result=msgspec.Raw(b"null"))  # fmt: skip
 
 
 def _same(earlier: Operation, operation: Operation) -> Operation:
