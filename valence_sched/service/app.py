@@ -20,7 +20,7 @@ from valence_sched.model.problem import MEDIA_TYPE, Problem, http_problem, probl
 from valence_sched.model.redact import redact_text
 from valence_sched.service.body_reader import read_body
 from valence_sched.service.call import Call, CallResult, ServiceParts
-from valence_sched.service.idempotency import KEY_HEADER, check_key, replayed
+from valence_sched.service.idempotency import KEY_HEADER, check_key, encoded, replayed
 from valence_sched.service.metrics import Metrics
 from valence_sched.service.microversion import HEADER, SERVICE_TYPE, negotiated
 from valence_sched.service.routes import ROUTES, Route
@@ -137,7 +137,7 @@ def _send(resp: falcon.Response, answer: CallResult) -> None:
     for name, value in answer.headers.items():
         resp.set_header(name, value)
     if answer.body is not None:
-        resp.data = answer.body if isinstance(answer.body, bytes) else to_json(answer.body)
+        resp.data = encoded(answer.body)
 
 
 def _send_problem(req: falcon.Request, resp: falcon.Response, problem: Problem) -> None:

@@ -55,10 +55,15 @@ def replayed(route: Route, call: Call) -> tuple[CallResult, bool]:
     if (found := call.parts.records.get(record)) is not None:
         return _recorded(found[0], content, call.key), True
     answer = _answer(route.handler(call))
-    body = msgspec.Raw(answer.body if isinstance(answer.body, bytes) else to_json(answer.body))
+    body = msgspec.Raw(encoded(answer.body))
     document = to_json(RecordedReply(content, answer.status, dict(answer.headers), body))
     stored = call.parts.records.put_new(record, document)
     return _recorded(stored, content, call.key), stored != document
+
+
+def encoded(body: Any) -> bytes:
+    """Return a body as JSON, whose maps keep their order."""
+    return body if isinstance(body, bytes) else msgspec.json.encode(body)
 
 
 def _answer(result: Any) -> CallResult:
