@@ -10,6 +10,7 @@ from types import MappingProxyType
 from unittest import mock
 
 from tests.service.application import SMALL, ApplicationCase
+from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.server.logs import JsonLines
 from valence_sched.service.routes import ROUTES
 from valence_sched.service.settings import Limits
@@ -215,6 +216,20 @@ class TestDecisions(ApplicationCase):
         again = self.call("POST", SELECT, {**SMALL, "keep": True})
         self.assertEqual(path, again.headers["content-location"])
         self.assertNotIn("content-location", self.call("POST", SELECT, SMALL).headers)
+
+    def test_what_is_decided_on_is_read_once_whatever_is_asked(self):
+        views = []
+        load = InventoryLoader.view
+
+        def counted(*words):
+            views.append(1)
+            return load(*words)
+
+        with mock.patch.object(InventoryLoader, "view", counted):
+            for body in (SMALL, {"request": {"flavor": "nope"}}, {"request": {"flavor": "small",
+                         "podms": ["nope"]}}, SMALL):  # fmt: skip
+                self.call("POST", SELECT, body)
+        self.assertEqual([1], views)
 
     def test_a_restarted_service_decides_on_its_own_store(self):
         """S23: what pod managers reported is there without them."""

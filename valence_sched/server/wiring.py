@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from valence_sched.app import App
-from valence_sched.errors import ServiceBusy, StoreError
+from valence_sched.errors import SchedulerError, ServiceBusy, StoreError
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.read_options import ReadOptions, Selection
 from valence_sched.model.request import Request
@@ -106,8 +106,10 @@ class EnginePool:
             raise ServiceBusy("other requests are being decided: try again in a moment")
         try:
             yield self._current()
+        except SchedulerError:
+            raise  # a request that is wrong does not make it read again
         except BaseException:
-            self._engine = None  # an error may have come while it read
+            self._engine = None  # it may be in the midst of something
             raise
         finally:
             if self._app is not None:
@@ -184,7 +186,6 @@ def configuration_problems(
     settings: ServiceSettings, environ: Mapping[str, str]
 ) -> Iterator[Exception]:
     """Yield each error that the service would meet with these settings."""
-    from valence_sched.errors import SchedulerError
 
     def open_state() -> None:
         try:
