@@ -73,4 +73,5 @@ class TestServedRemote(
             with Store(self.state) as store:
                 for name, podm in self.podms.items():
                     store.register(Registration(name=name, url=podm.url))
+            super().new_scheduler().podms()  # what a first reading learns makes it read again
         return super().new_scheduler()

@@ -79,6 +79,9 @@ class TestBodies(ApplicationCase):
         form = {"Content-Type": "application/x-www-form-urlencoded"}
         result = self.call("POST", SELECT, headers=form, body_bytes=b"a=b")
         self.check_problem(result, 415, "http_415", "application/json")
+        for headers in ({}, {"Content-Type": "text/plain"}):
+            result = self.call("POST", "/v1/reconciliations", headers=headers, body_bytes=b"")
+            self.check_problem(result, 415, "http_415", "application/json")
         self.client = self.new_client(limits=Limits(body_bytes=1000))
         json_type = {"Content-Type": "application/json"}
         result = self.call("POST", SELECT, headers=json_type, body_bytes=b" " * 1001)
