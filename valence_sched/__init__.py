@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from valence_sched.drivers.files.json_inventory import Record as Record
     from valence_sched.engine import Engine as Engine
     from valence_sched.errors import (
+        AccessDenied as AccessDenied,
         ClaimLost as ClaimLost, ClaimState as ClaimState, CloudError as CloudError,
         ComposeFailed as ComposeFailed, CredentialError as CredentialError,
         DecisionUndecided as DecisionUndecided,
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
         IdentityConflict as IdentityConflict, InUse as InUse, InputError as InputError,
         InventoryIncomplete as InventoryIncomplete,
         InventoryStale as InventoryStale, NameTaken as NameTaken, NewerSchema as NewerSchema,
-        NothingMatches as NothingMatches,
+        NothingFits as NothingFits, NothingMatches as NothingMatches,
         OutputError as OutputError, PluginError as PluginError, PodmError as PodmError,
         RequestError as RequestError,
-        SchedulerError as SchedulerError, StillComposing as StillComposing,
-        StoreError as StoreError, UnknownName as UnknownName, Unverified as Unverified,
+        SchedulerError as SchedulerError, ServiceBusy as ServiceBusy,
+        ServiceError as ServiceError, StillComposing as StillComposing,
+        StoreError as StoreError, Unauthenticated as Unauthenticated,
+        UnknownName as UnknownName, Unverified as Unverified,
         UsageError as UsageError
     )
     from valence_sched.model.codec import (
@@ -71,10 +74,11 @@ _MODULES = {
         "drivers.files.json_inventory": "Record",
         "engine": "Engine",
         "errors": """
-            ClaimLost ClaimState CloudError ComposeFailed CredentialError DecisionUndecided
-            DispatchFailed DuplicateId IdentityConflict InUse InputError InventoryIncomplete
-            InventoryStale NameTaken NewerSchema NothingMatches OutputError PluginError PodmError
-            RequestError SchedulerError StillComposing StoreError UnknownName Unverified UsageError
+            AccessDenied ClaimLost ClaimState CloudError ComposeFailed CredentialError
+            DecisionUndecided DispatchFailed DuplicateId IdentityConflict InUse InputError
+            InventoryIncomplete InventoryStale NameTaken NewerSchema NothingFits NothingMatches
+            OutputError PluginError PodmError RequestError SchedulerError ServiceBusy ServiceError
+            StillComposing StoreError Unauthenticated UnknownName Unverified UsageError
         """,
         "model.codec": "convert decode load_yaml",
         "model.diagnostic": "Diagnostic Diagnostics",

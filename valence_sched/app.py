@@ -54,6 +54,7 @@ class App:
 
     ``config`` reads the files of a user, ``sources`` the records of pod managers, ``loader``
     builds views of them, ``captures`` records them, ``diagnostics`` are about what was read.
+    ``service`` is the scheduler behind HTTP that decides in place of one here, if there is one.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class App:
         self.sources = SourceReader(self.config, self.diagnostics, self.registry, progress, now)
         self.loader = InventoryLoader(self.sources)
         self.now = self.sources.now
+        self.service: Scheduler | None = None
 
     @functools.cached_property
     def captures(self) -> Captures:
@@ -121,6 +123,46 @@ class App:
             if not reader.read_names:
                 raise InventoryIncomplete("no pod manager could be read: check that they run and "
                                           "that their URLs are right (podm check)")  # fmt: skip
+
+    def use_service(self, url: str | None = None) -> None:
+        """Let the service at a URL decide, by default at the one of the environment, if any.
+
+        It then has the flavors and policies, too. Errors as of a connection.
+        """
+        from valence_sched.remote.environment import connection  # HTTP: only to a service
+        from valence_sched.remote.scheduler import RemoteScheduler
+
+        service = connection(self.config.environ, url)
+        if service is not None:
+            self.service = scheduler = RemoteScheduler(service)
+            self.config.service_flavors = scheduler.flavors
+            self.config.service_policies = scheduler.policies
+
+    def scheduler(
+        self,
+        selection: Selection = DEFAULT_SELECTION,
+        *,
+        effects: EffectLog | None = None,
+    ) -> Scheduler:
+        """Return the scheduler of the service, else the one over a selection.
+
+        Raises:
+            UsageError: the selection has what only a scheduler here can heed.
+        """
+        if self.service is None:
+            return self.engine(selection, effects=effects)
+        live = selection.live
+        for option, given in (
+            ("--policy-file", selection.policy_files),
+            ("--resource-file", selection.resource_files),
+            ("--strict", selection.strict),
+            ("--max-age", live.max_age_s is not None),
+            ("--liveness", live.liveness),
+        ):
+            if given:
+                raise UsageError(f"{option}: the service decides by its own settings: leave it "
+                                 "out, or name an inventory or a state to decide here")  # fmt: skip
+        return self.service
 
     def site(self, selection: Selection = DEFAULT_SELECTION) -> Site:
         """Return the pod managers of a selection with what decides on them, for edits.

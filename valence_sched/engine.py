@@ -83,10 +83,10 @@ class Engine(Scheduler):
     """Implements every verb of a scheduler on the pod managers that ``selection`` names.
 
     What it decides on is read once, when a verb first needs it, and again after a verb changed
-    it. Where the selection is of what the state stores, every verb takes in what changed there
-    since the last one, by its change log, and reads nothing live. The progress of ``sources`` is
-    told whom a verb waits for. ``effects`` has what a verb has changed, and is about to change,
-    also while it runs.
+    it; flavors once. Where the selection is of what the state stores, every verb takes in what
+    changed there since the last one, by its change log, and reads nothing live. The progress of
+    ``sources`` is told whom a verb waits for. ``effects`` has what a verb has changed, and is about
+    to change, also while it runs.
     """
 
     def __init__(
@@ -116,6 +116,10 @@ class Engine(Scheduler):
     @functools.cached_property
     def _registry(self) -> Registry:
         return self._sources.registry(self._live.state)
+
+    @functools.cached_property
+    def _flavors(self) -> Sequence[Flavor]:
+        return tuple(self._config.flavors(self._selection.flavor_files).values())
 
     def rank(self, request: Request, limit: int) -> Ranking:
         return self.decider().rank(request, limit)
@@ -188,7 +192,7 @@ class Engine(Scheduler):
         return list(self._config.policies(self._selection.policy_files).values())
 
     def flavors(self) -> Sequence[Flavor]:
-        return list(self._config.flavors(self._selection.flavor_files).values())
+        return self._flavors
 
     def plugins(self, kind: PluginKind) -> PluginList:
         return plugin_list(kind)

@@ -11,12 +11,17 @@
     ├── UnknownName           name_unknown          1  404   no such flavor, policy, filter, podm
     ├── NothingMatches        nothing_matches       1  404   an edit is about nothing that is there
     ├── RequestError          request_invalid       1  400   the request contradicts itself
+    ├── NothingFits           nothing_fits          3  409   no pod manager makes the nodes
     ├── PluginError           plugin_failed         1  500   a plug-in broke its contract
     ├── CloudError            cloud_failed          1  502   OpenStack does not answer or refuses
     ├── PodmError             podm_failed           1  502   a pod manager does not answer well
     ├── CredentialError       credential_invalid    1  401   no password, or no safe one
     ├── OutputError           output_failed         1  500   a stream takes no more
     ├── StoreError            store_failed          1  503   the state cannot be read or written
+    ├── Unauthenticated       unauthenticated       1  401   the service knows no such user
+    ├── AccessDenied          access_denied         1  403   the role of the user does not allow it
+    ├── ServiceError          service_failed        1  502   the service does not answer well
+    ├── ServiceBusy           service_busy          1  503   the service takes no more work now
     ├── NameTaken             name_taken            1  409   the name or key is already in use
     ├── IdentityConflict      identity_conflict     1  409   another service, or another name of one
     ├── InUse                 in_use                1  409   it still has claims or nodes
@@ -131,6 +136,12 @@ class RequestError(SchedulerError):
     code, http_status = "request_invalid", 400
 
 
+class NothingFits(SchedulerError):
+    """No pod manager makes the nodes of a request; the message has reasons."""
+
+    code, exit_code, http_status = "nothing_fits", 3, 409
+
+
 class PluginError(SchedulerError):
     """A filter or weigher raised, or returned what its contract forbids."""
 
@@ -173,6 +184,30 @@ class StoreError(SchedulerError):
 
     code, http_status = "store_failed", 503
     uncertain = False
+
+
+class Unauthenticated(SchedulerError):
+    """A request to the service without credentials, or with wrong ones."""
+
+    code, http_status = "unauthenticated", 401
+
+
+class AccessDenied(SchedulerError):
+    """A request to the service that the role of its user does not allow."""
+
+    code, http_status = "access_denied", 403
+
+
+class ServiceError(SchedulerError):
+    """The scheduler's service does not answer, or gives an answer that cannot be parsed."""
+
+    code, http_status = "service_failed", 502
+
+
+class ServiceBusy(SchedulerError):
+    """The service decides on other requests now; the same request may succeed a moment later."""
+
+    code, http_status = "service_busy", 503
 
 
 class NameTaken(SchedulerError):

@@ -33,6 +33,7 @@ from valence_sched_cli.output.delivery import Delivery
 from valence_sched_cli.output.heat import supports_colour
 from valence_sched_cli.output.logs import escape_logs
 from valence_sched_cli.output.streams import log_failures
+from valence_sched_cli.plugin import URL_VARIABLE
 from valence_sched_cli.signals import interrupt_on_signals
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ Table = tuple[Sequence[str], Iterable[Any]]
 _READ = ("inventory", "podm_file", "source", "flavor", "flavor_file", "policy_file",
          "resource_file", "request_file", "scenario", "workload", "map_file", "baseline", "file",
          "old", "new", "planned")  # fmt: skip
+_SOURCES = ("inventory", "podm_file", "state", "from_catalog")  # of a scheduler here
 _ARGUMENTS = {"source": "path", "old": "old", "new": "new", "planned": "plan"}
 PACKAGE = "valence_sched_cli."
 STYLES = "valence_sched.formatter"  # entry points of our formatters, of lists and of one object
@@ -66,6 +68,7 @@ class PodmCommand:
     app: Any
     formatter: Any
     exit_code = 0
+    through_service = False  # whether a service can do it as well as a scheduler here
     effectful = False  # whether it changes what outlives it; its effects have each change
     effects: EffectLog
     closing: list[str]
@@ -198,7 +201,7 @@ class PodmCommand:
     ) -> Scheduler:
         """Return the scheduler over what the options name, or over a selection made of them."""
         selection = selection or self.selection(parsed_args)
-        return self.scheduler_app.engine(selection, effects=self.effects)
+        return self.scheduler_app.scheduler(selection, effects=self.effects)
 
     def selection(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> Selection:
         """Return the inventories and files that the options name."""
@@ -218,6 +221,7 @@ class PodmCommand:
         from valence_sched.model.progress import NoProgress
 
         words = self._words
+        self._choose_service(app)
         if getattr(self.app.options, "verbose_level", 1) == 0:
             app.sources.progress = NoProgress()
         app.config.ignored_extra_specs = tuple(getattr(words, "ignore_extra_spec", ()))
@@ -226,6 +230,22 @@ class PodmCommand:
             self.app.client_manager,
             log_in=getattr(words, "from_catalog", False),
         )
+
+    def _choose_service(self, app: App) -> None:
+        """Let a service decide where an option or the environment names one.
+
+        What names pod managers to decide on here wins over the environment.
+        """
+        endpoint = getattr(self.app.options, "os_scheduler_endpoint", None)
+        if not endpoint and not app.config.environ.get(URL_VARIABLE):
+            return
+        here = [name for name in _SOURCES if getattr(self._words, name, None)]
+        if endpoint and (here or not self.through_service):
+            option = f"--{here[0].replace('_', '-')}" if here else "this command"
+            raise UsageError(f"--os-scheduler-endpoint: {option} is about what is here, not about "
+                             "a service: leave one of them out")  # fmt: skip
+        if self.through_service and not here:
+            app.use_service(endpoint)
 
     def live(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> ReadOptions:
         """Return which live pod managers the options name, and how they are read."""
@@ -278,9 +298,9 @@ class PodmCommand:
 
     def known_podms(self, parsed_args: argparse.Namespace) -> Iterable[str]:
         """Return the ids of pod managers: of the inventories named, else those registered."""
-        if self.scheduler_app.sources.named_sources(self.selection(parsed_args)):
-            engine = self.scheduler_app.engine(self.selection(parsed_args))
-            return (one.podm.id for one in engine.podms())
+        selection = self.selection(parsed_args)
+        if self.scheduler_app.service or self.scheduler_app.sources.named_sources(selection):
+            return (one.podm.id for one in self.scheduler_app.scheduler(selection).podms())
         registry = self.scheduler_app.registry(getattr(parsed_args, "state", None))
         live = self.live(parsed_args)
         return (member.registration.name for member in registry.members(live))

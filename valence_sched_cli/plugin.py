@@ -15,6 +15,7 @@ API_VERSION_OPTION = "os_podm_api_version"
 DEFAULT_API_VERSION = "1"
 API_VERSIONS = ("1",)
 VERSION_NAMES = ("1", "1.0", "latest")  # as the user may write it
+URL_VARIABLE = "VALENCE_SCHED_URL"
 VERSION_VARIABLE = "OS_PODM_API_VERSION"
 
 
@@ -52,6 +53,17 @@ def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentPar
         type=_version,
         help=f"pod manager scheduling API version: {', '.join(VERSION_NAMES)}, "
         f"default={DEFAULT_API_VERSION} (Env: {VERSION_VARIABLE})",
+    )
+    return add_endpoint_option(parser)
+
+
+def add_endpoint_option(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Add the global option that names the scheduler's service; both programs have it."""
+    parser.add_argument(
+        "--os-scheduler-endpoint",
+        metavar="<url>",
+        help="URL of a scheduler's service, which decides in place of one here "
+        f"(Env: {URL_VARIABLE})",
     )
     return parser
 

@@ -20,6 +20,7 @@ from cliff.commandmanager import CommandManager
 
 from valence_sched.errors import one_line, suggest
 from valence_sched_cli.output.logs import escape_logs
+from valence_sched_cli.plugin import add_endpoint_option
 
 if TYPE_CHECKING:
     from valence_sched.app import App
@@ -72,7 +73,7 @@ class Shell(app.App):
         for action in parser._actions:
             if "--quiet" in action.option_strings:
                 action.help = "Suppress output except errors."
-        return parser
+        return add_endpoint_option(parser)
 
     def configure_logging(self) -> None:
         """Send log records to standard error as ``openstack`` does: warnings, with -q errors."""

@@ -53,9 +53,9 @@ MAY_IMPORT = {
         "files",
     },
     "engine": {"errors", "model", "view", "core", "store", "config", "inventory", "lifecycle"},
-    "client": {"errors", "model"},
-    "service": {"errors", "model"},
-    "zones": {"errors", "model", "core/ranking", "client"},
+    "remote": {"errors", "model"},  # the verbs of a scheduler over HTTP
+    "service": {"errors", "model", "files"},  # HTTP to any scheduler; its settings are a file
+    "zones": {"errors", "model", "core/ranking", "remote"},
     "whatif": {"errors", "model", "view", "core", "config", "inventory", "files"},
     "pages": {"errors", "model"},  # what a browser shows; the commands reach it through the app
 }
@@ -63,6 +63,14 @@ MAY_IMPORT = {
 # nor view: a scheduler elsewhere can answer them as well.
 MAY_IMPORT["app"] = set(MAY_IMPORT)
 MAY_IMPORT["testing"] = set(MAY_IMPORT)
+MAY_IMPORT["client"] = {"errors", "model", "app", "remote"}  # the one seam of a caller
+MAY_IMPORT["server"] = {
+    "errors",
+    "model",
+    "app",
+    "service",
+    "store",
+}  # processes that serve the service
 MAY_IMPORT["valence_sched_cli"] = {"errors", "model", "app"}
 
 # Libraries that anybody may use; of every other one the rooms that may.
@@ -71,8 +79,11 @@ ONLY_IN = {
     "aiohttp": {"simulator"},
     "alembic": {"store"},
     "argcomplete": {"valence_sched_cli/completion"},
+    "bcrypt": {"service/users"},
     "cliff": {"valence_sched_cli"},
+    "falcon": {"service"},
     "distributed": {"whatif/workers"},
+    "gunicorn": {"server/gunicorn_server"},
     "highspy": {"core/optimise/highs"},
     "jinja2": {"pages/render"},
     "joblib": {"whatif/workers"},
@@ -82,9 +93,10 @@ ONLY_IN = {
     "numpy": {"core", "filters", "schedulers", "testing", "view", "weighers", "whatif"},
     "osc_lib": {"valence_sched_cli"},
     "platformdirs": {"config"},
+    "prometheus_client": {"service/metrics", "server/gunicorn_server"},
     "pyarrow": {"whatif/sweep_files"},
     "pygal": {"pages/charts"},
-    "requests": {"integrations", "drivers"},
+    "requests": {"integrations", "drivers", "remote"},
     "rich": {"valence_sched_cli"},
     "sqlalchemy": {"store"},
     "stevedore": {"core/plugins"},

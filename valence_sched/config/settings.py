@@ -70,7 +70,8 @@ class Configuration:
     ``cloud`` logs in and returns a connection of openstacksdk. ``remarks`` collects one line per
     word of a flavor that was accepted and has no effect. ``ignored_extra_specs`` are the keys of
     Nova's extra specs that are passed over, ``default_owner`` returns whose the nodes of a request
-    are that names no owner.
+    are that names no owner. ``service_flavors`` and ``service_policies`` return those of a service,
+    which then stand in place of the built-in ones and the user's.
     """
 
     def __init__(
@@ -82,14 +83,18 @@ class Configuration:
         self.remarks: list[str] = []
         self.ignored_extra_specs: tuple[str, ...] = ()
         self.default_owner: Callable[[], str | None] | None = None
+        self.service_flavors: Callable[[], Iterable[Flavor]] | None = None
+        self.service_policies: Callable[[], Iterable[Policy]] | None = None
 
     def policies(self, paths: Sequence[str] = ()) -> dict[str, Policy]:
         """Return policies by name: built in, then the user's, then ``paths``; the last wins."""
-        return {
-            policy.name: policy
-            for file, data in self._layered_files("policies.yaml", paths)
+        policies = {one.name: one for one in (self.service_policies or tuple)()}
+        parsed = (
+            policy
+            for file, data in self._layered_files("policies.yaml", paths, self.service_policies)
             for policy in parsers.parse_policies(data, file)
-        }
+        )
+        return policies | {policy.name: policy for policy in parsed}
 
     def policies_in(self, path: str) -> list[Policy]:
         """Return the policies of one file."""
@@ -97,8 +102,8 @@ class Configuration:
 
     def flavors(self, paths: Sequence[str] = ()) -> dict[str, Flavor]:
         """Return flavors by name: built in, then the user's, then ``paths``; the last wins."""
-        flavors: dict[str, Flavor] = {}
-        for file, data in self._layered_files("flavors.yaml", paths):
+        flavors = {one.name: one for one in (self.service_flavors or tuple)()}
+        for file, data in self._layered_files("flavors.yaml", paths, self.service_flavors):
             parsed = self._parse_flavors(data, file, flavors.copy)
             flavors |= {flavor.name: flavor for flavor in parsed}
         return flavors
@@ -178,13 +183,16 @@ class Configuration:
         """Return the locations of external resources; errors as for the function of this name."""
         return resolve_near(resources, sources, self.user_file("near.yaml"), self._cloud)
 
-    def _layered_files(self, name: str, paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    def _layered_files(
+        self, name: str, paths: Sequence[str], service: object = None
+    ) -> Iterator[tuple[str, bytes]]:
+        """Yield the files of a name; with a ``service`` only those that ``paths`` name."""
         data = importlib.resources.files("valence_sched") / "data"
         shipped = data / name.replace(".yaml", ".json")
-        if shipped.is_file():
+        if shipped.is_file() and service is None:
             yield f"built-in {name}", ShippedJson(shipped.read_bytes())
         own = self.user_file(name)
-        if own.is_file():
+        if own.is_file() and service is None:
             yield str(own), files.read(str(own))
         for path in paths:
             yield path, self.read(path)

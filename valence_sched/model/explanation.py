@@ -135,8 +135,8 @@ class Sensitivity(Struct, frozen=True, kw_only=True):
     of: Literal["weight", "need"]
     name: str
     unit: str
-    was: float
-    becomes: float
+    was: int | float
+    becomes: int | float
     podm: str | None
     pool: str | None
     instead_of: str | None

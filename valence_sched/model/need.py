@@ -37,7 +37,7 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     kind: NeedKind
     measure: Measure
-    amount: Annotated[float, Meta(ge=0)]
+    amount: Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]  # read back as written
     count: Annotated[int, Meta(ge=1)] = 1
     tests: tuple[Test, ...] = ()
     resource: str = ""

@@ -79,7 +79,7 @@ class PurgeCounts(NamedTuple):
 
 
 def purge(database: Database, older_than_s: float, *, dry_run: bool = False) -> PurgeCounts:
-    """Delete claims that ended, events and decisions older than so many seconds.
+    """Delete claims that ended, events, decisions and records older than so many seconds.
 
     A claim of which a node or a hold is left stays. Each transaction deletes at most ``CHUNK``
     claims, so that other processes do not wait long.
@@ -131,6 +131,8 @@ def _delete_claims(connection: sa.Connection, older_than_s: float) -> PurgeCount
 def _delete_rest(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
     events = connection.execute(sa.delete(_events).where(_old_events(older_than_s)))
     decisions = connection.execute(sa.delete(_decisions).where(_old_decisions(older_than_s)))
+    old = tables.records.c.at < statement_time() - older_than_s
+    connection.execute(sa.delete(tables.records).where(old))
     return PurgeCounts(0, events.rowcount, decisions.rowcount)
 
 

@@ -26,6 +26,11 @@ _COUNTS = sa.select(_shards.shard, _shards.moved).union_all(
 )
 
 
+def log_counts(connection: sa.Connection) -> dict[int, int]:
+    """Return the count of each shard of the change log, and of claims to be freed as -1."""
+    return {shard: count for shard, count in connection.execute(_COUNTS)}  # noqa: C416
+
+
 @dataclass(frozen=True, slots=True)
 class LogPosition:
     """The count of each shard of the change log that a caller has read up to."""
@@ -88,7 +93,7 @@ def take_snapshot(
 
     Reads the counts of the shards, and then only pod managers of shards that changed.
     """
-    shards = {shard: count for shard, count in connection.execute(_COUNTS)}  # noqa: C416
+    shards = log_counts(connection)
     expired = shards.pop(-1)
     before = {shard: since.shards.get(shard, -1) for shard in shards}
     behind = [shard for shard in sorted(shards) if shards[shard] != before[shard]]

@@ -32,7 +32,8 @@ from valence_sched.store.failures import FailedReadings
 from valence_sched.store.leases import Leases
 from valence_sched.store.nodes import Nodes
 from valence_sched.store.podms import EncodedPodm, StoredPodm
-from valence_sched.store.snapshot import LogPosition, StoreSnapshot, take_snapshot
+from valence_sched.store.records import Records
+from valence_sched.store.snapshot import LogPosition, StoreSnapshot, log_counts, take_snapshot
 from valence_sched.store.tables import CHUNK, chunks, key_of, now
 from valence_sched.store.url import StoreUrl
 from valence_sched.store.usage import usages_by_name
@@ -66,6 +67,7 @@ class Store:
         self.claims = Claims(self._database, self.effects)
         self.nodes = Nodes(self._database)
         self.leases = Leases(self._database)
+        self.records = Records(self._database)
         try:
             schema.prepare(self._database)
             if self._database.address.file is not None:
@@ -277,12 +279,19 @@ class Store:
             snapshot = self._read(take, "looking")
         return snapshot
 
+    def log_counts(self) -> dict[int, int]:
+        """Return the counts of the change log: equal ones, nothing that is decided on changed.
+
+        A claim whose time is over, and whose holds are not freed yet, is counted as well.
+        """
+        return self._read(log_counts, "looking")
+
     def events(self, claim: str | None = None, last: int = 1000) -> list[Event]:
         """Return the ``last`` events of one claim or of all, the oldest first."""
         return self._read(lambda c: events(c, claim, last), "reading events")
 
     def purge(self, older_than_s: float, *, dry_run: bool = False) -> PurgeCounts:
-        """Delete claims that ended, events and decisions older than so many seconds."""
+        """Delete claims that ended, events, decisions, records older than so many seconds."""
         return purge(self._database, older_than_s, dry_run=dry_run)
 
     def save_decision(self, decision_id: str, document: bytes) -> None:

@@ -255,6 +255,14 @@ decisions = table(
     sa.Column("document", DOCUMENT, nullable=False),
 )
 
+#: Records of a service: operations that go on, and answers by idempotency key.
+records = table(
+    "records",
+    sa.Column("id", sa.String(64), primary_key=True),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("document", DOCUMENT, nullable=False),
+)
+
 #: The history of claims after they were created, in order.
 events = table(
     "events",

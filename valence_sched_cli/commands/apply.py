@@ -38,6 +38,8 @@ class ApplyPodm(base.Lister):
     10 with --refresh and --detailed-exitcode when another decision is made now.
     """
 
+    through_service = True
+
     effectful = True
     examples = ("node.json --key ticket-7", "node.json --refresh --detailed-exitcode")
 

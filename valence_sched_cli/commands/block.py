@@ -51,6 +51,8 @@ class ListBlock(paging.PagedLister):
     A block that may be in several nodes counts as often as it is free.
     """
 
+    through_service = True
+
     marker_columns = ("Podm", "Block")
     examples = (
         "--inventory examples/site.json --podm gpu-east --free",
@@ -75,6 +77,8 @@ class ListBlock(paging.PagedLister):
 
 class ShowBlock(base.ShowOne):
     """Show one block, its hardware and its nodes."""
+
+    through_service = True
 
     examples = ("--inventory examples/site.json GPU-03", "--podm gpu-east GPU-03")
 

@@ -29,6 +29,8 @@ COLUMNS = (
 class ListClaim(paging.PagedLister):
     """List claims: for whom, of what and until when."""
 
+    through_service = True
+
     marker_columns = ("ID",)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -57,6 +59,8 @@ class ListClaim(paging.PagedLister):
 class ShowClaim(base.ShowOne):
     """Show one claim, what it holds and its history."""
 
+    through_service = True
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<claim>: claim (ID)")
         inventory.add_state_option(parser)
@@ -76,6 +80,8 @@ class ComposeClaim(base.Lister):
     codes: 0 composed; 1 error, or nothing was composed; 4 composed in part; 6 another system uses
     a block by now; 7 what was composed could not be verified, or not all of it be told.
     """
+
+    through_service = True
 
     effectful = True
 
@@ -103,6 +109,8 @@ class ReleaseClaim(base.Command):
     it is.
     """
 
+    through_service = True
+
     effectful = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -115,6 +123,8 @@ class ReleaseClaim(base.Command):
 
 class RenewClaim(base.ShowOne):
     """Let a claim that is held end later, or sooner."""
+
+    through_service = True
 
     effectful = True
 
@@ -143,6 +153,8 @@ class ReapClaim(base.Lister):
     its node where that is there, and is freed where nothing is. Nodes that went are forgotten,
     and so is what ended long ago.
     """
+
+    through_service = True
 
     effectful = True
 

@@ -14,6 +14,8 @@ from valence_sched_cli.output.hardware import ModelCell
 class ListDevice(paging.PagedLister):
     """Count devices by model, all and free ones."""
 
+    through_service = True
+
     marker_columns = ("Device", "Model")
     examples = ("--inventory examples/site.json", "--model A100 --podm gpu-east")
 

@@ -36,6 +36,8 @@ class FitPodm(base.Lister):
     for each flavor and pod manager.
     """
 
+    through_service = True
+
     examples = (
         "--inventory examples/site.json",
         "--flavor gpu-large --require gpu-large=4 --zone east-1",

@@ -39,6 +39,8 @@ class ListFlavor(base.Lister):
     They are the built-in ones, your own, and those of --flavor-file.
     """
 
+    through_service = True
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_flavor_file_option(parser)
         add_option(parser, "--long: list more columns")
@@ -54,6 +56,8 @@ class ListFlavor(base.Lister):
 
 class ShowFlavor(base.ShowOne):
     """Show one flavor and the needs it compiles to."""
+
+    through_service = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_flavor_file_option(parser)

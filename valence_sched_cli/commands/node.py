@@ -50,6 +50,8 @@ class ListNode(paging.PagedLister):
     node is COMPOSED, else the flavor, and the owner where none has one.
     """
 
+    through_service = True
+
     marker_columns = ("Node",)
     examples = ("--owner team-a", "--podm gpu-east --live")
 
@@ -80,6 +82,8 @@ class ListNode(paging.PagedLister):
 
 class ShowNode(base.ShowOne):
     """Show one node as its pod manager has it now."""
+
+    through_service = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<node>: node (ID or URI)")
@@ -138,6 +142,8 @@ class DeleteNode(base.Command):
 
     Exits 7 when something is left or that cannot be told; the node stays in the list then.
     """
+
+    through_service = True
 
     effectful = True
 

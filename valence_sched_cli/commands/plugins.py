@@ -40,6 +40,8 @@ class ListFilter(ListPlugins):
     Each has its options with their defaults.
     """
 
+    through_service = True
+
     kind = "filters"
 
 
@@ -48,5 +50,7 @@ class ListWeigher(ListPlugins):
 
     Each has its options with their defaults.
     """
+
+    through_service = True
 
     kind = "weighers"

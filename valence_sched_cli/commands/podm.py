@@ -61,6 +61,8 @@ class NodesCell(UriTails):
 class ListPodm(paging.PagedLister):
     """List pod managers and what is free on each."""
 
+    through_service = True
+
     examples = (
         "--inventory examples/site.json --zone east-1",
         "--status Online --sort free_gpus:desc --limit 10",
@@ -166,6 +168,8 @@ def _is_listed(podm: LeanPodm, parsed_args: argparse.Namespace) -> bool:
 class ShowPodm(base.ShowOne):
     """Show one pod manager, its pools and what is free."""
 
+    through_service = True
+
     examples = ("--inventory examples/site.json mem-1", "gpu-east -f json")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -214,7 +218,7 @@ class ShowPodm(base.ShowOne):
 
     def _registration_cells(self, podm: str, selection: Selection) -> dict[str, Any]:
         """Return how to reach the pod manager, if it is a live one and named by its ID."""
-        if self.scheduler_app.sources.named_sources(selection):
+        if self.scheduler_app.service or self.scheduler_app.sources.named_sources(selection):
             return {}
         live = selection.live
         for member in self.scheduler_app.registry(live.state).members(live):

@@ -21,6 +21,8 @@ class ListPolicy(base.Lister):
     They are the built-in ones, your own, and those of --policy-file.
     """
 
+    through_service = True
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_policy_file_option(parser)
         add_option(parser, "--long: list more columns")
@@ -41,6 +43,8 @@ class ListPolicy(base.Lister):
 
 class ShowPolicy(base.ShowOne):
     """Show one policy, its filters and its weighers."""
+
+    through_service = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_policy_file_option(parser)

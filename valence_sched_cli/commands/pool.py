@@ -19,6 +19,8 @@ class ListPool(paging.PagedLister):
     A pool is a region in which one node can be made.
     """
 
+    through_service = True
+
     marker_columns = ("Podm", "Pool")
     examples = ("--inventory examples/site.json --podm gpu-east", "--long --sort free_gpus:desc")
 

@@ -20,6 +20,8 @@ class SetStats(base.ShowOne):
     that are no fields of a pod manager are facts. An empty report only says that it is alive.
     """
 
+    through_service = True
+
     effectful = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -56,6 +58,8 @@ class UnsetStats(base.Command):
     One that was never read is forgotten whole.
     """
 
+    through_service = True
+
     effectful = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -68,6 +72,8 @@ class UnsetStats(base.Command):
 
 class ShowStats(base.ShowOne):
     """Show what a pod manager has reported by itself."""
+
+    through_service = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<podm>: pod manager (ID, or host/node)")

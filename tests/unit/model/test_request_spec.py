@@ -3,11 +3,15 @@
 
 import unittest
 
+import msgspec
+
 from valence_sched.app import App
 from valence_sched.config.parsers import parse_requests
 from valence_sched.errors import SchedulerError
 from valence_sched.model.codec import convert
 from valence_sched.model.flavor import Flavor
+from valence_sched.model.inventory import to_json
+from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec, compile_request
 
 FLAVOR = {
@@ -107,3 +111,18 @@ class _Stdin:
 
 if __name__ == "__main__":
     unittest.main()
+
+
+class TestSending(unittest.TestCase):
+    """A compiled request is the same one where it arrives."""
+
+    def test_every_built_in_flavor_is_the_same_request_after_it_was_sent(self):
+        """S68: an amount that is read back otherwise would be another request, and other lots."""
+        flavors = App(environ={"XDG_CONFIG_HOME": "/nope"}).config.flavors().values()
+        self.assertGreater(len(flavors), 3)
+        for flavor in flavors:
+            with self.subTest(flavor.name):
+                request = compile_request(RequestSpec(flavor=flavor.name), flavor)
+                arrived = msgspec.json.decode(to_json(request), type=Request)
+                self.assertEqual(to_json(request), to_json(arrived))
+                self.assertEqual(request.identity, arrived.identity)

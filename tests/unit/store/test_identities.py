@@ -140,7 +140,7 @@ class TestIdentities:
                 index.drop(connection)
                 for column in ("identity", "identity_key"):
                     connection.execute(sa.text(f"alter table {name} drop column {column}"))
-            for name in ("clocks", "leases"):
+            for name in ("clocks", "leases", "records"):
                 tables.METADATA.tables[name].drop(connection)
             connection.execute(sa.text("alter table podms drop column failure"))
             registry_shard = tables.shards.c.shard == tables.REGISTRY_SHARD

@@ -7,7 +7,7 @@ from alembic import op
 from valence_sched.store.tables import DOCUMENT, REGISTRY_SHARD, shards, table_options
 
 revision = "0005"
-down_revision = "0003"
+down_revision = "0004"
 
 
 def upgrade() -> None:

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two calls of a caller: alike in process and over HTTP, and all that a caller imports."""
+
+import inspect
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+from pathlib import Path
+
+from tests.seam.test_engine import EXAMPLE
+from tests.service.serving import serving
+from valence_sched import client
+from valence_sched.errors import InputError, NothingFits, RequestError, UnknownName, UsageError
+from valence_sched.service.settings import ServiceSettings
+
+SMALL = {"properties": {"processor": {"total_cores": 8}}}
+RACK = {
+    "pools": [{"id": "z"}],
+    "blocks": [{"uri": "/b1", "type": ["Compute"], "pools": ["z"],
+                "devices": {"processors": [{"cores": 16}]}}],
+}  # fmt: skip
+
+
+class ClientCase:
+    """A client over a state of its own; a mixin of a test case."""
+
+    inventories: tuple[str, ...] = ()
+
+    def new_client(self, **words) -> client.SchedulerClient:
+        raise NotImplementedError
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        homes = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
+        self.environ = dict.fromkeys(homes, folder.name)
+        self.state = f"sqlite:///{folder.name}/state.sqlite"
+        self.client = self.new_client()
+
+
+class InProcess(ClientCase):
+    """The scheduler is in this process."""
+
+    def new_client(self):
+        return client.connect(inventories=self.inventories, state=self.state, environ=self.environ)
+
+
+class OverHttp(ClientCase):
+    """The scheduler is behind a real socket."""
+
+    def new_client(self):
+        settings = ServiceSettings(state=self.state, inventories=self.inventories)
+        url = self.enterContext(serving(settings, self.environ))
+        return client.connect(environ={**self.environ, "VALENCE_SCHED_URL": url})
+
+
+class SelectingContract:
+    """Tests of a client over the recorded example; a mixin of a test case."""
+
+    inventories = (EXAMPLE,)
+
+    def test_a_selection_is_a_list_of_destinations(self):
+        """S59: context, request_spec and filter_properties lead to a list of resources."""
+        (one, two) = self.client.select_destinations(None, {**SMALL, "count": 2}, {})
+        self.assertEqual({"name", "pool", "blocks", "score", "alternates"}, set(one))
+        self.assertIsInstance(one["name"], str)
+        self.assertTrue(one["blocks"])
+        self.assertFalse(set(one["blocks"]) & set(two["blocks"]) and one["name"] == two["name"])
+
+    def test_filter_properties_say_where(self):
+        (best,) = self.client.select_destinations(None, SMALL, {"alternates": 3})
+        (other,) = self.client.select_destinations(None, SMALL, {"exclude_podms": [best["name"]]})
+        self.assertNotEqual(best["name"], other["name"])
+        self.assertEqual(3, len(best["alternates"]))
+
+    def test_a_generic_resource_request_is_both(self):
+        """S66: either form is accepted, with the same result."""
+        properties = {"zone": "east-1", "alternates": 1}
+        both = {"request_spec": SMALL, "filter_properties": properties}
+        self.assertEqual(
+            self.client.select_destinations(None, SMALL, properties),
+            self.client.select_destinations(None, both),
+        )
+        with self.assertRaisesRegex(InputError, "unknown field 'zone'"):
+            self.client.select_destinations(None, {**both, "zone": "east-1"})
+
+    def test_nothing_that_fits_is_an_error_with_reasons(self):
+        """S13: a clear failure, with the reason of pod managers."""
+        with self.assertRaisesRegex(NothingFits, r"cores: needs 10,000, has"):
+            huge = {"properties": {"processor": {"total_cores": 10_000}}}
+            self.client.select_destinations(None, huge, {})
+
+    def test_wrong_requests_are_named(self):
+        for spec, error, words in (
+            ({"flavor": "smal"}, UnknownName, "did you mean 'small'"),
+            ({"flavor": "small", "colour": 1}, InputError, "unknown field 'colour'"),
+            ({}, InputError, "a flavor, or else properties"),
+            ({"flavor": "small", "near": {"volume": "v"}}, RequestError, "near"),
+        ):
+            with self.subTest(words), self.assertRaisesRegex(error, words):
+                self.client.select_destinations(None, spec, {})
+
+
+class ReportingContract:
+    """Tests of a client over pod managers that report by themselves."""
+
+    def report(self, name, **fields):
+        self.client.update_resource_stats(None, name, {**RACK, **fields})
+
+    def test_stats_change_the_very_next_selection(self):
+        """S60: what is reported counts at once."""
+        self.report("rack-1")
+        self.report("rack-2")
+        (one,) = self.client.select_destinations(None, SMALL, {})
+        self.client.update_resource_stats(None, one["name"], {"enabled": False})
+        (other,) = self.client.select_destinations(None, SMALL, {})
+        self.assertEqual({"rack-1", "rack-2"}, {one["name"], other["name"]})
+
+    def test_a_name_is_accepted_as_it_was_returned(self):
+        """S61: a text, or a tuple of host and node."""
+        for name in ("rack-1", ("host-1", "node-1")):
+            with self.subTest(name):
+                self.report(name)
+                podm = name if isinstance(name, str) else "/".join(name)
+                (found,) = self.client.select_destinations(None, SMALL, {"podms": [podm]})
+                self.assertEqual(name, found["name"])
+                self.client.update_resource_stats(None, found["name"], {"enabled": False})
+                with self.assertRaises(NothingFits):
+                    self.client.select_destinations(None, SMALL, {"podms": [podm]})
+
+    def test_stats_are_json_and_words_of_a_site_are_kept(self):
+        """S63: an object of fields; unknown keys are facts."""
+        self.report("rack-1", load=0.5, cooling={"kind": "liquid"})
+        reported = self.client.scheduler.reported_stats("rack-1").stats
+        self.assertEqual((0.5, {"kind": "liquid"}), (reported["load"], reported["cooling"]))
+        facts = self.client.scheduler.podm("rack-1").podm.facts
+        self.assertEqual((0.5, "liquid"), (facts["load"], facts["cooling.kind"]))
+        with self.assertRaises(InputError):
+            self.client.update_resource_stats(None, "rack-1", {"enabled": "perhaps"})
+
+    def test_a_zone_of_stats_counts(self):
+        """S64: the zone travels inside the stats."""
+        self.report("rack-1", availability_zone="east")
+        self.report("rack-2", availability_zone="west")
+        (found,) = self.client.select_destinations(None, SMALL, {"zone": "west"})
+        self.assertEqual("rack-2", found["name"])
+
+    def test_the_project_of_the_context_owns_the_request(self):
+        self.report("rack-1")
+        seen = []
+        scheduler = self.client.scheduler
+        decide = scheduler.select_destinations
+        scheduler.select_destinations = lambda request, **words: (
+            seen.append(request.owner),
+            decide(request, **words),
+        )[1]
+        for context in ({"project_id": "p-1"}, type("C", (), {"project_id": "p-2"})(), None):
+            self.client.select_destinations(context, SMALL, {})
+        self.assertEqual(["p-1", "p-2", None], seen)
+
+
+class TestSelectingInProcess(SelectingContract, InProcess, unittest.TestCase):
+    """In this process."""
+
+
+class TestSelectingOverHttp(SelectingContract, OverHttp, unittest.TestCase):
+    """Over HTTP."""
+
+
+class TestReportingInProcess(ReportingContract, InProcess, unittest.TestCase):
+    """In this process."""
+
+
+class TestReportingOverHttp(ReportingContract, OverHttp, unittest.TestCase):
+    """Over HTTP."""
+
+
+class TestSeam(unittest.TestCase):
+    """What the module is."""
+
+    def test_the_two_calls_are_those_of_the_founding_document(self):
+        """S59, S60: their names and parameters."""
+        calls = client.SchedulerClient
+        self.assertEqual(
+            ["self", "context", "request_spec", "filter_properties"],
+            [*inspect.signature(calls.select_destinations).parameters],
+        )
+        self.assertEqual(
+            ["self", "context", "name", "stats"],
+            [*inspect.signature(calls.update_resource_stats).parameters],
+        )
+
+    def test_a_caller_imports_this_module_only(self):
+        """S62: one module is the only seam, and it needs no part of the scheduler to be far."""
+        program = textwrap.dedent("""
+            import sys
+            from valence_sched import client
+            try:
+                client.connect("http://127.0.0.1:9").select_destinations(None, {"flavor": "small"})
+            except Exception as error:
+                print(type(error).__name__)
+            names = (name.split(".") for name in sys.modules)
+            print(*sorted({path[1] for path in names if path[0] == "valence_sched" and path[1:]}))
+        """)
+        ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                             check=True, cwd=Path(__file__).parents[2])  # fmt: skip
+        self.assertEqual("ServiceError\nclient errors model remote\n", ran.stdout)
+
+    def test_a_url_is_one(self):
+        for url in ("127.0.0.1:8790", "ftp://x/", "http://u:secret@x/"):
+            with self.subTest(url), self.assertRaises(UsageError) as caught:
+                client.connect(url)
+            self.assertNotIn("secret", str(caught.exception))

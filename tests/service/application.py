@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An application of the service for tests, called without sockets."""
+
+import tempfile
+import time
+import unittest
+from pathlib import Path
+from types import MappingProxyType
+
+import bcrypt
+from falcon import testing
+
+from valence_sched.server.wiring import ServiceProcess
+from valence_sched.service.settings import ServiceSettings
+
+EXAMPLE = str(Path(__file__).parents[2] / "examples" / "site.json")
+SMALL = {"request": {"properties": {"processor": {"total_cores": 8}}}}
+
+
+class ApplicationCase(unittest.TestCase):
+    """Has an application over a state of its own."""
+
+    settings = MappingProxyType({"inventories": (EXAMPLE,)})
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.state = f"sqlite:///{folder.name}/state.sqlite"
+        homes = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
+        self.environ = dict.fromkeys(homes, folder.name)
+        self.client = self.new_client()
+
+    def new_process(self, **words):
+        settings = ServiceSettings(**{"state": self.state, **self.settings, **words})
+        return ServiceProcess(settings, time.monotonic, self.environ)
+
+    def new_client(self, **words) -> testing.TestClient:
+        self.process = self.new_process(**words)
+        return testing.TestClient(self.process.application)
+
+    def users_file(self, *lines: str) -> str:
+        """Write users ``name:role``, each with its name as its password; return the path."""
+        path = self.folder / "users"
+        rows = []
+        for line in lines:
+            name, _, role = line.partition(":")
+            hashed = bcrypt.hashpw(name.encode(), bcrypt.gensalt(4)).decode()
+            rows.append(f"{name}:{hashed}" + (f":{role}" if role else ""))
+        path.write_text("# users\n" + "\n".join(rows) + "\n")
+        path.chmod(0o600)
+        return str(path)
+
+    def call(self, method, path, body=None, user=None, headers=None, **words):
+        """Call the application; return its result."""
+        headers = dict(headers or {})
+        if user is not None:
+            name, _, password = user.partition(":")
+            headers["Authorization"] = testing_login(name, password or name)
+        if body is not None:
+            words["json"] = body
+        return self.client.simulate_request(method, path, headers=headers, **words)
+
+    def check_problem(self, result, status, code, words=""):
+        """A result is the problem of a code, and its text has some words."""
+        self.assertEqual((status, code), (result.status_code, result.json["code"]), result.text)
+        self.assertEqual("application/problem+json", result.headers["content-type"])
+        self.assertEqual(status, result.json["status"])
+        self.assertIn(words, result.json["detail"])
+        self.assertEqual(result.headers["x-openstack-request-id"], result.json["request_id"])
+
+
+def testing_login(name: str, password: str) -> str:
+    """Return the header of HTTP basic."""
+    import base64
+
+    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()

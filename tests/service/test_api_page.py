@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages of the service: every route, setting and role is on one, and the examples run."""
+
+import json
+import re
+import shlex
+import unittest
+from pathlib import Path
+
+from tests.service.api_table import rows, table
+from tests.service.application import ApplicationCase
+from valence_sched.model.codec import convert, load_yaml
+from valence_sched.service.settings import Limits, ServiceSettings, check_settings
+from valence_sched.service.users import ROLES
+
+DOC = Path(__file__).parents[2] / "doc" / "source"
+API = (DOC / "reference" / "api.rst").read_text(encoding="utf-8")
+HOWTO = (DOC / "howto" / "service.rst").read_text(encoding="utf-8")
+
+
+class TestPages(unittest.TestCase):
+    def test_every_route_is_a_row_with_its_role(self):
+        """``python -m tests.service.api_table`` prints what belongs there."""
+        self.assertIn(table(), API)
+        self.assertEqual(len(rows()), len(re.findall(r"^   \* - ``[A-Z]+ /", API, re.MULTILINE)))
+
+    def test_every_setting_and_role_is_described(self):
+        for name in (*ServiceSettings.__struct_fields__, *Limits.__struct_fields__, *ROLES):
+            self.assertIn(f"``{name}``", HOWTO)
+
+    def test_the_settings_of_the_page_are_settings(self):
+        block = re.search(r"code-block:: yaml\n\n((?:   .*\n)+)", HOWTO)[1]
+        settings = convert(load_yaml(block.encode(), "page"), ServiceSettings, "page")
+        check_settings(settings, "page")
+        self.assertEqual(4, settings.workers)
+
+
+class TestExamples(ApplicationCase):
+    def test_the_request_of_the_page_is_answered(self):
+        block = re.search(r"\$ (curl [^\n]*select_destinations \\\n[^\n]*)", API)[1]
+        words = shlex.split(block.replace("\\\n", " "))
+        result = self.call("POST", "/v1/select_destinations", json.loads(words[-1]))
+        self.assertEqual(2, result.json["report"]["placed"])
+
+    def test_the_problem_of_the_page_is_the_one_that_is_answered(self):
+        block = re.search(r"code-block:: json\n\n((?:   .*\n)+)", API)[1]
+        shown = json.loads(block)
+        body = {"request": {"flavor": "smal"}}
+        found = self.call("POST", "/v1/select_destinations", body).json
+        self.assertEqual(shown | {"request_id": ""}, found | {"request_id": ""})

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many requests at a time: each is answered whole, and nothing is held twice."""
+
+import contextlib
+import subprocess
+import sys
+import tempfile
+import unittest
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import MappingProxyType
+
+from tests.service.application import EXAMPLE, SMALL, ApplicationCase
+from valence_sched.model.registration import Registration
+from valence_sched.store.store import Store
+from valence_sched.testing.served import served
+
+ROOT = Path(__file__).parents[2]
+THREADS = 8
+
+
+class TestDeciding(ApplicationCase):
+    def test_threads_get_what_one_gets(self):
+        bodies = [{"request": {**SMALL["request"], "seed": seed}} for seed in range(10)]
+        alone = [self.call("POST", "/v1/select_destinations", body).json for body in bodies]
+        with ThreadPoolExecutor(THREADS) as pool:
+            found = list(
+                pool.map(lambda body: self.call("POST", "/v1/select_destinations", body).json,
+                         bodies * 8)
+            )  # fmt: skip
+        self.assertEqual(alone * 8, found)
+
+
+class TestClaiming(ApplicationCase):
+    """On live pod managers."""
+
+    settings = MappingProxyType({})
+
+    def setUp(self):
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        podms = stack.enter_context(served(EXAMPLE))
+        super().setUp()
+        with Store(self.state) as store:
+            for name in ("gpu-east", "general-1"):
+                store.register(Registration(name=name, url=podms[name].url))
+        self.client = self.new_client()
+
+    def test_clients_claim_exactly_the_room_between_them(self):
+        """S26, S27: no block is of two claims, and none is left that fits."""
+        fits = sum(count for _, count in self.call("POST", "/v1/fits", SMALL).json["podms"])
+
+        def claim_all(_number):
+            mine = []
+            while len(mine) <= fits:
+                result = self.call("POST", "/v1/claims", SMALL)
+                if result.status_code == 409:  # others were faster every time: try again
+                    continue
+                self.assertIn(result.status_code, (200, 201), result.text)
+                if result.json["claim"] is None:
+                    return mine
+                mine.append(result.json["claim"])
+            return mine
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            claims = [claim for mine in pool.map(claim_all, range(THREADS)) for claim in mine]
+        held = Counter(
+            (part["podm"], uri)
+            for claim in claims
+            for part in claim["parts"]
+            for share in part["shares"]
+            for uri in share.get("blocks", ())
+        )
+        self.assertEqual(fits, len(claims))
+        self.assertEqual({1}, set(held.values()))
+        listed = self.call("GET", "/v1/claims").json
+        self.assertEqual({one["id"] for one in claims}, {one["id"] for one in listed})
+
+    def test_one_key_from_many_clients_is_one_claim(self):
+        key = {"Idempotency-Key": "k"}
+        with ThreadPoolExecutor(THREADS) as pool:
+            results = list(pool.map(lambda _n: self.call("POST", "/v1/claims", SMALL, headers=key),
+                                    range(THREADS)))  # fmt: skip
+        self.assertEqual({201}, {result.status_code for result in results})
+        self.assertEqual(1, len({result.json["claim"]["id"] for result in results}))
+
+
+class TestOtherServers(unittest.TestCase):
+    def test_the_application_is_importable_for_another_server(self):
+        """It is made of the settings file that a variable names, in a process of its own."""
+        program = (
+            "from falcon import testing\n"
+            "from valence_sched.server.wsgi import application\n"
+            "print(testing.TestClient(application).simulate_get('/v1/podms').status_code)\n"
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "service.yaml")
+            path.write_text(f"inventories: [{EXAMPLE}]\nstate: {folder}/state.sqlite\n")
+            environ = {"VALENCE_SCHEDULER_CONFIG": str(path), "XDG_CONFIG_HOME": folder}
+            ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                                 check=False, env=environ, cwd=ROOT)  # fmt: skip
+        self.assertEqual("200\n", ran.stdout, ran.stderr)

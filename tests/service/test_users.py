@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Users: who they are, what their role allows, and that a tenant sees only its own."""
+
+import contextlib
+import os
+import time
+import unittest
+from types import MappingProxyType
+
+from tests.service.application import EXAMPLE, SMALL, ApplicationCase, testing_login
+from valence_sched.errors import AccessDenied, InputError, Unauthenticated, UsageError
+from valence_sched.model.registration import Registration
+from valence_sched.service.settings import ServiceSettings, check_settings, is_loopback
+from valence_sched.service.users import PasswordFile, User, parse_users
+from valence_sched.store.store import Store
+from valence_sched.testing.served import served
+
+HASH = "$2b$04$abcdefghijklmnopqrstuuJjZyXgVqm7p5cOv4cO6dm2CwZ1yJ9a6"
+
+
+class TestPasswordFile(ApplicationCase):
+    def test_a_user_has_a_name_a_password_and_a_role(self):
+        users = PasswordFile(self.users_file("ann:admin", "mo", "rea:reader"))
+        for name, role in (("ann", "admin"), ("mo", "member"), ("rea", "reader")):
+            for _ in range(2):  # the second time from what was verified
+                self.assertEqual(User(name, role), users.authenticate(testing_login(name, name)))
+
+    def test_others_are_refused_alike(self):
+        users = PasswordFile(self.users_file("ann:admin"))
+        texts = set()
+        for name, password in (
+            ("ann", "x"),
+            ("ann", ""),
+            ("nobody", "ann"),
+            ("", ""),
+            ("Ann", "ann"),
+        ):
+            with self.assertRaises(Unauthenticated) as caught:
+                users.authenticate(testing_login(name, password))
+            texts.add(str(caught.exception))
+        self.assertEqual(1, len(texts))
+
+    def test_a_header_that_is_none_is_refused(self):
+        users = PasswordFile(self.users_file("ann:admin"))
+        for header in (None, "", "Basic", "Basic !!", "Bearer abc", "Basic YW5u", "Basic /w==",
+                       testing_login("ann", "x" * 73), testing_login("ann", "a\0n")):  # fmt: skip
+            with self.subTest(header), self.assertRaises(Unauthenticated):
+                users.authenticate(header)
+
+    def test_a_file_that_changes_counts_at_once(self):
+        path = self.users_file("ann:admin", "mo")
+        users = PasswordFile(path)
+        users.authenticate(testing_login("mo", "mo"))
+        os.utime(self.users_file("ann:reader"), ns=(1, 1))
+        self.assertEqual("reader", users.authenticate(testing_login("ann", "ann")).role)
+        with self.assertRaises(Unauthenticated):
+            users.authenticate(testing_login("mo", "mo"))
+
+    def test_a_file_that_all_can_read_is_refused(self):
+        path = self.users_file("ann:admin")
+        os.chmod(path, 0o644)
+        with self.assertRaisesRegex(InputError, "chmod o="):
+            PasswordFile(path)
+
+    def test_a_line_that_is_wrong_is_named(self):
+        for text, words in (
+            ("ann", "line 1: found no hash of bcrypt"),
+            ("ann:secret", "line 1: found no hash of bcrypt"),
+            (f"# c\n\nann:{HASH}:boss", "line 3: found 'boss'"),
+            (f"ann:{HASH}\nann:{HASH}", "line 2: found user 'ann' twice"),
+            (f"a b:{HASH}", "line 1: found no user name"),
+            ("", "found no user"),
+        ):
+            with self.subTest(words), self.assertRaisesRegex(InputError, words) as caught:
+                parse_users(text.encode(), "users")
+            self.assertNotIn("secret", str(caught.exception))
+
+    def test_a_role_includes_those_below(self):
+        User("x", "admin").check("r", "member")
+        with self.assertRaisesRegex(AccessDenied, "r: user 'x' has the role reader.*takes member"):
+            User("x", "reader").check("r", "member")
+
+
+class TestSettings(unittest.TestCase):
+    def test_nobody_listens_beyond_loopback_without_authentication(self):
+        for host in ("0.0.0.0", "::", "", "10.0.0.1", "example.org", "127.0.0.1.example.org"):
+            with self.subTest(host), self.assertRaisesRegex(UsageError, "beyond loopback"):
+                check_settings(ServiceSettings(host=host), "f")
+        for host in ("127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost"):
+            self.assertTrue(is_loopback(host))
+            check_settings(ServiceSettings(host=host), "f")
+        check_settings(ServiceSettings(host="::", auth="basic", users_file="u"), "f")
+
+    def test_what_belongs_together_is_checked(self):
+        for words in ({"auth": "basic"}, {"certificate": "c"}, {"private_key": "k"}):
+            with self.subTest(words), self.assertRaises(UsageError):
+                check_settings(ServiceSettings(**words), "f")
+
+
+class TestRoles(ApplicationCase):
+    def setUp(self):
+        super().setUp()
+        users = self.users_file("ann:admin", "mo", "rea:reader")
+        self.client = self.new_client(auth="basic", users_file=users)
+
+    def test_each_role_does_what_it_may(self):
+        stats = {"stats": {"load": 1}}
+        for method, path, body, least in (
+            ("GET", "/v1/podms", None, "rea"),
+            ("POST", "/v1/select_destinations", SMALL, "rea"),
+            ("POST", "/v1/claims", SMALL, "mo"),
+            ("POST", "/v1/nodes", SMALL, "mo"),
+            ("POST", "/v1/podms/r/stats", stats, "ann"),
+            ("POST", "/v1/reconciliations", {}, "ann"),
+        ):
+            allowed = False
+            for user in ("rea", "mo", "ann"):
+                allowed = allowed or user == least
+                with self.subTest(path, user=user):
+                    status = self.call(method, path, body, user=user).status_code
+                    self.assertEqual(not allowed, status == 403, status)
+
+    def test_nobody_else_gets_in(self):
+        for user in (None, "mo:x", "x:x"):
+            result = self.call("GET", "/v1/podms", user=user)
+            self.check_problem(result, 401, "unauthenticated")
+            self.assertIn("Basic", result.headers["www-authenticate"])
+        for path in ("/", "/healthcheck", "/v1/openapi.json"):
+            self.assertEqual(200, self.call("GET", path).status_code)
+
+    def test_a_decision_of_another_user_is_not_found(self):
+        kept = self.call("POST", "/v1/select_destinations", {**SMALL, "keep": True}, user="mo")
+        path = kept.headers["content-location"]
+        self.assertEqual("mo", kept.json["report"]["request"]["owner"])
+        self.assertEqual(200, self.call("GET", path, user="ann").status_code)
+        self.assertEqual(200, self.call("GET", path, user="mo").status_code)
+        for at in (path, "/v1/decisions/nope"):
+            result = self.call("GET", at, user="rea")
+            self.check_problem(result, 404, "name_unknown", "none is known")
+
+    def test_nobody_asks_in_the_name_of_another(self):
+        body = {"request": {**SMALL["request"], "owner": "ann"}}
+        result = self.call("POST", "/v1/select_destinations", body, user="mo")
+        self.check_problem(result, 403, "access_denied", "owner 'ann'")
+
+
+class TestTenants(ApplicationCase):
+    """Two members and an admin, on live pod managers."""
+
+    settings = MappingProxyType({})
+
+    def setUp(self):
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        podms = stack.enter_context(served(EXAMPLE))
+        super().setUp()
+        with Store(self.state) as store:
+            for name, podm in podms.items():
+                store.register(Registration(name=name, url=podm.url))
+        users = self.users_file("ann:admin", "mo", "eve")
+        self.client = self.new_client(auth="basic", users_file=users)
+
+    def finished(self, result, user):
+        self.assertEqual(202, result.status_code, result.text)
+        path = result.headers["location"]
+        for _ in range(600):
+            operation = self.call("GET", path, user=user)
+            if operation.json["state"] != "running":
+                return operation.json
+            time.sleep(0.05)
+        raise AssertionError(operation.text)
+
+    def test_a_claim_is_seen_by_its_owner_and_by_admins(self):
+        result = self.call("POST", "/v1/claims", SMALL, user="mo")
+        claim, path = result.json["claim"], result.headers["location"]
+        self.assertEqual((201, "mo"), (result.status_code, claim["owner"]))
+        for user, count in (("mo", 1), ("ann", 1), ("eve", 0)):
+            for query in ("", "?owner=mo", "?ended=true"):
+                listed = self.call("GET", f"/v1/claims{query}", user=user).json
+                self.assertEqual(count, len(listed), (user, query))
+        for method, at, body in (
+            ("GET", path, None),
+            ("DELETE", path, None),
+            ("POST", f"{path}/renew", {"ttl_s": 60}),
+            ("POST", "/v1/nodes", {"claim": claim["id"]}),
+            ("GET", "/v1/claims/c-nope", None),
+        ):
+            with self.subTest(at, method=method):
+                result = self.call(method, at, body, user="eve")
+                self.check_problem(result, 404, "name_unknown", "no claim named")
+                self.assertIn("none is known", result.json["detail"])
+        podm = claim["parts"][0]["podm"]
+        for user, seen in (
+            ("mo", {claim["id"]}),
+            ("ann", {claim["id"]}),
+            ("eve", {"another owner"}),
+        ):
+            held = self.call("GET", f"/v1/podms/{podm}/usage", user=user).json["held"]
+            self.assertEqual(seen, set(held.values()))
+        renewed = self.call("POST", f"{path}/renew", {"ttl_s": 3000}, user="mo").json
+        self.assertGreater(renewed["expires_at"], claim["expires_at"])
+        self.assertEqual(204, self.call("DELETE", path, user="mo").status_code)
+        self.assertEqual([], self.call("GET", "/v1/claims", user="mo").json)
+
+    def claim_id(self, user, key):
+        claimed = self.call("POST", "/v1/claims", SMALL, user=user, headers=key)
+        return claimed.json["claim"]["id"]
+
+    def test_a_key_of_one_tenant_is_not_that_of_another(self):
+        key = {"Idempotency-Key": "k"}
+        ids = {
+            user: [self.claim_id(user, key) for _ in range(2)]
+            for user in ("mo", "eve")
+        }  # fmt: skip
+        self.assertEqual([1, 1], [len(set(found)) for found in ids.values()])
+        self.assertNotEqual(ids["mo"], ids["eve"])
+
+    def test_a_node_is_seen_by_its_owner_and_by_admins(self):
+        valence = {"name": "n", "flavor_id": "small"}
+        begun = self.call("POST", "/v1/nodes", valence, user="mo")
+        self.check_problem(self.call("GET", begun.headers["location"], user="eve"), 404,
+                           "name_unknown")  # fmt: skip
+        operation = self.finished(begun, "mo")
+        (node,) = operation["result"]["nodes"]
+        self.assertEqual(
+            ("done", "mo", "small"), (operation["state"], node["owner"], node["flavor"])
+        )
+        path = f"/v1/nodes/{node['id']}"
+        for user, count in (("mo", 1), ("ann", 1), ("eve", 0)):
+            for query in ("", "?owner=mo", "?owner=mo&live=true"):
+                listed = self.call("GET", f"/v1/nodes{query}", user=user).json
+                self.assertEqual(count, len(listed), (user, query))
+        for method in ("GET", "DELETE"):
+            for at in (path, f"/v1/nodes/-?name={node['uri']}", "/v1/nodes/nope"):
+                result = self.call(method, at, user="eve")
+                self.check_problem(result, 404, "name_unknown", "none is known")
+        blocks = self.call("GET", "/v1/blocks", user="eve").text
+        self.assertNotIn(node["id"], blocks)
+        gone = self.finished(self.call("DELETE", path, user="mo"), "mo")
+        self.assertEqual("done", gone["state"], gone)
+        self.assertEqual([], self.call("GET", "/v1/nodes", user="ann").json)
+
+    def test_a_plan_is_claimed_by_who_made_it(self):
+        plan = self.call("POST", "/v1/plans", SMALL, user="mo").json["plan"]
+        result = self.call("POST", "/v1/claims", {"plan": plan}, user="eve")
+        self.check_problem(result, 403, "access_denied")
+        self.assertEqual(
+            201, self.call("POST", "/v1/claims", {"plan": plan}, user="mo").status_code
+        )
+        admins = self.call("POST", "/v1/plans", SMALL, user="ann").json["plan"]
+        result = self.call("POST", "/v1/claims", {"plan": admins}, user="eve")
+        self.check_problem(result, 403, "access_denied")
+
+    def test_a_podm_that_is_named_by_its_id_is_the_one(self):
+        body = {"name": "n", "flavor_id": "small", "podm_id": "mem-1"}
+        operation = self.finished(self.call("POST", "/v1/nodes", body, user="mo"), "mo")
+        self.assertEqual("mem-1", operation["result"]["nodes"][0]["podm"])

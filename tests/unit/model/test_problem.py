@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Problems: an error that is sent arrives as it was."""
+
+import unittest
+
+import msgspec
+
+from valence_sched import errors
+from valence_sched.errors import ClaimLost, InputError, SchedulerError, ServiceError, UnknownName
+from valence_sched.model.inventory import to_json
+from valence_sched.model.problem import Problem, error_of, problem_error, problem_of
+
+
+def kinds():
+    found = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    return [kind for kind in found if issubclass(kind, SchedulerError)]
+
+
+class TestProblem(unittest.TestCase):
+    def test_every_error_arrives_as_one_of_its_class(self):
+        self.assertGreater(len(kinds()), 20)
+        for kind in kinds():
+            with self.subTest(kind.__name__):
+                error = kind.__new__(kind)
+                error.args = ("what went wrong",)
+                problem = msgspec.json.decode(to_json(problem_of(error)), type=Problem)
+                arrived = error_of(problem)
+                self.assertIs(kind, type(arrived))
+                self.assertEqual("what went wrong", str(arrived))
+                self.assertEqual((kind.http_status, kind.exit_code),
+                                 (problem.status, problem.exit_code))  # fmt: skip
+
+    def test_what_an_error_says_besides_arrives_too(self):
+        for error in (
+            ClaimLost("gone", "p", "c"),
+            UnknownName("flavor", "smal", ["small"]),
+            InputError("f", "$.a", "1", "2", "why"),
+        ):
+            arrived = error_of(problem_of(error, "req-1"))
+            self.assertEqual((str(error), vars(error)), (str(arrived), vars(arrived)))
+
+    def test_what_is_no_problem_is_an_error_of_the_service(self):
+        for content in (b"", b"<html>", b"{}", b"[]", b"\xff", b"[" * 100_000):
+            with self.subTest(content[:8]):
+                error = problem_error(content, 502, "http://x/v1/podms")
+                self.assertIsInstance(error, ServiceError)
+                self.assertIn("HTTP 502", str(error))
+
+    def test_a_problem_that_is_not_ours_does_no_harm(self):
+        problem = Problem(type="t", title="t", status=500, detail="a\nb\x1b[31m", code="other",
+                          members={"__class__": 1, "_x": 2, "a b": 3, "podm": "p"})  # fmt: skip
+        error = error_of(problem)
+        self.assertIsInstance(error, ServiceError)
+        self.assertEqual({"podm": "p"}, vars(error))
+        self.assertNotIn("\n", str(error))
+        self.assertNotIn("\x1b", str(error))
+
+    def test_codes_are_of_one_class_each(self):
+        codes = [kind.code for kind in kinds()]
+        self.assertEqual(len(codes), len(set(codes)))

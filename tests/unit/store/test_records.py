@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records: what the processes of a service share."""
+
+import sqlalchemy as sa
+
+from tests.unit.store.engines import StoreCase, on_each_engine
+from valence_sched.store import tables
+
+
+@on_each_engine
+class TestRecords(StoreCase):
+    def test_the_first_of_an_id_stays(self):
+        one, other = self.store().records, self.store().records
+        self.assertEqual(b"a", one.put_new("x", b"a"))
+        self.assertEqual(b"a", other.put_new("x", b"b"))
+        document, age_s = other.get("x")
+        self.assertEqual(b"a", document)
+        self.assertLess(age_s, 3600)
+        self.assertIsNone(other.get("y"))
+
+    def test_a_record_is_replaced_where_it_is(self):
+        records = self.store().records
+        records.replace("x", b"b")
+        self.assertIsNone(records.get("x"))
+        records.put_new("x", b"a")
+        records.replace("x", b"b" * 100_000)
+        self.assertEqual(b"b" * 100_000, records.get("x")[0])
+
+    def test_old_records_are_purged(self):
+        store = self.store()
+        for name in ("old", "new"):
+            store.records.put_new(name, b"a")
+        old = sa.update(tables.records).where(tables.records.c.id == "old")
+        self.execute(old.values(at=tables.records.c.at - 7200))
+        self.assertGreater(store.records.get("old")[1], 7000)
+        store.purge(3600)
+        self.assertIsNone(store.records.get("old"))
+        self.assertIsNotNone(store.records.get("new"))
+
+    def test_the_log_counts_move_with_what_is_decided_on(self):
+        store = self.store()
+        before = store.log_counts()
+        store.records.put_new("x", b"a")
+        self.assertEqual(before, store.log_counts())
+        store.update_stats("p", {"load": 1})
+        self.assertNotEqual(before, store.log_counts())

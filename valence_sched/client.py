@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The seam of a caller: two calls to a scheduler, in this process or behind HTTP.
+
+A caller imports this module, and nothing else of the project::
+
+    from valence_sched import client
+
+    scheduler = client.connect("http://127.0.0.1:8790")
+    (destination,) = scheduler.select_destinations(None, {"flavor": "small"}, {})
+    scheduler.update_resource_stats(None, destination["name"], {"load": 0.5})
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from valence_sched.errors import InputError, NothingFits, RequestError, UnknownName, one_line
+from valence_sched.model.codec import convert
+from valence_sched.model.decision import Candidate, Report
+from valence_sched.model.request import Request
+from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
+from valence_sched.model.scheduler import Scheduler
+from valence_sched.remote.environment import connection
+
+#: A name of a resource: an id, or host and node.
+ResourceName = str | tuple[str, str]
+PARTS = ("request_spec", "filter_properties")  # of a generic resource request
+MAX_REASONS = 3
+
+
+def connect(
+    url: str | None = None,
+    *,
+    inventories: tuple[str, ...] = (),
+    state: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> SchedulerClient:
+    """Return the client of the service at a URL, else of a scheduler in this process.
+
+    Without ``url`` it is that of ``VALENCE_SCHED_URL``, unless inventories or a state are named.
+    Errors as of a connection.
+    """
+    variables = os.environ if environ is None else environ
+    if not (inventories or state):
+        service = connection(variables, url)
+        if service is not None:
+            from valence_sched.remote.scheduler import RemoteScheduler
+
+            return SchedulerClient(RemoteScheduler(service))
+    from valence_sched.app import App  # the whole scheduler: only to run it here
+    from valence_sched.model.read_options import ReadOptions, Selection
+
+    selection = Selection(sources=inventories, live=ReadOptions(state=state))
+    return SchedulerClient(App(environ=variables).engine(selection))
+
+
+class SchedulerClient:
+    """The two calls of a caller, to any scheduler; errors are those of its verbs."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+
+    def select_destinations(
+        self,
+        context: object,
+        request_spec: Mapping[str, Any],
+        filter_properties: Mapping[str, Any] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return one destination for each node of a request, the best one there is.
+
+        A destination has the ``name`` of its pod manager, the ``pool``, the URIs of the
+        ``blocks``, the ``score`` (0..1), and the names of its ``alternates``.
+
+        ``request_spec`` and ``filter_properties`` together are a request as a request file has it:
+        what is asked for, and where it may go. ``request_spec`` may be a generic resource request
+        that holds both. ``context`` may have a ``project_id``, which owns the nodes of a request
+        that names no owner.
+
+        Raises:
+            NothingFits: no pod manager makes the nodes; the message has the nearest reasons.
+            InputError, RequestError, UnknownName: the request is invalid, or names what is not
+                there.
+        """
+        request = self._compiled(context, request_spec, filter_properties)
+        report = self.scheduler.select_destinations(request, detail="summary").report
+        if not report.placements:
+            raise NothingFits(_refusal(report))
+        return [
+            {
+                "name": resource_name(placement.chosen),
+                "pool": placement.chosen.pool,
+                "blocks": [block.uri for block in placement.chosen.blocks],
+                "score": placement.chosen.score,
+                "alternates": [resource_name(one) for one in placement.alternates],
+            }
+            for placement in report.placements
+        ]
+
+    def update_resource_stats(
+        self, context: object, name: ResourceName, stats: Mapping[str, Any]
+    ) -> None:
+        """Store the state of a resource, which the very next selection sees.
+
+        ``name`` is one that :meth:`select_destinations` returned, ``stats`` a JSON object of the
+        fields of a pod manager; other words are facts of it.
+
+        Raises:
+            InputError: a value is not what it must be; nothing is stored.
+        """
+        self.scheduler.update_resource_stats(name, stats)
+
+    def _compiled(
+        self, context: object, spec: Mapping[str, Any], properties: Mapping[str, Any] | None
+    ) -> Request:
+        if properties is None and PARTS[0] in spec:
+            if unknown := sorted(spec.keys() - set(PARTS)):
+                raise InputError("the resource request", "$", f"unknown field {unknown[0]!r}",
+                                 " and ".join(PARTS))  # fmt: skip
+            spec, properties = spec[PARTS[0]], spec.get(PARTS[1])
+        words = {**spec, **(properties or {})}
+        parsed = convert(words, RequestSpec, "the request")
+        if parsed.near or parsed.prefer_near:
+            raise RequestError("near: no resource can be located here: name a zone or aggregates")
+        request = compile_request(parsed, self._flavor(parsed))
+        owner = _project(context)
+        if request.owner is None and owner:
+            return msgspec.structs.replace(request, owner=owner)
+        return request
+
+    def _flavor(self, spec: RequestSpec) -> Any:
+        if spec.flavor is None:
+            return inline_flavor(spec)
+        flavors = self.scheduler.flavors()
+        for flavor in flavors:
+            if spec.flavor in (flavor.name, flavor.uuid):
+                return flavor
+        raise UnknownName("flavor", spec.flavor, [flavor.name for flavor in flavors])
+
+
+def resource_name(candidate: Candidate) -> ResourceName:
+    """Return the name of the pod manager of a candidate; one of host and node is a tuple."""
+    host, slash, node = candidate.podm.partition("/")
+    return (host, node) if slash and host and node else candidate.podm
+
+
+def _project(context: object) -> str | None:
+    """Return the project of a security context: a mapping's, or an object's attribute."""
+    if isinstance(context, Mapping):
+        value = context.get("project_id")
+    else:
+        value = getattr(context, "project_id", None)
+    return value if isinstance(value, str) and value else None
+
+
+def _refusal(report: Report) -> str:
+    reasons = [f"{one.podm}: {one.reason.text}" for one in report.podms if one.reason]
+    more = f", and {len(reasons) - MAX_REASONS} more" if len(reasons) > MAX_REASONS else ""
+    told = "; ".join(reasons[:MAX_REASONS]) or report.outcome.replace("_", " ")
+    return one_line(f"no pod manager makes the nodes: {told}{more}")

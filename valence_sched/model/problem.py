@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Problems: errors as the documents of RFC 9457, and such documents as errors again."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import msgspec
+
+from valence_sched import errors
+from valence_sched.errors import SchedulerError, ServiceError, one_line
+
+MEDIA_TYPE = "application/problem+json"
+TYPE = "urn:valence-sched:error:"
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An error, as RFC 9457 has it.
+
+    ``code`` and ``exit_code`` are those of the errors of the library, ``members`` what else the
+    error says, by its attribute.
+    """
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    exit_code: int = 1
+    request_id: str = ""
+    members: dict[str, Any] = {}
+
+
+def problem_of(error: SchedulerError, request_id: str = "") -> Problem:
+    """Return the document of an error."""
+    plain = (str, int, float, bool)
+    members = {name: value for name, value in vars(error).items() if isinstance(value, plain)}
+    return Problem(
+        type=f"{TYPE}{error.code}",
+        title=error.code.replace("_", " ").capitalize(),
+        status=error.http_status,
+        detail=one_line(str(error)),
+        code=error.code,
+        exit_code=error.exit_code,
+        request_id=request_id,
+        members=members,
+    )
+
+
+def http_problem(status: int, title: str, detail: str, request_id: str = "") -> Problem:
+    """Return the document of what HTTP itself does not allow, such as an unknown path."""
+    code = f"http_{status}"
+    return Problem(type=f"{TYPE}{code}", title=title, status=status, detail=one_line(detail),
+                   code=code, request_id=request_id)  # fmt: skip
+
+
+def error_of(problem: Problem) -> SchedulerError:
+    """Return the error that a document is about: of the same class, with the same text."""
+    kind = _classes().get(problem.code, ServiceError)
+    error = kind.__new__(kind)
+    error.args = (one_line(problem.detail),)
+    for name, value in problem.members.items():
+        if isinstance(name, str) and name.isidentifier() and not name.startswith("_"):
+            error.__dict__[name] = value
+    return error
+
+
+def problem_error(content: bytes, status: int, url: str) -> SchedulerError:
+    """Return the error that an answer is about; ServiceError where it is no such document."""
+    try:
+        problem = msgspec.json.decode(content, type=Problem)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        text = f"{url}: HTTP {status}, and no document that says why: is it a scheduler's service?"
+        return ServiceError(one_line(text))
+    return error_of(problem)
+
+
+@functools.cache
+def _classes() -> dict[str, type[SchedulerError]]:
+    """Return the classes of errors by their code."""
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    return {kind.code: kind for kind in kinds if issubclass(kind, SchedulerError)}

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The service that the environment names, and how to log in to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from valence_sched.errors import UsageError
+from valence_sched.remote.connection import ServiceConnection
+
+URL = "VALENCE_SCHED_URL"
+USER, PASSWORD = "VALENCE_SCHED_USER", "VALENCE_SCHED_PASSWORD"
+AUTHORITIES = "VALENCE_SCHED_CACERT"
+
+
+def connection(environ: Mapping[str, str], url: str | None = None) -> ServiceConnection | None:
+    """Return the connection to a service: at ``url``, else where the environment says.
+
+    None where neither names one.
+
+    Raises:
+        UsageError: it is no URL; a user without a password, or a password without a user.
+    """
+    address = url or environ.get(URL)
+    if not address:
+        return None
+    user, password = environ.get(USER) or None, environ.get(PASSWORD) or None
+    if (user is None) != (password is None):
+        raise UsageError(f"a login to the service needs both {USER} and {PASSWORD}")
+    authorities = environ.get(AUTHORITIES)
+    return ServiceConnection(address, user=user, password=password, verify=authorities or True)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program ``valence-scheduler``: serves the scheduler over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+import msgspec
+
+from valence_sched.errors import InputError, SchedulerError, UsageError
+from valence_sched.model.codec import convert, dump_yaml
+from valence_sched.model.quantity import format_count
+
+CONFIG_VARIABLE = "VALENCE_SCHEDULER_CONFIG"
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # where processes add up their metrics
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program and return its exit code."""
+    arguments = parser().parse_args(argv)
+    if arguments.command != "serve":
+        return run(arguments, os.environ, sys.stdout, sys.stderr)
+    with tempfile.TemporaryDirectory(prefix="valence-scheduler-") as folder:
+        os.environ.setdefault(METRICS_FOLDER, folder)  # read when its library is imported
+        return run(arguments, os.environ, sys.stdout, sys.stderr)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    top = argparse.ArgumentParser(
+        prog="valence-scheduler", description="Serve the scheduler of pod managers over HTTP."
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="<command>")
+    for name, text in (
+        ("serve", "Serve until a signal stops it"),
+        ("check-config", "Check the settings, and print those in effect"),
+    ):
+        one = commands.add_parser(name, help=text, description=f"{text}.")
+        one.add_argument(
+            "--config",
+            metavar="<file>",
+            help=f"YAML file of the settings (Env: {CONFIG_VARIABLE})",
+        )
+        one.add_argument("--host", metavar="<host>", help="Address to listen on")
+        one.add_argument("--port", metavar="<port>", type=int, help="Port to listen on")
+        one.add_argument("--workers", metavar="<n>", type=int, help="Number of processes")
+        one.add_argument("--state", metavar="<url>", help="State to use: a file or a URL")
+        one.add_argument(
+            "--inventory",
+            metavar="<path>",
+            action="append",
+            help="Inventory to decide on in place of registered pod managers (repeat option)",
+        )
+    return top
+
+
+def run(
+    arguments: argparse.Namespace, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO
+) -> int:
+    """Run a command of the program; return its exit code."""
+    try:
+        return _run(arguments, environ, stdout, stderr)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("falcon", "gunicorn", "bcrypt",
+                                                        "prometheus_client"):  # fmt: skip
+            raise
+        problem = SchedulerError(f"the service needs {error.name}: "
+                                 "pip install 'valence-sched[service]'")  # fmt: skip
+    except SchedulerError as error:
+        problem = error
+    stderr.write(f"{problem}\n")
+    return problem.exit_code
+
+
+def _run(
+    arguments: argparse.Namespace, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO
+) -> int:
+    from valence_sched.server.wiring import configuration_problems
+    from valence_sched.service.settings import (
+        DEFAULT_SETTINGS,
+        ServiceSettings,
+        check_settings,
+        read_settings,
+    )
+
+    path = arguments.config or environ.get(CONFIG_VARIABLE)
+    settings = read_settings(path, check=False) if path else DEFAULT_SETTINGS
+    words = {"host": arguments.host, "port": arguments.port, "workers": arguments.workers,
+             "state": arguments.state, "inventories": arguments.inventory}  # fmt: skip
+    given = {name: value for name, value in words.items() if value is not None}
+    plain = msgspec.to_builtins(settings) | given
+    try:
+        settings = convert(plain, ServiceSettings, "the command line")
+    except InputError as error:
+        raise UsageError(str(error)) from None
+    check_settings(settings, path or "the command line")
+    problems = list(configuration_problems(settings, environ))
+    for problem in problems:
+        stderr.write(f"{problem}\n")
+    if problems:
+        stderr.write(f"{format_count(len(problems), 'problem')} in the settings\n")
+        return 1
+    if arguments.command == "check-config":
+        stdout.write(dump_yaml(_every_field(settings)))
+        return 0
+    from valence_sched.server.gunicorn_server import serve
+
+    serve(settings)
+    return 0
+
+
+def _every_field(value: Any) -> Any:
+    """Return a noun as a plain document, those fields that are at their default as well."""
+    if isinstance(value, msgspec.Struct):
+        return {name: _every_field(getattr(value, name)) for name in value.__struct_fields__}
+    return list(value) if isinstance(value, tuple) else value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The WSGI application of the service: routes, bodies, users, problems, logs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+import types
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import falcon
+
+from valence_sched.errors import SchedulerError, Unauthenticated, one_line
+from valence_sched.model.inventory import to_json
+from valence_sched.model.problem import MEDIA_TYPE, Problem, http_problem, problem_of
+from valence_sched.model.redact import redact_text
+from valence_sched.service.body_reader import read_body
+from valence_sched.service.call import Call, CallResult, ServiceParts
+from valence_sched.service.idempotency import KEY_HEADER, check_key, encoded, replayed
+from valence_sched.service.metrics import Metrics
+from valence_sched.service.microversion import HEADER, SERVICE_TYPE, negotiated
+from valence_sched.service.routes import ROUTES, Route
+from valence_sched.service.users import User
+
+LOG = logging.getLogger("valence_sched.service")
+
+REQUEST_ID = "X-Openstack-Request-Id"
+Authenticate = Callable[[str | None], User]
+
+_REQUEST_ID = re.compile(r"req-[A-Za-z0-9-]{1,60}")
+
+
+def create_application(
+    parts: ServiceParts, metrics: Metrics, authenticate: Authenticate
+) -> falcon.App[Any, Any]:
+    """Return the WSGI application; ``authenticate`` names the user of a header Authorization."""
+    app: falcon.App[Any, Any] = falcon.App(middleware=[Envelope(metrics)])
+    app.req_options.strip_url_path_trailing_slash = False
+    app.add_error_handler(Exception, _defect)
+    app.add_error_handler(falcon.HTTPError, _http_error)
+    app.add_error_handler(SchedulerError, _scheduler_error)
+    app.set_error_serializer(_serialize)
+    resources: dict[str, dict[str, Any]] = {}
+    for route in ROUTES:
+        methods = resources.setdefault(route.path, {})
+        methods[f"on_{route.method.lower()}"] = _responder(route, parts, authenticate)
+    for path, methods in resources.items():
+        app.add_route(path, types.SimpleNamespace(**methods))
+    return app
+
+
+class Envelope:
+    """What is around every answer: request id, version of the API, metrics and a line of log."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Give the request an id and a version before it is routed."""
+        given = req.get_header(REQUEST_ID) or ""
+        known = given if _REQUEST_ID.fullmatch(given) else f"req-{uuid.uuid4()}"
+        req.context.update(
+            {"request_id": known, "begun": time.perf_counter(), "user": "-", "code": ""}
+        )
+        resp.set_header(REQUEST_ID, known)
+        resp.append_header("Vary", HEADER)
+        resp.set_header("Cache-Control", "no-store")
+        resp.set_header("X-Content-Type-Options", "nosniff")
+        try:
+            version = negotiated(req.get_header(HEADER))
+        except ValueError as error:
+            raise falcon.HTTPNotAcceptable(description=str(error)) from None
+        resp.set_header(HEADER, f"{SERVICE_TYPE} {version}")
+
+    def process_response(
+        self, req: falcon.Request, resp: falcon.Response, _resource: object, _succeeded: bool
+    ) -> None:
+        """Count and log what was answered; of the request its path, and nothing that it sent."""
+        seconds = time.perf_counter() - _noted(req, "begun", 0.0)
+        route = req.uri_template or "unknown"
+        status = falcon.http_status_to_code(resp.status)
+        method = req.method if req.method in falcon.HTTP_METHODS else "unknown"
+        self._metrics.count(method, route, status, seconds)
+        line = {
+            "request_id": _request_id(req),
+            "method": method,
+            "path": redact_text(one_line(req.path, 200)),
+            "status": status,
+            "seconds": round(seconds, 6),
+            "user": _noted(req, "user", "-"),
+            "code": _noted(req, "code", ""),
+        }
+        LOG.info("%s", json.dumps(line), extra={"fields": line})
+
+
+def _responder(
+    route: Route, parts: ServiceParts, authenticate: Authenticate
+) -> Callable[..., None]:
+    def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
+        user = User("-", "reader")
+        if route.rule:
+            user = authenticate(req.get_header("Authorization"))
+            req.context["user"] = user.name
+            user.check(route.rule, route.role)
+        body = read_body(req, route.body, parts.limits.body_bytes) if route.body else None
+        key = check_key(req.get_header(KEY_HEADER)) if route.method == "POST" else None
+        query = {name: _single(value) for name, value in req.params.items()}
+        call = Call(parts, user, path, query, body, key, _request_id(req))
+        answer, again = replayed(route, call)
+        if again:
+            resp.set_header("Idempotency-Replayed", "true")
+        _send(resp, answer)
+
+    return respond
+
+
+def _single(value: Any) -> Any:
+    return value[-1] if isinstance(value, list) and value else value
+
+
+def _noted(req: falcon.Request, name: str, default: Any) -> Any:
+    return req.context.get(name, default)
+
+
+def _request_id(req: falcon.Request) -> str:
+    return str(_noted(req, "request_id", "-"))
+
+
+def _send(resp: falcon.Response, answer: CallResult) -> None:
+    resp.status = answer.status
+    if answer.status != 204:
+        resp.content_type = falcon.MEDIA_JSON
+    for name, value in answer.headers.items():
+        resp.set_header(name, value)
+    if answer.body is not None:
+        resp.data = encoded(answer.body)
+
+
+def _send_problem(req: falcon.Request, resp: falcon.Response, problem: Problem) -> None:
+    req.context["code"] = problem.code
+    resp.status = problem.status
+    resp.content_type = MEDIA_TYPE
+    resp.data = to_json(problem)
+
+
+def _scheduler_error(
+    req: falcon.Request, resp: falcon.Response, error: SchedulerError, _path: object
+) -> None:
+    if isinstance(error, Unauthenticated):
+        resp.set_header("WWW-Authenticate", 'Basic realm="podm-scheduler", charset="UTF-8"')
+    if error.http_status == 503:
+        resp.set_header("Retry-After", "1")
+    if error.http_status >= 500:
+        LOG.warning("%s: %s", _request_id(req), redact_text(str(error)))
+    _send_problem(req, resp, problem_of(error, _request_id(req)))
+
+
+def _http_error(
+    req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, _path: object
+) -> None:
+    for name, value in dict(error.headers or {}).items():
+        resp.set_header(name, value)
+    text = error.description or f"{req.method} {one_line(req.path, 200)}: {error.title}"
+    title = error.title or "error"
+    problem = http_problem(error.status_code, title, text, _request_id(req))
+    _send_problem(req, resp, problem)
+
+
+def _defect(req: falcon.Request, resp: falcon.Response, error: Exception, _path: object) -> None:
+    request_id = _request_id(req)
+    LOG.error("%s: a defect of the service", request_id, exc_info=error)
+    text = f"a defect of the service: its log has {request_id}"
+    _send_problem(req, resp, problem_of(SchedulerError(text), request_id))
+
+
+def _serialize(req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError) -> None:
+    _http_error(req, resp, error, None)

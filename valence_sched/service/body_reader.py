@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the body of a request, bounded, as the strict noun of its route."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import falcon
+import msgspec
+
+from valence_sched.errors import InputError
+from valence_sched.model.codec import convert, decode
+from valence_sched.model.quantity import format_count
+from valence_sched.model.service_bodies import NodesBody, ValenceNodeBody
+
+NAME = "the body"
+_VALENCE_FIELDS = {"flavor_id", "properties"}
+
+
+def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
+    """Return the body as a noun; an empty one is an empty object.
+
+    Raises:
+        InputError: it is not JSON, or not of the noun.
+        falcon.HTTPError: it is of another media type, too large, or of unknown length.
+    """
+    data = _bounded(req, most)
+    # also of an empty body: a page of another site can send none of this type
+    if (req.content_type or "").partition(";")[0].strip() != falcon.MEDIA_JSON:
+        text = f"the content type must be {falcon.MEDIA_JSON}"
+        raise falcon.HTTPUnsupportedMediaType(description=text)
+    data = data or b"{}"
+    if kind is NodesBody and _VALENCE_FIELDS & _field_names(data):
+        document = decode(data, dict[str, Any], NAME)
+        valence = convert(document, ValenceNodeBody, NAME)
+        try:
+            return valence.nodes_body()
+        except ValueError as error:
+            raise InputError(NAME, "$", expected=str(error).removeprefix("Expected ")) from None
+    return decode(data, kind, NAME)
+
+
+def _bounded(req: falcon.Request, most: int) -> bytes:
+    length = req.content_length
+    if length is not None and length > most:
+        raise _too_large(most)
+    terminated = req.env.get("wsgi.input_terminated")
+    if length is None and not terminated:
+        return b""
+    stream = req.stream if terminated else req.bounded_stream
+    try:
+        data: bytes = stream.read(most + 1 if length is None else length)
+    except OSError as error:
+        raise falcon.HTTPBadRequest(description=f"the body cannot be read: {error}") from None
+    if len(data) > most:
+        raise _too_large(most)
+    if length is not None and len(data) < length:
+        raise falcon.HTTPBadRequest(description="the body ended before its Content-Length")
+    return data
+
+
+def _too_large(most: int) -> falcon.HTTPError:
+    text = f"the body is larger than {format_count(most, 'byte')}, the limit of this service"
+    return falcon.HTTPContentTooLarge(description=text)
+
+
+def _field_names(data: bytes) -> set[str]:
+    try:
+        return set(msgspec.json.decode(data, type=dict[str, msgspec.Raw]))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return set()

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Call: one request to the service, and what answers it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from valence_sched.errors import AccessDenied, InputError, RequestError, UnknownName, one_line
+from valence_sched.model.codec import check_schema
+from valence_sched.model.flavor import Flavor
+from valence_sched.model.request import SCHEMA, VERSION, Request
+from valence_sched.model.request_spec import RequestSpec
+from valence_sched.model.scheduler import Scheduler
+from valence_sched.service.operations import Operations
+from valence_sched.service.records import RecordStore
+from valence_sched.service.settings import Limits
+from valence_sched.service.users import User
+
+T = TypeVar("T")
+
+NAME_IN_QUERY = "-"  # in place of a name that a path cannot have
+
+
+class Schedulers(Protocol):
+    """The schedulers of one process."""
+
+    def reading(self) -> AbstractContextManager[Scheduler]:
+        """Yield the one that decides, to one thread at a time; ServiceBusy where it takes long."""
+
+    def changing(self) -> AbstractContextManager[Scheduler]:
+        """Yield one of the caller's own, which claims and composes."""
+
+
+CompileSpec = Callable[[RequestSpec, Flavor | None], Request]
+
+
+@dataclasses.dataclass(frozen=True)
+class ServiceParts:
+    """What handlers work with; ``compile_spec`` compiles a request with its flavor."""
+
+    schedulers: Schedulers
+    compile_spec: CompileSpec
+    records: RecordStore
+    operations: Operations
+    limits: Limits
+    openapi: Callable[[], bytes]
+    metrics: Callable[[], tuple[str, bytes]]
+
+
+class CallResult(NamedTuple):
+    """What a handler answers besides a plain noun: a status, headers, or bytes of its own."""
+
+    body: Any = None
+    status: int = 200
+    headers: Mapping[str, str] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One request: its user, the words of its path and query, its body and idempotency key."""
+
+    parts: ServiceParts
+    user: User
+    path: Mapping[str, str]
+    query: Mapping[str, Any]
+    body: Any = None
+    key: str | None = None
+    request_id: str = ""
+
+    def name(self, word: str = "name") -> str:
+        """Return the name in the path; ``-`` stands for the one in the query.
+
+        A name with a slash cannot stand in a path, for servers decode it before they split it.
+        """
+        name = self.path[word]
+        return self.text("name") or "" if name == NAME_IN_QUERY else name
+
+    def text(self, word: str) -> str | None:
+        """Return a word of the query, None where it is not there."""
+        value = self.query.get(word)
+        return value if value is None or isinstance(value, str) else str(value)
+
+    def flag(self, word: str) -> bool:
+        """Return whether the query says yes to a word; InputError where it says neither."""
+        text = self.text(word) or "false"
+        if text not in ("true", "false"):
+            raise InputError("the query", word, repr(text), "true or false")
+        return text == "true"
+
+    def query_noun(self, kind: type[T]) -> T:
+        """Return the query as a noun; InputError where it is none."""
+        words = {name: self.text(name) for name in self.query}
+        try:
+            return msgspec.convert(words, kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise InputError("the query", "", one_line(str(error))) from None
+
+    def compiled(self, scheduler: Scheduler, body: Any) -> Request:
+        """Return the request of a body, compiled, within the limits and of this user.
+
+        Raises:
+            UnknownName, NewerSchema: no such flavor; a newer major version.
+            RequestError, AccessDenied: too large; the request is of another owner.
+        """
+        if body.request is not None:
+            return self.checked(self._compiled_spec(scheduler, body.request))
+        return self.checked(body.compiled)
+
+    def compiled_all(self, scheduler: Scheduler, body: Any) -> list[Request]:
+        """Return the requests of a body with several; errors as for one."""
+        most, count = self.parts.limits.requests, len(body.requests) + len(body.compiled)
+        if count > most:
+            raise RequestError(f"{count:,} requests, at most {most:,} at once: send fewer")
+        specs = (self._compiled_spec(scheduler, spec) for spec in body.requests)
+        return [self.checked(request) for request in (*specs, *body.compiled)]
+
+    def checked(self, request: Request) -> Request:
+        """Return a request with its owner, once it is within the limits; errors as to compile."""
+        check_schema(request.schema, request.version, SCHEMA, VERSION, "the request")
+        limits = self.parts.limits
+        for count, what, most in (
+            (request.count, "nodes", limits.nodes),
+            (request.alternates, "alternates", limits.alternates),
+        ):
+            if count > most:
+                text = f"{count:,} {what}, this service takes at most {most:,}: ask for fewer"
+                raise RequestError(text)
+        owner = self.user.owner
+        if owner is None:
+            return request
+        if request.owner not in (None, owner):
+            raise AccessDenied(one_line(f"owner {request.owner!r}: user {owner!r} has nodes of its "
+                                        "own only: leave the owner out"))  # fmt: skip
+        return replace(request, owner=owner)
+
+    def _compiled_spec(self, scheduler: Scheduler, spec: RequestSpec) -> Request:
+        if spec.flavor is None:
+            return self.parts.compile_spec(spec, None)
+        flavors = scheduler.flavors()
+        for flavor in flavors:
+            if spec.flavor in (flavor.name, flavor.uuid):
+                return self.parts.compile_spec(spec, flavor)
+        raise UnknownName("flavor", spec.flavor, [flavor.name for flavor in flavors])

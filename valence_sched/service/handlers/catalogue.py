@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handlers of what requests may name, and of the service itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from valence_sched.errors import SchedulerError, UnknownName
+from valence_sched.model.flavor import Flavor
+from valence_sched.model.policy import PluginList, Policy
+from valence_sched.model.service_bodies import ApiVersion, ApiVersions, Health
+from valence_sched.service.call import Call, CallResult
+from valence_sched.service.microversion import GREATEST, LEAST
+
+
+def policies(call: Call) -> Sequence[Policy]:
+    """List the policies that a request may name."""
+    with call.parts.schedulers.reading() as scheduler:
+        return tuple(scheduler.policies())
+
+
+def flavors(call: Call) -> Sequence[Flavor]:
+    """List the flavors that a request may name."""
+    with call.parts.schedulers.reading() as scheduler:
+        return tuple(scheduler.flavors())
+
+
+def plugins(call: Call) -> PluginList:
+    """List the installed filters or weighers."""
+    kind = call.name()
+    if kind not in ("filters", "weighers"):
+        raise UnknownName("kind of plug-ins", kind, ("filters", "weighers"))
+    with call.parts.schedulers.reading() as scheduler:
+        return scheduler.plugins("filters" if kind == "filters" else "weighers")
+
+
+def versions(_call: Call) -> ApiVersions:
+    """List the versions of the API."""
+    one = ApiVersion(
+        id="v1",
+        status="CURRENT",
+        min_version=str(LEAST),
+        version=str(GREATEST),
+        links=({"rel": "self", "href": "/v1"},),
+    )
+    return ApiVersions(versions=(one,))
+
+
+def openapi(call: Call) -> CallResult:
+    """Describe the API as OpenAPI 3.1."""
+    return CallResult(call.parts.openapi(), headers={"Content-Type": "application/json"})
+
+
+def health(call: Call) -> CallResult:
+    """Tell whether the service can decide."""
+    try:
+        call.parts.records.get("health")
+        with call.parts.schedulers.reading() as scheduler:
+            scheduler.policies()
+    except SchedulerError as error:
+        return CallResult(Health(status="failing", problems=(str(error),)), 503)
+    return CallResult(Health(status="ok"))
+
+
+def metrics(call: Call) -> CallResult:
+    """Show counters and times in the text format of Prometheus."""
+    media_type, text = call.parts.metrics()
+    return CallResult(text, headers={"Content-Type": media_type})

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handlers of claims: hold, list, show, renew, release."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from valence_sched.errors import AccessDenied, UnknownName
+from valence_sched.model.claim import Claim
+from valence_sched.model.lifecycle import ClaimRecord, ClaimResult
+from valence_sched.model.plan import Plan
+from valence_sched.model.scheduler import Scheduler
+from valence_sched.service.call import Call, CallResult
+
+
+def claim(call: Call) -> CallResult:
+    """Decide and hold what was chosen, or hold the very blocks of a plan."""
+    body = call.body
+    with call.parts.schedulers.changing() as scheduler:
+        if body.plan is not None:
+            check_plan(call, body.plan)
+            held = scheduler.claim_plan(body.plan, key=call.key, ttl_s=body.ttl_s)
+            result = ClaimResult(claim=held)
+        else:
+            request = call.compiled(scheduler, body)
+            result = scheduler.claim(request, key=call.key, ttl_s=body.ttl_s, detail=body.detail)
+    if result.claim is None:
+        return CallResult(result)
+    return CallResult(result, 201, {"Location": f"/v1/claims/{result.claim.id}"})
+
+
+def claims(call: Call) -> Sequence[Claim]:
+    """List the claims that the user may see."""
+    owner = call.user.owner or call.text("owner")
+    with call.parts.schedulers.changing() as scheduler:
+        podm, ended = call.text("podm"), call.flag("ended")
+        return tuple(scheduler.claims(podm=podm, owner=owner, ended=ended))
+
+
+def claim_record(call: Call) -> ClaimRecord:
+    """Show a claim with its nodes and events."""
+    with call.parts.schedulers.changing() as scheduler:
+        return visible_claim(call, scheduler, call.name())
+
+
+def renew(call: Call) -> Claim:
+    """Let a claim that is held end later."""
+    with call.parts.schedulers.changing() as scheduler:
+        check_claim(call, scheduler, call.name())
+        return scheduler.renew(call.name(), call.body.ttl_s)
+
+
+def release(call: Call) -> CallResult:
+    """Release a claim."""
+    with call.parts.schedulers.changing() as scheduler:
+        check_claim(call, scheduler, call.name())
+        for error in scheduler.release([call.name()]):
+            raise error
+    return CallResult(status=204)
+
+
+def visible_claim(call: Call, scheduler: Scheduler, claim_id: str) -> ClaimRecord:
+    """Return a claim that the user may see; UnknownName for any other, which names none."""
+    owner = call.user.owner
+    if owner is None:
+        return scheduler.claim_record(claim_id)
+    try:
+        record = scheduler.claim_record(claim_id)
+    except UnknownName:
+        record = None
+    if record is None or record.claim.owner != owner:
+        raise UnknownName("claim", claim_id, ())
+    return record
+
+
+def check_claim(call: Call, scheduler: Scheduler, claim_id: str) -> None:
+    """Raise UnknownName for a claim that is another user's."""
+    if call.user.owner is not None:
+        visible_claim(call, scheduler, claim_id)
+
+
+def check_plan(call: Call, plan: Plan) -> None:
+    """Raise AccessDenied for a plan whose nodes would be another user's."""
+    if call.checked(plan.decision.request).owner != plan.decision.request.owner:
+        raise AccessDenied("the plan was made for nobody: make a plan as the user that claims it")

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handlers of decisions: select destinations, rank, count, plan, and what was decided."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from valence_sched.errors import UnknownName
+from valence_sched.model.decision import Report, Reports
+from valence_sched.model.decision_result import DecisionResults, Detail, FitCounts, Ranking
+from valence_sched.model.inventory import to_json
+from valence_sched.model.lifecycle import PlanRefresh, PlanResult, Preview
+from valence_sched.service.call import Call, CallResult
+
+
+def select_destinations(call: Call) -> CallResult:
+    """Choose pool and blocks for every node of a request."""
+    body = call.body
+    with call.parts.schedulers.reading() as scheduler:
+        request = call.compiled(scheduler, body)
+        detail: Detail = "report" if body.keep else body.detail
+        result = scheduler.select_destinations(request, detail=detail)
+    if not body.keep:
+        return CallResult(result)
+    document = to_json(result.report)
+    decision_id = hashlib.blake2b(document, digest_size=16).hexdigest()
+    call.parts.records.save_decision(decision_id, document)
+    return CallResult(result, headers={"Content-Location": f"/v1/decisions/{decision_id}"})
+
+
+def select_all(call: Call) -> DecisionResults:
+    """Choose for several requests, each as if the nodes of those before it were composed."""
+    with call.parts.schedulers.reading() as scheduler:
+        requests = call.compiled_all(scheduler, call.body)
+        return scheduler.select_all(requests, detail=call.body.detail)
+
+
+def rank(call: Call) -> Ranking:
+    """Return the best candidates for one node of a request."""
+    with call.parts.schedulers.reading() as scheduler:
+        return scheduler.rank(call.compiled(scheduler, call.body), call.body.limit)
+
+
+def count_fits(call: Call) -> FitCounts:
+    """Count how many more nodes of a request fit on each pod manager."""
+    with call.parts.schedulers.reading() as scheduler:
+        return scheduler.count_fits(call.compiled(scheduler, call.body), call.body.most)
+
+
+def decision(call: Call) -> Report | Reports:
+    """Return a decision that was kept."""
+    decision_id = call.name()
+    owner = call.user.owner
+    try:
+        with call.parts.schedulers.reading() as scheduler:
+            report = scheduler.decision(decision_id)
+    except UnknownName:
+        if owner is None:
+            raise
+        raise UnknownName("decision", decision_id, ()) from None
+    decided = report.decisions if isinstance(report, Reports) else (report,)
+    if owner is not None and any(one.request.owner != owner for one in decided):
+        raise UnknownName("decision", decision_id, ())
+    return report
+
+
+def plan(call: Call) -> PlanResult:
+    """Decide, and return the plan of the decision."""
+    with call.parts.schedulers.changing() as scheduler:
+        return scheduler.plan(call.compiled(scheduler, call.body))
+
+
+def refresh(call: Call) -> PlanRefresh:
+    """Decide again what a plan decided."""
+    call.checked(call.body.plan.decision.request)
+    with call.parts.schedulers.changing() as scheduler:
+        return scheduler.refresh(call.body.plan)
+
+
+def preview(call: Call) -> Sequence[Preview]:
+    """Ask the chosen pod managers whether they would compose the nodes of a decision."""
+    call.checked(call.body.decision.request)
+    with call.parts.schedulers.changing() as scheduler:
+        return tuple(scheduler.preview(call.body.decision))

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handlers of nodes: compose, list, show, delete; what takes long is an operation."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from valence_sched.errors import UnknownName
+from valence_sched.model.inventory import to_json
+from valence_sched.model.lifecycle import NodeRecord, NodeStatus, ProvisionResult, ReconcileResult
+from valence_sched.model.scheduler import WAIT_S, Scheduler
+from valence_sched.model.service_bodies import NodesBody, Operation
+from valence_sched.service.call import Call, CallResult
+from valence_sched.service.handlers.claims import check_claim, check_plan
+from valence_sched.service.operations import new_operation
+
+
+def compose(call: Call) -> CallResult:
+    """Have pod managers compose a request, a plan or a claim."""
+    body: NodesBody = call.body
+    with call.parts.schedulers.changing() as scheduler:
+        verb: Callable[..., ProvisionResult]
+        if body.claim is not None:
+            check_claim(call, scheduler, body.claim)
+            verb = functools.partial(_compose_claim, claim=body.claim)
+        elif body.plan is not None:
+            check_plan(call, body.plan)
+            verb = functools.partial(_compose_plan, plan=body.plan, key=call.key)
+        else:
+            request = call.compiled(scheduler, body)
+            verb = functools.partial(_compose, request=request, key=call.key, detail=body.detail)
+    work = functools.partial(verb, ttl_s=body.ttl_s, wait_s=body.wait_s)
+    return start(call, "compose", work, repeat=body.claim is None)
+
+
+def _compose(scheduler: Scheduler, *, request: Any, **options: Any) -> ProvisionResult:
+    return scheduler.compose(request, **options)
+
+
+def _compose_plan(scheduler: Scheduler, *, plan: Any, **options: Any) -> ProvisionResult:
+    return scheduler.compose_plan(plan, **options)
+
+
+def _compose_claim(
+    scheduler: Scheduler, *, claim: str, ttl_s: float, wait_s: float
+) -> ProvisionResult:
+    return scheduler.compose_claim(claim, wait_s=wait_s)
+
+
+def nodes(call: Call) -> Sequence[NodeStatus]:
+    """List the nodes that the user may see."""
+    owner = call.user.owner or call.text("owner")
+    with call.parts.schedulers.changing() as scheduler:
+        podm, live = call.text("podm"), call.flag("live")
+        return tuple(scheduler.nodes(podm=podm, owner=owner, live=live))
+
+
+def node_record(call: Call) -> NodeRecord:
+    """Show a node as its pod manager has it."""
+    with call.parts.schedulers.changing() as scheduler:
+        check_node(call, scheduler, call.name())
+        return scheduler.node_record(call.name())
+
+
+def delete(call: Call) -> CallResult:
+    """Have a node decomposed."""
+    name = call.name()
+    with call.parts.schedulers.changing() as scheduler:
+        check_node(call, scheduler, name)
+    wait_s = float(call.query_noun(dict[str, float | str]).get("wait_s", WAIT_S))
+
+    def work(scheduler: Scheduler) -> None:
+        for error in scheduler.delete_nodes([name], wait_s=wait_s):
+            raise error
+
+    return start(call, "delete", work, repeat=True)
+
+
+def reconcile(call: Call) -> CallResult:
+    """Make claims and nodes agree with the pod managers."""
+
+    def work(scheduler: Scheduler) -> ReconcileResult:
+        return scheduler.reconcile(dry_run=call.body.dry_run, keep_s=call.body.keep_s)
+
+    return start(call, "reconcile", work, repeat=True)
+
+
+def operation(call: Call) -> Operation:
+    """Show an operation and, once it has ended, what came of it."""
+    return call.parts.operations.get(call.name(), call.user.owner)
+
+
+def start(call: Call, kind: str, work: Callable[[Scheduler], Any], *, repeat: bool) -> CallResult:
+    """Begin an operation, and answer where to poll it."""
+    begun = new_operation(kind, call.user.owner, call.key, to_json(call.body))
+
+    def run() -> Any:
+        with call.parts.schedulers.changing() as scheduler:
+            return work(scheduler)
+
+    running = call.parts.operations.start(begun, run, repeat=repeat)
+    return CallResult(running, 202, {"Location": f"/v1/operations/{running.id}"})
+
+
+def check_node(call: Call, scheduler: Scheduler, name: str) -> None:
+    """Raise UnknownName for a node that is another user's."""
+    owner = call.user.owner
+    if owner is None:
+        return
+    own = (status.node for status in scheduler.nodes(owner=owner))
+    if not any(name in (node.id, node.uri) for node in own):
+        raise UnknownName("node", name, ())

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Idempotency: a POST that is sent again with its key gets the answer that it had."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from valence_sched.errors import InputError, NameTaken
+from valence_sched.model.inventory import to_json
+from valence_sched.model.service_bodies import ClaimBody, NodesBody, ReconcileBody
+from valence_sched.service.call import Call, CallResult
+from valence_sched.service.routes import Route
+
+KEY_HEADER = "Idempotency-Key"
+PREFIX = "answer-"
+
+#: Claims and nodes have the key themselves, and an operation is one of its key.
+KEYED_BODIES = (ClaimBody, NodesBody, ReconcileBody)
+_KEY = re.compile(r"[!-~]([ -~]{0,253}[!-~])?")
+
+
+class RecordedReply(Struct, frozen=True):
+    """An answer, and a digest of what was asked for."""
+
+    content: str
+    status: int
+    headers: dict[str, str]
+    body: msgspec.Raw
+
+
+def check_key(key: str | None) -> str | None:
+    """Return an idempotency key; InputError where a header is none."""
+    if key is not None and not _KEY.fullmatch(key):
+        raise InputError(KEY_HEADER, "", "no key", "1 to 255 printable characters")
+    return key
+
+
+def replayed(route: Route, call: Call) -> tuple[CallResult, bool]:
+    """Return what the handler answers, or answered before under this key, and whether it did.
+
+    Only a success is recorded. Of two requests at a time the first that ends is, and both get it.
+
+    Raises:
+        NameTaken: the key was used for another request.
+    """
+    if call.key is None or route.body in KEYED_BODIES:
+        return _answer(route.handler(call)), False
+    record = PREFIX + _digest(call.user.name, route.path, *call.path.values(), call.key)
+    content = _digest(to_json(call.body).decode(), repr(sorted(call.query.items())))
+    if (found := call.parts.records.get(record)) is not None:
+        return _recorded(found[0], content, call.key), True
+    answer = _answer(route.handler(call))
+    body = msgspec.Raw(encoded(answer.body))
+    document = to_json(RecordedReply(content, answer.status, dict(answer.headers), body))
+    stored = call.parts.records.put_new(record, document)
+    return _recorded(stored, content, call.key), stored != document
+
+
+def encoded(body: Any) -> bytes:
+    """Return a body as JSON, whose maps keep their order."""
+    return body if isinstance(body, bytes) else msgspec.json.encode(body)
+
+
+def _answer(result: Any) -> CallResult:
+    return result if isinstance(result, CallResult) else CallResult(result)
+
+
+def _recorded(document: bytes, content: str, key: str) -> CallResult:
+    recorded = msgspec.json.decode(document, type=RecordedReply)
+    if recorded.content != content:
+        raise NameTaken(f"idempotency key {key!r} stands for another request: use a new one")
+    return CallResult(bytes(recorded.body), recorded.status, recorded.headers)
+
+
+def _digest(*words: str) -> str:
+    return hashlib.blake2b("\0".join(words).encode(), digest_size=16).hexdigest()

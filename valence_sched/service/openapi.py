@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OpenAPI: the description of the API, made of the table of routes and the nouns it names."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import types
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import msgspec
+
+from valence_sched.model.inventory import to_json
+from valence_sched.model.problem import MEDIA_TYPE, Problem
+from valence_sched.model.service_bodies import RequestBody
+from valence_sched.service.idempotency import KEY_HEADER
+from valence_sched.service.microversion import GREATEST, HEADER, SERVICE_TYPE
+from valence_sched.service.routes import ROUTES, Route
+
+VERSION = "3.1.0"
+REFERENCE = "#/components/schemas/{name}"
+#: What any route may answer besides: the request is wrong, or the service cannot answer it now.
+PROBLEMS = (400, 401, 403, 404, 405, 406, 409, 413, 415, 500, 502, 503)
+_BOOLEANS = ("free", "live", "ended")
+_NUMBERS = ("wait_s",)
+
+
+@functools.cache
+def document() -> bytes:
+    """Return the description as JSON."""
+    kinds = [kind for route in ROUTES for noun in (route.body, route.answer)
+             for kind in _members(noun)]  # fmt: skip
+    schemas, components = msgspec.json.schema_components([*kinds, Problem], ref_template=REFERENCE)
+    for route in ROUTES:
+        if isinstance(route.body, type) and issubclass(route.body, RequestBody):
+            _require_one(components[route.body.__name__], route.body.choices)
+    named = iter(schemas)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in ROUTES:
+        body, answer = (_schema([next(named) for _ in _members(noun)])
+                        for noun in (route.body, route.answer))  # fmt: skip
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, body, answer)
+    return to_json({
+        "openapi": VERSION,
+        "info": {
+            "title": "Pod manager scheduler",
+            "version": str(GREATEST),
+            "description": "Which pod manager, which pool and which blocks make a node.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
+        },
+    })  # fmt: skip
+
+
+def _require_one(schema: dict[str, Any], choices: Sequence[str]) -> None:
+    """Let the schema of a body say that it has exactly one of some fields."""
+    for name in choices:
+        field = schema["properties"][name]
+        field.pop("default", None)
+        members = [one for one in field.get("anyOf", ()) if one != {"type": "null"}]
+        if len(members) == 1:
+            schema["properties"][name] = members[0]
+    schema["oneOf"] = [{"required": [name]} for name in choices]
+
+
+def _members(noun: Any) -> tuple[Any, ...]:
+    """Return the nouns of a body or an answer: none, one, or each of several."""
+    if isinstance(noun, types.UnionType):
+        return get_args(noun)
+    return () if noun is None else (noun,)
+
+
+def _schema(members: list[Any]) -> Any:
+    return {"anyOf": members} if len(members) > 1 else next(iter(members), None)
+
+
+def _operation(route: Route, body: Any, answer: Any) -> dict[str, Any]:
+    text = inspect.getdoc(route.handler) or ""
+    operation: dict[str, Any] = {
+        "operationId": _operation_id(route),
+        "summary": text.partition("\n")[0],
+        "parameters": _parameters(route),
+        "responses": _responses(route, answer),
+    }
+    if route.rule:
+        operation["security"] = [{"basic": []}, {}]
+        operation["description"] = f"Rule {route.rule}: role {route.role}."
+    if body is not None:
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": body}},
+        }
+    return operation
+
+
+def _operation_id(route: Route) -> str:
+    module = route.handler.__module__.rpartition(".")[2]
+    version = "_v1" if route.path == "/v1" else ""
+    return f"{module}_{route.handler.__name__}{version}"
+
+
+def _parameters(route: Route) -> list[dict[str, Any]]:
+    names = re.findall(r"\{(\w+)\}", route.path)
+    found = [_parameter(name, "path", {"type": "string", "minLength": 1}) for name in names]
+    words: Sequence[str] = (*route.query, "name") if names else route.query
+    found += [_parameter(word, "query", _query_schema(word)) for word in words]
+    version = {"type": "string", "examples": [f"{SERVICE_TYPE} {GREATEST}"]}
+    found.append(_parameter(HEADER, "header", version))
+    if route.method == "POST":
+        key = {"type": "string", "minLength": 1, "maxLength": 255}
+        found.append(_parameter(KEY_HEADER, "header", key))
+    return found
+
+
+def _parameter(name: str, place: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": place, "required": place == "path", "schema": schema}
+
+
+def _query_schema(word: str) -> dict[str, Any]:
+    if word in _BOOLEANS:
+        return {"type": "boolean"}
+    if word in _NUMBERS:
+        return {"type": "number", "minimum": 0}
+    return {"type": "string"}
+
+
+def _responses(route: Route, answer: Any) -> dict[str, Any]:
+    media = "text/plain" if route.answer is str else "application/json"
+    success: dict[str, Any] = {"description": "Done."}
+    if answer is not None:
+        success["content"] = {media: {"schema": answer}}
+    problem = {
+        "description": "A problem, as RFC 9457 has it.",
+        "content": {MEDIA_TYPE: {"schema": {"$ref": REFERENCE.format(name="Problem")}}},
+    }
+    statuses = {route.status}
+    if route.path == "/v1/claims" and route.method == "POST":
+        statuses.add(200)  # nothing fits
+    responses = {str(status): success for status in sorted(statuses)}
+    health = route.path == "/healthcheck"
+    return responses | {str(one): success if health and one == 503 else problem for one in PROBLEMS}

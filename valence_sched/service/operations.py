@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations: work that goes on after its answer, in threads, and its state for every process."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from valence_sched.errors import NameTaken, SchedulerError, ServiceBusy, UnknownName
+from valence_sched.model.inventory import to_json
+from valence_sched.model.problem import problem_of
+from valence_sched.model.quantity import format_count
+from valence_sched.model.service_bodies import Operation
+from valence_sched.service.records import RecordStore
+
+LOG = logging.getLogger(__name__)
+
+BEAT_S = 10.0  # how often a process says that it still works on an operation
+LOST_S = 6 * BEAT_S  # without a word for so long, its process is gone
+PREFIX = "operation-"
+
+
+class Operations:
+    """The operations of one process, at most ``most`` at a time, recorded in ``records``."""
+
+    def __init__(self, records: RecordStore, most: int, beat_s: float = BEAT_S) -> None:
+        self._records, self._most, self._beat_s = records, most, beat_s
+        self._lock = threading.Lock()
+        self._running: set[str] = set()
+        self._idle = threading.Condition(self._lock)
+
+    def start(self, operation: Operation, work: Callable[[], Any], *, repeat: bool) -> Operation:
+        """Begin an operation, unless one of its id runs; return the one that runs then.
+
+        With ``repeat`` one that is done begins again, for its work knows its key; so does, in any
+        case, one that failed, or whose process is gone.
+
+        Raises:
+            NameTaken: the key of the operation stands for another request.
+            ServiceBusy: the process works on as many as it may.
+        """
+        record = PREFIX + operation.id
+        with self._lock:
+            found = self._records.get(record)
+            earlier = _current(*found) if found else None
+            if earlier and (earlier.state == "running" or (earlier.state == "done" and not repeat)):
+                return _same(earlier, operation)
+            if len(self._running) >= self._most:
+                text = f"{format_count(self._most, 'operation')} run already: try again later"
+                raise ServiceBusy(text)
+            document = to_json(operation)
+            if earlier is not None:
+                self._records.replace(record, document)
+            elif (stored := self._records.put_new(record, document)) != document:
+                return _same(_decoded(stored), operation)  # another process was faster
+            self._running.add(operation.id)
+        threading.Thread(target=self._run, args=(operation, work), daemon=True).start()
+        return operation
+
+    def get(self, operation_id: str, owner: str | None) -> Operation:
+        """Return an operation of an owner, None: of anybody; UnknownName where there is none."""
+        found = self._records.get(PREFIX + operation_id) if len(operation_id) <= 40 else None
+        if found is not None:
+            operation = _current(*found)
+            if owner in (None, operation.owner):
+                return operation
+        raise UnknownName("operation", operation_id, ())
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until no operation runs in this process; return whether none does."""
+        with self._idle:
+            return self._idle.wait_for(lambda: not self._running, timeout_s)
+
+    def _run(self, operation: Operation, work: Callable[[], Any]) -> None:
+        over = threading.Event()
+        beating = threading.Thread(target=self._beat, args=(operation, over), daemon=True)
+        beating.start()
+        try:
+            ended = _ended(operation, work)
+        finally:
+            over.set()
+            beating.join()
+        try:
+            self._records.replace(PREFIX + operation.id, to_json(ended))
+        except SchedulerError as error:
+            LOG.error("operation %s: its end is not recorded: %s", operation.id, error)
+        finally:
+            with self._idle:
+                self._running.discard(operation.id)
+                self._idle.notify_all()
+
+    def _beat(self, operation: Operation, over: threading.Event) -> None:
+        document = to_json(operation)
+        while not over.wait(self._beat_s):
+            try:
+                self._records.replace(PREFIX + operation.id, document)
+            except SchedulerError as error:
+                LOG.warning("operation %s: %s", operation.id, error)
+
+
+def _ended(operation: Operation, work: Callable[[], Any]) -> Operation:
+    try:
+        result = msgspec.Raw(to_json(work()))
+        return replace(operation, state="done", result=result)
+    except SchedulerError as error:
+        return replace(operation, state="failed", problem=problem_of(error))
+    except Exception:
+        LOG.exception("operation %s", operation.id)
+        text = f"operation {operation.id} failed by a defect of the service: see its log"
+        return replace(operation, state="failed", problem=problem_of(SchedulerError(text)))
+
+
+def new_operation(kind: str, owner: str | None, key: str | None, content: bytes) -> Operation:
+    """Return an operation that is to begin: with a ``key`` of an owner always the same one.
+
+    ``content`` is what the key stands for.
+    """
+    words = "\0".join((kind, owner or "", key or ""))
+    id_ = uuid.uuid4().hex if key is None else _digest(words.encode())
+    return Operation(id=id_, kind=kind, state="running", owner=owner, content=_digest(content),
+                     result=msgspec.Raw(b"null"))  # fmt: skip
+
+
+def _same(earlier: Operation, operation: Operation) -> Operation:
+    if earlier.content != operation.content:
+        raise NameTaken("the idempotency key stands for another request: use a new one")
+    return earlier
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _decoded(document: bytes) -> Operation:
+    return msgspec.json.decode(document, type=Operation)
+
+
+def _current(document: bytes, age_s: float) -> Operation:
+    operation = _decoded(document)
+    if operation.state == "running" and age_s > LOST_S:
+        return replace(operation, state="interrupted")
+    return operation

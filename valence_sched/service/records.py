@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RecordStore: what the processes of one service share besides claims and nodes."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class RecordStore(Protocol):
+    """Documents by id, in one place for all processes of a service; errors as of a store."""
+
+    def put_new(self, id_: str, document: bytes) -> bytes:
+        """Store a record unless there is one of this id; return the one that is stored."""
+
+    def replace(self, id_: str, document: bytes) -> None:
+        """Replace a record that is there."""
+
+    def get(self, id_: str) -> tuple[bytes, float] | None:
+        """Return a record and its age in seconds, None where there is none."""
+
+    def save_decision(self, decision_id: str, document: bytes) -> None:
+        """Store a decision; a scheduler over the same state returns it by its id."""

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: E501 - the table has a line for each route
+"""Routes: every path of the service with its handler, nouns, rule and role, in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from valence_sched.model.claim import Claim
+from valence_sched.model.decision import InventorySummary, Report, Reports
+from valence_sched.model.decision_result import DecisionResult, DecisionResults, FitCounts, Ranking
+from valence_sched.model.flavor import Flavor
+from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
+from valence_sched.model.lifecycle import (
+    ClaimRecord,
+    ClaimResult,
+    NodeRecord,
+    NodeStatus,
+    PlanRefresh,
+    PlanResult,
+    Preview,
+)
+from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
+from valence_sched.model.policy import PluginList, Policy
+from valence_sched.model.service_bodies import (
+    ApiVersions,
+    CandidatesBody,
+    ClaimBody,
+    FitsBody,
+    Generation,
+    Health,
+    NodesBody,
+    Operation,
+    PreviewBody,
+    ReconcileBody,
+    RefreshBody,
+    RenewBody,
+    RequestBody,
+    SelectAllBody,
+    SelectBody,
+    StatsBody,
+)
+from valence_sched.service.call import Call
+from valence_sched.service.handlers import catalogue, claims, decisions, nodes, podms
+from valence_sched.service.users import Role
+
+
+class Route(NamedTuple):
+    """One method of one path.
+
+    ``rule`` names who may, ``role`` is the least role that does; without a rule everybody may.
+    ``query`` are the words of the query besides the name of a path that ends in ``-``.
+    """
+
+    method: str
+    path: str
+    handler: Callable[[Call], Any]
+    body: Any = None
+    answer: Any = None
+    rule: str = ""
+    role: Role = "reader"
+    status: int = 200
+    query: Sequence[str] = ()
+
+
+_BLOCKS = BlockFilter.__struct_fields__
+_OWNED = ("podm", "owner")
+
+# fmt: off
+ROUTES = (
+    Route("GET", "/", catalogue.versions, None, ApiVersions),
+    Route("GET", "/v1", catalogue.versions, None, ApiVersions),
+    Route("GET", "/healthcheck", catalogue.health, None, Health),
+    Route("GET", "/metrics", catalogue.metrics, None, str, "metrics:get"),
+    Route("GET", "/v1/openapi.json", catalogue.openapi, None, dict[str, Any]),
+    Route("POST", "/v1/select_destinations", decisions.select_destinations, SelectBody, DecisionResult, "decisions:create"),
+    Route("POST", "/v1/select_all", decisions.select_all, SelectAllBody, DecisionResults, "decisions:create"),
+    Route("POST", "/v1/candidates", decisions.rank, CandidatesBody, Ranking, "decisions:create"),
+    Route("POST", "/v1/fits", decisions.count_fits, FitsBody, FitCounts, "decisions:create"),
+    Route("GET", "/v1/decisions/{name}", decisions.decision, None, Report | Reports, "decisions:get"),
+    Route("POST", "/v1/plans", decisions.plan, RequestBody, PlanResult, "plans:create"),
+    Route("POST", "/v1/plans/refresh", decisions.refresh, RefreshBody, PlanRefresh, "plans:create"),
+    Route("POST", "/v1/previews", decisions.preview, PreviewBody, tuple[Preview, ...], "previews:create", "member"),
+    Route("GET", "/v1/claims", claims.claims, None, tuple[Claim, ...], "claims:list", query=(*_OWNED, "ended")),
+    Route("POST", "/v1/claims", claims.claim, ClaimBody, ClaimResult, "claims:create", "member", 201),
+    Route("GET", "/v1/claims/{name}", claims.claim_record, None, ClaimRecord, "claims:get"),
+    Route("DELETE", "/v1/claims/{name}", claims.release, None, None, "claims:delete", "member", 204),
+    Route("POST", "/v1/claims/{name}/renew", claims.renew, RenewBody, Claim, "claims:renew", "member"),
+    Route("GET", "/v1/nodes", nodes.nodes, None, tuple[NodeStatus, ...], "nodes:list", query=(*_OWNED, "live")),
+    Route("POST", "/v1/nodes", nodes.compose, NodesBody, Operation, "nodes:create", "member", 202),
+    Route("GET", "/v1/nodes/{name}", nodes.node_record, None, NodeRecord, "nodes:get"),
+    Route("DELETE", "/v1/nodes/{name}", nodes.delete, None, Operation, "nodes:delete", "member", 202, ("wait_s",)),
+    Route("POST", "/v1/reconciliations", nodes.reconcile, ReconcileBody, Operation, "reconciliations:create", "admin", 202),
+    Route("GET", "/v1/operations/{name}", nodes.operation, None, Operation, "operations:get"),
+    Route("GET", "/v1/policies", catalogue.policies, None, tuple[Policy, ...], "policies:list"),
+    Route("GET", "/v1/flavors", catalogue.flavors, None, tuple[Flavor, ...], "flavors:list"),
+    Route("GET", "/v1/plugins/{name}", catalogue.plugins, None, PluginList, "plugins:list"),
+    Route("GET", "/v1/inventory", podms.inventory, None, InventorySummary, "podms:list"),
+    Route("GET", "/v1/podms", podms.podms, None, tuple[PodmOverview, ...], "podms:list"),
+    Route("GET", "/v1/podms/{name}", podms.podm, None, PodmOverview, "podms:get"),
+    Route("GET", "/v1/podms/{name}/usage", podms.usage, None, BlockUsage, "podms:get"),
+    Route("GET", "/v1/podms/{name}/stats", podms.reported_stats, None, StatsReport, "stats:get"),
+    Route("POST", "/v1/podms/{name}/stats", podms.update_stats, StatsBody, Generation, "stats:update", "admin"),
+    Route("DELETE", "/v1/podms/{name}/stats", podms.forget_report, None, None, "stats:delete", "admin", 204),
+    Route("GET", "/v1/blocks", podms.blocks, None, tuple[BlockOverview, ...], "blocks:list", query=_BLOCKS),
+    Route("GET", "/v1/blocks/{name}", podms.block, None, BlockOverview, "blocks:get", query=("podm",)),
+    Route("GET", "/v1/pools", podms.pools, None, tuple[PoolOverview, ...], "pools:list", query=("podm",)),
+    Route("GET", "/v1/devices", podms.device_counts, None, tuple[DeviceCount, ...], "devices:list", query=_BLOCKS),
+)
+# fmt: on

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Users of the service: who they are, by HTTP basic, and what their role allows."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, get_args
+
+import bcrypt
+
+from valence_sched import files
+from valence_sched.errors import AccessDenied, InputError, Unauthenticated, one_line
+
+#: A reader sees, a member also schedules and has claims of its own, an admin does everything.
+Role = Literal["reader", "member", "admin"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+CACHE_SIZE = 1000  # verified passwords, so that not every request costs a hash of bcrypt
+MAX_PASSWORD_BYTES = 72  # of which bcrypt reads no more
+_NAME = re.compile(r"[A-Za-z0-9][\w.@+-]{0,254}")
+
+
+class User(NamedTuple):
+    """A user: only an admin sees claims and nodes of others."""
+
+    name: str
+    role: Role
+
+    @property
+    def owner(self) -> str | None:
+        """Return whose claims and nodes the user sees; None: everybody's."""
+        return None if self.role == "admin" else self.name
+
+    def check(self, rule: str, role: Role) -> None:
+        """Raise AccessDenied unless the role of the user is at least the one of a rule."""
+        if ROLES.index(self.role) < ROLES.index(role):
+            raise AccessDenied(one_line(
+                f"{rule}: user {self.name!r} has the role {self.role}, and it takes {role}: ask "
+                "the operator of the service"
+            ))  # fmt: skip
+
+
+ANYBODY = User("anybody", "admin")  # where the service authenticates nobody
+
+
+class UserEntry(NamedTuple):
+    """A line of the file of users: the user, and the bcrypt hash of the password."""
+
+    user: User
+    password_hash: bytes
+
+
+class PasswordFile:
+    """The users of a file with lines ``name:hash:role``; it is read again when it changes.
+
+    The hash is one of bcrypt, as ``htpasswd -B`` writes it; the role is ``member`` where there is
+    none.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._secret = os.urandom(16)
+        self._verified: OrderedDict[bytes, None] = OrderedDict()
+        self._entries: Mapping[str, UserEntry] = {}
+        self._read_mark: tuple[int, int] | None = None
+        self._nobody = bcrypt.hashpw(self._secret.hex().encode(), bcrypt.gensalt(10))
+        self._current_entries()
+
+    def authenticate(self, authorization: str | None) -> User:
+        """Return the user of a header ``Authorization``; Unauthenticated where it is not one's."""
+        name, password = _credentials(authorization)
+        entry = self._current_entries().get(name)
+        known = entry.password_hash if entry else self._nobody
+        if not self._matches(password, known) or entry is None:
+            raise Unauthenticated("no such user, or another password: check both")
+        return entry.user
+
+    def _matches(self, password: bytes, known: bytes) -> bool:
+        mark = hmac.digest(self._secret, known + b"\0" + password, hashlib.sha256)
+        with self._lock:
+            if mark in self._verified:
+                self._verified.move_to_end(mark)
+                return True
+        if not bcrypt.checkpw(password, known):
+            return False
+        with self._lock:
+            self._verified[mark] = None
+            if len(self._verified) > CACHE_SIZE:
+                self._verified.popitem(last=False)
+        return True
+
+    def _current_entries(self) -> Mapping[str, UserEntry]:
+        try:
+            status = os.stat(self._path)
+        except OSError as error:
+            raise InputError(self._path, "", (error.strerror or str(error)).lower()) from None
+        mark = (status.st_mtime_ns, status.st_size)
+        with self._lock:
+            if mark != self._read_mark:
+                if status.st_mode & 0o007:
+                    raise InputError(self._path, "", "a file that every user can read", "mode 0640",
+                                     "chmod o= it")  # fmt: skip
+                self._entries = parse_users(files.read(self._path), self._path)
+                self._read_mark = mark
+            return self._entries
+
+
+def parse_users(data: bytes, file: str) -> dict[str, UserEntry]:
+    """Return the entries of a file of users by name; InputError names the line that is wrong."""
+    entries: dict[str, UserEntry] = {}
+    for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        place = f"line {number}"
+        name, _, rest = line.strip().partition(":")
+        hashed, _, role = rest.partition(":")
+        if not _NAME.fullmatch(name):
+            raise InputError(file, place, "no user name", "name:hash:role")
+        if not re.fullmatch(r"\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}", hashed):
+            raise InputError(file, place, "no hash of bcrypt", "name:hash:role",
+                             "htpasswd -nB NAME makes one")  # fmt: skip
+        found = role or "member"
+        if found not in ROLES:
+            raise InputError(file, place, repr(role), " or ".join(ROLES))
+        if name in entries:
+            raise InputError(file, place, f"user {name!r} twice", "each user once")
+        of = next(known for known in ROLES if known == found)
+        entries[name] = UserEntry(User(name, of), hashed.encode())
+    if not entries:
+        raise InputError(file, "", "no user", "at least one line name:hash:role")
+    return entries
+
+
+def _credentials(authorization: str | None) -> tuple[str, bytes]:
+    if not authorization:
+        raise Unauthenticated("this service takes a user name and a password: send HTTP basic")
+    scheme, _, encoded = authorization.partition(" ")
+    try:
+        if scheme.lower() != "basic":
+            raise ValueError
+        name, colon, password = base64.b64decode(encoded, validate=True).partition(b":")
+        if not colon or b"\0" in password or len(password) > MAX_PASSWORD_BYTES:
+            raise ValueError
+        return name.decode(), password
+    except (ValueError, binascii.Error):
+        raise Unauthenticated("the header Authorization is not one of HTTP basic") from None
