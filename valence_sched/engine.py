@@ -16,6 +16,7 @@ from valence_sched.core.decider import Decider
 from valence_sched.core.plugins import plugin_list
 from valence_sched.errors import (
     InventoryIncomplete,
+    RequestError,
     SchedulerError,
     UnknownName,
     UsageError,
@@ -171,6 +172,7 @@ class Engine(Scheduler):
     ) -> Capacity:
         from valence_sched.core.capacity.capacity import mix_capacity
 
+        _refuse_none(requests)
         decider = self.decider()
         with awaiting(self._sources.progress, "the mix", "counting nodes"):
             found = mix_capacity(decider, requests, shares, most, explain=explain, proven=proven)
@@ -179,6 +181,7 @@ class Engine(Scheduler):
     def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
         from valence_sched.core.capacity.stranded import stranded_amounts
 
+        _refuse_none(requests)
         decider = self.decider()
         with awaiting(self._sources.progress, "the site", "being filled with nodes"):
             return stranded_amounts([decider.context(request) for request in requests])
@@ -562,6 +565,11 @@ class Engine(Scheduler):
 
     def _never_reported(self, podm: str, known: Iterable[str]) -> UnknownName:
         return UnknownName("pod manager that reported", podm, known, self._registry.where)
+
+
+def _refuse_none(requests: Sequence[Request]) -> None:
+    if not requests:
+        raise RequestError("no request: name at least one flavor")
 
 
 def _each(change: Callable[[str], object], names: Iterable[str]) -> Iterator[SchedulerError]:

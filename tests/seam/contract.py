@@ -120,6 +120,10 @@ class SchedulerContract:
         self.assertGreater(mix.nodes, 0)
         self.check_sendable(mix)
 
+    def test_what_is_stranded_depends_on_a_request(self):
+        with self.assertRaisesRegex(RequestError, "no request: name at least one flavor"):
+            self.scheduler.stranded([])
+
     def test_what_is_free_is_usable_or_stranded(self):
         found = self.scheduler.stranded([request()])
         self.assertTrue(found)

@@ -86,10 +86,18 @@ class Scheduler(Ranker, Protocol):
         explain: bool = False,
         proven: bool = False,
     ) -> Capacity:
-        """Count the nodes of a mix of requests, with whole numbers as shares; as ``capacity``."""
+        """Count the nodes of a mix of requests, with whole numbers as shares; as ``capacity``.
+
+        Raises:
+            RequestError: there is no request.
+        """
 
     def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
-        """Return what is free, and how much of it no node of these requests can use, and why."""
+        """Return what is free, and how much of it no node of these requests can use, and why.
+
+        Raises:
+            RequestError: there is no request.
+        """
 
     def decision(self, decision_id: str) -> Report | Reports:
         """Return the report of a decision that the scheduler keeps; UnknownName for any other."""

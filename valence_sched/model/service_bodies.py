@@ -18,6 +18,7 @@ from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S
 
 TtlSeconds = Annotated[float, Meta(ge=1, le=90 * 86400)]
 WaitSeconds = Annotated[float, Meta(ge=0, le=86400)]
+MostNodes = Annotated[int, Meta(ge=1, le=1_000_000)]  # on each pod manager
 
 
 class RequestBody(Noun, frozen=True, kw_only=True):
@@ -42,16 +43,21 @@ class SelectBody(RequestBody, frozen=True, kw_only=True):
     keep: bool = False
 
 
-class SelectAllBody(Noun, frozen=True, kw_only=True):
-    """Several requests to decide on, each as if the nodes of those before it were composed."""
+class RequestsBody(Noun, frozen=True, kw_only=True):
+    """Several requests: as people write them in ``requests``, or ``compiled`` by a client."""
 
     requests: tuple[RequestSpec, ...] = ()
     compiled: tuple[Request, ...] = ()
-    detail: Detail = "placements"
 
     def __post_init__(self) -> None:
         if self.requests and self.compiled:
             raise ValueError("Expected either requests or compiled")
+
+
+class SelectAllBody(RequestsBody, frozen=True, kw_only=True):
+    """Several requests to decide on, each as if the nodes of those before it were composed."""
+
+    detail: Detail = "placements"
 
 
 class CandidatesBody(RequestBody, frozen=True, kw_only=True):
@@ -63,7 +69,28 @@ class CandidatesBody(RequestBody, frozen=True, kw_only=True):
 class FitsBody(RequestBody, frozen=True, kw_only=True):
     """A request whose nodes are counted, at most ``most`` on each pod manager."""
 
-    most: Annotated[int, Meta(ge=1, le=1_000_000)] = 1000
+    most: MostNodes = 1000
+
+
+class CapacityBody(FitsBody, frozen=True, kw_only=True):
+    """A request whose nodes are counted, explained, and bounded by proof, as wanted."""
+
+    explain: bool = False
+    proven: bool = False
+
+
+class MixCapacityBody(RequestsBody, frozen=True, kw_only=True):
+    """Requests whose nodes are counted as one mix, with a whole share for each."""
+
+    shares: tuple[Annotated[int, Meta(ge=1)], ...]
+    most: MostNodes = 1000
+    explain: bool = False
+    proven: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.shares or len(self.shares) != len(self.requests) + len(self.compiled):
+            raise ValueError("Expected a share for each of one or more requests")
 
 
 class RefreshBody(Noun, frozen=True, kw_only=True):

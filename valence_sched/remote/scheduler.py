@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from valence_sched.errors import SchedulerError, Unverified
+from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.claim import Claim
 from valence_sched.model.decision import InventorySummary, Report, Reports
 from valence_sched.model.decision_result import (
@@ -42,9 +43,11 @@ from valence_sched.model.request import Request
 from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
 from valence_sched.model.service_bodies import (
     CandidatesBody,
+    CapacityBody,
     ClaimBody,
     FitsBody,
     Generation,
+    MixCapacityBody,
     NodesBody,
     Operation,
     PreviewBody,
@@ -52,6 +55,7 @@ from valence_sched.model.service_bodies import (
     RefreshBody,
     RenewBody,
     RequestBody,
+    RequestsBody,
     SelectAllBody,
     SelectBody,
     StatsBody,
@@ -89,6 +93,34 @@ class RemoteScheduler(Scheduler):
 
     def count_fits(self, request: Request, most: int) -> FitCounts:
         return self._post("fits", FitsBody(compiled=request, most=most), FitCounts)
+
+    def capacity(
+        self, request: Request, most: int, *, explain: bool = False, proven: bool = False
+    ) -> Capacity:
+        body = CapacityBody(compiled=request, most=most, explain=explain, proven=proven)
+        return self._post("capacity", body, Capacity)
+
+    def mix_capacity(
+        self,
+        requests: Sequence[Request],
+        shares: Sequence[int],
+        most: int,
+        *,
+        explain: bool = False,
+        proven: bool = False,
+    ) -> Capacity:
+        body = MixCapacityBody(
+            compiled=tuple(requests),
+            shares=tuple(shares),
+            most=most,
+            explain=explain,
+            proven=proven,
+        )
+        return self._post("mix_capacity", body, Capacity)
+
+    def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
+        body = RequestsBody(compiled=tuple(requests))
+        return self._post("stranded", body, tuple[StrandedAmount, ...])
 
     def decision(self, decision_id: str) -> Report | Reports:
         content = self._connection.ask("GET", *path_of("decisions", decision_id))

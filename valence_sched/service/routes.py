@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.claim import Claim
 from valence_sched.model.decision import InventorySummary, Report, Reports
 from valence_sched.model.decision_result import DecisionResult, DecisionResults, FitCounts, Ranking
@@ -26,10 +27,12 @@ from valence_sched.model.policy import PluginList, Policy
 from valence_sched.model.service_bodies import (
     ApiVersions,
     CandidatesBody,
+    CapacityBody,
     ClaimBody,
     FitsBody,
     Generation,
     Health,
+    MixCapacityBody,
     NodesBody,
     Operation,
     PreviewBody,
@@ -37,6 +40,7 @@ from valence_sched.model.service_bodies import (
     RefreshBody,
     RenewBody,
     RequestBody,
+    RequestsBody,
     SelectAllBody,
     SelectBody,
     StatsBody,
@@ -78,6 +82,9 @@ ROUTES = (
     Route("POST", "/v1/select_all", decisions.select_all, SelectAllBody, DecisionResults, "decisions:create"),
     Route("POST", "/v1/candidates", decisions.rank, CandidatesBody, Ranking, "decisions:create"),
     Route("POST", "/v1/fits", decisions.count_fits, FitsBody, FitCounts, "decisions:create"),
+    Route("POST", "/v1/capacity", decisions.capacity, CapacityBody, Capacity, "decisions:create"),
+    Route("POST", "/v1/mix_capacity", decisions.mix_capacity, MixCapacityBody, Capacity, "decisions:create"),
+    Route("POST", "/v1/stranded", decisions.stranded, RequestsBody, tuple[StrandedAmount, ...], "decisions:create"),
     Route("GET", "/v1/decisions/{name}", decisions.decision, None, Report | Reports, "decisions:get"),
     Route("POST", "/v1/plans", decisions.plan, RequestBody, PlanResult, "plans:create"),
     Route("POST", "/v1/plans/refresh", decisions.refresh, RefreshBody, PlanRefresh, "plans:create"),

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Sequence
 
 from valence_sched.errors import UnknownName
+from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.decision_result import DecisionResults, Detail, FitCounts, Ranking
 from valence_sched.model.inventory import to_json
@@ -46,6 +47,30 @@ def count_fits(call: Call) -> FitCounts:
     """Count how many more nodes of a request fit on each pod manager."""
     with call.parts.schedulers.reading() as scheduler:
         return scheduler.count_fits(call.compiled(scheduler, call.body), call.body.most)
+
+
+def capacity(call: Call) -> Capacity:
+    """Count how many more nodes of a request fit, with what ends that or a proof as wanted."""
+    body = call.body
+    with call.parts.schedulers.reading() as scheduler:
+        request = call.compiled(scheduler, body)
+        return scheduler.capacity(request, body.most, explain=body.explain, proven=body.proven)
+
+
+def mix_capacity(call: Call) -> Capacity:
+    """Count how many more nodes of a mix of requests fit."""
+    body = call.body
+    with call.parts.schedulers.reading() as scheduler:
+        requests = call.compiled_all(scheduler, body)
+        return scheduler.mix_capacity(
+            requests, body.shares, body.most, explain=body.explain, proven=body.proven
+        )
+
+
+def stranded(call: Call) -> Sequence[StrandedAmount]:
+    """Return what is free, and how much of it no node of these requests can use."""
+    with call.parts.schedulers.reading() as scheduler:
+        return scheduler.stranded(call.compiled_all(scheduler, call.body))
 
 
 def decision(call: Call) -> Report | Reports:
