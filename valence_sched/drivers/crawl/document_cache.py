@@ -38,12 +38,22 @@ class CacheFile(msgspec.Struct, forbid_unknown_fields=True):
 class DocumentCache:
     """The cached documents of one pod manager; without a folder there are none.
 
-    ``now_s`` is seconds since 1970. ``problem`` is the reason why a file could not be used.
+    ``identity`` is what the service tells of itself: another one at the same URL has other
+    documents. ``now_s`` is seconds since 1970. ``problem`` is the reason why a file could not be
+    used.
     """
 
-    def __init__(self, folder: Path | None, url: str, user: str | None, now_s: float) -> None:
-        self._now_s, self._url = now_s, f"{user or ''} {url}"
-        name = hashlib.sha256(self._url.encode()).hexdigest()[:32]
+    def __init__(
+        self,
+        folder: Path | None,
+        url: str,
+        user: str | None,
+        now_s: float,
+        identity: str | None = None,
+    ) -> None:
+        place = f"{user or ''} {url}"
+        self._now_s, self._url = now_s, f"{place} {identity}" if identity else place
+        name = hashlib.sha256(place.encode()).hexdigest()[:32]
         self._path = folder / f"{name}.json.zst" if folder else None
         self._documents: dict[str, tuple[float, Json]] = {}
         self.problem: str | None = None

@@ -24,7 +24,7 @@ from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Deadline, Unreachable
 from valence_sched.drivers.http.service_root import enter_service
 from valence_sched.drivers.http.tls import TlsContexts
-from valence_sched.drivers.identity import told_identity
+from valence_sched.drivers.identity import root_identity, told_identity
 from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
 from valence_sched.model.diagnostic import Diagnostic
@@ -133,7 +133,8 @@ class PodmReader:
         self._connection = connection
         root = enter_service(connection)
         dialect = dialect_of_driver(known.driver, root, dialects, known.name)
-        cache = DocumentCache(settings.cache, connection.url, known.username, self._at.timestamp())
+        now_s, identity = self._at.timestamp(), root_identity(root)
+        cache = DocumentCache(settings.cache, connection.url, known.username, now_s, identity)
         if not settings.full:
             cache.load()
         documents = ExpandReader(connection)

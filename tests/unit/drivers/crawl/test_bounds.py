@@ -109,6 +109,17 @@ class TestCache(unittest.TestCase):
         os.rename(path, named._path)
         self.refused("another version or pod manager", user="other")
 
+    def test_a_service_that_replaces_another_at_its_url_does_not_get_its_documents(self):
+        for before, after in (("uuid:a", "uuid:b"), (None, "uuid:b"), ("uuid:a", None)):
+            with self.subTest(before=before, after=after):
+                first = DocumentCache(self.folder, self.URL, "user", 0.0, before)
+                first.save([("/x", {"a": 1})])
+                for identity, found in ((before, {"a": 1}), (after, None)):
+                    cache = DocumentCache(self.folder, self.URL, "user", 0.0, identity)
+                    cache.load()
+                    self.assertEqual(found, cache.get("/x"))
+                self.assertIn("another version or pod manager", cache.problem or "")
+
     def test_a_file_that_others_can_read_or_write_is_not_believed(self):
         (path,) = self.folder.iterdir()
         for mode in (0o640, 0o604, 0o620, 0o602, 0o610):
