@@ -55,7 +55,7 @@ def parse_flavors(
 def check_flavors(flavors: list[tuple[str, Flavor]], file: str) -> list[Flavor]:
     """Return flavors that can be compiled, each given with its path; errors as for parsing."""
     for path, flavor in check_unique_names(flavors, file):
-        _check_syntax(flavor, file, path)
+        check_syntax(flavor, file, path)
         if not all(alternative.needs for alternative in flavor.alternatives):
             raise InputError(file, f"{path}.properties", "nothing asked for", "at least one need")
         try:
@@ -79,7 +79,8 @@ def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> 
     return valence.parse_flavor(document, cursor, known)
 
 
-def _check_syntax(noun: Flavor | RequestSpec, file: str, path: str) -> None:
+def check_syntax(noun: Flavor | RequestSpec, file: str, path: str) -> None:
+    """Raise InputError for capabilities, attributes or an expression that cannot be parsed."""
     if isinstance(noun.capabilities, str):
         try:
             parse_capabilities(noun.capabilities)
@@ -127,14 +128,14 @@ def parse_requests(data: bytes, file: str) -> list[tuple[str, RequestSpec | Requ
         if spec.id and spec.id in ids:
             raise InputError(file, f"$.requests[{number}].id", f"{spec.id!r} again", "its own id")
         ids.add(spec.id)
-        _check_syntax(spec, file, f"$.requests[{number}]")
+        check_syntax(spec, file, f"$.requests[{number}]")
     return [(f"$.requests[{number}]", spec) for number, spec in enumerate(specs)]
 
 
 def parse_spec(document: Any, type_: type[Spec], file: str, path: str) -> Spec:
     """Return plain lists and maps as one request spec, or as a noun that extends it."""
     spec = convert(document, type_, file, path)
-    _check_syntax(spec, file, path)
+    check_syntax(spec, file, path)
     return spec
 
 

@@ -20,6 +20,7 @@ from valence_sched.model.inventory import (
     Stock,
     to_json,
 )
+from valence_sched.model.node_request import NodeRequest
 from valence_sched.testing import random_podms
 
 BLOCK = FullBlock(uri="/b/1", type=("Storage",), pools=("z",), status=Status(),
@@ -94,7 +95,8 @@ class DifferencesTest(unittest.TestCase):
                    Stock: {"uri"}, Node: {"uri"}}  # fmt: skip
         values = {"pools": ("y",), "status": Status(state="Failed"), "places": {"switch": "s"},
                   "devices": Devices(), "type": ("Network",), "limits": {"Compute": Limit(1, 1)},
-                  "blocks": (), "traits": ("X",), "max": 8.0}  # fmt: skip
+                  "blocks": (), "traits": ("X",), "max": 8.0,
+                  "request": NodeRequest(zone="z")}  # fmt: skip
         things = {FullBlock: "blocks", Pool: "pools", Stock: "stocks", Node: "nodes"}
         for noun, where in things.items():
             have = getattr(PODM, where)[0]

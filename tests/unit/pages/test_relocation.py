@@ -44,7 +44,9 @@ class TestRelocation(unittest.TestCase):
         self.assertEqual(("part", "1 of 2 nodes of east land again, 1 cannot"),
                          (page.tone, page.lead))  # fmt: skip
         self.assertEqual("Failure: east", page.title)
-        self.assertEqual(["No place", "Moves", "Nodes by pod manager", "Hardware"], titles(page))
+        self.assertEqual(
+            ["No place", "Moves", "Nodes by pod manager", "Hardware", "Notes"], titles(page)
+        )
         ((name, podm, owner, hardware, why),) = table(page, "No place")
         self.assertEqual(("n2", "east", "web", "64 cores"), (name, podm, owner, hardware))
         self.assertIn("of 64 cores", why)
