@@ -52,7 +52,8 @@ class DocumentCache:
         identity: str | None = None,
     ) -> None:
         place = f"{user or ''} {url}"
-        self._now_s, self._url = now_s, f"{place} {identity}" if identity else place
+        self._now_s, self._place = now_s, place
+        self._url = f"{place} {identity}" if identity else place
         name = hashlib.sha256(place.encode()).hexdigest()[:32]
         self._path = folder / f"{name}.json.zst" if folder else None
         self._documents: dict[str, tuple[float, Json]] = {}
@@ -72,6 +73,8 @@ class DocumentCache:
         except (OSError, ValueError, zstandard.ZstdError, msgspec.MsgspecError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             self.problem = f"{self._path}: could not be used: {reason} (all was read anew)"
+            return
+        if content.url != self._url:  # of a service that was at this address before
             return
         oldest = self._now_s - MAX_AGE_S
         entries = content.documents.items()
@@ -119,6 +122,7 @@ class DocumentCache:
             raise ValueError("it holds too much")
         data = zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_CACHE_BYTES)
         content = msgspec.json.decode(data, type=CacheFile)
-        if content.version != VERSION or content.url != self._url:
+        is_of_place = f"{content.url} ".startswith(f"{self._place} ")
+        if content.version != VERSION or not is_of_place:
             raise ValueError("it is of another version or pod manager")
         return content
