@@ -170,7 +170,11 @@ class Configuration:
     def compile_request(
         self, spec: RequestSpec, flavor: Flavor | None = None, near_maps: Sequence[str] = ()
     ) -> Request:
-        """Return a request compiled, without a flavor from its properties; errors as for near."""
+        """Return a request compiled, without a flavor from its properties.
+
+        Errors as for near; InputError for what of it cannot be parsed.
+        """
+        parsers.check_syntax(spec, "the request", "$")
         resolve = functools.partial(self.resolve_near, sources=near_maps)
         request = compile_spec(spec, flavor, resolve)
         if request.owner is None and self.default_owner is not None:

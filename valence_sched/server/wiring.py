@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from valence_sched.app import App
-from valence_sched.config import parsers
 from valence_sched.errors import SchedulerError, ServiceBusy, StoreError
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.read_options import ReadOptions, Selection
@@ -169,7 +168,6 @@ class ServiceProcess:
         self.application = create_application(self.parts, metrics, authenticator(settings))
 
     def _compile(self, spec: RequestSpec, flavor: Flavor | None) -> Request:
-        parsers.check_syntax(spec, "the request", "$")
         try:
             return self._config.compile_request(spec, flavor, self._near_maps)
         finally:
