@@ -167,14 +167,14 @@ class Configuration:
         compile_one = functools.partial(self.compile_request, near_maps=near_maps)
         return compile_file(self.read(path), path, flavors, compile_one)
 
+    def check_request(self, spec: RequestSpec) -> None:
+        """Raise InputError for what of a request from elsewhere cannot be parsed."""
+        parsers.check_syntax(spec, "the request", "$")
+
     def compile_request(
         self, spec: RequestSpec, flavor: Flavor | None = None, near_maps: Sequence[str] = ()
     ) -> Request:
-        """Return a request compiled, without a flavor from its properties.
-
-        Errors as for near; InputError for what of it cannot be parsed.
-        """
-        parsers.check_syntax(spec, "the request", "$")
+        """Return a request compiled, without a flavor from its properties; errors as for near."""
         resolve = functools.partial(self.resolve_near, sources=near_maps)
         request = compile_spec(spec, flavor, resolve)
         if request.owner is None and self.default_owner is not None:

@@ -168,6 +168,7 @@ class ServiceProcess:
         self.application = create_application(self.parts, metrics, authenticator(settings))
 
     def _compile(self, spec: RequestSpec, flavor: Flavor | None) -> Request:
+        self._config.check_request(spec)
         try:
             return self._config.compile_request(spec, flavor, self._near_maps)
         finally:
