@@ -138,6 +138,17 @@ class TestRoles(ApplicationCase):
             result = self.call("GET", at, user="rea")
             self.check_problem(result, 404, "name_unknown", "none is known")
 
+    def test_the_nodes_of_others_are_blocks_in_use_and_nothing_else(self):
+        for path in ("/v1/podms", "/v1/podms/gpu-east"):
+            answers = {user: self.call("GET", path, user=user).json for user in ("ann", "mo")}
+            shown = {user: answer if isinstance(answer, list) else [answer]
+                     for user, answer in answers.items()}  # fmt: skip
+            nodes = {user: [node for one in podms for node in one["podm"].get("nodes", ())]
+                     for user, podms in shown.items()}  # fmt: skip
+            self.assertTrue(any("name" in node for node in nodes["ann"]))
+            self.assertEqual(len(nodes["ann"]), len(nodes["mo"]))
+            self.assertEqual([], [node for node in nodes["mo"] if {*node} - {"uri", "blocks"}])
+
     def test_nobody_asks_in_the_name_of_another(self):
         body = {"request": {**SMALL["request"], "owner": "ann"}}
         result = self.call("POST", "/v1/select_destinations", body, user="mo")

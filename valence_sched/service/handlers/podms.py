@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from valence_sched.model.decision import InventorySummary
 from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
+from valence_sched.model.inventory import Node
 from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
 from valence_sched.model.service_bodies import Generation
 from valence_sched.service.call import Call, CallResult
@@ -25,13 +26,14 @@ def inventory(call: Call) -> InventorySummary:
 def podms(call: Call) -> Sequence[PodmOverview]:
     """List the pod managers that are decided on."""
     with call.parts.schedulers.reading() as scheduler:
-        return tuple(scheduler.podms())
+        found = tuple(scheduler.podms())
+    return tuple(_with_own_nodes(call, one) for one in found)
 
 
 def podm(call: Call) -> PodmOverview:
     """Show a pod manager with its pools."""
     with call.parts.schedulers.reading() as scheduler:
-        return scheduler.podm(call.name())
+        return _with_own_nodes(call, scheduler.podm(call.name()))
 
 
 def blocks(call: Call) -> Sequence[BlockOverview]:
@@ -88,6 +90,18 @@ def forget_report(call: Call) -> CallResult:
     with call.parts.schedulers.changing() as scheduler:
         scheduler.forget_report(call.name())
     return CallResult(status=204)
+
+
+def _with_own_nodes(call: Call, overview: PodmOverview) -> PodmOverview:
+    """Return a pod manager that tells of the nodes of other users only which blocks they have."""
+    owner = call.user.owner
+    if owner is None:
+        return overview
+    nodes = tuple(
+        node if node.owner == owner else Node(uri=node.uri, blocks=node.blocks)
+        for node in overview.podm.nodes
+    )
+    return replace(overview, podm=replace(overview.podm, nodes=nodes))
 
 
 def _visible(call: Call, block: BlockOverview) -> BlockOverview:
