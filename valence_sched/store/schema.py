@@ -33,14 +33,14 @@ def prepare(database: Database, revision: str = REVISION, migrations: Path = MIG
     if database.address.file is not None:
         _make_file(database.address.file)
         _enable_wal(database)
-    stored = database.read(_stored_revision, "opening")
+    stored = database.read(stored_revision, "opening")
     if stored == revision:
         return
     _refuse_newer(stored, revision, database)
 
     def work(connection: sa.Connection) -> None:
         with _schema_lock(connection):
-            stored = _stored_revision(connection)  # another process may have been faster
+            stored = stored_revision(connection)  # another process may have been faster
             _refuse_newer(stored, revision, database)
             if stored is None:
                 _create(connection, revision)
@@ -80,7 +80,8 @@ def _schema_lock(connection: sa.Connection) -> Iterator[None]:
         yield
 
 
-def _stored_revision(connection: sa.Connection) -> str | None:
+def stored_revision(connection: sa.Connection) -> str | None:
+    """Return the revision of a store, None where there are no tables yet."""
     if not sa.inspect(connection).has_table(tables.version.name):
         return None
     return connection.scalar(sa.select(tables.version.c.version_num))
@@ -133,6 +134,50 @@ def _enable_wal(database: Database) -> None:
 
 def upgrade(connection: sa.Connection, migrations: Path) -> None:
     """Run the migrations after the stored revision within the caller's transaction."""
+    _migrate(connection, migrations, "upgrade", "head")
+
+
+def downgrade(database: Database, revision: str, migrations: Path = MIGRATIONS) -> str | None:
+    """Take back the migrations after a revision; return the revision that there was.
+
+    Raises:
+        StoreError: there is no such revision before the one of the store, or a process works on it.
+    """
+
+    def work(connection: sa.Connection) -> str | None:
+        with _schema_lock(connection):
+            stored = stored_revision(connection)
+            _refuse_newer(stored, REVISION, database)
+            earlier = [one for one in revisions(migrations) if stored and one <= stored]
+            if revision not in earlier:
+                raise StoreError(f"{database.address}: no version {revision!r} to go back to: name "
+                                 f"one of {', '.join(earlier) or 'none'}")  # fmt: skip
+            _refuse_running(connection, database)
+            if stored != revision:
+                _migrate(connection, migrations, "downgrade", revision)
+            return stored
+
+    return database.write(work, "downgrading")
+
+
+def revisions(migrations: Path = MIGRATIONS) -> list[str]:
+    """Return all revisions, the oldest first."""
+    files = (migrations / "versions").glob("[0-9]*_*.py")
+    return sorted(file.name.partition("_")[0] for file in files)
+
+
+def _refuse_running(connection: sa.Connection, database: Database) -> None:
+    """Raise StoreError while a process says that it works on the store."""
+    leases = tables.leases
+    if not sa.inspect(connection).has_table(leases.name):
+        return
+    holder = connection.scalar(sa.select(leases.c.holder).where(leases.c.expires_at > tables.now()))
+    if holder is not None:
+        raise StoreError(f"{database.address}: {holder} works on it: stop every service first, and "
+                         "wait a minute if one was killed")  # fmt: skip
+
+
+def _migrate(connection: sa.Connection, migrations: Path, way: str, target: str) -> None:
     # alembic takes long to import, and only an older store needs it
     from alembic.config import Config
     from alembic.runtime.environment import EnvironmentContext
@@ -144,7 +189,9 @@ def upgrade(connection: sa.Connection, migrations: Path) -> None:
     scripts = ScriptDirectory.from_config(config)
 
     def steps(revision: object, _context: object) -> object:
-        return scripts._upgrade_revs("head", revision)  # type: ignore[arg-type]
+        if way == "upgrade":
+            return scripts._upgrade_revs(target, revision)  # type: ignore[arg-type]
+        return scripts._downgrade_revs(target, revision)  # type: ignore[arg-type]
 
     with EnvironmentContext(config, scripts, fn=steps) as environment:
         environment.configure(connection=connection, target_metadata=tables.METADATA)

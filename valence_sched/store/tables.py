@@ -96,7 +96,7 @@ def _mysql_statement_time(_element: statement_time, _compiler: Any, **_words: An
     return "(unix_timestamp(now(6)) + 0e0)"
 
 
-REVISION = "0005"  # the latest of migrations/versions, so that opening need not import alembic
+REVISION = "0007"  # the latest of migrations/versions, so that opening need not import alembic
 SHARDS = 64
 REGISTRY_SHARD = SHARDS  # counts the changes of registrations, and has no pod manager
 
@@ -247,12 +247,17 @@ leases = table(
     sa.Column("expires_at", sa.Double, nullable=False),
 )
 
-#: Decisions, as JSON documents.
+#: Decisions, as JSON documents; ``summary`` is a ``DecisionSummary``, of a decision that is stored
+#: with one. ``owner_key`` identifies the owner of the request.
 decisions = table(
     "decisions",
     sa.Column("id", sa.String(40), primary_key=True),
     sa.Column("decided_at", sa.Double, nullable=False),
     sa.Column("document", DOCUMENT, nullable=False),
+    sa.Column("owner_key", KEY),
+    sa.Column("summary", DOCUMENT),
+    sa.Index("decisions_decided_at", "decided_at"),
+    sa.Index("decisions_owner", "owner_key", "decided_at"),
 )
 
 #: Records of a service: operations that go on, and answers by idempotency key.
@@ -261,6 +266,28 @@ records = table(
     sa.Column("id", sa.String(64), primary_key=True),
     sa.Column("at", sa.Double, nullable=False),
     sa.Column("document", DOCUMENT, nullable=False),
+)
+
+#: How much owners may have claimed, by resource; without an owner: each without a limit of its own.
+quotas = table(
+    "quotas",
+    sa.Column("owner_key", KEY, primary_key=True),
+    sa.Column("resource", sa.String(255), primary_key=True),
+    sa.Column("owner", TEXT),
+    sa.Column("most", sa.Double, nullable=False),
+)
+
+#: A row for each owner with limits, which its claims lock: of two at a time one sees the other.
+quota_locks = table("quota_locks", sa.Column("owner_key", KEY, primary_key=True))
+
+#: What a claim counts against the quota of its owner, by resource, until it has ended.
+quota_charges = table(
+    "quota_charges",
+    sa.Column("claim_id", sa.String(40), primary_key=True),
+    sa.Column("resource", sa.String(255), primary_key=True),
+    sa.Column("owner_key", KEY, nullable=False),
+    sa.Column("amount", sa.Double, nullable=False),
+    sa.Index("quota_charges_owner", "owner_key"),
 )
 
 #: The history of claims after they were created, in order.

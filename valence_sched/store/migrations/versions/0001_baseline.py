@@ -7,3 +7,7 @@ down_revision = None
 
 def upgrade() -> None:
     """Do nothing: no store is older than this one."""
+
+
+def downgrade() -> None:
+    """Do nothing: nothing is older than this one."""

@@ -16,3 +16,11 @@ def upgrade() -> None:
         op.add_column(table, sa.Column("identity", TEXT))
         op.add_column(table, sa.Column("identity_key", KEY))
         op.create_index(f"{table}_identity", table, ["identity_key"], unique=True)
+
+
+def downgrade() -> None:
+    """Forget the identities: they are learned again by reading."""
+    for table in ("registry", "podms"):
+        op.drop_index(f"{table}_identity", table)
+        op.drop_column(table, "identity_key")
+        op.drop_column(table, "identity")

@@ -19,3 +19,8 @@ def upgrade() -> None:
         sa.Column("noted_at", sa.Double, nullable=False),
         **table_options(op.get_bind().dialect.name),  # type: ignore[arg-type]
     )
+
+
+def downgrade() -> None:
+    """Remove the table."""
+    op.drop_table("clocks")

@@ -19,3 +19,8 @@ def upgrade() -> None:
         sa.Column("document", DOCUMENT, nullable=False),
         **table_options(op.get_bind().dialect.name),  # type: ignore[arg-type]
     )
+
+
+def downgrade() -> None:
+    """Remove the table, with operations and the answers by idempotency key."""
+    op.drop_table("records")

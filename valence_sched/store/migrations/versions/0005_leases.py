@@ -21,3 +21,10 @@ def upgrade() -> None:
     )
     op.add_column("podms", sa.Column("failure", DOCUMENT))
     op.bulk_insert(shards, [{"shard": REGISTRY_SHARD, "moved": 0}])
+
+
+def downgrade() -> None:
+    """Remove the table, the column of failures, and the count of changes of the registry."""
+    op.execute(sa.delete(shards).where(shards.c.shard == REGISTRY_SHARD))
+    op.drop_column("podms", "failure")
+    op.drop_table("leases")

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands ``valence-scheduler store``: check, upgrade, downgrade and back up a state."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from valence_sched.app import App
+
+if TYPE_CHECKING:
+    from valence_sched.store.maintenance import Maintenance
+
+Command = Callable[["Maintenance", argparse.Namespace, TextIO], int]
+
+
+def add_store_commands(parser: argparse.ArgumentParser, config_variable: str) -> None:
+    """Add the commands to the parser of ``store``."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="<action>")
+    for name, text in (
+        ("check", "Check the state: its version, its rows and its file"),
+        ("upgrade", "Bring the tables of the state up to date"),
+        ("downgrade", "Take the tables back to the version of an older program"),
+        ("backup", "Write a copy of a state in a file, also while it is in use"),
+    ):
+        one = actions.add_parser(name, help=text, description=f"{text}.")
+        one.add_argument("--config", metavar="<file>",
+                         help=f"YAML file of the settings (Env: {config_variable})")  # fmt: skip
+        one.add_argument("--state", metavar="<url>", help="State to use: a file or a URL")
+        if name == "downgrade":
+            one.add_argument("--to", metavar="<version>", required=True, help="Version to go to")
+        if name == "backup":
+            one.add_argument("file", metavar="<file>", help="File to write, which is not there yet")
+
+
+def run_store_command(
+    arguments: argparse.Namespace, state: str | None, environ: Mapping[str, str], stdout: TextIO
+) -> int:
+    """Run a command on a state, None: the usual one; return its exit code."""
+    from valence_sched.store.maintenance import Maintenance
+
+    registry = App(environ=environ).registry(state)
+    commands: dict[str, Command] = {
+        "check": _check, "upgrade": _upgrade, "downgrade": _downgrade, "backup": _backup,
+    }  # fmt: skip
+    with Maintenance(registry.url) as store:
+        code = commands[arguments.action](store, arguments, stdout)
+    if arguments.action == "backup" and registry.passwords.path.exists():
+        stdout.write(f"not in it: {registry.passwords.path} has the passwords that were typed\n")
+    return code
+
+
+def _check(store: Maintenance, _arguments: argparse.Namespace, stdout: TextIO) -> int:
+    found = store.check()
+    stdout.write(f"{found.address}: version {found.revision or 'none'} of {found.latest}\n")
+    for name, count in found.rows.items():
+        stdout.write(f"{name}: {count:,}\n")
+    for problem in found.problems:
+        stdout.write(f"problem: {problem}\n")
+    return 1 if found.problems else 0
+
+
+def _upgrade(store: Maintenance, _arguments: argparse.Namespace, stdout: TextIO) -> int:
+    return _report(store, store.upgrade(), stdout)
+
+
+def _downgrade(store: Maintenance, arguments: argparse.Namespace, stdout: TextIO) -> int:
+    return _report(store, store.downgrade(arguments.to), stdout)
+
+
+def _report(store: Maintenance, before: str | None, stdout: TextIO) -> int:
+    stdout.write(f"{store.address}: version {store.revision}, was {before or 'none'}\n")
+    return 0
+
+
+def _backup(store: Maintenance, arguments: argparse.Namespace, stdout: TextIO) -> int:
+    store.backup(Path(arguments.file))
+    stdout.write(f"{arguments.file}: a copy of {store.address}\n")
+    return 0
