@@ -16,7 +16,7 @@ from valence_sched.errors import ClaimLost, ClaimState, InUse, StoreError, Usage
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim, ClaimPart, State
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.effect import EffectLog
-from valence_sched.store import claim_rows, expiry, podms, settle, tables
+from valence_sched.store import claim_rows, expiry, podms, quotas, settle, tables
 from valence_sched.store.claim_rows import change_state, state_error
 from valence_sched.store.database import Database, Work
 from valence_sched.store.holds import ExpiredConflict, hold, lock
@@ -69,6 +69,7 @@ class Claims:
         Raises:
             ClaimLost: a pod manager changed since the decision, or another claim holds some of it.
             NameTaken: the key stands for a claim of another content.
+            QuotaExceeded: with this claim its owner would have more than it may.
         """
         if not parts or ttl_s <= 0:
             raise UsageError("a claim is of at least one node, and for more than 0 seconds")
@@ -264,9 +265,11 @@ class Claims:
                 other = claim_rows.find_by_key(connection, claim.owner, claim.key, claim.content)
                 if other is not None:
                     return other
+            quotas.check(connection, claim)  # before the pod manager: all lock in this order
             locked = lock(connection, part)
             timed = replace(claim, created_at=locked.at, expires_at=locked.at + ttl_s)
             claim_rows.insert(connection, timed)
+            quotas.charge(connection, timed)
             hold(connection, claim.id, part, locked)
             return timed
 

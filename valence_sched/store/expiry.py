@@ -12,10 +12,12 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from valence_sched.model.claim import FINAL_STATES, Claim
-from valence_sched.store import change_log, claim_rows, holds, podms, tables
+from valence_sched.store import change_log, claim_rows, holds, podms, quotas, tables
 from valence_sched.store.claim_rows import change_state
 from valence_sched.store.database import Database
 from valence_sched.store.tables import CHUNK, now, statement_time
+
+RECORD_S = 3600.0  # for which an operation, or an answer to repeat, is found
 
 _claims, _parts, _nodes = tables.claims, tables.claim_parts, tables.nodes
 _events, _decisions = tables.events, tables.decisions
@@ -68,6 +70,7 @@ def _mark_freed(connection: sa.Connection, claim_id: str) -> None:
     held = sa.exists().where(_parts.c.claim_id == claim_id)
     ended = sa.and_(_claims.c.id == claim_id, _claims.c.sweep_at <= now(), ~held)
     connection.execute(sa.update(_claims).where(ended).values(sweep_at=None))
+    quotas.drop_ended(connection, claim_id)
 
 
 class PurgeCounts(NamedTuple):
@@ -81,8 +84,9 @@ class PurgeCounts(NamedTuple):
 def purge(database: Database, older_than_s: float, *, dry_run: bool = False) -> PurgeCounts:
     """Delete claims that ended, events, decisions and records older than so many seconds.
 
-    A claim of which a node or a hold is left stays. Each transaction deletes at most ``CHUNK``
-    claims, so that other processes do not wait long.
+    Records of operations and answers stay for ``RECORD_S`` at least. A claim of which a node or a
+    hold is left stays. Each transaction deletes at most ``CHUNK`` claims, so that other processes
+    do not wait long.
     """
     if dry_run:
         return database.read(lambda c: _count(c, older_than_s), "reading what is over")
@@ -124,6 +128,7 @@ def _delete_claims(connection: sa.Connection, older_than_s: float) -> PurgeCount
     if not ids:
         return PurgeCounts(0, 0, 0)
     events = connection.execute(sa.delete(_events).where(_events.c.claim_id.in_(ids)))
+    quotas.drop(connection, ids)
     connection.execute(sa.delete(_claims).where(_claims.c.id.in_(ids)))
     return PurgeCounts(len(ids), events.rowcount, 0)
 
@@ -131,7 +136,8 @@ def _delete_claims(connection: sa.Connection, older_than_s: float) -> PurgeCount
 def _delete_rest(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
     events = connection.execute(sa.delete(_events).where(_old_events(older_than_s)))
     decisions = connection.execute(sa.delete(_decisions).where(_old_decisions(older_than_s)))
-    old = tables.records.c.at < statement_time() - older_than_s
+    # of what goes on now, or was answered just now, the caller may ask again
+    old = tables.records.c.at < statement_time() - max(older_than_s, RECORD_S)
     connection.execute(sa.delete(tables.records).where(old))
     return PurgeCounts(0, events.rowcount, decisions.rowcount)
 

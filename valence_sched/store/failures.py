@@ -37,7 +37,10 @@ def record_failures(connection: sa.Connection, readings: FailedReadings) -> list
         if present == known:
             continue
         if row is None or row.gone:
-            placeholder = EncodedPodm(replace(podm, read_at=None, identity=None))
+            # what its registration says of it may be taken back: it is not kept here as well
+            bare = replace(podm, read_at=None, identity=None, zone=None, aggregates=(),
+                           capabilities={}, traits=(), facts={})  # fmt: skip
+            placeholder = EncodedPodm(bare)
             unknown.append(PodmUpdate(key, placeholder, row, None, is_read=False))
         changed[key] = to_json(present)
     podms.write(connection, unknown)

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from valence_sched.errors import ClaimLost
 from valence_sched.model.claim import ClaimPart
+from valence_sched.model.tenant import OTHERS
 from valence_sched.store import change_log, tables
 from valence_sched.store.tables import key_of, now
 
@@ -32,12 +33,16 @@ class ConflictingClaim(NamedTuple):
     expired: bool
 
     def __str__(self) -> str:
+        if not self.id:
+            return f"a claim of {OTHERS}"
         return f"claim {self.id}" + (f" of {self.owner}" if self.owner else "")
 
 
-def _block_conflict(connection: sa.Connection, podm: str, uri: str, ids: list[str]) -> ClaimLost:
+def _block_conflict(
+    connection: sa.Connection, claim_id: str, podm: str, uri: str, ids: list[str]
+) -> ClaimLost:
     """Return the error for a block that claims hold; ExpiredConflict if one has expired."""
-    conflicts = _conflicting_claims(connection, ids)
+    conflicts = _conflicting_claims(connection, claim_id, ids)
     block = f"block {uri} of pod manager {podm!r}"
     if not conflicts:
         return ClaimLost(f"{block} has no place for another node", podm)
@@ -45,12 +50,14 @@ def _block_conflict(connection: sa.Connection, podm: str, uri: str, ids: list[st
 
 
 def _amount_conflict(
-    connection: sa.Connection, podm: str, keys: tuple[str, str, str], requested: float, left: float
-) -> ClaimLost:
+    connection: sa.Connection, claim_id: str, podm: str, keys: tuple[str, str, str],
+    requested: float, left: float,
+) -> ClaimLost:  # fmt: skip
     """Return the error for an amount beyond what is left; ExpiredConflict as for a block."""
     key, stock, uri = keys
     stock_keys = _amounts.c.podm_key == key, _amounts.c.stock_key == stock
-    conflicts = _conflicting_claims(connection, sa.select(_amounts.c.claim_id).where(*stock_keys))
+    holders = sa.select(_amounts.c.claim_id).where(*stock_keys)
+    conflicts = _conflicting_claims(connection, claim_id, holders)
     amounts = f"{max(left, 0.0):g} left, {requested:g} were chosen"
     text = f"stock {uri} of pod manager {podm!r} has {amounts}"
     if not conflicts:
@@ -60,9 +67,12 @@ def _amount_conflict(
 
 
 def _conflicting_claims(
-    connection: sa.Connection, ids: list[str] | sa.Select[tuple[str]]
+    connection: sa.Connection, claim_id: str, ids: list[str] | sa.Select[tuple[str]]
 ) -> list[ConflictingClaim]:
-    """Return the claims of these ids, the latest first; ExpiredConflict if one has expired."""
+    """Return the claims of these ids, the latest first; ExpiredConflict if one has expired.
+
+    An owner, which is the one of a claim, is not told which claims others have.
+    """
     of = tables.claims.c
     expired = sa.func.coalesce(of.sweep_at <= now(), sa.false())
     query = sa.select(of.id, of.owner, expired).where(of.id.in_(ids))
@@ -70,7 +80,10 @@ def _conflicting_claims(
     claims = [ConflictingClaim(*row) for row in rows]
     if any(claim.expired for claim in claims):
         raise ExpiredConflict
-    return claims
+    owner = connection.scalar(sa.select(of.owner).where(of.id == claim_id))
+    if owner is None:
+        return claims
+    return [one if one.owner == owner else ConflictingClaim("", None, False) for one in claims]
 
 
 def _slot_query() -> sa.Subquery:
@@ -180,7 +193,7 @@ def hold_blocks(connection: sa.Connection, id_: str, part: ClaimPart, locked: Lo
         slot_claims = locked.slot_claims.get(block, {})
         free = [slot for slot in range(locked.slots.get(block, 1)) if slot not in slot_claims]
         if len(free) < nodes:
-            raise _block_conflict(connection, part.podm, uri, [*slot_claims.values()])
+            raise _block_conflict(connection, id_, part.podm, uri, [*slot_claims.values()])
         row = {"podm_key": key, "block_key": block, "claim_id": id_, "uri": uri}
         rows += [{**row, "slot": slot} for slot in free[:nodes]]
     if rows:
@@ -200,7 +213,8 @@ def _hold_amounts(connection: sa.Connection, claim_id: str, key: str, part: Clai
     for stock, (uri, amount) in sorted(wanted.items()):
         left = supply.get(stock, 0.0) - held.get(stock, 0.0)
         if amount > left + SLACK:
-            raise _amount_conflict(connection, part.podm, (key, stock, uri), amount, left)
+            keys = key, stock, uri
+            raise _amount_conflict(connection, claim_id, part.podm, keys, amount, left)
         row = {"podm_key": key, "stock_key": stock, "claim_id": claim_id, "uri": uri}
         rows.append({**row, "amount": amount})
     connection.execute(_INSERT_AMOUNTS, rows)

@@ -15,7 +15,7 @@ from valence_sched.model.claim import Claim, ClaimPart, NodeAllocation
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.inventory import to_json
 from valence_sched.model.quantity import format_count
-from valence_sched.store import change_log, claim_rows, holds, tables
+from valence_sched.store import change_log, claim_rows, holds, quotas, tables
 from valence_sched.store.claim_rows import change_state
 from valence_sched.store.tables import key_of, now
 
@@ -41,6 +41,7 @@ def split_claim(connection: sa.Connection, claim_id: str) -> list[Claim]:
     for one in singles:
         claim_rows.insert(connection, one)
         _reassign_rows(connection, claim_id, one)
+    quotas.split(connection, claim_id, singles)
     for table in (_amounts, _parts):
         connection.execute(sa.delete(table).where(table.c.claim_id == claim_id))
     change_log.log_changes(connection, usage={key_of(part.podm) for part in claim.parts})

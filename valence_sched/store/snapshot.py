@@ -31,11 +31,32 @@ def log_counts(connection: sa.Connection) -> dict[int, int]:
     return {shard: count for shard, count in connection.execute(_COUNTS)}  # noqa: C416
 
 
+def registry_count(connection: sa.Connection) -> int:
+    """Return the count of the shard of registrations."""
+    query = sa.select(_shards.moved).where(_shards.shard == tables.REGISTRY_SHARD)
+    return int(connection.scalar(query) or 0)
+
+
 @dataclass(frozen=True, slots=True)
 class LogPosition:
     """The count of each shard of the change log that a caller has read up to."""
 
     shards: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def changes(self) -> int:
+        """Return the number of changes up to here."""
+        return sum(self.shards.values())
+
+    def is_before(self, other: LogPosition) -> bool:
+        """Return whether no shard of another position has a lower count."""
+        return all(other.shards.get(shard, -1) >= count for shard, count in self.shards.items())
+
+
+class ReportedSwitch(msgspec.Struct, frozen=True):
+    """Whether a pod manager reported that it is enabled, None where it did not say."""
+
+    enabled: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +64,8 @@ class PodmChange:
     """A pod manager that changed; ``podm`` is None if its content did not, or if it is gone.
 
     ``usage`` is all that claims hold of it or, if ``incremental``, only what new claims hold: then
-    nothing else changed. ``failure`` is why it is not read at present. ``reports`` says whether it
-    reports by itself.
+    nothing else changed. ``failure`` is why it is not read at present. ``report`` has what counts
+    of its own report, None where it never reported.
     """
 
     id: str
@@ -54,7 +75,7 @@ class PodmChange:
     usage: Usage = NO_USAGE
     incremental: bool = False
     failure: ReadFailure | None = None
-    reports: bool = False
+    report: ReportedSwitch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +118,9 @@ def take_snapshot(
     expired = shards.pop(-1)
     before = {shard: since.shards.get(shard, -1) for shard in shards}
     behind = [shard for shard in sorted(shards) if shards[shard] != before[shard]]
+    if not behind:
+        counts.rows_read += len(shards)
+        return StoreSnapshot((), LogPosition(shards), expired)
     registry_changed = tables.REGISTRY_SHARD in behind
     if registry_changed:
         behind.remove(tables.REGISTRY_SHARD)
@@ -114,7 +138,7 @@ def take_snapshot(
     changes = [
         PodmChange(row.name, row.generation, row.gone, podms.get(row.key),
              (total if row.claims is None else added).get(row.key, NO_USAGE),
-             row.claims is not None, _failure(row.failure), row.stats is not None)
+             row.claims is not None, _failure(row.failure), _report(row.stats))
         for row in rows
     ]  # fmt: skip
     ordered = tuple(sorted(changes, key=lambda change: change.id))
@@ -123,6 +147,14 @@ def take_snapshot(
 
 def _failure(document: bytes | None) -> ReadFailure | None:
     return None if document is None else msgspec.json.decode(document, type=ReadFailure)
+
+
+class _Report(msgspec.Struct, frozen=True):
+    stats: ReportedSwitch
+
+
+def _report(document: bytes | None) -> ReportedSwitch | None:
+    return None if document is None else msgspec.json.decode(document, type=_Report).stats
 
 
 def _changed_rows(

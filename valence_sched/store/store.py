@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Self
 
-import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from valence_sched.errors import IdentityConflict, StoreError, UnknownName, one_line
+from valence_sched.errors import IdentityConflict, StoreError, one_line
+from valence_sched.model.decision_summary import DecisionSummary
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.lifecycle import Event
@@ -21,24 +21,31 @@ from valence_sched.model.read_failure import ReadFailure
 from valence_sched.model.registration import Registration
 from valence_sched.model.stats import Stats, podm_id
 from valence_sched.model.usage import Usage
-from valence_sched.store import expiry, failures, identities, podms, registry, schema, tables
+from valence_sched.store import expiry, failures, identities, podms, registry, schema
 from valence_sched.store.claim_rows import events
 from valence_sched.store.claims import Claims
 from valence_sched.store.clock import ClockWatch
 from valence_sched.store.database import Database, WorkCounts
 from valence_sched.store.database_errors import RowRefused
+from valence_sched.store.decisions import StoredDecisions
 from valence_sched.store.expiry import PurgeCounts, purge
 from valence_sched.store.failures import FailedReadings
 from valence_sched.store.leases import Leases
 from valence_sched.store.nodes import Nodes
 from valence_sched.store.podms import EncodedPodm, StoredPodm
+from valence_sched.store.quotas import Quotas
 from valence_sched.store.records import Records
-from valence_sched.store.snapshot import LogPosition, StoreSnapshot, log_counts, take_snapshot
-from valence_sched.store.tables import CHUNK, chunks, key_of, now
+from valence_sched.store.snapshot import (
+    LogPosition,
+    StoreSnapshot,
+    log_counts,
+    registry_count,
+    take_snapshot,
+)
+from valence_sched.store.tables import CHUNK, chunks, key_of
 from valence_sched.store.url import StoreUrl
 from valence_sched.store.usage import usages_by_name
 
-_decisions = tables.decisions
 Refusal = StoreError | IdentityConflict  # why a reading is not stored
 BATCH_SIZE = 50  # pod managers that one transaction stores, and locks until it ends
 
@@ -66,8 +73,10 @@ class Store:
         self.effects = effects if effects is not None else EffectLog()
         self.claims = Claims(self._database, self.effects)
         self.nodes = Nodes(self._database)
+        self.decisions = StoredDecisions(self._database)
         self.leases = Leases(self._database)
         self.records = Records(self._database)
+        self.quotas = Quotas(self._database)
         try:
             schema.prepare(self._database)
             if self._database.address.file is not None:
@@ -286,6 +295,15 @@ class Store:
         """
         return self._read(log_counts, "looking")
 
+    def change_count(self) -> int:
+        """Return the number of changes in the change log."""
+        counts = self.log_counts()
+        return sum(count for shard, count in counts.items() if shard >= 0)
+
+    def registry_count(self) -> int:
+        """Return the count of the changes of registrations."""
+        return self._read(registry_count, "looking")
+
     def events(self, claim: str | None = None, last: int = 1000) -> list[Event]:
         """Return the ``last`` events of one claim or of all, the oldest first."""
         return self._read(lambda c: events(c, claim, last), "reading events")
@@ -294,26 +312,12 @@ class Store:
         """Delete claims that ended, events, decisions, records older than so many seconds."""
         return purge(self._database, older_than_s, dry_run=dry_run)
 
-    def save_decision(self, decision_id: str, document: bytes) -> None:
+    def save_decision(
+        self, decision_id: str, document: bytes, summary: DecisionSummary | None = None
+    ) -> None:
         """Store a decision as a document; one of the same id that is stored already stays."""
-
-        def work(connection: Connection) -> None:
-            known = sa.select(_decisions.c.id).where(_decisions.c.id == decision_id)
-            if connection.scalar(known) is None:
-                row = {"id": decision_id, "decided_at": now(), "document": document}
-                connection.execute(sa.insert(_decisions).values(row))
-
-        self._write(work, "keeping a decision")
+        self.decisions.save(decision_id, document, summary)
 
     def decision(self, decision_id: str) -> bytes:
         """Return a stored decision; UnknownName, with one of the latest, when there is none."""
-
-        def work(connection: Connection) -> bytes:
-            of = _decisions.c
-            document = connection.scalar(sa.select(of.document).where(of.id == decision_id))
-            if document is None:
-                latest = sa.select(of.id).order_by(of.decided_at.desc()).limit(20)
-                raise UnknownName("decision", decision_id, connection.scalars(latest))
-            return bytes(document)
-
-        return self._read(work, "reading a decision")
+        return self.decisions.get(decision_id)

@@ -2,6 +2,7 @@
 """The clock of a machine with an embedded store: no claim ends sooner or later when it is set."""
 
 import re
+import time
 import unittest
 from pathlib import Path
 
@@ -23,11 +24,17 @@ class Machine:
 
     def __init__(self) -> None:
         self.boot = read_boot() or Boot("boot", 1000.0)
+        self._since = time.monotonic()
         self.ahead = 0.0
         self.remarks: list[str] = []
 
     def watch(self) -> ClockWatch:
-        return ClockWatch(self.remarks.append, lambda: self.boot, lambda: self.ahead)
+        return ClockWatch(self.remarks.append, self.present, lambda: self.ahead)
+
+    def present(self) -> Boot | None:
+        """Return the boot with its uptime by now: a test may take long on a busy machine."""
+        passed_s = time.monotonic() - self._since
+        return self.boot and self.boot._replace(uptime_s=self.boot.uptime_s + passed_s)
 
 
 class TestClock(StoreCase):
@@ -49,6 +56,8 @@ class TestClock(StoreCase):
         swept = sa.case((_claims.sweep_at > 0, _claims.sweep_at - by), else_=_claims.sweep_at)
         self.execute(sa.update(tables.claims).values(**moved, sweep_at=swept))
         self.execute(sa.update(tables.events).values(at=tables.events.c.at - by))
+        of = tables.leases.c
+        self.execute(sa.update(tables.leases).values(expires_at=of.expires_at - by))
         ahead = {"ahead_s": _clocks.ahead_s - by, "noted_at": _clocks.noted_at - by}
         self.execute(sa.update(tables.clocks).values(**ahead))
         self.machine.ahead += by
@@ -76,6 +85,26 @@ class TestClock(StoreCase):
                     )
                     told_s = float(found[1].replace(",", ""))
                     self.assertAlmostEqual(abs(by), told_s, delta=60)
+
+    def test_a_jump_moves_the_end_of_a_lease(self):
+        for by in (HOUR, -HOUR):
+            with self.subTest(by=by):
+                self.assertTrue(self.open().leases.acquire("reader", "a", 600))
+                self.set_clock(by)
+                self.assertEqual("a", self.open().leases.holder("reader"))
+                ((left,),) = self.execute(sa.select(tables.leases.c.expires_at - tables.now()))
+                self.assertAlmostEqual(600, left, delta=60)
+
+    def test_of_two_that_notice_a_jump_one_moves_the_ends(self):
+        self.set_clock(HOUR)
+        store = self.open()
+        before = self.left_s(store)
+        self.execute(sa.update(tables.clocks).values(ahead_s=_clocks.ahead_s - 3.0))
+        clocks = self.execute(sa.select(tables.clocks))
+        watch = self.machine.watch()
+        self.assertEqual("", store._database.run_unwatched(watch.follow, "", write=True))
+        self.assertEqual(clocks, self.execute(sa.select(tables.clocks)), "a slow drift is lost")
+        self.assertAlmostEqual(before, self.left_s(store), delta=60)
 
     def test_time_that_really_passed_ends_a_claim(self):
         self.set_clock(HOUR)

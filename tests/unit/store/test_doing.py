@@ -2,6 +2,7 @@
 """A transaction that fails is named by what was being done."""
 
 import itertools
+import shutil
 from collections.abc import Callable
 from functools import partial
 
@@ -11,8 +12,11 @@ from tests.unit.store.engines import StoreCase
 from tests.unit.store.site import expire, part, podm
 from valence_sched.errors import StoreError
 from valence_sched.model.composition import ComposedNode
+from valence_sched.model.inventory import FullPodm
+from valence_sched.model.read_failure import ReadFailure
 from valence_sched.model.registration import Registration
 from valence_sched.store.store import Store
+from valence_sched.store.url import StoreUrl
 
 FREED = ("reading claims", "freeing a claim", "freeing a claim")
 SWEPT = ("reading claims", "ending a claim", *FREED)
@@ -37,13 +41,18 @@ class TestDoing(StoreCase):
                 found.append(str(error).split(": ")[1])
         return found
 
+    def setUp(self) -> None:
+        super().setUp()
+        with Store(self.url) as store:
+            store.remember_all([podm("p"), podm("q")])
+            self.claims = [store.claims.create([part(name, 1, "c0")]) for name in "pq"]
+        self.made = StoreUrl(self.url).file
+
     def opened(self) -> Store:
         """Return a new store that knows two pod managers and has a claim of each."""
         self.url = self.fresh_url()
-        store = self.store()
-        store.remember_all([podm("p"), podm("q")])
-        self.claims = [store.claims.create([part(name, 1, "c0")]) for name in "pq"]
-        return store
+        shutil.copy(self.made, StoreUrl(self.url).file)
+        return self.store()
 
     def fail_at(self, store: Store, number: int) -> list[bool]:
         """Let the transaction of this number from now on fail; return whether it was reached."""
@@ -153,6 +162,10 @@ class TestDoing(StoreCase):
             ("reading pod managers", lambda s: s.load_podms),
             ("reading what is held", lambda s: lambda: s.usages(["p"])),
             ("reading events", lambda s: s.events),
+            ("storing what was not read", lambda s: lambda: s.record_failures({"n": away("n")})),
+            ("reading failures", lambda s: s.failures),
+            ("reading pod managers", lambda s: lambda: s.read_times(["p"])),
+            ("looking", lambda s: s.log_counts),
             ("keeping a decision", lambda s: lambda: s.save_decision("d", b"{}")),
             ("reading a decision",
              lambda s: s.save_decision("d", b"{}") or (lambda: s.decision("d"))),
@@ -162,3 +175,21 @@ class TestDoing(StoreCase):
         twice = ["storing what was read"] * 2
         self.check(lambda s: lambda: s.remember_all([podm("n")]), *twice)
         self.check(lambda s: lambda: s.upsert_all([podm("n")]), *twice)
+
+    def test_of_what_the_processes_of_a_service_share(self):
+        for doing, prepare in (
+            ("taking a lease", lambda s: lambda: s.leases.acquire("reader", "a", 60.0)),
+            ("renewing a lease", lambda s: lambda: s.leases.renew("reader", "a", 60.0)),
+            ("giving up a lease", lambda s: lambda: s.leases.give_up("reader", "a")),
+            ("reading leases", lambda s: lambda: s.leases.holder("reader")),
+            ("keeping a record", lambda s: lambda: s.records.put_new("x", b"a")),
+            ("keeping a record", lambda s: lambda: s.records.replace("x", b"a")),
+            ("reading a record", lambda s: lambda: s.records.get("x")),
+        ):
+            with self.subTest(doing):
+                self.check(prepare, doing)
+
+
+def away(name: str) -> tuple[FullPodm, ReadFailure]:
+    """Return a pod manager that does not answer."""
+    return FullPodm(id=name), ReadFailure(reason="does not answer")

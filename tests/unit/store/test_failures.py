@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Failures to read a pod manager: what the store says of them, and what followers see."""
 
+import sqlalchemy as sa
+
 from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import part, podm
 from valence_sched.errors import UnknownName
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.read_failure import ReadFailure
 from valence_sched.model.registration import Registration
+from valence_sched.store import tables
 
 AWAY = ReadFailure(reason="does not answer")
 
@@ -19,7 +22,7 @@ class TestFailures:
         super().setUp()
         self.one, self.other = self.store(), self.store()
 
-    def fail(self, name="p", failure=AWAY):
+    def fail_reading(self, name="p", failure=AWAY):
         return self.one.record_failures({name: (FullPodm(id=name, status="Offline"), failure)})
 
     def changes(self, position):
@@ -31,12 +34,12 @@ class TestFailures:
     def test_it_keeps_what_was_read_and_the_time_at_which_failures_began(self):
         before = podm(read_at="2026-01-01T00:00:00Z")
         generation = self.one.remember(before)
-        self.assertEqual(["p"], self.fail())
+        self.assertEqual(["p"], self.fail_reading())
         since = self.other.failures()["p"].since
         self.assertGreater(since, 1e9)
-        self.assertEqual([], self.fail())
+        self.assertEqual([], self.fail_reading())
         self.assertEqual(
-            ["p"], self.fail(failure=ReadFailure(reason="login refused", status="Unknown"))
+            ["p"], self.fail_reading(failure=ReadFailure(reason="login refused", status="Unknown"))
         )
         failure = self.other.failures()["p"]
         self.assertEqual(
@@ -49,9 +52,9 @@ class TestFailures:
     def test_followers_see_it_begin_and_end_without_the_document(self):
         self.one.remember(podm())
         self.changes(None)
-        self.fail()
+        self.fail_reading()
         self.assertEqual([("p", False, AWAY.reason)], self.changes(self.position))
-        self.fail()
+        self.fail_reading()
         self.assertEqual([], self.changes(self.position))
         self.one.remember_all([podm()])
         self.assertEqual([("p", False, None)], self.changes(self.position))
@@ -59,21 +62,66 @@ class TestFailures:
 
     def test_a_new_content_ends_it(self):
         self.one.remember(podm())
-        self.fail()
+        self.fail_reading()
         self.changes(None)
         self.one.remember(podm(blocks=4))
         self.assertEqual([("p", True, None)], self.changes(self.position))
 
     def test_one_that_was_never_read_is_known_without_blocks(self):
-        self.fail()
+        self.fail_reading()
         self.assertEqual([("p", True, AWAY.reason)], self.changes(None))
         self.assertEqual((), self.other.load_podms()["p"].blocks)
         self.one.remember(podm())
         self.assertEqual([("p", True, None)], self.changes(self.position))
 
+    def test_one_that_was_never_read_has_no_time_of_reading_and_no_identity(self):
+        known = {"identity": "uuid:1", "read_at": "2026-01-01T00:00:00Z", "status": "Offline"}
+        self.one.record_failures({"p": (FullPodm(id="p", **known), AWAY)})
+        stored = self.other.load_podms()["p"]
+        self.assertEqual((None, None, "Offline"), (stored.read_at, stored.identity, stored.status))
+        self.assertEqual({"p": None}, self.other.read_times(["p"]))
+        self.assertEqual({}, self.other.identities())
+
+    def test_it_begins_anew_for_one_that_was_registered_again(self):
+        registration = Registration(name="p", url="https://p")
+        self.one.register(registration)
+        generation = self.one.remember(podm())
+        self.fail_reading()
+        self.execute(sa.update(tables.podms).values(
+            failure=b'{"reason":"does not answer","since":7.0}'))  # fmt: skip
+        self.assertEqual([], self.fail_reading())
+        self.assertEqual(7.0, self.other.failures()["p"].since)
+        self.one.unregister("p")
+        self.one.register(registration)
+        self.changes(None)
+        self.assertEqual(["p"], self.fail_reading())
+        self.assertGreater(self.other.failures()["p"].since, 1e9)
+        self.assertEqual([("p", True, AWAY.reason)], self.changes(self.position))
+        stored = self.other.load_podms()["p"]
+        self.assertEqual((), stored.blocks)
+        self.assertGreater(stored.generation, generation)
+
+    def test_a_report_stays_with_it(self):
+        self.one.update_stats("p", {"zone": "z"})
+        self.assertEqual(["p"], self.fail_reading())
+        self.assertEqual({"p": {"zone": "z"}}, self.other.reported_stats())
+        self.assertEqual("z", self.other.load_podms()["p"].zone)
+
+    def test_each_has_its_own(self):
+        self.one.remember_all([podm("a"), podm("b"), podm("c")])
+        reasons = {name: f"{name} is away" for name in "ab"}
+        self.one.record_failures({
+            name: (FullPodm(id=name), ReadFailure(reason=why)) for name, why in reasons.items()
+        })  # fmt: skip
+        found = self.other.failures()
+        self.assertEqual(reasons, {name: one.reason for name, one in found.items()})
+        self.assertEqual(["a", "b"], [*found])
+        again = {name: (FullPodm(id=name), found.get(name, AWAY)) for name in "abcd"}
+        self.assertEqual(["c", "d"], self.one.record_failures(again))
+
     def test_a_report_does_not_end_it(self):
         self.one.remember(podm())
-        self.fail()
+        self.fail_reading()
         self.one.update_stats("p", {"zone": "z"})
         self.assertEqual(["p"], [*self.other.failures()])
 
@@ -81,16 +129,16 @@ class TestFailures:
         generation = self.one.remember(podm())
         self.one.claims.create([part("p", generation, "c0")])
         self.changes(None)
-        self.fail()
+        self.fail_reading()
         (change,) = self.other.snapshot(self.position).changes
         self.assertEqual(({"c0": 1}, False), (change.usage.blocks, change.incremental))
 
     def test_it_goes_with_the_registration(self):
         self.one.register(Registration(name="p", url="https://p"))
-        self.fail()
+        self.fail_reading()
         self.one.unregister("p")
         self.assertEqual({}, self.other.failures())
-        self.fail()
+        self.fail_reading()
         self.assertEqual(["p"], [*self.other.failures()])
 
     def test_several_at_once(self):

@@ -4,14 +4,13 @@
 import contextlib
 import threading
 
-import sqlalchemy as sa
 from msgspec.structs import replace
 
-from tests.unit.store.engines import on_each_engine, raw_engine
+from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import part, podm
 from valence_sched.errors import IdentityConflict
 from valence_sched.model.registration import Registration
-from valence_sched.store import tables
+from valence_sched.store.maintenance import Maintenance
 
 U, V = "uuid:11111111-2222-4333-8444-555555555555", "uuid:99999999-2222-4333-8444-555555555555"
 HERE, THERE = "address:127.0.0.1:8000", "address:127.0.0.2:8000"
@@ -132,21 +131,8 @@ class TestIdentities:
     def test_a_store_of_before_is_upgraded_and_learns(self):
         self.register("a")
         self.one.remember(named("a", None))
-        engine = raw_engine(self.url)
-        with engine.begin() as connection:
-            for name in ("registry", "podms"):
-                table = tables.METADATA.tables[name]
-                (index,) = [one for one in table.indexes if one.name == f"{name}_identity"]
-                index.drop(connection)
-                for column in ("identity", "identity_key"):
-                    connection.execute(sa.text(f"alter table {name} drop column {column}"))
-            for name in ("clocks", "leases", "records"):
-                tables.METADATA.tables[name].drop(connection)
-            connection.execute(sa.text("alter table podms drop column failure"))
-            registry_shard = tables.shards.c.shard == tables.REGISTRY_SHARD
-            connection.execute(sa.delete(tables.shards).where(registry_shard))
-            connection.execute(sa.update(tables.version).values(version_num="0001"))
-        engine.dispose()
+        with Maintenance(self.url) as older:
+            older.downgrade("0001")
         again = self.store()
         again.remember(named("a", U))
         self.assertEqual({"a": U}, again.identities())

@@ -47,8 +47,32 @@ class TestLeases:
         self.assertGreater(self.ends(), before + TTL_S / 2)
         self.assertFalse(self.other.renew(NAME, "b", TTL_S))
 
-    def ends(self):
-        return self.execute(sa.select(tables.leases.c.expires_at))[0][0]
+    def test_a_lease_ends_when_its_time_is_over_however_it_was_taken(self):
+        self.one.acquire(NAME, "a", TTL_S)
+        for holder, take in (("a", self.one.acquire), ("a", self.one.renew),
+                             ("b", self.other.acquire)):  # fmt: skip
+            for ttl_s in (7200.0, 10.0):
+                with self.subTest(take.__name__, holder=holder, ttl_s=ttl_s):
+                    if holder == "b":
+                        self.end_all()
+                    self.assertTrue(take(NAME, holder, ttl_s))
+                    ((now,),) = self.execute(sa.select(tables.now()))
+                    self.assertAlmostEqual(ttl_s, self.ends() - now, delta=5.0)
+                    self.assertEqual(holder, self.one.holder(NAME))
+
+    def test_what_is_done_with_one_lease_is_not_done_with_another(self):
+        for name in (NAME, "else"):
+            self.one.acquire(name, "a", TTL_S)
+        self.one.renew("else", "a", 7200.0)
+        self.assertLess(self.ends(), self.ends("else") - 3600)
+        self.one.give_up("else", "a")
+        self.assertEqual(("a", None), (self.one.holder(NAME), self.one.holder("else")))
+        self.assertTrue(self.other.acquire("else", "b", TTL_S))
+        self.assertEqual(("a", "b"), (self.one.holder(NAME), self.one.holder("else")))
+
+    def ends(self, name=NAME):
+        of = tables.leases.c
+        return self.execute(sa.select(of.expires_at).where(of.name == name))[0][0]
 
     def test_the_lease_of_a_holder_that_died_goes_to_the_next(self):
         self.one.acquire(NAME, "a", TTL_S)

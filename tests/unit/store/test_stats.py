@@ -3,10 +3,15 @@
 
 import json
 import re
+from datetime import datetime
+
+import sqlalchemy as sa
 
 from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import CORES, claimer, podm
 from valence_sched.errors import InputError, InUse, UnknownName
+from valence_sched.store import tables
+from valence_sched.store.tables import now
 from valence_sched.testing import request
 
 GPU = {"uri": "g", "type": ["Expansion"], "devices": {"accelerators": [{"kind": "GPU"}]}}
@@ -78,6 +83,18 @@ class TestStats:
         self.assertEqual(["read"], list(self.one.load_podms()))
         with self.assertRaisesRegex(UnknownName, "no pod manager that reported named 'told'"):
             self.one.forget_report("told")
+
+    def test_one_that_was_never_read_is_as_old_as_its_latest_report(self):
+        self.one.update_stats("told", {"x": 1})
+        ((before,),) = self.execute(sa.select(now()))
+        of = tables.podms.c
+        earlier = {"read_at": "2026-01-01T00:00:00+00:00"}
+        self.execute(sa.update(tables.podms).where(of.name == "told").values(**earlier))
+        self.one.update_stats("told", {"x": 1})
+        read_at = datetime.fromisoformat(self.one.load_podms()["told"].read_at)
+        self.assertIsNotNone(read_at.tzinfo, read_at)
+        self.assertAlmostEqual(before, read_at.timestamp(), delta=60)
+        self.assertEqual(0, read_at.microsecond)
 
     def test_one_that_claims_are_of_is_not_forgotten(self):
         self.one.update_stats("p", {"blocks": [GPU]})

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quotas: what a claim counts, and which resources have a name."""
+
+import unittest
+
+from valence_sched.errors import InputError
+from valence_sched.model.claim import ClaimPart, NodeAllocation
+from valence_sched.model.need import Alternative, Need, Test
+from valence_sched.model.node_request import NodeRequest
+from valence_sched.model.quota import check_resources, claim_charges, node_charges
+
+CORES = Need(kind="processor", measure="cores", amount=8)
+MEMORY = Need(kind="memory", measure="capacity_mib", amount=1024)
+GPUS = Need(
+    kind="accelerator",
+    measure="devices",
+    amount=2,
+    tests=(
+        Test("kind", "equal", "GPU"),
+        Test("model", "words", "A100"),
+        Test("memory", "at_least", 40),
+    ),
+)
+
+
+class TestCharges(unittest.TestCase):
+    def test_a_node_counts_what_was_asked_for(self):
+        needs = (
+            CORES,
+            Need(kind="processor", measure="sockets", amount=2),
+            MEMORY,
+            GPUS,
+            Need(kind="accelerator", measure="devices", amount=1),
+            Need(kind="drive", measure="devices", amount=1),
+            Need(kind="nic", measure="devices", amount=4),
+            Need(kind="stock", measure="amount", amount=2.5, count=2, resource="storage_gib"),
+        )
+        expected = {"cores": 8, "processors": 2, "memory_mib": 1024, "accelerators": 3,
+                    "accelerators:gpu": 2, "accelerators:a100": 2, "drives": 1, "nics": 4,
+                    "stock:storage_gib": 5}  # fmt: skip
+        self.assertEqual(expected, node_charges(NodeRequest(needs=needs)))
+
+    def test_of_several_ways_the_most_counts(self):
+        more = Need(kind="processor", measure="cores", amount=16)
+        request = NodeRequest(needs=(CORES, MEMORY), fallbacks=(Alternative((more,)),))
+        self.assertEqual({"cores": 16, "memory_mib": 1024}, node_charges(request))
+
+    def test_a_claim_counts_its_nodes_on_every_pod_manager(self):
+        parts = [
+            ClaimPart(podm=name, generation=1, request=NodeRequest(needs=(CORES,)),
+                      shares=tuple(NodeAllocation(node=one, pool="a") for one in range(nodes)))
+            for name, nodes in (("a", 2), ("b", 1))
+        ]  # fmt: skip
+        self.assertEqual({"claims": 1, "nodes": 3, "cores": 24}, claim_charges(parts))
+
+    def test_a_resource_has_a_name_that_some_claim_may_count(self):
+        check_resources(("claims", "nodes", "accelerators:a100", "stock:power_w"), "f")
+        for name, hint in (("claim", "claims"), ("stock:", "stock:NAME"), ("", "known"),
+                           ("accelerators:a b", "accelerators")):  # fmt: skip
+            with self.subTest(name), self.assertRaisesRegex(InputError, hint):
+                check_resources((name,), "f")

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quotas: how much an owner may have claimed at a time, by resource, and what a claim counts.
+
+=============================  ==================================================================
+``claims``                     claims that have not ended; those of a request's nodes are one
+``nodes``                      nodes that are claimed or composed
+``cores``, ``processors``      cores and processors that were asked for
+``memory_mib``                 memory
+``accelerators``               accelerators of every kind
+``accelerators:NAME``          those that were asked for by this word, such as ``gpu`` or ``a100``
+``drives``, ``nics``           drives and network interfaces
+``stock:NAME``                 an amount of a stock, as of storage
+=============================  ==================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated
+
+from msgspec import Meta
+
+from valence_sched.errors import InputError, suggest
+from valence_sched.model.base import Noun
+from valence_sched.model.claim import ClaimPart
+from valence_sched.model.need import Need
+from valence_sched.model.node_request import NodeRequest
+
+Limit = Annotated[float, Meta(ge=0, le=1e15)]
+PLAIN = ("claims", "nodes", "cores", "processors", "memory_mib", "accelerators", "drives", "nics")
+_NAMED = re.compile(r"(accelerators|stock):[!-~]{1,200}")
+_MEASURES = {"cores": "cores", "sockets": "processors", "capacity_mib": "memory_mib"}
+_DEVICES = {"processor": "processors", "accelerator": "accelerators", "drive": "drives",
+            "nic": "nics"}  # fmt: skip
+
+
+class Quota(Noun, frozen=True, kw_only=True):
+    """What an owner may have at most, and has; ``owner`` None: each one without its own limits.
+
+    A resource without a limit is not limited.
+    """
+
+    owner: str | None = None
+    limits: dict[str, float] = {}
+    used: dict[str, float] = {}
+
+
+class QuotaLimits(Noun, frozen=True, kw_only=True):
+    """Limits by resource, in place of all those that an owner had."""
+
+    limits: dict[str, Limit]
+
+
+def check_resources(names: Iterable[str], place: str) -> None:
+    """Raise InputError for a name that no claim counts."""
+    for name in names:
+        if name not in PLAIN and not _NAMED.fullmatch(name):
+            hint = suggest(name, (*PLAIN, "accelerators:NAME", "stock:NAME"))
+            raise InputError(place, name, "no resource of a quota", hint=hint)
+
+
+def claim_charges(parts: Iterable[ClaimPart]) -> dict[str, float]:
+    """Return what a claim of these parts counts, by resource."""
+    charges = {"claims": 1.0, "nodes": 0.0}
+    for part in parts:
+        nodes = len(part.shares)
+        charges["nodes"] += nodes
+        node = node_charges(part.request) if part.request is not None else {}
+        for name, amount in node.items():
+            charges[name] = charges.get(name, 0.0) + nodes * amount
+    return charges
+
+
+def node_charges(request: NodeRequest) -> dict[str, float]:
+    """Return what one node counts: of several ways to make it, the most of each resource."""
+    charges: dict[str, float] = {}
+    for needs in (request.needs, *(one.needs for one in request.fallbacks)):
+        for name, amount in _charges(needs).items():
+            charges[name] = max(charges.get(name, 0.0), amount)
+    return charges
+
+
+def _charges(needs: Iterable[Need]) -> Mapping[str, float]:
+    charges: dict[str, float] = {}
+
+    def add(name: str, amount: float) -> None:
+        charges[name] = charges.get(name, 0.0) + amount
+
+    for need in needs:
+        amount = need.total_amount()
+        if need.kind == "stock":
+            add(f"stock:{need.resource}", amount)
+        elif need.measure in _MEASURES:
+            add(_MEASURES[need.measure], amount)
+        elif need.kind in _DEVICES:
+            add(_DEVICES[need.kind], amount)
+        if need.kind == "accelerator":
+            words = {str(one.value).lower() for one in need.tests if one.operator != "at_least"}
+            for word in sorted(words):
+                add(f"accelerators:{word}", amount)
+    return charges

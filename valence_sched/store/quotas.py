@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quotas of the store: limits of owners, and what their claims count against them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import sqlalchemy as sa
+
+from valence_sched.errors import QuotaExceeded, one_line
+from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
+from valence_sched.model.quota import Quota, claim_charges
+from valence_sched.store import tables
+from valence_sched.store.database import Database
+from valence_sched.store.holds import SLACK, ExpiredConflict
+from valence_sched.store.tables import key_of, now
+
+_quotas, _locks, _charges = tables.quotas, tables.quota_locks, tables.quota_charges
+_claims = tables.claims
+_INSERT = sa.insert(_charges)
+
+
+class Quotas:
+    """The quotas of a store; an owner None stands for all that have no limits of their own."""
+
+    def __init__(self, database: Database) -> None:
+        self._read, self._write = database.read, database.write
+
+    def set(self, owner: str | None, limits: Mapping[str, float]) -> None:
+        """Set the limits of an owner, by resource, in place of all that it had."""
+
+        def work(connection: sa.Connection) -> None:
+            key = _owner_key(owner)
+            connection.execute(sa.delete(_quotas).where(_quotas.c.owner_key == key))
+            rows = [{"owner_key": key, "owner": owner, "resource": name, "most": most}
+                    for name, most in sorted(limits.items())]  # fmt: skip
+            if rows:
+                connection.execute(sa.insert(_quotas), rows)
+
+        self._write(work, "setting a quota")
+
+    def list(self) -> Sequence[Quota]:
+        """Return the limits that are set, those of all owners first, then by owner."""
+
+        def work(connection: sa.Connection) -> list[Quota]:
+            of = _quotas.c
+            query = sa.select(of.owner, of.resource, of.most).order_by(of.resource)
+            limits: dict[str | None, dict[str, float]] = {}
+            for owner, name, most in connection.execute(query):
+                limits.setdefault(owner, {})[name] = most
+            by_name = sorted(limits.items(), key=lambda item: (item[0] is not None, item[0] or ""))
+            return [Quota(owner=owner, limits=found) for owner, found in by_name]
+
+        return self._read(work, "reading quotas")
+
+    def show(self, owner: str) -> Quota:
+        """Return the limits that hold for an owner, and what its claims count."""
+
+        def work(connection: sa.Connection) -> Quota:
+            limits, used = _limits(connection, owner), _used(connection, owner)
+            return Quota(owner=owner, limits=limits, used=used)
+
+        return self._read(work, "reading quotas")
+
+
+def check(connection: sa.Connection, claim: Claim) -> None:
+    """Lock the quota of the owner of a claim, if it has any, for as long as a transaction lasts.
+
+    Raises:
+        QuotaExceeded: with this claim its owner would have too much.
+        ExpiredConflict: so it is for now, and claims whose time is over count in it.
+    """
+    if claim.owner is None:
+        return
+    limits = _limits(connection, claim.owner)
+    if not limits:
+        return
+    key = _owner_key(claim.owner)
+    if connection.scalar(_lock(key)) is None:
+        # where another process inserts it first, this runs again and finds that
+        connection.execute(sa.insert(_locks).values(owner_key=key))
+    used = _used(connection, claim.owner)
+    problems = [
+        f"{name}: {used.get(name, 0.0):,g} in use and {amount:,g} more asked for, "
+        f"{limits[name]:,g} allowed"
+        for name, amount in sorted(claim_charges(claim.parts).items())
+        if name in limits and used.get(name, 0.0) + amount > limits[name] + SLACK
+    ]
+    if not problems:
+        return
+    expired = sa.select(_claims.c.id).where(
+        _claims.c.owner == claim.owner, _claims.c.state.in_(ACTIVE_STATES),
+        _claims.c.sweep_at <= now())  # fmt: skip
+    if connection.scalar(expired.limit(1)) is not None:
+        raise ExpiredConflict
+    raise QuotaExceeded(one_line(f"quota of {claim.owner!r}: {'; '.join(problems)}: release "
+                                 "something, or ask the operator for more"))  # fmt: skip
+
+
+def charge(connection: sa.Connection, claim: Claim, parts_of: int = 1) -> None:
+    """Count an inserted claim against the quota of its owner; it is one of ``parts_of``."""
+    if claim.owner is None:
+        return
+    charges = claim_charges(claim.parts)
+    charges["claims"] /= parts_of
+    row = {"claim_id": claim.id, "owner_key": _owner_key(claim.owner)}
+    rows = [{**row, "resource": name, "amount": amount} for name, amount in charges.items()]
+    connection.execute(_INSERT, rows)
+
+
+def split(connection: sa.Connection, claim_id: str, singles: Sequence[Claim]) -> None:
+    """Count claims of one node each in place of theirs: together they are still one."""
+    drop(connection, [claim_id])
+    for one in singles:
+        charge(connection, one, len(singles))
+
+
+def drop(connection: sa.Connection, claim_ids: Sequence[str]) -> None:
+    """Count claims no longer."""
+    connection.execute(sa.delete(_charges).where(_charges.c.claim_id.in_(claim_ids)))
+
+
+def drop_ended(connection: sa.Connection, claim_id: str) -> None:
+    """Count a claim no longer if it has ended."""
+    state = sa.select(_claims.c.state).where(_claims.c.id == claim_id)
+    if connection.scalar(state) in FINAL_STATES:
+        drop(connection, [claim_id])
+
+
+def _owner_key(owner: str | None) -> str:
+    return key_of(owner or "")
+
+
+def _limits(connection: sa.Connection, owner: str) -> dict[str, float]:
+    """Return the limits that hold for an owner: of each resource its own before the one of all."""
+    of, key, default = _quotas.c, _owner_key(owner), _owner_key(None)
+    query = sa.select(of.owner_key, of.resource, of.most).where(of.owner_key.in_((key, default)))
+    rows = sorted(connection.execute(query), key=lambda row: bool(row[0] == key))
+    return {name: most for _, name, most in rows}
+
+
+def _lock(key: str) -> sa.Select[tuple[str]]:
+    return sa.select(_locks.c.owner_key).where(_locks.c.owner_key == key).with_for_update()
+
+
+def _used(connection: sa.Connection, owner: str) -> dict[str, float]:
+    of = _charges.c
+    query = (
+        sa.select(of.resource, sa.func.sum(of.amount))
+        .join(_claims, _claims.c.id == of.claim_id)
+        .where(of.owner_key == _owner_key(owner), _claims.c.state.in_(ACTIVE_STATES))
+        .group_by(of.resource)
+    )
+    rows = connection.execute(query)
+    return {name: round(amount, 6) for name, amount in sorted(tuple(row) for row in rows)}
