@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Merging offers: scale and offset, ranges, and answers that lie."""
+
+import unittest
+
+from valence_sched.model.decision import Candidate
+from valence_sched.model.request import Request
+from valence_sched.model.zone import Offer, OfferQuery, ZoneAnswer
+from valence_sched.zones.merge import OfferOrder, Part, Weighting, merge_nodes, merge_ranking
+
+QUERY = OfferQuery(request=Request(id="r"))
+
+
+def offer(podm: str, cost: int) -> Offer:
+    candidate = Candidate(
+        podm=podm, pool="p", score=0.0, cost=cost, scores={}, blocks=(), grants=(), waste=0
+    )
+    return Offer(candidate=candidate, token=podm)
+
+
+def answer(*costs: int, worst: int = 1000, name: str = "p") -> ZoneAnswer:
+    offers = tuple(offer(f"{name}{number}", cost) for number, cost in enumerate(costs))
+    return ZoneAnswer(nodes=offers, ranking=offers, worst_cost=worst)
+
+
+def ranked(*parts: Part) -> list[tuple[str, int]]:
+    order = OfferOrder(QUERY, parts)
+    return [
+        (one.candidate.podm, order.cost(part, one)) for part, one in merge_ranking(parts, order)
+    ]
+
+
+class TestOrder(unittest.TestCase):
+    """What is sorted by."""
+
+    def test_costs_of_all_zones_are_in_one_order(self):
+        """S41: the merged order is that of the costs."""
+        found = ranked(Part(answer(100, 300, name="a"), "a"), Part(answer(200, name="b"), "b"))
+        self.assertEqual([("a0", 100), ("b0", 200), ("a1", 300)], found)
+
+    def test_scale_and_offset_weigh_the_scores_of_a_child(self):
+        """S41: offset + scale x score: 0.5 + 0.5 x 0.4 = 0.7, a cost of 300."""
+        part = Part(answer(600), "a", Weighting(scale=0.5, offset=0.5))
+        self.assertEqual([("p0", 300)], ranked(part))
+        self.assertEqual([("p0", 800)], ranked(Part(answer(600), "a", Weighting(scale=0.5))))
+
+    def test_a_weighted_score_stays_between_0_and_1(self):
+        for weighting, cost in ((Weighting(offset=5.0), 0), (Weighting(offset=-5.0), 1000)):
+            with self.subTest(weighting):
+                self.assertEqual([("p0", cost)], ranked(Part(answer(600), "a", weighting)))
+
+    def test_zones_with_other_weights_are_brought_to_one_scale(self):
+        found = ranked(Part(answer(100), "a"), Part(answer(5, worst=10, name="b"), "b"))
+        self.assertEqual([("p0", 100), ("b0", 500)], found)
+
+    def test_a_zone_that_lies_about_its_costs_is_taken_for_its_best_or_its_worst(self):
+        found = ranked(Part(answer(-7, 10**9), "liar"), Part(answer(0, name="b"), "b"))
+        self.assertEqual({("p0", 0), ("b0", 0), ("p1", 1000)}, set(found))
+
+    def test_equals_are_drawn_by_names_and_not_by_zones(self):
+        alone = ranked(Part(answer(5, 5, 5, 5)))
+        first, second = answer(5, 5), answer(5, 5)
+        second = ZoneAnswer(ranking=(offer("p2", 5), offer("p3", 5)), worst_cost=1000)
+        self.assertEqual(alone, ranked(Part(second, "b"), Part(first, "a")))
+
+
+class TestNodes(unittest.TestCase):
+    """Rows of nodes merge by their heads."""
+
+    def test_a_node_that_costs_less_than_the_one_before_it_waits_for_it(self):
+        parts = [Part(answer(300, 10, name="a"), "a"), Part(answer(200, 250, 400, name="b"), "b")]
+        found = merge_nodes(parts, OfferOrder(QUERY, parts), 4)
+        names = [one.candidate.podm for _, one in found]
+        self.assertEqual(["b0", "b1", "a0", "a1"], names)
+
+    def test_no_more_nodes_than_asked_for(self):
+        parts = [Part(answer(*range(9)))]
+        self.assertEqual(3, len(merge_nodes(parts, OfferOrder(QUERY, parts), 3)))
+        self.assertEqual([], merge_nodes([], OfferOrder(QUERY, []), 3))

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tree of zones decides as one flat zone with the same pod managers, to the last block."""
+
+import unittest
+from random import Random
+
+import msgspec
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.unit.core.deciders import built_in, cpu, engine, gpu
+from tests.unit.core.sites import quietly
+from valence_sched.core.decider import Decider
+from valence_sched.errors import RequestError
+from valence_sched.model.group import Group, Spread
+from valence_sched.model.need import Alternative, Need, Test
+from valence_sched.model.policy import Pick
+from valence_sched.model.request import Request
+from valence_sched.testing import view
+from valence_sched.zones.selection import ZoneSelection
+from valence_sched.zones.tokens import Tokens
+from valence_sched.zones.tree import ChildZone, ZoneTree
+
+MOST_DEPTH = 4
+CORES = Need(kind="processor", measure="cores", amount=8)
+CARD = Need(kind="accelerator", measure="devices", amount=1,
+            tests=(Test("kind", "equal", "gpu"),))  # fmt: skip
+
+
+def podm(number: int, random: Random) -> dict:
+    blocks = [cpu(f"c{n}", random.choice([4, 8, 8, 16])) for n in range(random.randint(0, 4))]
+    blocks += [gpu(f"g{n}", random.choice([1, 2])) for n in range(random.randint(0, 3))]
+    for block in blocks:
+        block["pools"] = random.choice([["p"], ["q"], ["p", "q"]])
+        block["status"] = random.choice([{}, {}, {}, {}, {"reserved": True}])
+    rack, owners = random.choice("rst"), random.choice([(), ("alice",), ("bob", "alice")])
+    return {
+        "id": f"podm-{number}",
+        "zone": random.choice(["az1", "az2", "az3"]),
+        "facts": {"rack": rack},
+        "pools": [{"id": "p"}, {"id": "q"}],
+        "blocks": blocks,
+        "nodes": [
+            {"uri": f"n{n}", "owner": owner, "group": "web"} for n, owner in enumerate(owners)
+        ],
+    }
+
+
+def tree(podms: list[dict], random: Random, depth: int = MOST_DEPTH) -> ZoneTree:
+    """Return a tree of zones in which each pod manager stands somewhere."""
+    own, rest = [], list(podms)
+    random.shuffle(rest)
+    if depth == 1:
+        own, rest = rest, []
+    elif random.random() < 0.6:
+        cut = random.randint(0, len(rest))
+        own, rest = rest[:cut], rest[cut:]
+    groups: list[list[dict]] = [[] for _ in range(random.randint(1, 3))]
+    for one in rest:
+        random.choice(groups).append(one)
+    children = [
+        ChildZone(f"zone-{number}", tree(group, random, depth - 1))
+        for number, group in enumerate(groups if depth > 1 else ())
+    ]
+    id_ = str(random.random())
+    return ZoneTree(id_, Tokens([id_], id_), decider(own) if own else None, children)
+
+
+def decider(podms: list[dict]) -> Decider:
+    """Return a decider that also has a policy which takes one of the best three."""
+    default = next(one for one in built_in() if one.name == "default")
+    picky = msgspec.structs.replace(default, name="picky", pick=Pick(best_of=3))
+    return engine(view(*podms), picky)
+
+
+GROUPS = [
+    None,
+    None,
+    None,
+    Group(name="web", anti_affinity=("podm",)),
+    Group(name="web", anti_affinity=("facts.rack",)),
+    Group(name="web", at_most={"zone": 2}),
+    Group(name="web", spread=(Spread("zone"),)),
+    Group(name="web", spread=(Spread("facts.rack", 1, True),)),
+    Group(name="new", affinity=("zone",)),
+    Group(name="new", affinity=("facts.rack", "zone"), soft_anti_affinity=("podm",)),
+]
+
+
+def request(random: Random) -> Request:
+    fallbacks = random.choice([(), (), (Alternative((CORES,), ()),)])
+    needs = random.choice([(CORES,), (CORES, CARD), (CARD,)])
+    return Request(
+        needs=needs,
+        fallbacks=fallbacks,
+        count=random.choice([1, 1, 2, 3, 5, 9]),
+        min_count=0,
+        alternates=random.choice([0, 0, 2]),
+        exclude_podms=random.choice([(), (), ("podm-0",)]),
+        owner=random.choice([None, None, "alice"]),
+        group=random.choice(GROUPS),
+        policy=random.choice(["default", "pack", "balanced", "chance", "picky"]),
+        seed=random.randint(0, 9),
+    )
+
+
+class TestTree(unittest.TestCase):
+    """What is chosen does not depend on where zones begin and end."""
+
+    @quietly(60)
+    @given(st.integers(0, 2**32))
+    @example(20064)  # a group that stays together is begun at another place
+    @example(20253)  # a fallback for the last node, after nodes by the first alternative
+    @example(20430)  # a fallback, by chance
+    @example(1512)  # alternates by chance
+    def test_a_tree_places_what_a_flat_zone_places(self, seed):
+        """S39: the best leaf of a tree to depth 4 is the best of all pod managers in one zone."""
+        random = Random(seed)
+        podms = [podm(number, random) for number in range(random.randint(1, 9))]
+        flat = decider(podms)
+        asked = request(random)
+        try:
+            decision = flat.select_destinations(asked)
+        except RequestError:
+            return
+        expected = decision.placements
+        sealed = flat.seal(asked)
+        policy = next(one for one in flat.policies() if one.name == asked.policy)
+        selected = ZoneSelection(tree(podms, random), policy, sealed).nodes()
+        found = [(node.choice, node.chosen.candidate) for node in selected.nodes]
+        self.assertEqual([(one.choice, one.chosen) for one in expected], found)
+        if asked.group is None:
+            self.assertEqual(
+                [one.alternates for one in expected],
+                [tuple(other.candidate for other in node.alternates) for node in selected.nodes],
+            )
+        self.assertEqual({}, selected.silent)

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Offers: the nodes that the pods of one zone make of a request, for a tree to choose from."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+
+from valence_sched.core.alternatives import Attempt, with_anchor_rows
+from valence_sched.core.batch import PlacedNode, schedule
+from valence_sched.core.decision import Decision
+from valence_sched.core.evaluation import COST_SCALE, EvaluationContext
+from valence_sched.core.fit.fit import Fit
+from valence_sched.core.fit.spending import Undecided
+from valence_sched.core.group_state import affects_own_podm_only, with_members, without_members
+from valence_sched.core.lookahead import Lookahead
+from valence_sched.core.ranking import FitFinder, random_order, rank_rows
+from valence_sched.errors import StaleOffer
+from valence_sched.model.decision import Candidate, PoolRef
+from valence_sched.model.group import GroupState
+from valence_sched.model.request import Request
+from valence_sched.model.zone import DomainValues, Offer, OfferQuery, ZoneAnswer
+from valence_sched.view.domains import domain_values
+from valence_sched.view.view import Mask, View
+
+
+def offers(
+    context: EvaluationContext, query: OfferQuery, earlier: Sequence[Candidate]
+) -> ZoneAnswer:
+    """Return what the pods of a context offer: nodes one after another, and a ranking.
+
+    The request of the context is that of the query with its group state. ``earlier`` are the
+    candidates that the same decision took before.
+
+    Raises:
+        StaleOffer: a candidate of ``earlier`` is no longer there.
+    """
+    view, asked = context.view, query.request
+    fits = tuple(_fit_of(view, candidate) for candidate in earlier)
+    context = replace(context, earlier=fits, turn=query.turn)
+    if query.closed:
+        context = with_anchor_rows(context, _open_rows(view, query.closed))
+    ranked, open_rows = _ranking(context, query)
+    batch = schedule(context)
+    decision = Decision([Attempt(context, batch)])
+    readers = context.evaluation.group_state_readers
+    known = {name for podm in view.podms for name in (podm.id, podm.name)}
+    rows = sorted(open_rows | batch.undecided_rows)
+    return ZoneAnswer(
+        nodes=tuple(_offers(decision, batch.nodes)),
+        ranking=tuple(_offers(decision, ranked)),
+        undecided=tuple(PoolRef(podm=view.podm(row).id, pool=view.pools[row].id) for row in rows),
+        worst_cost=context.bound.worst_cost * COST_SCALE,
+        coupled=not affects_own_podm_only(context.request, context.bound, readers),
+        unknown_podms=tuple(
+            name for name in (*asked.podms, *asked.exclude_podms) if name not in known
+        ),
+    )
+
+
+def with_candidates(view: View, request: Request, candidates: Sequence[Candidate]) -> Request:
+    """Return the request with one more node of it for each candidate; StaleOffer as of offers."""
+    return with_members(view, request, [_fit_of(view, one).row for one in candidates])
+
+
+def without_candidates(
+    view: View, request: Request, company: GroupState, candidates: Sequence[Candidate]
+) -> Request:
+    """Return the request with a group state that counts these candidates, less one for each."""
+    counted = msgspec.structs.replace(request, company=company)
+    return without_members(view, counted, [_fit_of(view, one).row for one in candidates])
+
+
+def _ranking(context: EvaluationContext, query: OfferQuery) -> tuple[list[PlacedNode], set[int]]:
+    """Return the first node of the best pools, best first, and the rows that stayed open."""
+    view, evaluation = context.view, context.evaluation
+    find_fit: FitFinder = functools.partial(context.fit, view)
+    if context.earlier and query.limit:
+        ahead = Lookahead(context, 1)
+        for fit in context.earlier:
+            ahead.take(fit)
+        view, evaluation, find_fit = ahead.view, ahead.evaluation, ahead.fit
+    nodes: list[PlacedNode] = []
+    open_rows: set[int] = set()
+    podms: set[int] = set()
+    order = rank_rows if query.order == "cost" else random_order
+    for row in order(view, evaluation.cost, context.request, context.turn):
+        if len(nodes) == query.limit:
+            break
+        podm = int(view.podm_of[row])
+        if query.per_podm and podm in podms:
+            continue
+        found = find_fit(row)
+        if isinstance(found, Undecided):
+            open_rows.add(row)
+        elif found is not None:
+            nodes.append(PlacedNode(found, int(evaluation.cost[row]), evaluation.scores_of(row)))
+            podms.add(podm)
+    return nodes, open_rows
+
+
+def _offers(decision: Decision, nodes: Sequence[PlacedNode]) -> Iterator[Offer]:
+    group = decision.request.group
+    domains = group.affinity if group else ()
+    for node, candidate in zip(nodes, decision.candidates(nodes), strict=True):
+        podm = decision.view.podm(node.chosen.row)
+        place = {domain: tuple(sorted(domain_values(podm, domain))) for domain in domains}
+        yield Offer(candidate=candidate, place=place)
+
+
+def _open_rows(view: View, closed: Sequence[DomainValues]) -> Mask:
+    """Return the rows whose podms are at none of some places."""
+    is_open = [
+        not any(
+            all(sorted(domain_values(podm, domain)) == list(values)
+                for domain, values in place.items())
+            for place in closed
+        )
+        for podm in view.podms
+    ]  # fmt: skip
+    return np.array(is_open, dtype=bool)[view.podm_of]
+
+
+def _fit_of(view: View, candidate: Candidate) -> Fit:
+    """Return the fit that a candidate names; StaleOffer where not all of it is free."""
+    try:
+        first, last = view.rows_of(candidate.podm)
+        row = next(row for row in range(first, last) if view.pools[row].id == candidate.pool)
+        table = view.block_tables[view.podm_of[row]]
+        numbers = {uri: number for number, uri in enumerate(table.uris)}
+        stocks = {stock.uri: number for number, stock in enumerate(table.stocks)}
+        blocks = tuple(numbers[block.uri] for block in candidate.blocks)
+        grants = tuple((stocks[grant.uri], grant.amount) for grant in candidate.grants)
+        if not all(table.slots[number] for number in blocks):
+            raise KeyError(candidate.pool)
+    except (KeyError, StopIteration):
+        raise StaleOffer(f"{candidate.podm}: a block of an offer is no longer free") from None
+    return Fit(row=row, blocks=blocks, grants=grants, waste=candidate.waste)

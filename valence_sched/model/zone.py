@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Zones: what a zone is asked for a request, and what it answers to the zone above."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from valence_sched.model.base import Noun
+from valence_sched.model.decision import Candidate, PoolRef
+from valence_sched.model.group import GroupState
+from valence_sched.model.request import MAX_NODES, Request
+
+MOST_HOPS = 16  # levels of zones below the one that is asked first
+
+ZoneName = Annotated[str, Meta(min_length=1, max_length=255)]
+#: What a zone gave with an offer, and alone can read.
+Token = Annotated[str, Meta(min_length=1, max_length=1 << 20)]
+
+
+#: The values that a pod manager has in some domains, by domain.
+DomainValues = dict[str, tuple[str, ...]]
+
+
+class OfferQuery(Noun, frozen=True, kw_only=True):
+    """One request, as each zone of a tree is asked it: every zone once, at the same time.
+
+    ``request`` asks for one alternative. A zone offers up to its ``count`` of nodes one after
+    another, and ranks ``limit`` candidates for the first of them, at most one ``per_podm`` where
+    that is set. The scheduler of its policy takes candidates in the ``order`` of their cost, or by
+    lot.
+
+    ``taken`` are the tokens of the zone's offers that the decision took before, ``turn`` is how
+    many nodes it has placed in all zones, and ``company`` is the group state of all of them. The
+    first node goes to none of the ``closed`` places, each of which has the values of its domains.
+
+    ``route`` are the ids of the zones from the first one down, which end a loop; ``hops`` is how
+    many levels may still be asked, and ``deadline_s`` how long the answer is waited for.
+    """
+
+    request: Request
+    order: Literal["cost", "lot"] = "cost"
+    limit: Annotated[int, Meta(ge=0, le=MAX_NODES)] = 0
+    per_podm: bool = False
+    taken: tuple[Token, ...] = ()
+    turn: Annotated[int, Meta(ge=0, le=MAX_NODES)] = 0
+    company: GroupState | None = None
+    closed: tuple[DomainValues, ...] = ()
+    route: tuple[ZoneName, ...] = ()
+    hops: Annotated[int, Meta(ge=0, le=MOST_HOPS)] = MOST_HOPS
+    deadline_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
+
+
+class Offer(Struct, frozen=True, kw_only=True):
+    """A candidate of a zone, with the token by which the zone finds it again.
+
+    ``zone`` is the way down to it, names with a slash between them; empty for the zone's own.
+    ``place`` has the values of the domains in which the group of the request stays together.
+    """
+
+    candidate: Candidate
+    token: str = ""
+    zone: str = ""
+    place: DomainValues = {}
+
+
+class SilentZone(Struct, frozen=True, kw_only=True):
+    """A zone that has no part in an answer, and why: the answer may lack the best."""
+
+    zone: str
+    reason: str
+
+
+class ZoneAnswer(Struct, frozen=True, kw_only=True):
+    """What a zone answers: its nodes one after another, and its best candidates now.
+
+    ``worst_cost`` is the cost of a candidate that scores 0. With ``coupled`` a node that another
+    zone takes may change these offers. ``unknown_podms`` are the pod managers of the request that
+    no zone of this answer has. ``silent`` zones did not answer; ``excluded`` ones were not asked,
+    as their capabilities rule the request out.
+    """
+
+    nodes: tuple[Offer, ...] = ()
+    ranking: tuple[Offer, ...] = ()
+    undecided: tuple[PoolRef, ...] = ()
+    worst_cost: int = 0
+    coupled: bool = False
+    unknown_podms: tuple[str, ...] = ()
+    silent: tuple[SilentZone, ...] = ()
+    excluded: tuple[SilentZone, ...] = ()
+
+
+class GroupAnswer(Struct, frozen=True, kw_only=True):
+    """The group state of a request on the pod managers of a zone and of those below it."""
+
+    company: GroupState
+    silent: tuple[SilentZone, ...] = ()

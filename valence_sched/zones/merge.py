@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Merge: the offers of several zones in one order, the one in which a flat zone has them.
+
+Costs are absolute and depend on a zone's own pod managers alone, and equals are drawn by lots that
+depend on names. So the best of all zones is the best of their bests; and a row of nodes that each
+zone would place one after another merges by its heads, since a node changes only the costs of its
+own zone. Nova's zones of 2011 weigh a child's list by a scale and an offset in the same way.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from valence_sched.core.ranking import pool_lot
+from valence_sched.model.zone import Offer, OfferQuery, ZoneAnswer
+
+RankKey = tuple[int, int]  # cost and lot, or the lots of podm and pool
+
+
+@dataclass(frozen=True, slots=True)
+class Weighting:
+    """How much the scores of a zone count above it: ``offset + scale × score``."""
+
+    scale: float = 1.0
+    offset: float = 0.0
+
+    def cost(self, cost: int, worst: int) -> float:
+        """Return the cost of what a zone offers at ``cost``, where a score of 0 costs ``worst``."""
+        if self == PLAIN:
+            return cost
+        return worst * (1.0 - self.offset) - self.scale * (worst - cost)
+
+
+PLAIN = Weighting()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The answer of one zone directly below, by its name, with how it is weighted.
+
+    Without a name it is the part of the pod managers of the zone itself.
+    """
+
+    answer: ZoneAnswer
+    child: str = ""
+    weighting: Weighting = PLAIN
+
+
+class OfferOrder:
+    """The order in which the offers of several zones are taken for one query.
+
+    ``worst_cost`` is the cost of a score of 0, to which the costs of all parts are scaled.
+    """
+
+    def __init__(self, query: OfferQuery, parts: Sequence[Part]) -> None:
+        self._query = query
+        self.worst_cost = max((part.answer.worst_cost for part in parts), default=0)
+
+    def cost(self, part: Part, offer: Offer) -> int:
+        """Return the cost of an offer as this zone has it: a score is never out of 0..1."""
+        worst = part.answer.worst_cost
+        cost = min(max(offer.candidate.cost, 0), worst)
+        if worst != self.worst_cost and worst:
+            cost = cost * self.worst_cost // worst
+        weighted = round(part.weighting.cost(cost, self.worst_cost))
+        return min(max(weighted, 0), self.worst_cost)
+
+    def key(self, part: Part, offer: Offer, node: int = 0) -> RankKey:
+        """Return what an offer is sorted by, the best has the lowest.
+
+        ``node`` counts the nodes that the zones place for this query before this one.
+        """
+        one, request = offer.candidate, self._query.request
+        if self._query.order == "cost":
+            return self.cost(part, offer), pool_lot(one.podm, one.pool, request)
+        turn = self._query.turn + node
+        podm_lot = pool_lot(one.podm, "", request, turn)
+        return podm_lot, pool_lot(one.podm, one.pool, request, turn)
+
+
+def merge_ranking(parts: Sequence[Part], order: OfferOrder) -> list[tuple[Part, Offer]]:
+    """Return the candidates of all parts, best first."""
+    found = ((part, offer) for part in parts for offer in part.answer.ranking)
+    return sorted(found, key=lambda one: order.key(*one))
+
+
+def merge_nodes(parts: Sequence[Part], order: OfferOrder, count: int) -> list[tuple[Part, Offer]]:
+    """Return up to ``count`` nodes of all parts, in the order in which a flat zone places them."""
+    rows = [iter(part.answer.nodes) for part in parts]
+    heads: list[tuple[RankKey, int, Offer]] = []
+
+    def push(number: int) -> None:
+        offer = next(rows[number], None)
+        if offer is not None:
+            heapq.heappush(heads, (order.key(parts[number], offer), number, offer))
+
+    for number in range(len(parts)):
+        push(number)
+    nodes: list[tuple[Part, Offer]] = []
+    while heads and len(nodes) < count:
+        _, number, offer = heapq.heappop(heads)
+        nodes.append((parts[number], offer))
+        push(number)
+    return nodes

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ZoneSelection: the nodes of a request over a tree of zones, chosen as a flat zone chooses them.
+
+Where the nodes of a zone change no cost in another one, each zone is asked once, for all nodes.
+Where they do (a group that spreads over zones), or where chance takes part, each node is a round.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from valence_sched.core.ranking import pool_lot
+from valence_sched.errors import UnknownName
+from valence_sched.model.decision import PoolRef
+from valence_sched.model.group import GroupState
+from valence_sched.model.policy import Policy
+from valence_sched.model.request import Request
+from valence_sched.model.zone import DomainValues, Offer, OfferQuery, SilentZone, ZoneAnswer
+from valence_sched.zones.tree import OfferingZone
+
+MOST_ANCHORS = 64  # tried for one group; the one by which most nodes fit is taken
+
+#: Places the nodes of a request, the first of them at none of some places.
+Attempt = Callable[[tuple[DomainValues, ...]], "list[PlacedOffer]"]
+
+
+@dataclass(frozen=True)
+class PlacedOffer:
+    """One node: the offer that was chosen, and the alternates it has.
+
+    ``choice`` is the number of the request's alternative that the node is made by, from 1.
+    """
+
+    choice: int
+    chosen: Offer
+    alternates: tuple[Offer, ...] = ()
+
+
+@dataclass
+class Selected:
+    """The nodes that zones offer, and what is to be known about the answer.
+
+    ``queries`` is how often the zones directly below were asked.
+    """
+
+    nodes: list[PlacedOffer] = field(default_factory=list)
+    undecided: dict[tuple[str, str], PoolRef] = field(default_factory=dict)
+    silent: dict[str, SilentZone] = field(default_factory=dict)
+    excluded: dict[str, SilentZone] = field(default_factory=dict)
+    queries: int = 0
+
+
+class ZoneSelection:
+    """Selects the nodes of one request, sealed for its policy, from a zone and those below."""
+
+    def __init__(
+        self, zone: OfferingZone, policy: Policy, request: Request, *, deadline_s: float = 30.0
+    ) -> None:
+        self._zone, self._policy, self._request = zone, policy, request
+        by_lot = policy.scheduler == "chance"
+        self._query = OfferQuery(
+            request=request, order="lot" if by_lot else "cost", deadline_s=deadline_s
+        )
+        self._noted = Selected()
+
+    def nodes(self) -> Selected:
+        """Return as many nodes as the request asks for, or as many as fit.
+
+        Raises:
+            UnknownName: every zone answers, and none has a pod manager of the request.
+        """
+        attempt = self._attempt
+        if len(self._request.alternatives) > 1 and self._needs_anchor:
+            nodes = self._best_by_anchor(attempt, self._request.count)
+        else:
+            nodes = attempt(())
+        self._noted.nodes = self._with_alternates(nodes)
+        return self._noted
+
+    def _best_by_anchor(self, attempt: Attempt, count: int) -> list[PlacedOffer]:
+        """Return the nodes by the anchor at which most of them fit."""
+        best = nodes = attempt(())
+        closed: list[DomainValues] = []
+        for _ in range(MOST_ANCHORS):
+            if len(nodes) in (0, count):
+                break
+            closed.append(nodes[0].chosen.place)
+            nodes = attempt(tuple(closed))
+            best = max(best, nodes, key=len)
+        return best
+
+    def _attempt(self, closed: tuple[DomainValues, ...]) -> list[PlacedOffer]:
+        """Try each alternative for the nodes that those before it left.
+
+        Where no place is closed, each alternative that begins a group tries its anchors.
+        """
+        nodes: list[PlacedOffer] = []
+        for choice in range(1, len(self._request.alternatives) + 1):
+            missing = self._request.count - len(nodes)
+            if not missing:
+                break
+            taken = tuple(node.chosen.token for node in nodes)
+            query = replace(self._query, request=self._alternative(choice, missing), taken=taken)
+            first = functools.partial(self._placed, query, choice)
+            if nodes or closed:
+                nodes += first(() if nodes else closed)
+            elif self._needs_anchor:
+                nodes += self._best_by_anchor(first, missing)
+            else:
+                nodes += first(())
+        return nodes
+
+    def _placed(
+        self, query: OfferQuery, choice: int, closed: tuple[DomainValues, ...]
+    ) -> list[PlacedOffer]:
+        """Return the nodes of one alternative."""
+        query = replace(query, closed=closed)
+        by_lot = query.order == "lot" and query.request.count > 1
+        in_rounds = by_lot or self._policy.pick.best_of > 1 or _crosses_zones(query.request)
+        if not in_rounds:
+            answer = self._ask(query)
+            in_rounds = answer.coupled and query.request.count > 1
+        offers = self._in_rounds(query) if in_rounds else answer.nodes
+        return [PlacedOffer(choice, offer) for offer in offers]
+
+    def _in_rounds(self, query: OfferQuery) -> list[Offer]:
+        """Return the nodes one by one: what is taken is told to every zone before the next."""
+        count, best_of = query.request.count, self._policy.pick.best_of
+        limit = best_of if best_of > 1 else 0
+        taken, found = list(query.taken), list[Offer]()
+        for turn in range(count):
+            current = replace(
+                query, request=replace(query.request, count=1), limit=limit, turn=turn,
+                taken=tuple(taken), closed=() if turn else query.closed,
+            )  # fmt: skip
+            if query.request.group is not None or query.request.owner is not None:
+                current = replace(current, company=self._group_state(current))
+            answer = self._ask(current)
+            offers = answer.ranking[:best_of] if limit else answer.nodes[:1]
+            if not offers:
+                break
+            chosen = min(offers, key=lambda one: self._lot(one, 1 + turn))
+            found.append(chosen)
+            taken.append(chosen.token)
+        return found
+
+    def _lot(self, offer: Offer, turn: int) -> int:
+        return pool_lot(offer.candidate.podm, offer.candidate.pool, self._request, turn)
+
+    def _with_alternates(self, nodes: list[PlacedOffer]) -> list[PlacedOffer]:
+        """Return the nodes with the best of the pod managers that take none of them."""
+        wanted = self._request.alternates
+        if not wanted or not nodes:
+            return nodes
+        taken = {node.chosen.candidate.podm for node in nodes}
+        query = replace(self._query, limit=wanted + len(taken), per_podm=True)
+        known: dict[tuple[int, int], tuple[Offer, ...]] = {}
+        found = []
+        for number, node in enumerate(nodes):
+            # each node of an alternative is a draw of its own, where lots decide
+            turn = sum(one.choice == node.choice for one in nodes[:number])
+            key = node.choice, turn if query.order == "lot" else 0
+            if key not in known:
+                request = self._alternative(node.choice, count=1)
+                ranking = self._ask(replace(query, request=request, turn=key[1])).ranking
+                free = [one for one in ranking if one.candidate.podm not in taken]
+                known[key] = tuple(free[:wanted])
+            found.append(PlacedOffer(node.choice, node.chosen, known[key]))
+        return found
+
+    def _alternative(self, choice: int, count: int) -> Request:
+        """Return the request for so many nodes by one of its alternatives, numbered from 1."""
+        alternative = self._request.alternatives[choice - 1]
+        return replace(
+            self._request, needs=alternative.needs, bonds=alternative.bonds, fallbacks=(),
+            count=count, min_count=None,
+        )  # fmt: skip
+
+    @functools.cached_property
+    def _needs_anchor(self) -> bool:
+        """Return whether the first node decides where all the others must be."""
+        group = self._request.group
+        if group is None or not group.affinity:
+            return False
+        members = self._group_state(self._query).members
+        return not any(map(members.get, group.affinity))
+
+    def _ask(self, query: OfferQuery) -> ZoneAnswer:
+        answer = self._zone.offers(query)
+        self._noted.queries += 1
+        self._note(answer.silent, self._noted.silent)
+        self._note(answer.excluded, self._noted.excluded)
+        self._noted.undecided.update(((one.podm, one.pool), one) for one in answer.undecided)
+        if answer.unknown_podms and not answer.silent:
+            raise UnknownName("pod manager", answer.unknown_podms[0], ())
+        return answer
+
+    def _group_state(self, query: OfferQuery) -> GroupState:
+        answer = self._zone.group_state(query)
+        self._noted.queries += 1
+        self._note(answer.silent, self._noted.silent)
+        return answer.company
+
+    @staticmethod
+    def _note(zones: Iterable[SilentZone], noted: dict[str, SilentZone]) -> None:
+        noted.update((one.zone, one) for one in zones)
+
+
+def _crosses_zones(request: Request) -> bool:
+    """Return whether a node of a request changes what is allowed on other pod managers."""
+    group = request.group
+    if group is None:
+        return False
+    return bool(group.affinity or group.spread or set(group.domains) - {"podm"})
