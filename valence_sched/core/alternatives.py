@@ -25,9 +25,13 @@ AttemptListener = Callable[[int, "list[Attempt]"], None]
 MOST_ANCHORS = 64  # tried for one group; the one by which most nodes fit is taken
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Attempt:
-    """One alternative that was tried: the context it was decided from, and the nodes placed."""
+    """One alternative that was tried: the context it was decided from, and the nodes placed.
+
+    An attempt never changes. (It is not frozen because one is made for every decision, and a
+    frozen one takes three times as long.)
+    """
 
     context: EvaluationContext
     batch: Batch

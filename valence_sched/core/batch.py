@@ -84,7 +84,12 @@ def place(
     ahead: Lookahead | None = None
     fits: FitFinder = functools.partial(context.fit, context.view)
     planned = None if context.planned is None else iter(context.planned[0])
-    for turn in range(request.count):
+    if context.earlier:
+        ahead = Lookahead(context, 1)
+        for fit_ in context.earlier:
+            ahead.take(fit_)
+        batch.view, batch.evaluation, fits = ahead.view, ahead.evaluation, ahead.fit
+    for turn in range(context.turn, context.turn + request.count):
         if planned is not None:
             fit = _next_planned(planned, batch.evaluation)
         else:
@@ -100,7 +105,7 @@ def place(
             most = request.alternates + _spare_alternates(context)
             others = alternate_fits(batch.view, rows, fits, fit, most)
         batch.nodes.append(_placed_node(batch.evaluation, fit, others))
-        if turn + 1 < request.count:
+        if len(batch.nodes) < request.count:
             if ahead is None:
                 # the fits of a plan are not those that a look ahead expects
                 ahead = Lookahead(context) if planned is None else Lookahead(context, 1)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -18,6 +19,7 @@ from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.fit_counts import count_fits
 from valence_sched.core.group_state import with_group_state
 from valence_sched.core.multi_request import Decisions, decide_all
+from valence_sched.core.offers import offers, with_candidates, without_candidates
 from valence_sched.core.policy import BoundPolicy
 from valence_sched.core.preparation import Preparation
 from valence_sched.core.ranking import rank_rows
@@ -25,9 +27,11 @@ from valence_sched.core.succession import Succession, eligible_rows
 from valence_sched.errors import DecisionUndecided, RequestError, UnknownName
 from valence_sched.model.decision import Candidate, PoolRef
 from valence_sched.model.decision_result import Ranking
+from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Mix, Request
+from valence_sched.model.zone import OfferQuery, ZoneAnswer
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.update import splice
 from valence_sched.view.view import Mask, View
@@ -121,6 +125,42 @@ class Decider:
         self.check_decided(open_pools, context.bound.policy)
         missing = [undecided_text(open_pools, context.bound.policy)] if open_pools else []
         return Ranking(candidates=tuple(candidates), missing=tuple(missing))
+
+    def offers(self, query: OfferQuery, earlier: Sequence[Candidate]) -> ZoneAnswer:
+        """Return what these pods offer to a tree of zones, without tokens.
+
+        The alternatives of the request, and the anchors of its group, are tried by who asks.
+        ``earlier`` are candidates of these pods. Errors as for a decision, and:
+
+        Raises:
+            StaleOffer: a candidate of ``earlier`` is no longer there.
+        """
+        request, bound = self._prepared_elsewhere(query.request)
+        if query.company is None:
+            request = with_group_state(self._view, request, lambda: self._eligible(request, bound))
+        else:
+            request = without_candidates(self._view, request, query.company, earlier)
+        found = offers(self._evaluate(request, bound), query, earlier)
+        self.check_decided(found.undecided, bound.policy)
+        return found
+
+    def group_state(self, query: OfferQuery, earlier: Sequence[Candidate]) -> GroupState:
+        """Return the group state of a request on these pods, which counts ``earlier`` ones, too.
+
+        Errors as of ``offers``.
+        """
+        request, bound = self._prepared_elsewhere(query.request)
+        eligible = functools.partial(self._eligible, request, bound)
+        request = with_group_state(self._view, request, eligible)
+        return with_candidates(self._view, request, earlier).company
+
+    def _prepared_elsewhere(self, request: Request) -> tuple[Request, BoundPolicy]:
+        request = msgspec.structs.replace(request, fallbacks=(), min_count=0)
+        return self._preparation.prepare(request, self._view, elsewhere=True)
+
+    def seal(self, request: Request) -> Request:
+        """Return a request as it is asked of every zone; errors as for a decision."""
+        return self._preparation.prepare(request, self._view, elsewhere=True)[0]
 
     def count_fits(
         self,

@@ -3,7 +3,7 @@
 
 import functools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -41,10 +41,13 @@ class Decision:
     explainable: bool = True
     podms_of_others: frozenset[int] = frozenset()
 
-    @functools.cached_property
+    @property
     def main_attempt(self) -> Attempt:
         """Return the first attempt that placed a node, the first of all when none did."""
-        return next((attempt for attempt in self.attempts if attempt.batch.nodes), self.attempts[0])
+        for attempt in self.attempts:
+            if attempt.batch.nodes:
+                return attempt
+        return self.attempts[0]
 
     @property
     def context(self) -> EvaluationContext:
@@ -155,6 +158,10 @@ class Decision:
         if not isinstance(fit, Fit):
             return None
         return self._candidate(fit, cost, self.context.evaluation.scores_of(row))
+
+    def candidates(self, nodes: Iterable[PlacedNode]) -> tuple[Candidate, ...]:
+        """Return the candidates of nodes of this decision, as they were when each was placed."""
+        return tuple(self._candidate(node.chosen, node.cost, node.scores) for node in nodes)
 
     def row_of(self, podm: str, pool: str) -> int:
         first, last = self.view.rows_of(podm)

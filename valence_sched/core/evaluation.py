@@ -93,15 +93,19 @@ class Evaluation:
         return self
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EvaluationContext:
     """A snapshot, a request under a policy, their evaluation, and the fitter of the needs.
 
+    A context never changes. (It is not frozen because one is made for every decision, and a
+    frozen one takes three times as long.)
     With ``strict`` a plug-in that breaks its contract raises. ``other_nodes`` is how many nodes
     other requests ask for at the same time, which may take the blocks of an alternate.
     ``spending`` is what the decision has left for questions that are hard to settle. ``planned``
     has the fits of the nodes by alternative, this one first, where a plan over several requests
-    or nodes chose them: those are placed, and no others. None: the scheduler chooses.
+    or nodes chose them: those are placed, and no others. None: the scheduler chooses. ``earlier``
+    has the fits of nodes that the same decision placed here before, and ``turn`` counts its nodes
+    that were placed before, here and in other zones.
     """
 
     view: View
@@ -113,6 +117,8 @@ class EvaluationContext:
     other_nodes: int = 0
     spending: Spending = field(default_factory=Spending)
     planned: tuple[tuple[Fit, ...], ...] | None = None
+    earlier: tuple[Fit, ...] = ()
+    turn: int = 0
 
     def fit(self, view: View, row: int) -> Fit | Undecided | None:
         """Return what makes the node of the request on a row of a view of these podms."""
@@ -174,7 +180,8 @@ class CostTotal:
     def __init__(self, bound: BoundPolicy, size: int) -> None:
         self._common = math.gcd(*[weigher.weight for weigher in bound.weighers]) or 1
         self._worst = COST_SCALE * bound.worst_cost
-        self._gain, self._gains = np.empty(size), np.empty(size)
+        self._gains = np.empty(size)
+        self._gain: Floats | None = None  # of the weighers after the first one
         self._first = True
 
     @classmethod
@@ -188,6 +195,8 @@ class CostTotal:
         if score.strides == (0,) and len(score):  # one number, as by numpy's broadcast_to
             self._worst -= weight * round(float(score[0]) * COST_SCALE)
             return
+        if not self._first and self._gain is None:
+            self._gain = np.empty_like(self._gains)
         gain = np.multiply(score, COST_SCALE, out=self._gains if self._first else self._gain)
         np.rint(gain, out=gain)
         if weight != self._common:

@@ -38,10 +38,7 @@ class Snapshot(Protocol):
     """A View whose rows change; ``version`` counts the changes."""
 
     version: int
-
-    @property
-    def view(self) -> View:
-        """Return the View as it is now."""
+    view: View  # as it is now
 
     def uncached_view(self) -> View:
         """Return the View to evaluate all rows of."""

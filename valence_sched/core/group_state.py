@@ -16,7 +16,6 @@ from valence_sched.core.evaluate import reevaluate_group_state
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.policy import BoundFilter, BoundPolicy, BoundWeigher
 from valence_sched.model.group import Group, GroupState, check_domain
-from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.request import Request
 from valence_sched.view.domains import domain_values
 from valence_sched.view.view import Mask, View
@@ -95,6 +94,22 @@ def with_members(view: View, request: Request, rows: Sequence[int]) -> Request:
     return msgspec.structs.replace(request, company=after)
 
 
+def without_members(view: View, request: Request, rows: Sequence[int]) -> Request:
+    """Return the request without one node of it on the podm of each of ``rows``."""
+    podms, state = [view.podm(row) for row in rows], request.company
+    members = state.members.copy()
+    for domain in request.group.domains if request.group else ():
+        counts = Counter(members.get(domain, {}))
+        for podm in podms:
+            counts.subtract(domain_values(podm, domain))
+        members[domain] = dict(+counts)
+    owned = Counter(state.owned)
+    if request.owner is not None:
+        owned.subtract(podm.id for podm in podms)
+    before = GroupState(members=members, owned=dict(+owned), open=state.open)
+    return msgspec.structs.replace(request, company=before)
+
+
 def _add_counts(counts: dict[str, int], more: Iterable[str]) -> dict[str, int]:
     counts = counts.copy()
     for value in more:
@@ -159,7 +174,7 @@ def substitute_rows(
 
     ``with_all_members`` is the request with a group state that counts all nodes, replaced or not.
     """
-    state = _without_member(with_all_members, context.view.podm(replaced_row))
+    state = without_members(context.view, with_all_members, [replaced_row]).company
     request = msgspec.structs.replace(context.request, company=state)
     index = np.unique(rows)
     evaluation, view = context.evaluation.select(index), context.view.take(index)
@@ -168,13 +183,3 @@ def substitute_rows(
     fixed = evaluation.group_state_readers - evaluation.availability_readers
     fixed_filters = [filter_.name in fixed for filter_ in context.bound.filters]
     return set(index[evaluation.verdicts[fixed_filters].all(axis=0)].tolist())
-
-
-def _without_member(request: Request, podm: LeanPodm) -> GroupState:
-    state = request.company
-    members = state.members.copy()
-    for domain in request.group.domains if request.group else ():
-        counts = Counter(members.get(domain, {}))
-        counts.subtract(domain_values(podm, domain))
-        members[domain] = dict(+counts)
-    return GroupState(members=members, owned=state.owned, open=state.open)

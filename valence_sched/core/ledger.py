@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ledger: a snapshot from which nodes are taken and given back, to decide many requests."""
 
-from collections import Counter, defaultdict
+import itertools
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -39,13 +40,10 @@ class Ledger:
         self, view: View, most: int = MOST_EVALUATIONS, most_states: int = MOST_STATES
     ) -> None:
         self._snapshot = _UsedSnapshot(view, most_states)
+        self.view = self._snapshot.view  # with what is free now
         self._cache = EvaluationCache(self._snapshot, most)
-        self._usage: Counter[UsageKey] = Counter()
-
-    @property
-    def view(self) -> View:
-        """Return the View with what is free now."""
-        return self._snapshot.view
+        self._usage: dict[UsageKey, int] = {}
+        self._podm_of: list[int] = view.podm_of.tolist()  # quicker to look up one by one
 
     def context(
         self, request: Request, bound: BoundPolicy, *, strict: bool = False
@@ -54,9 +52,10 @@ class Ledger:
         return self._cache.context(request, bound, strict=strict)
 
     def take(self, fit: Fit) -> None:
-        self._snapshot.overlay.allocate(fit.row, fit.blocks, fit.grants)
-        self._usage[self._usage_key(fit)] += 1
-        self._snapshot.note_change(fit.row)
+        self._snapshot.overlay.allocate_each([(fit.row, fit.blocks, fit.grants)])
+        key = self._usage_key(fit)
+        self._usage[key] = self._usage.get(key, 0) + 1
+        self._snapshot.note_change(key[0])
 
     def give_back(self, fit: Fit) -> None:
         """Give back what was taken; UsageError if it was not taken, or given back before."""
@@ -68,23 +67,21 @@ class Ledger:
         if count > 1:
             self._usage[key] = count - 1
         self._snapshot.overlay.deallocate(fit.row, fit.blocks, fit.grants)
-        self._snapshot.note_change(fit.row)
+        self._snapshot.note_change(key[0])
 
     def remove_node(self, podm: int, blocks: Iterable[int]) -> None:
         """Free the blocks of a node that the inventory has on a podm, by block number."""
         self._snapshot.overlay.remove_node(podm, blocks)
-        self._snapshot.note_change(self._snapshot.overlay.rows(podm)[0])
+        self._snapshot.note_change(podm)
 
     def close(self, podm: int) -> Undo:
         """Leave nothing free on a podm; return what makes it as it is now."""
-        overlay = self._snapshot.overlay
-        first, _ = overlay.rows(podm)
-        undo = overlay.close(podm)
-        self._snapshot.note_change(first)
+        undo = self._snapshot.overlay.close(podm)
+        self._snapshot.note_change(podm)
 
         def reopen() -> None:
             undo()
-            self._snapshot.note_change(first)
+            self._snapshot.note_change(podm)
 
         return reopen
 
@@ -97,10 +94,10 @@ class Ledger:
         changes = [(number, amount) for number, amount in more if amount]
         if changes:
             overlay.allocate(first, (), changes)
-            self._snapshot.note_change(first)
+            self._snapshot.note_change(podm)
 
     def _usage_key(self, fit: Fit) -> UsageKey:
-        return int(self.view.podm_of[fit.row]), fit.blocks, fit.grants
+        return self._podm_of[fit.row], fit.blocks, fit.grants
 
 
 class _UsedSnapshot:
@@ -108,6 +105,7 @@ class _UsedSnapshot:
 
     def __init__(self, view: View, most_states: int) -> None:
         self.overlay = Overlay(view)
+        self.view = self.overlay.view
         self.version = 0
         self._evaluated: View | None = None  # the latest View of all rows that was handed out
         self._states = _PodmStates(self.view)
@@ -116,13 +114,11 @@ class _UsedSnapshot:
         self._most_states = most_states
         self._windows: BoundedMemo[int, View] = BoundedMemo(MOST_WINDOWS)  # by podm
         self._last_change = np.zeros(len(view.podms), dtype=np.int64)  # its version, by podm
+        ends = view.first_row.tolist()
+        rows = (slice(first, last) for first, last in itertools.pairwise(ends))
+        self._places = [(one, (slice(None), one)) for one in rows]  # by podm, of its answers
 
-    @property
-    def view(self) -> View:
-        return self.overlay.view
-
-    def note_change(self, row: int) -> None:
-        podm = int(self.view.podm_of[row])
+    def note_change(self, podm: int) -> None:
         self.version += 1
         self._last_change[podm] = self.version
         self._states.change(podm)
@@ -143,15 +139,17 @@ class _UsedSnapshot:
         evaluation, answers = cached.evaluation, self._answers[cached.number]
         verdicts, scores, cost = evaluation.verdicts, evaluation.scores, evaluation.cost
         new: list[tuple[int, int, int]] = []
-        state_of, rows_of = self._states.number, self.overlay.rows
+        states, state_of, places = self._states.current, self._states.number, self._places
         for podm in (self._last_change > cached.version).nonzero()[0].tolist():
-            state = state_of(podm)
+            state = states[podm]
+            if state is None:
+                state = state_of(podm)
             known = answers.get(state)
-            first, last = rows_of(podm)
             if known is None:
-                new.append((first, last, state))
+                new.append((*self.overlay.rows(podm), state))
             else:
-                verdicts[:, first:last], scores[:, first:last], cost[first:last] = known
+                rows, columns = places[podm]
+                verdicts[columns], scores[columns], cost[rows] = known
         return self._evaluate(new, cached, request, strict) if new else 0
 
     def _evaluate(
@@ -218,7 +216,7 @@ class _PodmStates:
     def __init__(self, view: View) -> None:
         self._view = view
         self._numbers: dict[tuple[object, ...], int] = {}
-        self._current: list[int | None] = [None] * len(view.podms)
+        self.current: list[int | None] = [None] * len(view.podms)  # by podm, where known
         self._entries = view.block_counts.start[view.first_row].tolist()
         self._podm_entries = view.podm_block_counts.start.tolist()
 
@@ -226,19 +224,19 @@ class _PodmStates:
         return len(self._numbers)
 
     def change(self, podm: int) -> None:
-        self._current[podm] = None
+        self.current[podm] = None
 
     def clear(self) -> None:
         """Forget all numbers: the next ones begin anew."""
         self._numbers.clear()
-        self._current = [None] * len(self._current)
+        self.current = [None] * len(self.current)
 
     def number(self, podm: int) -> int:
         """Return the number of the state that a podm is in."""
-        number = self._current[podm]
+        number = self.current[podm]
         if number is None:
             number = self._numbers.setdefault(self._state(podm), len(self._numbers))
-            self._current[podm] = number
+            self.current[podm] = number
         return number
 
     def _state(self, podm: int) -> tuple[object, ...]:

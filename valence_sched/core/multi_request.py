@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from valence_sched.core.batch import plans_batches
-from valence_sched.core.batch_plan import BatchPlan, keep_explainable
 from valence_sched.core.decision import Decision
-from valence_sched.core.joint_plan import plan_requests
 from valence_sched.core.succession import Succession
 from valence_sched.model.decision import Outcome
 from valence_sched.model.request import Request
@@ -65,6 +63,10 @@ def decide_all(succession: Succession, requests: Sequence[Request]) -> Decisions
     decisions = Decisions(requests, succession.view, succession.skipped)
     trial = None
     if len(requests) > 1:
+        # the optimiser is loaded where something is planned: most commands decide on one request
+        from valence_sched.core.batch_plan import BatchPlan
+        from valence_sched.core.joint_plan import plan_requests
+
         plan = BatchPlan(succession, requests, succession.budget(requests))
         policies = [succession.policy(one) for one in requests]
         if all(map(plans_batches, policies)):
@@ -92,6 +94,8 @@ def _decide_in_order(succession: Succession, requests: Sequence[Request]) -> lis
             attempt.batch.bound = None  # that of all requests is stated
         if len(requests) == 1 or decision.fit_count < request.required_count:
             break
+        from valence_sched.core.batch_plan import keep_explainable
+
         keep_explainable(decision, succession.current_view)
         for node in decision.fitting_nodes:
             succession.take(request, node.chosen)

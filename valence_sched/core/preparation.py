@@ -49,8 +49,12 @@ class Preparation:
             self._bound[name] = bind(self._policies[name])
         return self._bound[name]
 
-    def prepare(self, request: Request, view: View) -> tuple[Request, BoundPolicy]:
+    def prepare(
+        self, request: Request, view: View, *, elsewhere: bool = False
+    ) -> tuple[Request, BoundPolicy]:
         """Return a request sealed for decisions on a view, and its policy.
+
+        With ``elsewhere`` it may name pod managers of other zones.
 
         Raises:
             RequestError: the policy has no plug-in that reads what the request says, or an
@@ -62,7 +66,8 @@ class Preparation:
             lack = f"policy {request.policy!r} has no {reader.kind} {reader.name!r}"
             raise RequestError(f"{lack}, so what the request says about it would be ignored: "
                                f"add the {reader.kind} or choose another policy")  # fmt: skip
-        _check_names(request, view)
+        if not elsewhere:
+            _check_names(request, view)
         request = sealed(resolve_unknown(self._with_mix(request, bound), bound.policy))
         if request.where_expression is not None:
             check_amounts(view, request.where_expression)

@@ -13,13 +13,15 @@ from valence_sched.core.evaluation import INFINITE_COST
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.spending import Undecided
 from valence_sched.model.request import Request
-from valence_sched.view.view import Ints, View
+from valence_sched.view.view import Ints, View, lot_of
 
 _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _MULTIPLIER_1, _MULTIPLIER_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_64_BITS = (1 << 64) - 1
 
 MIN_TURNS = 4  # nodes of a batch after which it pays to update an order
 MOST_CHANGES = 64  # rows that are moved one by one; of more, all are ranked again
+FEW_ROWS = 4  # rows whose lots are drawn one by one
 FIRST_ROWS = 64  # rows that are put in order at first
 GROWTH = 2  # how many times as many are put in order next
 
@@ -42,11 +44,20 @@ def draw_lots(lots: Lots, request: Request, turn: int = 0) -> Lots:
     return _mix_bits(lots ^ _salt(request.id, request.seed, turn))
 
 
+def pool_lot(podm: str, pool: str, request: Request, turn: int = 0) -> int:
+    """Return the lot that a pool draws, wherever it is."""
+    return int(draw_lots(np.array([lot_of(podm, pool)], dtype=np.uint64), request, turn)[0])
+
+
 def order_by_lot(view: View, rows: Ints, request: Request, turn: int = 0) -> Ints:
     """Return ``rows`` in the order in which this request draws them."""
     if len(rows) < 2:
         return rows
     if turn or request.count == 1:
+        if len(rows) <= FEW_ROWS:
+            salt = int(_salt(request.id, request.seed, turn))
+            few = [_mixed(lot ^ salt) for lot in view.lot[rows].tolist()]
+            return rows[sorted(range(len(few)), key=few.__getitem__)]
         lots = draw_lots(view.lot[rows], request, turn)
     else:
         lots = batch_lots(view, request)[rows]
@@ -66,6 +77,13 @@ def _mix_bits(lots: Lots) -> Lots:
     return lots ^ (lots >> _31)
 
 
+def _mixed(lot: int) -> int:
+    """Return the bits of one lot mixed: a few by themselves are quicker than as an array."""
+    lot = ((lot ^ (lot >> 30)) * 0xBF58476D1CE4E5B9) & _64_BITS
+    lot = ((lot ^ (lot >> 27)) * 0x94D049BB133111EB) & _64_BITS
+    return lot ^ (lot >> 31)
+
+
 @functools.lru_cache(maxsize=16)
 def _salt(name: str, seed: int, turn: int) -> np.uint64:
     text = f"{name}\0{seed}\0{turn}".encode()
@@ -83,6 +101,15 @@ def rank_rows(view: View, cost: Ints, request: Request, turn: int) -> Iterator[i
         yield from order_by_lot(view, rows, request).tolist()
         remaining = remaining.copy() if remaining is cost else remaining
         remaining[rows] = INFINITE_COST
+
+
+def random_order(view: View, cost: Ints, request: Request, turn: int) -> Iterator[int]:
+    """Yield the rows in random order, podm by podm: more pools give a podm no better chance."""
+    podm_lots = draw_lots(view.podm_lots, request, turn)[view.podm_of]
+    row_lots = draw_lots(view.lot, request, turn)
+    for row in np.lexsort((row_lots, podm_lots)).tolist():
+        if cost[row] != INFINITE_COST:
+            yield row
 
 
 def choose_fit(

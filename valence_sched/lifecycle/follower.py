@@ -17,7 +17,7 @@ from valence_sched.errors import InputError
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.read_failure import ReadFailure
 from valence_sched.model.usage import NO_USAGE, PodmRemainder, Usage
-from valence_sched.store.snapshot import LogPosition, PodmChange, StoreSnapshot
+from valence_sched.store.snapshot import LogPosition, PodmChange, ReportedSwitch, StoreSnapshot
 from valence_sched.store.store import Store
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.view import View
@@ -33,7 +33,7 @@ class FollowedPodm:
     podm: LeanPodm
     usage: Usage = NO_USAGE
     failure: ReadFailure | None = None
-    reports: bool = False
+    report: ReportedSwitch | None = None
 
 
 Followed = Mapping[str, FollowedPodm]
@@ -98,12 +98,15 @@ class Follower:
 
         Errors as of a store, and of the members.
         """
+        since = self._position
+        snapshot = self._store.snapshot(since, self._known)
+        if not since.is_before(snapshot.position):  # a state that was restored from a backup
+            since = LogPosition()
+            snapshot = self._store.snapshot(since)
         # should this be interrupted, the next call reads everything again
-        since, self._position = self._position, LogPosition()
-        known, self._known = self._known, {}
+        self._position, self._known = LogPosition(), {}
         if not since.shards:
             self._forget()
-        snapshot = self._store.snapshot(since, known)
         added = {one.id for one in snapshot.changes if self._take_in(one)}
         changed = {one.id for one in snapshot.changes} - added
         again = self._members.update(self._followed, snapshot, changed) | self._due
@@ -123,6 +126,11 @@ class Follower:
             if podm_id not in ids:
                 builder.add(self._remainders[podm_id].podm, _place(podm_id))
         return self._make_decider(builder.view())
+
+    @property
+    def position(self) -> LogPosition:
+        """Return up to where the change log is taken in."""
+        return self._position
 
     def base(self, podm_id: str) -> LeanPodm:
         """Return a pod manager that is decided on, as it is before claims."""
@@ -172,7 +180,7 @@ class Follower:
                 replace(podm, generation=change.generation),
                 change.usage,
                 change.failure,
-                change.reports,
+                change.report,
             )
         return False
 

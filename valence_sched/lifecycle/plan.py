@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -26,6 +26,7 @@ from valence_sched.model.node_request import NodeRequest
 from valence_sched.model.plan import Plan, make_plan, plan_drift
 from valence_sched.model.read_options import ReadOptions
 from valence_sched.model.request import Request
+from valence_sched.model.tenant import OTHERS, visible_podm
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
 
@@ -97,9 +98,9 @@ class PlanClaimer:
         for basis in self.plan.podms:
             if basis.recorded and basis.podm.identity is None:
                 raise ClaimLost(_unidentified(basis.podm.id), basis.podm.id)
-        for conflict in self._usage_conflicts():
+        for conflict in self._usage_conflicts(owner):
             raise ClaimLost(conflict)
-        if differences := list(plan_drift(self.plan, podms)):
+        if differences := list(plan_drift(self.plan, podms, _seen_by(owner))):
             raise ClaimLost(f"the plan is out of date: {describe_differences(differences)}")
         group = decision.request.group
         generations = {name: podm.generation for name, podm in podms.items()}
@@ -125,8 +126,11 @@ class PlanClaimer:
         return {name: replace(podm, status=self.statuses.get(name, podm.status))
                 for name, podm in stored.items()}  # fmt: skip
 
-    def _usage_conflicts(self) -> Iterator[str]:
-        """Yield a line about each pod manager of which blocks of the plan are in use by claims."""
+    def _usage_conflicts(self, owner: str | None) -> Iterator[str]:
+        """Yield a line about each pod manager of which blocks of the plan are in use by claims.
+
+        An owner is not told which claims others have.
+        """
         self.store.claims.expire()
         for basis in self.plan.podms:
             podm = basis.podm.id
@@ -139,7 +143,13 @@ class PlanClaimer:
                 conflicts = [uri for part in claim.parts if part.podm == podm for uri in part.blocks
                          if uri in planned - shared]  # fmt: skip
                 if conflicts:
-                    yield _describe_conflict(podm, conflicts, claim, nodes.get(claim.id))
+                    known = owner is None or claim.owner == owner
+                    user = (
+                        _describe_user(claim, nodes.get(claim.id))
+                        if known
+                        else f"a claim of {OTHERS}"
+                    )
+                    yield _describe_conflict(podm, conflicts, user)
 
 
 def describe_differences(differences: list[Difference], most: int = MOST_NAMED) -> str:
@@ -173,12 +183,20 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
-def _describe_conflict(podm: str, uris: list[str], claim: Claim, node: str | None) -> str:
-    others = f" and {len(uris) - 1} more" if len(uris) > 1 else ""
+def _seen_by(owner: str | None) -> Callable[[FullPodm], FullPodm]:
+    """Return what shows an owner a pod manager, without one as it is."""
+    return lambda podm: podm if owner is None else visible_podm(podm, owner)
+
+
+def _describe_user(claim: Claim, node: str | None) -> str:
     whose = f" of {claim.owner}" if claim.owner else ""
     user = f"node {node} (claim {claim.id}{whose})" if node else f"claim {claim.id}{whose}"
-    return (f"block {uris[0]}{others} of pod manager {podm!r} is in use by {user}, "
-            f"which is {claim.state}")  # fmt: skip
+    return f"{user}, which is {claim.state}"
+
+
+def _describe_conflict(podm: str, uris: list[str], user: str) -> str:
+    others = f" and {len(uris) - 1} more" if len(uris) > 1 else ""
+    return f"block {uris[0]}{others} of pod manager {podm!r} is in use by {user}"
 
 
 class Planner:
@@ -230,7 +248,8 @@ class Planner:
         request = replace(plan.decision.request, company=GroupState())
         report = decision_result(decider.select_destinations(request)).report
         podms = self._podms_as_read(texts, {basis.podm.id for basis in plan.podms})
-        changes = (describe_differences([change]) for change in plan_drift(plan, podms))
+        drift = plan_drift(plan, podms, _seen_by(request.owner))
+        changes = (describe_differences([change]) for change in drift)
         return PlanRefresh(report=report, changes=tuple(changes))
 
     def _podms_as_read(

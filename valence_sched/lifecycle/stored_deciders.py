@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterable, Iterator
 
 from valence_sched.core.decider import Decider
@@ -20,12 +21,20 @@ class StoredDeciders:
     """One follower of a store for the decisions and the claims of a selection; for one thread."""
 
     def __init__(self, intake: Intake, store: Store) -> None:
-        self.store = store
-        self._inventory = StoredInventory(
-            store, intake.sources, intake.loader, intake.selection, intake.declared_stocks()
-        )
-        self._follower = Follower(store, intake.make_decider(), self._inventory)
+        self.store, self._intake = store, intake
         self._is_new = True
+
+    @functools.cached_property
+    def _inventory(self) -> StoredInventory:
+        intake = self._intake
+        return StoredInventory(
+            self.store, intake.sources, intake.loader, intake.selection, intake.declared_stocks()
+        )
+
+    @functools.cached_property
+    def _follower(self) -> Follower:
+        """Return the follower, made for the first decision: what only changes needs none."""
+        return Follower(self.store, self._intake.make_decider(), self._inventory)
 
     def decider(self) -> Decider:
         """Return the decider on the present state of the store; errors as of its inventory."""
@@ -44,6 +53,11 @@ class StoredDeciders:
             yield claimer
         finally:
             claimer.close()
+
+    @property
+    def changes(self) -> int:
+        """Return how many changes of the change log are taken in."""
+        return 0 if self._is_new else self._follower.position.changes
 
     def with_read_times(self, overviews: Iterable[PodmOverview]) -> list[PodmOverview]:
         """Return overviews with the times at which the pod managers were read last."""

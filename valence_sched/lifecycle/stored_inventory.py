@@ -46,6 +46,9 @@ class StoredInventory:
         self._members = StoredMembers([], [])
         self._registered: dict[str, Registration] = {}
         self._ranks: dict[str, int] = {}
+        self._names: frozenset[str] = frozenset()
+        self._live_ids: set[str] = set()
+        self._read_ids: set[str] = set()
         self._reported: set[str] = set()
         self._statuses: dict[str, PodmStatus] = {}
         self._unread: dict[str, str] = {}
@@ -69,7 +72,7 @@ class StoredInventory:
         """Take in what changed: content, failures, registrations, reports, ages and liveness."""
         again = set(changed)
         now = self._sources.now()
-        reported = {one for one in changed if one in followed and followed[one].reports}
+        reported = {one for one in changed if one in followed and followed[one].report is not None}
         members_changed = snapshot.registry_changed or (self._reported & changed) != reported
         self._reported = (self._reported - changed) | reported
         if members_changed:
@@ -99,7 +102,8 @@ class StoredInventory:
             limit_s, now = self._live.max_age_s, self._sources.now()
             if failure is not None and failure.refused:
                 self._refused.add(podm_id)
-            known, reason = stored_podm(one, known, failure, LeanPodm, limit_s, now)
+            report = followed.report if followed is not None else None
+            known, reason = stored_podm(one, known, failure, report, LeanPodm, limit_s, now)
             if reason is not None:
                 reason = reason.removeprefix(f"{podm_id}: ")
                 self._unread[podm_id] = one_line(f"{podm_id}: {reason}")
@@ -158,6 +162,8 @@ class StoredInventory:
         }
         names = [*self._registered, *self._members.reporting]
         self._ranks = {name: rank for rank, name in enumerate(names)}
+        self._names = frozenset(names)
+        self._live_ids, self._read_ids = set(names), set(self._registered)
         changed = {name for name in self._registered.keys() | before.keys()
                    if self._registered.get(name) != before.get(name)}  # fmt: skip
         return changed | (self._ranks.keys() ^ ranks_before)
@@ -187,7 +193,7 @@ class StoredInventory:
     def _update_statuses(self, followed: Followed) -> set[str]:
         """Ask the liveness of those that only report; return those whose status is another."""
         before = self._statuses
-        self._sources.read_ids = set(self._registered)
+        self._sources.read_ids = self._read_ids
         reports = [(name, followed[name].podm.read_at)
                    for name in self._members.reporting if name in followed]  # fmt: skip
         self._statuses = self._loader.statuses(reports, self._live)
@@ -196,8 +202,8 @@ class StoredInventory:
 
     def _tell_sources(self) -> None:
         sources, now = self._sources, self._sources.now()
-        sources.live_ids, sources.unread_ids = set(self._ranks), set(self._unread)
-        sources.stored_names = frozenset(self._ranks)
+        sources.live_ids, sources.unread_ids = self._live_ids, set(self._unread)
+        sources.stored_names = self._names
         sources.diagnostics.clear()
         for line in self._in_order(self._unread):
             sources.diagnostics.unread(line)

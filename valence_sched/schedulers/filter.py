@@ -4,8 +4,10 @@
 from valence_sched.core.batch import Batch, place
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.ranking import RankedRows
+from valence_sched.view.podm_fields import reads_podm
 
 
+@reads_podm()
 class FilterScheduler:
     """Filters, weighs, and takes the best pool that makes the node; ties are broken by lot."""
 

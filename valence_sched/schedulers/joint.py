@@ -3,9 +3,10 @@
 
 from valence_sched.core.batch import Batch
 from valence_sched.core.evaluation import EvaluationContext
-from valence_sched.core.joint_plan import plan_nodes
+from valence_sched.view.podm_fields import reads_podm
 
 
+@reads_podm()
 class JointScheduler:
     """Finds the most nodes, and of such placements the best by the goals of its policy.
 
@@ -22,4 +23,6 @@ class JointScheduler:
         Raises:
             SchedulerError: the optimiser is not installed.
         """
+        from valence_sched.core.joint_plan import plan_nodes  # loaded with every scheduler
+
         return plan_nodes(context)

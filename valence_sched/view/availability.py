@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from valence_sched.model.need import Need
-from valence_sched.view.view import Floats, Ints, Mask, View
+from valence_sched.view.view import Floats, Ints, Mask, View, read_only
 
 NO_ROWS = np.empty(0, dtype=np.int64)
 
@@ -98,14 +98,21 @@ def _feasibility(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
 
 
 def _sufficient(view: View, needs: tuple[Need, ...]) -> _Sufficiency:
+    if all(need.kind != "stock" for need in needs):
+        return _Sufficiency(needs, _amounts(needs), [_mask(view, None, need) for need in needs])
     subjects = tuple([need.resource or need for need in needs])
     make = functools.partial(_stock_thresholds, view, needs)
     thresholds, minimums = view.memoise_free("thresholds", subjects, make)
-    amounts = np.array([need.amount for need in needs])
+    amounts = _amounts(needs)
     masks = [view.all_rows] * len(needs)
     for number in (minimums < amounts).nonzero()[0].tolist():
         masks[number] = _mask(view, thresholds[number], needs[number])
     return _Sufficiency(subjects, amounts, masks)
+
+
+@functools.lru_cache(maxsize=1024)
+def _amounts(needs: tuple[Need, ...]) -> Floats:
+    return read_only(np.array([need.amount for need in needs], dtype=np.float64))
 
 
 def _stock_thresholds(view: View, needs: tuple[Need, ...]) -> tuple[list[Threshold | None], Floats]:

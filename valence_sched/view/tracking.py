@@ -43,6 +43,11 @@ class TrackedView(View):
         self.was_read = True
         return View.free(self, need, by)
 
+    def free_table(self, needs: tuple[Need, ...], by: By) -> Floats:
+        """Return what :meth:`View.free_table` does; a remembered value is recorded, too."""
+        self.was_read = True
+        return View.free_table(self, needs, by)
+
     def memoise_free(self, name: object, key: object, make: Callable[[], Any]) -> Any:
         self.was_read = True
         return self.memoise_latest(("free", name), key, make)

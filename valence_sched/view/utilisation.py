@@ -14,7 +14,7 @@ import numpy as np
 
 from valence_sched.model.need import Need
 from valence_sched.view.availability import infeasible_rows, subjects_and_amounts
-from valence_sched.view.view import By, Floats, View
+from valence_sched.view.view import By, Floats, View, read_only
 
 EPSILON = 1e-9  # the rounding error of a share
 
@@ -107,9 +107,10 @@ def _free_share(view: View, needs: tuple[Need, ...], by: By) -> FreeShare:
 
 def _share_table(view: View, needs: tuple[Need, ...], by: By) -> _ShareTable:
     inverse, absent = _inverses(view, needs, by)
-    free = np.array([view.free(need, by) for need in needs]).reshape(inverse.shape)
-    np.multiply(free, inverse, out=free)
-    mean, exceeds_total = _mean(free), bool(free.max(initial=0.0) > 1.0 + EPSILON)
+    free = view.free_table(needs, by)  # read-only where it is remembered
+    free = np.multiply(free, inverse, out=free if free.flags.writeable else None)
+    most = np.maximum.reduce(free, axis=None, initial=0.0)
+    mean, exceeds_total = _mean(free), bool(most > 1.0 + EPSILON)
     np.minimum(mean, 1.0, out=mean, where=mean <= 1.0 + EPSILON)  # rounding may make a 1 larger
     return _ShareTable(free, inverse, mean, absent, exceeds_total)
 
@@ -121,7 +122,7 @@ def _inverses(view: View, needs: tuple[Need, ...], by: By) -> tuple[Floats, Floa
     """
     if view.origin is None:
         return _new_inverses(view, needs, by)
-    key = ("inverses", tuple([need.subject for need in needs]), by)
+    key = ("inverses", needs, by)
     return view.memoise(key, lambda: _new_inverses(view, needs, by))  # type: ignore[no-any-return]
 
 
@@ -138,4 +139,9 @@ def _squares(table: _ShareTable) -> _Squares:
 
 
 def _mean(table: Floats) -> Floats:
-    return weighted_sum(table, np.full(len(table), 1.0 / max(1, len(table))))
+    return weighted_sum(table, _equal_weights(len(table)))
+
+
+@functools.lru_cache(maxsize=64)
+def _equal_weights(size: int) -> Floats:
+    return read_only(np.full(size, 1.0 / max(1, size)))

@@ -128,12 +128,20 @@ class View:
         """Compute and remember the free amounts of all these needs in one pass."""
         blocks = tuple(need for need in needs if need.kind != "stock")
         if blocks:
-            table = self.kinds.amount_matrix(blocks)
-            pools = self.block_counts.sums(table)
-            podms = self.podm_block_counts.sums(table)[:, self.podm_of]
-            for need, pool, podm in zip(blocks, pools, podms, strict=True):
-                self._memo["free", need, "pool"] = read_only(pool)
-                self._memo["free", need, "podm"] = read_only(podm)
+            amounts = self.kinds.amount_matrix(blocks)
+            pools = self.block_counts.sums(amounts)
+            podms = self.podm_block_counts.sums(amounts)[:, self.podm_of]
+            for by, table in (("pool", pools), ("podm", podms)):
+                self._memo["free", blocks, by] = read_only(table)
+                for need, row in zip(blocks, table, strict=True):
+                    self._memo["free", need, by] = row
+
+    def free_table(self, needs: tuple[Need, ...], by: By) -> Floats:
+        """Return what :meth:`free` does for several needs; shape ``(needs, rows)``."""
+        known = self._memo.get(("free", needs, by))
+        if known is not None:
+            return known  # type: ignore[no-any-return]
+        return np.array([self.free(need, by) for need in needs]).reshape(len(needs), len(self))
 
     def invalidate_free(self) -> None:
         """Forget all sums of free amounts: the counts that they come from are about to change."""

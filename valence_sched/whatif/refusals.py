@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-import numpy as np
-
 from valence_sched.core.decision import Decision
 from valence_sched.core.explain.report import decision_warnings, funnel_steps
 from valence_sched.core.explain.verdicts import Verdicts
@@ -71,11 +69,13 @@ class Refusals:
 def last_step(decision: Decision) -> str:
     """Return the step of the funnel where the last pools went: a filter, or else ``fit``."""
     attempt = decision.main_attempt
-    verdicts = attempt.batch.evaluation.verdicts
-    if len(verdicts):
-        left: Mask = np.any(np.logical_and.accumulate(verdicts, axis=0), axis=1)
-        if not left[-1]:
-            return attempt.context.bound.filters[int(left.argmin())].name
+    left: Mask | None = None
+    for filter_, verdict in zip(
+        attempt.context.bound.filters, attempt.batch.evaluation.verdicts, strict=True
+    ):
+        left = verdict if left is None else left & verdict
+        if not left.any():
+            return filter_.name
     return FIT
 
 

@@ -50,6 +50,7 @@ class ReplayRun:
         self._fragmentation = MixFragmentation(lambda: succession.current_view, mix)
         self._refusals = Refusals()
         self._podm_of: list[int] = succession.view.podm_of.tolist()
+        self._block_tables = succession.current_view.block_tables  # as they are at any time
         self._departures: list[Departure] = []
         self._requests = self._departed = self._node = 0
         self._now = 0.0
@@ -111,7 +112,7 @@ class ReplayRun:
             fit = node.chosen
             podm = self._podm_of[fit.row]
             succession.take(request, fit)
-            occupancy.take(moment, podm, fit, succession.current_view.block_tables[podm])
+            occupancy.take(moment, podm, fit, self._block_tables[podm])
             self._fragmentation.changed.add(podm)
             if entry.departure is not None:
                 self._node += 1
@@ -132,7 +133,7 @@ class ReplayRun:
         if moment >= self._timeline.end:
             self._timeline.advance(moment)
         podm = self._podm_of[fit.row]
-        before = self._succession.current_view.block_tables[podm]
+        before = self._block_tables[podm]
         self._succession.give_back(request, fit)
         self._occupancy.give_back(moment, podm, fit, before)
         self._fragmentation.changed.add(podm)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,3 +105,15 @@ def load_site(loader: InventoryLoader, config: Configuration, selection: Selecti
     )
     site._views.append(view)
     return site
+
+
+def site_of(podms: Iterable[FullPodm], config: Configuration, selection: Selection) -> Site:
+    """Return the site of pod managers that another scheduler decides on; errors as of the files."""
+    lean = (decode(to_json(podm), LeanPodm, "the service", f"$[{number}]")
+            for number, podm in enumerate(podms))  # fmt: skip
+    return Site(
+        BASE,
+        tuple(lean),
+        config.policies(selection.policy_files),
+        config.flavors(selection.flavor_files),
+    )

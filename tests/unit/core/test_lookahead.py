@@ -15,10 +15,15 @@ from valence_sched.core.evaluation import INFINITE_COST, EvaluationContext
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.lookahead import Lookahead
 from valence_sched.core.policy import BoundPolicy, bind
-from valence_sched.core.ranking import RowOrder, choose_fit, order_by_lot, rank_rows
+from valence_sched.core.ranking import (
+    RowOrder,
+    choose_fit,
+    order_by_lot,
+    random_order,
+    rank_rows,
+)
 from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse
 from valence_sched.model.request import Request
-from valence_sched.schedulers.chance import random_order
 from valence_sched.testing import request, view
 from valence_sched.view.view import View
 

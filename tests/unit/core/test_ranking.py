@@ -15,6 +15,7 @@ from valence_sched.core.evaluation import INFINITE_COST
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.ranking import (
+    FEW_ROWS,
     FIRST_ROWS,
     MIN_TURNS,
     MOST_CHANGES,
@@ -112,6 +113,17 @@ class TestRows(unittest.TestCase):
         asked = msgspec.structs.replace(ASKED, id="recorded", seed=7)
         self.assertEqual(RECORDED_LOTS, [int(lot) for lot in draw_lots(seen.lot, asked)])
         self.assertEqual(RECORDED_LATER, [int(lot) for lot in draw_lots(seen.lot, asked, 3)])
+
+    @quietly(150)
+    @given(st.integers(0, 5), st.integers(0, 99), st.lists(st.integers(0, SIZE - 1), unique=True))
+    def test_few_rows_are_drawn_as_many_are(self, turn, seed, rows):
+        request = msgspec.structs.replace(ASKED, seed=seed)
+        rows = np.array(rows, dtype=np.int64)
+        ordered = rows[draw_lots(SITE.lot[rows], request, turn).argsort(kind="stable")]
+        for size in (len(rows), FEW_ROWS, FEW_ROWS + 1):
+            few = rows[:size]
+            expected = [row for row in ordered.tolist() if row in few]
+            self.assertEqual(expected, order_by_lot(SITE, few, request, turn).tolist())
 
     def test_the_first_nodes_of_a_batch_share_one_draw_and_later_turns_have_their_own(self):
         seen, rows = site(20), np.array([3, 9, 4, 17])

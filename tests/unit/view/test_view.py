@@ -181,6 +181,21 @@ class TestMemo(unittest.TestCase):
         self.assertEqual(1, site.memoise(("key",), lambda: 2))
         self.assertEqual(2, site.without_memo().memoise(("key",), lambda: 2))
 
+    def test_free_amounts_computed_ahead_are_those_that_are_computed_one_by_one(self):
+        needs = (CORES, Need(kind="memory", measure="capacity_mib", amount=1))
+        podms = [{"id": name, "blocks": [cpu("b", 1 + number)]} for number, name in enumerate("ab")]
+        one_by_one, ahead = view(*podms), view(*podms)
+        ahead.precompute_free(needs)
+        for by in ("pool", "podm"):
+            expected = [one_by_one.free(need, by).tolist() for need in needs]
+            self.assertEqual(expected, [ahead.free(need, by).tolist() for need in needs])
+            for site in (one_by_one, ahead):
+                self.assertEqual(expected, site.free_table(needs, by).tolist())
+            self.assertFalse(ahead.free_table(needs, by).flags.writeable)
+            self.assertTrue(one_by_one.free_table(needs, by).flags.writeable)
+        ahead.invalidate_free()
+        self.assertTrue(ahead.free_table(needs, "pool").flags.writeable)
+
     def test_a_view_with_its_own_memo_begins_with_a_copy_and_leaves_the_original_alone(self):
         site = view({"id": "a"})
         site.memoise(("key",), lambda: 1)

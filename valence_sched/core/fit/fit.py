@@ -38,6 +38,7 @@ from valence_sched.view.view import View
 MOST_ANSWERS = 100_000  # questions whose answer is remembered per request
 NOTHING = "nothing"  # the question of a request for no block, in a pool without limits
 
+Offer = list[tuple[int, int]]  # kinds and numbers of blocks
 Limits = tuple[tuple[BlockType, Limit], ...]  # of a pool
 
 
@@ -68,6 +69,8 @@ class Fitter:
     _useful: dict[Limits, Counts] = field(default_factory=dict)
     _short: dict[Hashable, SearchOutcome] = field(default_factory=dict)
     _long: dict[Hashable, SearchOutcome] = field(default_factory=dict)
+    #: What was searched in an offer: pools whose questions differ in useless blocks share it.
+    _searched: dict[Hashable, SearchOutcome] = field(default_factory=dict)
     _topology: topology.TopologyFitter | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -179,7 +182,9 @@ class Fitter:
         )
         if shortfall:
             return shortfall
-        _, items, caps, demands = self._cover_problem(view, row)
+        pool = view.pools[row]
+        offer = self._offer(view.block_counts.kinds(row), pool)
+        items, caps, demands = self._cover_problem(pool, offer)
         for index, needed in enumerate(demands):
             most = upper_bound(items, index, caps)
             if most < needed:
@@ -207,7 +212,18 @@ class Fitter:
         return key, functools.partial(self._solve, view, row)
 
     def _solve(self, view: View, row: int, states: int) -> SearchOutcome:
-        offer, items, caps, amounts = self._cover_problem(view, row)
+        pool = view.pools[row]
+        offer = self._offer(view.block_counts.kinds(row), pool)
+        key = (states, tuple(pool.limits.items()), *offer)
+        outcome = self._searched.get(key)
+        if outcome is None:
+            if len(self._searched) >= MOST_ANSWERS:
+                self._searched.clear()
+            outcome = self._searched[key] = self._search(pool, offer, states)
+        return outcome
+
+    def _search(self, pool: Pool, offer: Offer, states: int) -> SearchOutcome:
+        items, caps, amounts = self._cover_problem(pool, offer)
         cover = cheapest_cover(items, amounts, caps, states=states)
         if cover.counts is None:
             return SearchOutcome(None, cover.complete, cover.states)
@@ -215,11 +231,7 @@ class Fitter:
         wasted = waste(self.kinds, by_kind.items(), self.needs)
         return SearchOutcome((by_kind, wasted), cover.complete, cover.states)
 
-    def _cover_problem(
-        self, view: View, row: int
-    ) -> tuple[list[tuple[int, int]], list[Item], list[int], list[int]]:
-        pool = view.pools[row]
-        offer = self._offer(view.block_counts.kinds(row), pool)
+    def _cover_problem(self, pool: Pool, offer: Offer) -> tuple[list[Item], list[int], list[int]]:
         least = least_blocks(pool.limits)
         capped = [name for name, limit in pool.limits.items() if limit.max is not None]
         items = []
@@ -229,12 +241,12 @@ class Fitter:
             uses = tuple(index for index, name in enumerate(capped) if name in types)
             items.append(Item(number, self.kinds.kinds[kind].price, gives, uses))
         caps = [pool.limits[name].max or 0 for name in capped]
-        return offer, items, caps, [d.amount for d in self.demands] + list(least.values())
+        return items, caps, [d.amount for d in self.demands] + list(least.values())
 
-    def _offer(self, free: list[tuple[int, int]], pool: Pool) -> list[tuple[int, int]]:
+    def _offer(self, free: Offer, pool: Pool) -> Offer:
         """Return ``(kind, blocks)`` of the free blocks that could help, no more than could."""
         useful = self._useful_by_kind(tuple(pool.limits.items()))
-        offer = []
+        offer: Offer = []
         for kind, number in free:
             if useful[kind] == np.inf:
                 useful[kind] = self._most_useful(kind, pool)
