@@ -11,8 +11,8 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -28,6 +28,7 @@ from valence_sched.errors import (
     UnknownName,
     one_line,
 )
+from valence_sched.inventory.hints import Hints, NoStreams
 from valence_sched.inventory.last_known import podm_of_registration
 from valence_sched.inventory.read_schedule import ReadSchedule
 from valence_sched.inventory.registry import Registry
@@ -41,8 +42,9 @@ from valence_sched.store.store import Store
 
 LEASE = "background reader"
 LEASE_S = 30.0
-#: How often the lease is renewed, and how often registrations are looked at.
-RENEW_S, MEMBERS_S = LEASE_S / 3, 5.0
+RENEWALS = 3  # of a lease in its time
+#: How often the change log is asked for registrations, and how often they are read regardless.
+LOOK_S, MEMBERS_S = 0.5, 5.0
 #: The longest time without a look at what is due, and at whether to end.
 LONGEST_WAIT_S = 1.0
 THREADS = 32
@@ -54,6 +56,19 @@ class ReaderClock(NamedTuple):
     now: Callable[[], float] = time.monotonic
     draw: Callable[[], float] = random.random
     sleep: Callable[[float], object] = time.sleep
+
+
+class Events(Protocol):
+    """What the pod managers tell by themselves: hints that they may have changed."""
+
+    def follow(self, members: Mapping[str, Registration]) -> None:
+        """Listen to these from now on, and to no others."""
+
+    def take(self) -> dict[str, str]:
+        """Return the names of those that may have changed since the last call, each with why."""
+
+    def close(self) -> None:
+        """Listen to nothing more."""
 
 
 class ReadOutcome(NamedTuple):
@@ -73,7 +88,9 @@ class BackgroundReader:
     ``read`` returns the reading of one pod manager, and never raises; at most ``threads`` of them
     run at once, so that one that is slow delays no other. ``holder`` names this process.
     ``tell`` takes a line for each change: of who reads, and of whether a pod manager is read.
-    ``start`` runs a reading in a thread.
+    ``start`` runs a reading in a thread. ``events`` are followed while this process reads.
+    ``changed`` takes the names of pod managers that a reading found to be otherwise.
+    The lease of one that dies ends after ``lease_s``.
     """
 
     def __init__(
@@ -88,20 +105,30 @@ class BackgroundReader:
         pace: ReadPace | None = None,
         clock: ReaderClock | None = None,
         threads: int = THREADS,
+        lease_s: float = LEASE_S,
         start: Callable[[Callable[[], None]], object] = _start_thread,
+        events: Events | None = None,
+        changed: Callable[[Sequence[str]], object] = lambda _names: None,
     ) -> None:
         self._registry, self._live, self._store, self._read = registry, live, store, read
         self._holder, self._tell, self._threads = holder, tell, threads
         self._clock = clock or ReaderClock()
+        self._lease_s = lease_s
         self._schedule = ReadSchedule(pace or ReadPace(), self._clock.draw)
         self._outcomes: queue.SimpleQueue[ReadOutcome] = queue.SimpleQueue()
-        self._start_thread = start
+        self._start_thread, self._events = start, events or NoStreams()
+        self._note_changed = changed
+        self._hints = Hints()  # of other threads
+        self._hinted: dict[str, str] = {}
+        self._reasons: dict[str, str] = {}  # of the readings that run
+        self._generations: dict[str, int] = {}
         self._running = 0
         self._members: dict[str, Registration] = {}
         self._failures: dict[str, ReadFailure] = {}
         self._ended: set[str] = set()
         self._leads = False
-        self._renewed_at = self._looked_at = -float("inf")
+        self._renewed_at = self._looked_at = self._members_at = -float("inf")
+        self._registry_count = -1
         self._problem = ""
 
     def run(self, ended: Callable[[], bool] = lambda: False) -> None:
@@ -138,8 +165,8 @@ class BackgroundReader:
         try:
             self._renew_in_time()
             if self._leads:
-                if self._clock.now() - self._looked_at >= MEMBERS_S:
-                    self._update_members()
+                self._update_members_in_time()
+                self._take_hints()
                 self._start()
                 self._store_outcomes(self._gathered())
             else:
@@ -152,12 +179,17 @@ class BackgroundReader:
 
     def close(self) -> None:
         """Give up the lease; what is still read is not stored."""
+        self._events.close()
         if self._leads:
             self._leads = False
             try:
                 self._store.leases.give_up(LEASE, self._holder)
             except StoreError as error:
                 self._note_problem(str(error))
+
+    def hint(self, names: Iterable[str], reason: str) -> None:
+        """Let those of these that are registered be read soon; any thread may call this."""
+        self._hints.add_all((name for name in names if name in self._members), reason)
 
     @property
     def read_names(self) -> set[str]:
@@ -166,23 +198,24 @@ class BackgroundReader:
 
     def _renew_in_time(self) -> None:
         now = self._clock.now()
-        if now - self._renewed_at < RENEW_S:
+        if now - self._renewed_at < self._lease_s / RENEWALS:
             return
-        if self._leads and self._store.leases.renew(LEASE, self._holder, LEASE_S):
+        if self._leads and self._store.leases.renew(LEASE, self._holder, self._lease_s):
             self._renewed_at = now
             return
         if self._leads:
             self._leads = False
+            self._events.follow({})
             self._tell("the lease is lost: another process reads")
         self._lead()
 
     def _lead(self) -> bool:
         """Take the lease if it is free; return whether this process reads now."""
         self._renewed_at = self._clock.now()
-        self._leads = self._store.leases.acquire(LEASE, self._holder, LEASE_S)
+        self._leads = self._store.leases.acquire(LEASE, self._holder, self._lease_s)
         if self._leads:
             self._failures = self._store.failures()
-            self._looked_at = -float("inf")
+            self._looked_at = self._members_at = -float("inf")
             for name in self._members:
                 self._schedule.hasten(name, self._renewed_at)
             self._tell(f"this process reads ({self._holder})")
@@ -191,12 +224,27 @@ class BackgroundReader:
                 self._tell(f"{count} could not be read before")
         return self._leads
 
+    def _update_members_in_time(self) -> None:
+        """Read the registrations again once the change log has a change of them.
+
+        Those of files are in no log: they are read every few seconds.
+        """
+        now = self._clock.now()
+        if now - self._looked_at < LOOK_S:
+            return
+        self._looked_at = now
+        count = self._store.registry_count()
+        if count != self._registry_count or now - self._members_at >= MEMBERS_S:
+            self._update_members()
+            self._events.follow(self._members)
+            self._registry_count = count
+
     def _update_members(self) -> None:
         """Read the registrations again; read new and changed ones at once."""
         now, before = self._clock.now(), self._members
         members = self._registry.members(self._live)
         self._members = {one.registration.name: one.registration for one in members}
-        self._looked_at = now
+        self._members_at = now
         self._schedule.set_names(self._members, now)
         for name, one in self._members.items():
             known = before.get(name)
@@ -205,10 +253,19 @@ class BackgroundReader:
         if len(before) != len(self._members):
             self._tell(f"{format_count(len(self._members), 'pod manager')} to read")
 
+    def _take_hints(self) -> None:
+        """Let those be read soon that sent an event; of many events of one the first is told."""
+        for name, why in (self._hints.take() | self._events.take()).items():
+            if name in self._members:
+                self._hinted.setdefault(name, why)
+                self._schedule.hint(name, self._clock.now())
+
     def _start(self) -> None:
         free = self._threads - self._running
         for name in self._schedule.start_due(self._clock.now(), free):
             self._running += 1
+            why = self._hinted.pop(name, None)
+            self._reasons[name] = f"on {why}" if why else "at its interval"
             self._start_thread(functools.partial(self._read_one, self._members[name]))
 
     def _read_one(self, one: Registration) -> None:
@@ -238,6 +295,8 @@ class BackgroundReader:
         whole = [one for one in current if one.reading.failure is None]
         try:
             stored = self._store.upsert_all([with_identity(one.reading.podm) for one in whole])
+            read = [result for result in stored if not isinstance(result, SchedulerError)]
+            self._note_contents(read)
             for one, result in zip(whole, stored, strict=True):
                 if isinstance(result, SchedulerError):
                     refused = isinstance(result, IdentityConflict)
@@ -259,6 +318,16 @@ class BackgroundReader:
         self._running -= len(outcomes)
         for one in current:
             self._note_end(one.registration.name, failures.get(one.registration.name))
+
+    def _note_contents(self, podms: Sequence[FullPodm]) -> None:
+        """Tell which pod managers are not as they were when this process read them last."""
+        changed = [one for one in podms if self._generations.get(one.id) != one.generation]
+        for one in changed:
+            if one.id in self._generations:
+                self._tell(one_line(f"{one.id}: changed, read {self._reasons.get(one.id, '')}"))
+            self._generations[one.id] = one.generation
+        if changed:
+            self._note_changed([one.id for one in changed])
 
     def _drop(self, outcomes: Sequence[ReadOutcome]) -> None:
         """Leave aside what was read when another process read already."""

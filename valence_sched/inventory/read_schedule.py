@@ -6,6 +6,7 @@ Times are seconds of any clock that the caller uses throughout.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ class _Entry:
     due: float
     failures: int = 0
     running: bool = False
+    started: float = -math.inf
+    hinted: bool = False
 
 
 class ReadSchedule:
@@ -36,7 +39,16 @@ class ReadSchedule:
     def hasten(self, name: str, now: float) -> None:
         """Read a pod manager at once: it changed, or its registration did."""
         if name in self._entries:
-            self._entries[name] = _Entry(now, running=self._entries[name].running)
+            known = self._entries[name]
+            self._entries[name] = _Entry(now, running=known.running, started=known.started)
+
+    def hint(self, name: str, now: float) -> None:
+        """Read a pod manager soon: it may have changed, since its last reading began at least."""
+        entry = self._entries.get(name)
+        if entry is not None:
+            entry.hinted = entry.running
+            earliest = entry.started + self._pace.hinted_pause_s(entry.failures)
+            entry.due = min(entry.due, max(now, earliest))
 
     def start_due(self, now: float, most: int) -> Iterator[str]:
         """Yield at most so many pod managers that are due, the longest first; they run then."""
@@ -50,7 +62,7 @@ class ReadSchedule:
                 if probing:
                     continue
                 probing = True
-            entry.running = True
+            entry.running, entry.started, entry.hinted = True, now, False
             most -= 1
             yield name
 
@@ -62,6 +74,8 @@ class ReadSchedule:
         entry.running = False
         entry.failures = entry.failures + 1 if failed else 0
         entry.due = now + self._pace.pause_s(entry.failures, self._draw())
+        if entry.hinted:  # by an event that the reading may have missed
+            self.hint(name, now)
 
     def is_open(self, name: str) -> bool:
         """Return whether the circuit breaker of a pod manager is open."""

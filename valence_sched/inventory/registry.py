@@ -15,7 +15,7 @@ from valence_sched.config import credentials
 from valence_sched.config.credentials import SecureFile
 from valence_sched.config.settings import Configuration, Homes
 from valence_sched.core import plugins
-from valence_sched.drivers.identity import addresses
+from valence_sched.drivers.identity import addresses, with_identity
 from valence_sched.errors import (
     CredentialError,
     IdentityConflict,
@@ -107,11 +107,17 @@ class Registry:
             raise UnknownName("registered pod manager", name, by_name, self.where)
         return by_name[name]
 
-    def create(self, registration: Registration, password: str | None = None) -> Registration:
+    def create(
+        self,
+        registration: Registration,
+        password: str | None = None,
+        podm: FullPodm | None = None,
+    ) -> Registration:
         """Register a pod manager with the identity that it tells, if it answers; return it.
 
-        Its typed password is stored. Errors as for :meth:`check_new`, and IdentityConflict if the
-        service is registered under another name.
+        Its typed password is stored, and so is ``podm``, what was just read of it: who decides on
+        the state need not wait for its next reading. Errors as for :meth:`check_new`, and
+        IdentityConflict if the service is registered under another name.
         """
         members.validate_registration(registration)
         found = self._find_identity(registration, password)
@@ -121,6 +127,8 @@ class Registry:
             store.register(registration)
             try:
                 self._store_password(registration, password)
+                if podm is not None:
+                    store.remember(with_identity(podm))
             except SchedulerError:
                 store.unregister(registration.name)
                 raise
@@ -131,9 +139,11 @@ class Registry:
 
         Raises:
             NameTaken: another pod manager has the name.
-            InputError, UnknownName: its URL or name is invalid; its driver is unknown.
+            InputError, UnknownName: its URL or name is invalid, or its certificates cannot be read;
+                its driver is unknown.
         """
         members.validate_registration(registration)
+        _check_certificates(registration)
         if registration.name in [one.name for one in self.registrations()]:
             raise NameTaken(f"a pod manager named {registration.name!r} is registered already: "
                             "change it with podm set, or choose another name")  # fmt: skip
@@ -168,6 +178,8 @@ class Registry:
         """
         members.validate_registration(registration)
         known = self.get(registration.name)
+        if registration.cacert != known.cacert:
+            _check_certificates(registration)
         if not same_endpoint(known.url, registration.url):
             found = self._find_identity(registration, password)
             if found and known.identity and not is_address(known.identity):
@@ -255,6 +267,19 @@ class Registry:
         stored = registration.password is not None and registration.password.stored
         if password is not None or not stored:
             self.passwords.put(registration.name, password)
+
+
+def _check_certificates(registration: Registration) -> None:
+    """Raise InputError where the certificates that a pod manager is trusted by cannot be read."""
+    file = registration.cacert
+    if file is None:
+        return
+    try:
+        with open(file, "rb") as stream:
+            stream.read(1)
+    except (OSError, ValueError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise InputError(file, "", reason, "certificates in PEM") from None
 
 
 def _common(registration: Registration, other: Registration) -> str | None:

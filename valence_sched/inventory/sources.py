@@ -22,9 +22,11 @@ from valence_sched.model.read_options import ReadOptions, Selection
 
 if TYPE_CHECKING:
     from valence_sched.inventory.background_reader import BackgroundReader
+    from valence_sched.inventory.event_listener import EventListener
     from valence_sched.inventory.live import LiveReader
     from valence_sched.inventory.stored import StoredReader
     from valence_sched.model.read_pace import ReadPace
+    from valence_sched.model.registration import Registration
     from valence_sched.store.store import Store
 
 Now = Callable[[], datetime.datetime]
@@ -79,9 +81,8 @@ class SourceReader:
 
         Live ones are read when the selection names some, and when it names no inventory.
         """
-        self.unread_ids.clear()
-        self.live_ids.clear()
-        self.read_ids.clear()
+        # new ones: what follows a state keeps those that it has set
+        self.unread_ids, self.live_ids, self.read_ids = set(), set(), set()
         self.stored_names = frozenset()
         sources = self.named_sources(selection)
         try:
@@ -127,11 +128,19 @@ class SourceReader:
         pace: ReadPace,
         tell: Callable[[str], object],
         threads: int,
+        *,
+        lease_s: float,
+        clock: Callable[[], float],
+        sleep: Callable[[float], object],
+        changed: Callable[[Sequence[str]], object] = lambda _names: None,
     ) -> BackgroundReader:
-        """Return what keeps the registered pod managers in a store fresh."""
+        """Return what keeps the registered pod managers in a store fresh.
+
+        ``changed`` takes the names of those that a reading found to be otherwise.
+        """
         from valence_sched.drivers.crawl import pool  # HTTP: only to read live ones
         from valence_sched.drivers.crawl.reading import Reading, ReadSettings, ReadTarget
-        from valence_sched.inventory.background_reader import BackgroundReader
+        from valence_sched.inventory.background_reader import BackgroundReader, ReaderClock
 
         dialects = plugins.installed(plugins.DIALECTS)
         cache = Homes(self.config.environ).cache
@@ -141,9 +150,27 @@ class SourceReader:
             (reading,) = pool.read([target], dialects, settings, clock=self.now)
             return reading
 
+        registry = self.registry(live.state)
+        events = self._event_listener(registry, live.timeout_s, tell) if pace.events else None
         holder = f"{socket.gethostname()[:60]} process {os.getpid()} {secrets.token_hex(4)}"
-        return BackgroundReader(self.registry(live.state), live, store, read, holder=holder,
-                                tell=tell, pace=pace, threads=threads)  # fmt: skip
+        return BackgroundReader(registry, live, store, read, holder=holder, tell=tell, pace=pace,
+                                threads=threads, events=events, changed=changed, lease_s=lease_s,
+                                clock=ReaderClock(clock, sleep=sleep))  # fmt: skip
+
+    def _event_listener(
+        self, registry: Registry, timeout_s: float, tell: Callable[[str], object]
+    ) -> EventListener:
+        from valence_sched.drivers.crawl.reading import ReadTarget
+        from valence_sched.drivers.events.stream import EventStream
+        from valence_sched.drivers.http.tls import TlsContexts
+        from valence_sched.inventory.event_listener import EventListener
+
+        tls = TlsContexts()
+
+        def open_stream(one: Registration) -> EventStream:
+            return EventStream(ReadTarget(one, registry.password(one)), timeout_s, tls)
+
+        return EventListener(open_stream, tell)
 
     def no_podm_message(self, live: ReadOptions) -> str:
         """Return the text of the error that a command without any pod manager ends with."""

@@ -20,6 +20,8 @@ from valence_sched.model.inventory import FullPodm, Podm
 from valence_sched.model.read_failure import ReadFailure
 from valence_sched.model.read_options import ReadOptions
 from valence_sched.model.registration import Registration
+from valence_sched.model.stats import Stats
+from valence_sched.store.snapshot import ReportedSwitch
 
 P = TypeVar("P", bound=Podm[Any, Any])
 
@@ -50,6 +52,7 @@ def stored_podm(
     one: Registration,
     known: P | None,
     failure: ReadFailure | None,
+    report: ReportedSwitch | None,
     kind: type[P],
     limit_s: float | None,
     now: datetime.datetime,
@@ -57,10 +60,10 @@ def stored_podm(
     """Return a registered podm as it is ``known``, and in one line why it is not read at present.
 
     It is as the live reader represents it: without blocks where it was never read, where a failure
-    refuses what was, and where that is older than ``limit_s``.
+    refuses what was, and where that is older than ``limit_s``. What it reported by itself wins.
     """
     if known is not None and failure is None:
-        return replace(known, enabled=one.enabled), None
+        return _registered_podm(one, known, report), None
     podm = podm_of_registration(one, kind)
     if failure is None:
         return replace(podm, identity=one.identity), f"{one.url}: not read yet (podm watch)"
@@ -68,6 +71,24 @@ def stored_podm(
         return podm, failure.reason
     podm = replace(podm, status=failure.status)
     return last_known_podm(one, podm, known, limit_s, now), failure.reason
+
+
+def _registered_podm(one: Registration, known: P, report: ReportedSwitch | None) -> P:
+    """Return a podm with the properties of its registration, which may be newer than its reading.
+
+    Of one that reports, only whether it is enabled: the rest counts with its next reading.
+    """
+    if report is not None:
+        return replace(known, enabled=one.enabled if report.enabled is None else report.enabled)
+    return replace(
+        known,
+        enabled=one.enabled,
+        zone=one.zone or known.zone,
+        aggregates=tuple(dict.fromkeys(one.aggregates + known.aggregates)),
+        capabilities=known.capabilities | one.capabilities,
+        traits=tuple(dict.fromkeys(one.traits + known.traits)),
+        facts=known.facts | one.facts,
+    )
 
 
 class StoredReader:
@@ -90,20 +111,23 @@ class StoredReader:
     @property
     def stored_names(self) -> frozenset[str]:
         """Return the names of the pod managers that the state stores."""
-        names = {member.registration.name for member in self.members if member.uses_state}
+        names = {member.registration.name for member in self.members}
         return frozenset(names.union(self.reporting_names))
 
     def __iter__(self) -> Iterator[Reading]:
         """Yield a reading of each; one that is not read at present has its last known state."""
         known: dict[str, FullPodm] = {}
+        reports: dict[str, Stats] = {}
         failures: dict[str, ReadFailure] = {}
         if not self._registry.empty:
             with self._registry.store() as store:
                 known, failures = store.load_podms(self.stored_names), store.failures()
+                reports = store.reported_stats()
         now, limit_s = self._now(), self._live.max_age_s
-        for one, _, uses_state in self.members:
-            stored = known.get(one.name) if uses_state else None
-            failure = failures.get(one.name) if uses_state else None
-            podm, reason = stored_podm(one, stored, failure, FullPodm, limit_s, now)
+        for one, *_ in self.members:
+            name, stats = one.name, reports.get(one.name)
+            report = None if stats is None else ReportedSwitch(stats.get("enabled"))
+            podm, reason = stored_podm(one, known.get(name), failures.get(name), report, FullPodm,
+                                       limit_s, now)  # fmt: skip
             yield Reading(podm, reason)
         yield from (Reading(known[name]) for name in self.reporting_names if name in known)

@@ -45,7 +45,8 @@ class Selection(Struct, frozen=True, kw_only=True):
     """The inputs of one decision: the inventories and the files that the caller names.
 
     ``sources`` are inventories (empty: those of the environment, else the live pod managers that
-    ``live`` names). With ``strict`` a document or pod manager that cannot be read is an error.
+    ``live`` names). ``near_maps`` say where external resources are. With ``strict`` a document or
+    pod manager that cannot be read is an error.
     """
 
     sources: tuple[str, ...] = ()
@@ -53,6 +54,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     resource_files: tuple[str, ...] = ()
     flavor_files: tuple[str, ...] = ()
     policy_files: tuple[str, ...] = ()
+    near_maps: tuple[str, ...] = ()
     live: ReadOptions = DEFAULT_READ_OPTIONS
 
 

@@ -139,6 +139,21 @@ class TestReading(ReaderCase):
         self.assertEqual(["a", "c"], self.run_until(reader, 30))
         self.assertEqual(["a", "c"], self.run_until(reader, 90))
 
+    def test_the_change_log_tells_of_a_registration_at_once(self):
+        reader = self.reader()
+        self.run_until(reader, 1)
+        self.state.register(Registration(name="c", url="https://c"))
+        self.assertEqual(["c"], self.run_until(reader, 3))
+        looks = self.registrations_read(reader)
+        self.assertLessEqual(looks, 2, "they are not read again without a change")
+
+    def registrations_read(self, reader):
+        """Return how often registrations are read in six seconds without any change."""
+        read, calls = reader._registry.members, []
+        reader._registry.members = lambda live: calls.append(1) or read(live)
+        self.run_until(reader, self.now + 6)
+        return len(calls)
+
     def test_a_slow_one_delays_no_other(self):
         """Its reading never ends; of the others each is read at its interval."""
         release = threading.Event()
@@ -192,6 +207,17 @@ class TestWhoReads(ReaderCase):
         self.assertEqual([], self.reads)
         self.assertEqual("one: the lease is lost: another process reads", self.lines[-1])
 
+    def test_a_shorter_lease_is_renewed_more_often(self):
+        one = self.reader("one", lease_s=6.0)
+        one.step()
+        self.execute(sa.update(tables.leases).values(expires_at=tables.leases.c.expires_at - 1000))
+        self.now += 1.9
+        one.step()
+        self.assertTrue(one._leads)
+        self.now += 0.2
+        one.step()
+        self.assertIn("one: the lease is lost: another process reads", self.lines)
+
     def test_what_ends_after_the_lease_is_lost_is_not_stored(self):
         works = []
         one = self.reader("one", start=works.append)
@@ -235,6 +261,102 @@ class TestOnce(ReaderCase):
         self.reader("other").step()
         with self.assertRaisesRegex(InUse, "read by another process, other: leave it to that"):
             self.reader().run_once()
+
+
+class FoundEvents:
+    """Events that a test puts there, and who was listened to."""
+
+    def __init__(self):
+        self.hints, self.followed = {}, []
+
+    def follow(self, members):
+        self.followed.append(sorted(members))
+
+    def take(self):
+        hints, self.hints = self.hints, {}
+        return hints
+
+    def close(self):
+        self.followed.append(None)
+
+
+class TestEvents(ReaderCase):
+    """What events change."""
+
+    def setUp(self):
+        super().setUp()
+        self.events = FoundEvents()
+
+    def test_one_that_sends_events_is_read_sooner_and_no_other(self):
+        reader = self.reader(events=self.events)
+        self.run_until(reader, 20)
+        self.events.hints["a"] = "an event: ResourceChanged /redfish/v1/Systems/1"
+        self.assertEqual(["a"], self.run_until(reader, 30))
+        self.assertEqual(["b"], self.run_until(reader, 70))
+        self.assertEqual(["a"], self.run_until(reader, 90))
+
+    def test_a_hint_of_another_thread_is_as_an_event_and_an_unknown_name_is_none(self):
+        reader = self.reader()
+        self.run_until(reader, 20)
+        reader.hint(["b", *(f"nobody {number}" for number in range(1000))], "a forged hint")
+        self.assertEqual({"b": "a forged hint"}, reader._hints.take())
+        reader.hint(["b", "nobody"], "a hint of another process")
+        self.assertEqual(["b"], self.run_until(reader, 30))
+
+    def test_what_a_reading_changed_is_passed_on_once(self):
+        changed = []
+        reader = self.reader(changed=changed.append)
+        self.run_until(reader, 20)
+        self.assertEqual(["a", "b"], sorted(name for names in changed for name in names))
+        changed.clear()
+        self.content["a"] = replace(podm("a"), blocks=podm("a").blocks[:1])
+        self.run_until(reader, 200)
+        self.assertEqual([["a"]], changed)
+
+    def test_a_storm_is_one_reading_in_each_pause(self):
+        reader = self.reader(events=self.events)
+        self.run_until(reader, 20)
+        began = self.now
+        while self.now < began + 30:
+            self.events.hints["a"] = "an event: ResourceChanged /redfish/v1/Systems/1"
+            self.sleep(min(0.1, max(0.01, reader.step())))
+        self.assertEqual(["a"] * 6, self.reads)
+
+    def test_a_change_is_told_with_the_reason_of_the_reading(self):
+        reader = self.reader(events=self.events)
+        self.run_until(reader, 20)
+        self.content["a"] = replace(podm("a"), blocks=podm("a").blocks[:1])
+        self.events.hints["a"] = "an event: ResourceRemoved /redfish/v1/Systems/1"
+        self.run_until(reader, 30)
+        del self.content["a"]
+        self.run_until(reader, 100)
+        self.assertEqual(
+            [
+                "one: a: changed, read on an event: ResourceRemoved /redfish/v1/Systems/1",
+                "one: a: changed, read at its interval",
+            ],
+            [line for line in self.lines if "changed" in line],
+        )
+
+    def test_an_event_alone_changes_nothing(self):
+        reader = self.reader(events=self.events)
+        self.run_until(reader, 20)
+        before = self.state.log_counts()
+        self.events.hints.update(a="ResourceRemoved /redfish/v1/Systems/1", nobody="Alert")
+        self.assertEqual(["a"], self.run_until(reader, 30))
+        self.assertEqual(before, self.state.log_counts())
+
+    def test_events_are_followed_only_while_this_process_reads(self):
+        first, other = self.reader("one", events=self.events), FoundEvents()
+        second = self.reader("two", events=other)
+        self.run_until(first, 20)
+        self.run_until(second, 21)
+        self.assertEqual(({("a", "b")}, []), ({*map(tuple, self.events.followed)}, other.followed))
+        self.execute(sa.update(tables.leases).values(holder="two"))
+        self.run_until(first, 40)
+        self.assertEqual([], self.events.followed[-1])
+        first.close()
+        self.assertIsNone(self.events.followed[-1])
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ class TestSchedule(unittest.TestCase):
     def due(self, now, most=9):
         return list(self.schedule.start_due(now, most))
 
-    def fail(self, name, times):
+    def fail_readings(self, name, times):
         now = 0.0
         for _ in range(times):
             self.schedule.end(name, now, failed=True)
@@ -65,9 +65,9 @@ class TestSchedule(unittest.TestCase):
         self.schedule.set_names(["a", "b", "c"], 0.0)
         self.due(0.0)
         for name in ("a", "b"):
-            self.fail(name, 2)
+            self.fail_readings(name, 2)
             self.assertFalse(self.schedule.is_open(name))
-            self.fail(name, 1)
+            self.fail_readings(name, 1)
             self.assertTrue(self.schedule.is_open(name))
         self.schedule.end("c", 0.0, failed=False)
         self.assertEqual(["c", "a"], self.due(600.0))
@@ -87,7 +87,7 @@ class TestSchedule(unittest.TestCase):
 
     def test_hastened_it_is_due_at_once_without_failures_but_not_twice(self):
         self.due(0.0)
-        self.fail("a", 3)
+        self.fail_readings("a", 3)
         self.schedule.hasten("a", 1.0)
         self.assertFalse(self.schedule.is_open("a"))
         self.assertEqual(["a"], self.due(1.0))
@@ -101,3 +101,61 @@ class TestSchedule(unittest.TestCase):
         self.assertIsNone(self.schedule.wait_s(5.0))
         self.schedule.end("a", 5.0, failed=False)
         self.assertEqual(50.0, self.schedule.wait_s(15.0))
+
+
+class TestHints(unittest.TestCase):
+    """What an event asks for."""
+
+    def setUp(self):
+        self.pace = ReadPace(interval_s=60.0, jitter=0.0, backoff_s=600.0, event_pause_s=5.0)
+        self.schedule = ReadSchedule(self.pace, lambda: 0.5)
+        self.schedule.set_names(["a"], 0.0)
+
+    def read(self, now, *, failed=False):
+        self.assertEqual(["a"], list(self.schedule.start_due(now, 9)))
+        self.schedule.end("a", now, failed=failed)
+
+    def test_it_is_read_at_once_where_its_last_reading_is_long_ago(self):
+        self.read(0.0)
+        self.schedule.hint("a", 30.0)
+        self.read(30.0)
+        self.assertEqual(60.0, self.schedule.wait_s(30.0), "the interval begins anew")
+
+    def test_many_hints_are_one_reading_in_each_pause(self):
+        self.read(0.0)
+        starts = []
+        for tenth in range(1, 300):
+            self.schedule.hint("a", tenth / 10)
+            for _ in self.schedule.start_due(tenth / 10, 9):
+                starts.append(tenth / 10)
+                self.schedule.end("a", tenth / 10, failed=False)
+        self.assertEqual([5.0, 10.0, 15.0, 20.0, 25.0], starts)
+
+    def test_one_during_a_reading_asks_for_another(self):
+        list(self.schedule.start_due(0.0, 9))
+        self.schedule.hint("a", 2.0)
+        self.assertEqual([], list(self.schedule.start_due(3.0, 9)), "it runs")
+        self.schedule.end("a", 4.0, failed=False)
+        self.assertEqual(1.0, self.schedule.wait_s(4.0))
+        self.read(5.0)
+        self.assertEqual(60.0, self.schedule.wait_s(5.0))
+
+    def test_it_never_delays_a_reading(self):
+        self.read(0.0)
+        self.schedule.hint("a", 59.0)
+        self.read(59.0)
+        self.schedule.hint("a", 60.0)
+        self.assertEqual(4.0, self.schedule.wait_s(60.0))
+
+    def test_a_pod_manager_that_fails_is_read_ever_more_rarely_for_its_events(self):
+        now, gaps = 0.0, []
+        for _ in range(6):
+            self.read(now, failed=True)
+            self.schedule.hint("a", now)
+            gaps.append(self.schedule.wait_s(now))
+            now += gaps[-1]
+        self.assertEqual([10.0, 20.0, 40.0, 60.0, 60.0, 60.0], gaps)
+
+    def test_one_of_an_unknown_name_is_nothing(self):
+        self.schedule.hint("b", 0.0)
+        self.assertEqual(["a"], list(self.schedule.start_due(0.0, 9)))

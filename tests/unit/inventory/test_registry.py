@@ -5,8 +5,16 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from tests.unit.store.site import podm
 from valence_sched.config.settings import Configuration
-from valence_sched.errors import CredentialError, DuplicateId, InputError, UnknownName, UsageError
+from valence_sched.errors import (
+    CredentialError,
+    DuplicateId,
+    IdentityConflict,
+    InputError,
+    UnknownName,
+    UsageError,
+)
 from valence_sched.inventory.members import read_podms
 from valence_sched.inventory.registry import Registry
 from valence_sched.model.read_options import ReadOptions
@@ -59,6 +67,25 @@ class TestRegistry(unittest.TestCase):
         with self.assertRaises(UsageError) as caught:
             self.registry(url)
         self.assertNotIn("hunter2", str(caught.exception))
+
+    def test_what_was_read_to_register_is_stored(self):
+        """Nobody who decides on the state waits for another reading."""
+        registry = self.registry()
+        url = "http://127.0.0.1:1"
+        registry.create(Registration(name="a", url=url), podm=podm("a", url=url, blocks=2))
+        with registry.store() as store:
+            known = store.load_podms()["a"]
+        self.assertEqual((2, "address:127.0.0.1:1"), (len(known.blocks), known.identity))
+
+    def test_what_cannot_be_stored_is_not_registered(self):
+        registry = self.registry()
+        uuid = "urn:uuid:00000000-0000-0000-0000-000000000001"
+        with registry.store() as store:
+            store.register(Registration(name="other", url="https://other", identity=uuid))
+        read = podm("a", identity=uuid)
+        with self.assertRaises(IdentityConflict):
+            registry.create(Registration(name="a", url="http://127.0.0.1:1"), podm=read)
+        self.assertEqual(["other"], [one.name for one in registry.registrations()])
 
     def test_named_files_take_the_place_of_the_state_and_of_ones_own(self):
         self.registry().create(Registration(name="stored", url="https://k"))

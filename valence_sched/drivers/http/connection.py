@@ -12,6 +12,7 @@ import threading
 from collections.abc import Mapping
 from http.client import IncompleteRead
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_TREE_BYTES
@@ -29,6 +30,9 @@ from valence_sched.drivers.http.transport import (
 from valence_sched.drivers.links import ROOT, host_and_path
 from valence_sched.errors import InputError, PodmError
 from valence_sched.model.registration import Registration
+
+if TYPE_CHECKING:
+    from valence_sched.drivers.http.stdlib_transport import AnswerStream, StdlibTransport
 
 MAX_REDIRECTS = 5
 #: How long the deletion of a session may take, also after the deadline.
@@ -69,8 +73,9 @@ class Connection:
         if cacert and not Path(cacert).exists():
             raise PodmError(f"found no file {cacert!r}, expected the --cacert it names")
         verify = cacert or not registration.insecure
-        tls = tls or TlsContexts()
-        self.transports = choose_transports(self.url, verify, proxies, parallel, tls)
+        self._verify, self._tls = verify, tls or TlsContexts()
+        self.transports = choose_transports(self.url, verify, proxies, parallel, self._tls)
+        self._streams: StdlibTransport | None = None
         self._headers = HEADERS
         self._login = Login(self, registration, password)
 
@@ -135,6 +140,31 @@ class Connection:
         """Read as :meth:`get`, also where it needs a login that was not made yet."""
         return self._read(uri, MAX_DOCUMENT_BYTES, 1.0)
 
+    def open_stream(self, uri: str) -> AnswerStream:
+        """Return the stream of events at a URI of this host, which is open from now on.
+
+        Errors as for :meth:`get`; it is not tried again. A redirect is not followed.
+        """
+        from valence_sched.drivers.http.stdlib_transport import StdlibTransport
+
+        if proxies_to(self.url):
+            raise InputError(uri, "", "a proxy on the way", "none for a stream of events")
+        if self._streams is None:
+            self._streams = StdlibTransport(self.url, self._verify, self._tls)
+        left_s = self.deadline.left_s
+        if left_s <= 0 or self._ended:
+            raise self.deadline.error()
+        self.requests += 1
+        headers = {**self._headers, "Accept": "text/event-stream", "Cache-Control": "no-store"}
+        stream = self._streams.open_stream(PodmRequest("GET", uri, headers, left_s, 0))
+        if self._ended:
+            stream.close()
+            raise self.deadline.error()
+        if stream.status == 401:
+            stream.close()
+            raise self.refusal()
+        return stream
+
     def post(self, uri: str, data: Json, headers: Mapping[str, str] | None = None) -> Answer:
         """Write, once; an Unreachable says by ``sent`` whether it may have had its effect."""
         return self._send(self.transports.writes, "POST", uri, data=data, headers=headers)
@@ -174,6 +204,8 @@ class Connection:
             self._ended = True
             for transport in self.transports:
                 transport.cut()
+            if self._streams is not None:
+                self._streams.cut()
 
     def close(self) -> None:
         """Delete the session and close; never raises, and takes a few seconds at most."""

@@ -7,12 +7,13 @@ Sites of hundreds of pod managers are read through it. What fails below HTTP bec
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 import selectors
 import socket
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from typing import cast
 from urllib.parse import urlsplit
@@ -20,7 +21,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from valence_sched.drivers.http.exchange import Answer, PodmRequest
-from valence_sched.drivers.http.tls import TlsContexts, shut, unreachable_error
+from valence_sched.drivers.http.tls import (
+    TlsContexts,
+    connection_error,
+    keep_alive,
+    shut,
+    unreachable_error,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -76,6 +83,25 @@ class StdlibTransport:
             self._drop(connection)
         return Answer(status, cast("Mapping[str, str]", response.headers), content)
 
+    def open_stream(self, request: PodmRequest) -> AnswerStream:
+        """Send one request, once, and return its answer before the body; errors as for ask.
+
+        Its connection is for this request alone.
+        """
+        connection = self._connect(request.timeout_s)
+        sock = connection.sock  # an answer without a length takes it from the connection
+        keep_alive(sock)
+        try:
+            connection.request(
+                request.method, _quote_path(request.path), headers=dict(request.headers)
+            )
+            response = connection.getresponse()
+        except (HTTPException, OSError, ValueError) as error:
+            self._drop(connection)
+            raise unreachable_error(error) from None
+        drop = functools.partial(self._drop, connection)
+        return AnswerStream(response, sock, drop)
+
     def cut(self) -> None:
         idle, self._idle = self._idle, []
         # All are listed before any ends: a thread that wakes then may open another.
@@ -119,6 +145,37 @@ class StdlibTransport:
     def _drop(self, connection: HTTPConnection) -> None:
         self._open.pop(connection, None)
         connection.close()
+
+
+class AnswerStream:
+    """An answer whose body is read as it comes; close ends it, also for a thread that waits."""
+
+    def __init__(
+        self, response: HTTPResponse, sock: socket.socket, drop: Callable[[], None]
+    ) -> None:
+        self._response, self._socket, self._drop = response, sock, drop
+
+    @property
+    def status(self) -> int:
+        return self._response.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return cast("Mapping[str, str]", self._response.headers)
+
+    def read(self, quiet_s: float, most: int = 1 << 16) -> bytes:
+        """Return the bytes that have come, empty at the end; Unreachable after ``quiet_s``."""
+        try:
+            self._socket.settimeout(quiet_s)
+            return self._response.read1(most)
+        except (HTTPException, ValueError):  # of a chunk that is not whole
+            raise connection_error(IncompleteRead(b""), connected=True) from None
+        except OSError as error:
+            raise unreachable_error(error) from None
+
+    def close(self) -> None:
+        self._response.close()
+        self._drop()
 
 
 def _is_readable(sock: socket.socket) -> bool:

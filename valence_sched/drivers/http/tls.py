@@ -118,6 +118,14 @@ def _plain(error: BaseException) -> str:
     return _OPENSSL.sub("", str(verify or text.rpartition("object at 0x")[2] or text).lower())
 
 
+def keep_alive(sock: socket.socket) -> None:
+    """Let the system probe a connection that is quiet: a peer that is gone ends it in minutes."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, seconds in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 20), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
+
+
 def shut(sock: Any) -> None:
     """End sending and receiving, also for threads that wait for it."""
     with contextlib.suppress(OSError):  # it may be closed already

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from valence_sched.simulator.server.composing_habits import BODIES
 from valence_sched.simulator.server.errors import error_body, refusal
+from valence_sched.simulator.server.event_stream import stream_events
 from valence_sched.simulator.server.faults import Fault
 from valence_sched.simulator.server.podm import SimulatedPodm, encode_reply
 from valence_sched.simulator.server.reads import HttpRequest
@@ -82,6 +83,8 @@ class SimulatorApp:
             if body_fault and isinstance(faulty, web.Response):
                 faulty.body = BODIES[body_fault.kind]
             return faulty
+        if self.podm.streams(http_request):
+            return await stream_events(request, self.podm)
         reply = self.podm.reply(http_request)
         if self._take_fault("drop-reply", request):
             return None

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -26,6 +27,18 @@ class SimulatedReply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+#: Changes that are remembered for those who follow them.
+MOST_CHANGES = 10_000
+
+
+class Change(NamedTuple):
+    """A change of a document, by the count of changes that it brought about."""
+
+    number: int
+    kind: Literal["ResourceAdded", "ResourceUpdated", "ResourceRemoved"]
+    uri: str
+
+
 class DocumentTree:
     """Redfish documents that change; a URI is found without regard to a trailing slash.
 
@@ -36,6 +49,7 @@ class DocumentTree:
         own: dict[str, Json] = msgspec.json.decode(msgspec.json.encode(documents))
         self._documents = {_key(uri): json for uri, json in own.items()}
         self.changes = 0
+        self._recent: deque[Change] = deque(maxlen=MOST_CHANGES)
 
     def __contains__(self, uri: str) -> bool:
         return _key(uri) in self._documents
@@ -49,13 +63,18 @@ class DocumentTree:
 
     def put(self, uri: str, json: Json) -> None:
         """Put a document at a URI, in place of an earlier one."""
-        self._documents[_key(uri)] = json
+        key = _key(uri)
+        known = key in self._documents
+        self._documents[key] = json
         self.changes += 1
+        kind: Any = "ResourceUpdated" if known else "ResourceAdded"
+        self._recent.append(Change(self.changes, kind, key))
 
     def remove(self, uri: str) -> None:
         """Remove a document, if it is there."""
         if self._documents.pop(_key(uri), None) is not None:
             self.changes += 1
+            self._recent.append(Change(self.changes, "ResourceRemoved", _key(uri)))
 
     def etag(self, uri: str) -> str:
         """Return the entity tag of a document: another one after each change."""
@@ -67,8 +86,17 @@ class DocumentTree:
 
     def restore(self, copy: Mapping[str, Json]) -> None:
         """Restore the documents of a copy."""
-        self._documents = dict(copy)
+        before, self._documents = self._documents, dict(copy)
         self.changes += 1
+        for uri, json in self._documents.items():
+            if before.pop(uri, None) is not json:
+                self._recent.append(Change(self.changes, "ResourceUpdated", uri))
+        for uri in before:
+            self._recent.append(Change(self.changes, "ResourceRemoved", uri))
+
+    def changes_since(self, number: int) -> list[Change]:
+        """Return the changes after the ``number``-th, of very many the last."""
+        return [change for change in tuple(self._recent) if change.number > number]
 
     def free_id(self, collection: str) -> str:
         """Return the first number that no document below a collection has."""

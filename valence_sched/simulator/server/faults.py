@@ -83,6 +83,12 @@ RULES = (
     FaultRule("stays-unused", "BLOCK", "a block (* in it is anything) always says Unused"),
     FaultRule("equal-device", "", "an equal block is composed in place of one that was named"),
     FaultRule("short-amounts", "", "a memory chunk or volume comes out at half its size"),
+    FaultRule("no-events", "", "the event service offers no stream"),
+    FaultRule("stream-cut", "N", "the event stream is cut after N events, with 0 at once"),
+    FaultRule("stream-storm", "N", "the event stream sends each event N times"),
+    FaultRule("stream-endless", "", "the event stream sends one line without an end"),
+    FaultRule("stream-redirect", "", "the event stream is redirected to another host"),
+    FaultRule("stream-older", "", "events are those of older services: types, origins as text"),
     FaultRule("odd-actions", "", "the actions of a rack's nodes begin with other words"),
 )  # fmt: skip
 

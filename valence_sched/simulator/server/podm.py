@@ -19,6 +19,7 @@ from valence_sched.simulator.server.errors import (
     method_not_allowed,
     not_found,
 )
+from valence_sched.simulator.server.event_service import add_event_service
 from valence_sched.simulator.server.faults import Faults
 from valence_sched.simulator.server.habits import is_root_elsewhere
 from valence_sched.simulator.server.load import complete
@@ -72,6 +73,7 @@ class SimulatedPodm:
             timeout_s=settings.session_timeout_s,
             collection=add_session_service(documents, settings.session_timeout_s),
         )
+        self._event_stream = add_event_service(documents, self.faults)
         self.writes = writes.DocumentWrites(documents, self.faults, settings.clock, settings.task_s)
         self._reads = DocumentReads(documents, self.faults, self.writes.tasks, settings.page_size)
         self._cache: dict[str, EncodedReply] = {}
@@ -97,6 +99,12 @@ class SimulatedPodm:
             return encode_reply(self._write(request, user))
         except RequestRefused as refused:
             return encode_reply(refused.answer)
+
+    def streams(self, request: HttpRequest) -> bool:
+        """Return whether a request opens the stream of events, by a user who may."""
+        stream = self._event_stream
+        wanted = request.method == "GET" and request.path == stream != ""
+        return wanted and self._user(request) is not None
 
     def _user(self, request: HttpRequest) -> str | None:
         """Return the user of a request; empty for public documents, None for an unknown user."""

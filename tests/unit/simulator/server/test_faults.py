@@ -2,6 +2,7 @@
 """Every fault rule, over a socket; and rules that are none."""
 
 import json
+import re
 import unittest
 from pathlib import Path
 
@@ -78,6 +79,64 @@ class TestFaults(Case):
     def test_no_uuid_leaves_the_root_without_one(self):
         self.assertNotIn("UUID", self.serve("no-uuid").get(ROOT).json())
         self.assertIn("UUID", self.serve().get(ROOT).json())
+
+    def stream(self, *fail, changes=1):
+        """Return the bytes of an event stream until it ends, or half a second without any."""
+        client = self.serve(*fail)
+        uri = client.get(f"{ROOT}/EventService").json()["ServerSentEventUri"]
+        url = self.podm.url.removesuffix(ROOT) + uri
+        session = self.stack.enter_context(requests.Session())
+        session.trust_env = False
+        answer = session.get(url, stream=True, timeout=0.8, allow_redirects=False)
+        if answer.status_code != 200:
+            return answer
+        tree, found = self.podm.documents, b""
+        try:
+            for number, piece in enumerate(answer.iter_content(1 << 16)):
+                if number == 0:  # the stream is open
+                    for count in range(changes):
+                        tree.put(SYSTEMS, {**tree.get(SYSTEMS), "Description": str(count)})
+                found += piece
+                if len(found) > 1 << 21 or b": keep-alive" in found:
+                    break
+        except requests.RequestException:
+            found += b"CUT"
+        answer.close()
+        return found
+
+    def test_without_a_fault_each_changed_resource_is_an_event(self):
+        found = self.stream(changes=3)
+        (data,) = re.findall(rb"(?m)^data: (.*)$", found)
+        (record,) = json.loads(data)["Events"]
+        self.assertEqual("ResourceEvent.1.3.ResourceChanged", record["MessageId"])
+        self.assertEqual(link(SYSTEMS), record["OriginOfCondition"])
+
+    def test_no_events_offers_no_stream(self):
+        self.assertNotIn("EventService", self.serve("no-events").get(ROOT).json())
+
+    def test_stream_cut_ends_it_after_so_many_events(self):
+        self.assertEqual(b": events follow\n\nCUT", self.stream("stream-cut:0"))
+        found = self.stream("stream-cut:1")
+        self.assertEqual((1, True), (found.count(b"data: "), found.endswith(b"CUT")))
+
+    def test_stream_storm_sends_each_so_often(self):
+        self.assertEqual(20, self.stream("stream-storm:20").count(b"data: "))
+
+    def test_stream_endless_is_one_line(self):
+        found = self.stream("stream-endless")
+        self.assertGreater(len(found), 1 << 21)
+        self.assertEqual(1, found.partition(b"data: ")[2].count(b"\n") + 1)
+
+    def test_stream_redirect_leads_elsewhere(self):
+        answer = self.stream("stream-redirect")
+        self.assertEqual(307, answer.status_code)
+        self.assertIn("//elsewhere.example.net/", answer.headers["Location"])
+
+    def test_stream_older_has_types_and_origins_as_text(self):
+        (data,) = re.findall(rb"(?m)^data: (.*)$", self.stream("stream-older"))
+        (record,) = json.loads(data)["Events"]
+        found = (record["EventType"], record["OriginOfCondition"])
+        self.assertEqual(("ResourceUpdated", SYSTEMS), found)
 
     def cut(self, method, path, json=None):
         with self.assertRaises(requests.ConnectionError):

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Event listener: follows the event streams of pod managers, each in a thread of its own.
+
+What it hears are hints: a pod manager is read sooner for them, and what is read counts.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from valence_sched.drivers.crawl.pool import GRACE_S
+from valence_sched.drivers.events.stream import NoEvents
+from valence_sched.drivers.http.connection import LOGOUT_S
+from valence_sched.drivers.http.exchange import Unreachable
+from valence_sched.errors import SchedulerError, one_line
+from valence_sched.inventory.hints import Hints
+from valence_sched.model.registration import Registration
+
+#: The pause before a stream is opened again; it doubles up to the longest, and is the first again
+#: after a stream that was open for longer than that.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
+#: How often a pod manager without a stream is looked at again: its firmware may be newer then.
+LOOK_AGAIN_S = 3600.0
+#: Streams that are followed at once; pod managers beyond them are read at their interval.
+MAX_STREAMS = 512
+
+
+class HintStream(Protocol):
+    """The events of one pod manager."""
+
+    def follow(self, opened: Callable[[], object], hint: Callable[[str], object]) -> None:
+        """Follow until the end; errors as of an event stream."""
+
+    def cut(self) -> None:
+        """End it, also for a thread that follows it."""
+
+
+OpenStream = Callable[[Registration], HintStream]
+
+
+class StreamEnd(NamedTuple):
+    """How a stream ended, and whether the pod manager did not answer."""
+
+    problem: str
+    unreachable: bool = False
+
+
+class _Follower:
+    """One stream, opened again and again; ``ended`` is set to end its thread."""
+
+    def __init__(self, registration: Registration, run: Callable[[_Follower], None]) -> None:
+        self.registration = registration
+        self.ended = threading.Event()
+        self.stream: HintStream | None = None
+        work = functools.partial(run, self)
+        self.thread = threading.Thread(target=work, daemon=True, name="events")
+        self.thread.start()
+
+    def end(self) -> None:
+        self.ended.set()
+        if (stream := self.stream) is not None:
+            stream.cut()
+
+
+class EventListener:
+    """Follows the streams of the pod managers that it is given; ``tell`` takes a line a change.
+
+    ``open_stream`` makes the stream of a pod manager, which opens when it is followed. It may raise
+    a SchedulerError, as for a password that cannot be had.
+    """
+
+    def __init__(
+        self,
+        open_stream: OpenStream,
+        tell: Callable[[str], object],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        first_pause_s: float = FIRST_PAUSE_S,
+        most: int = MAX_STREAMS,
+    ) -> None:
+        self._open_stream, self._tell, self._clock = open_stream, tell, clock
+        self._hints = Hints()
+        self._first_pause_s, self._most = first_pause_s, most
+        self._followers: dict[str, _Follower] = {}
+
+    def follow(self, members: Mapping[str, Registration]) -> None:
+        """Follow these from now on, and no others; one that is registered otherwise starts anew."""
+        for name, follower in list(self._followers.items()):
+            if _of_stream(members.get(name)) != _of_stream(follower.registration):
+                self._followers.pop(name).end()
+        for name, registration in members.items():
+            if len(self._followers) >= self._most:
+                break
+            if name not in self._followers:
+                self._followers[name] = _Follower(registration, self._run)
+
+    def take(self) -> dict[str, str]:
+        """Return those that sent an event since the last call, each with its first event."""
+        return self._hints.take()
+
+    def close(self) -> None:
+        """Follow nothing more; returns when the sessions are deleted, in seconds at most."""
+        threads = [one.thread for one in self._followers.values()]
+        self.follow({})
+        until = time.monotonic() + LOGOUT_S + GRACE_S
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def _run(self, one: _Follower) -> None:
+        """Follow one stream until it is not wanted any more."""
+        name, pause_s, told = one.registration.name, self._first_pause_s, ""
+        attempts, was_open = 0, False
+
+        def opened() -> None:
+            nonlocal told, was_open
+            told, was_open = "", True
+            self._tell(f"{name}: follows its events")
+            if attempts > 1:  # some may have been lost meanwhile
+                self._hints.add(name, "an event stream that is open again")
+
+        while not one.ended.is_set():
+            began, attempts = self._clock(), attempts + 1
+            end = self._follow(one, opened)
+            if end is None:
+                one.ended.wait(LOOK_AGAIN_S)
+                continue
+            if one.ended.is_set():
+                return
+            # the readings of one that does not answer say so by themselves
+            if end.problem != told and (was_open or not end.unreachable):
+                self._tell(one_line(f"{name}: no events: {end.problem}: read at its interval"))
+            told, was_open = end.problem, False
+            if self._clock() - began > LONGEST_PAUSE_S:
+                pause_s = self._first_pause_s
+            one.ended.wait(pause_s)
+            pause_s = min(2.0 * pause_s, LONGEST_PAUSE_S)
+
+    def _follow(self, one: _Follower, opened: Callable[[], object]) -> StreamEnd | None:
+        """Follow a stream once; return how it ended, None where none is offered."""
+        name = one.registration.name
+        try:
+            stream = one.stream = self._open_stream(one.registration)
+            if one.ended.is_set():  # perhaps just before there was a stream to cut
+                stream.cut()
+            stream.follow(opened, lambda text: self._hints.add(name, f"an event: {text}"))
+        except NoEvents:
+            return None
+        except SchedulerError as error:
+            problem = str(error).removeprefix(f"{name}: ")
+            return StreamEnd(problem, unreachable=isinstance(error, Unreachable))
+        except Exception as error:
+            return StreamEnd(f"{type(error).__name__}: {error} (please report this)")
+        return StreamEnd("the pod manager ended its stream")
+
+
+def _of_stream(registration: Registration | None) -> Registration | None:
+    """Return what of a registration a stream depends on; its identity is learnt by a reading."""
+    return registration and replace(registration, identity=None)

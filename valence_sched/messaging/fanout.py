@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fan-out: hints to all processes of a site that the state changed, through its RabbitMQ.
+
+The state stays the truth: a hint that is lost, doubled, late or forged changes no answer. Sending
+never waits for the broker, and nothing here fails when it is away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import ssl
+import threading
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import oslo_messaging  # type: ignore[import-untyped]
+from oslo_config import cfg
+from oslo_messaging import opts
+
+from valence_sched.errors import UsageError, one_line
+from valence_sched.model.messaging import MessagingSettings
+
+LOG = logging.getLogger(__name__)
+
+#: Names of one hint; one of more names none.
+MOST_NAMES = 1000
+MAX_NAME = 1024
+#: How long the end may take.
+END_S = 3.0
+#: Groups of options that the library reads and does not list.
+_UNLISTED = ("oslo_messaging_metrics", "oslo_messaging_tracing")
+
+Heard = Callable[[tuple[str, ...]], object]
+
+
+class HintFanout:
+    """Sends hints, and calls ``heard`` with the names of each hint of another process.
+
+    A hint without names says only that something changed. ``heard`` is called from a thread.
+    UsageError for a URL that is none of a broker, which is not repeated.
+    """
+
+    def __init__(self, url: str, settings: MessagingSettings, heard: Heard) -> None:
+        self._heard, self._id = heard, uuid.uuid4().hex
+        target = oslo_messaging.Target(exchange=settings.exchange, topic=settings.topic)
+        self._transport = _transport(url, settings)
+        self._server = oslo_messaging.get_rpc_server(
+            self._transport, target(server=self._id), [_Endpoint(self._take)], executor="threading"
+        )
+        self._client = oslo_messaging.get_rpc_client(self._transport, target(fanout=True), retry=0)
+        self._names: set[str] = set()
+        self._wanted = self._ended = False
+        self._change = threading.Condition()
+        self._threads = [
+            threading.Thread(target=work, daemon=True, name="hints")
+            for work in (self._listen, self._send_all)
+        ]
+        self.listening = threading.Event()
+
+    def start(self) -> None:
+        """Listen, and send what is given from now on."""
+        for thread in self._threads:
+            thread.start()
+
+    def send(self, names: Iterable[str] = ()) -> None:
+        """Hint that these pod managers changed, or that something did; returns at once.
+
+        Hints that wait for the broker are one.
+        """
+        with self._change:
+            self._names.update(names)
+            self._wanted = True
+            self._change.notify()
+
+    def close(self) -> None:
+        """Send what waits, if the broker takes it, and end."""
+        with self._change:
+            self._ended = True
+            self._change.notify()
+        for thread in self._threads:
+            thread.join(END_S)
+        end = threading.Thread(target=self._end, daemon=True, name="hints")
+        end.start()
+        end.join(END_S)
+
+    def _end(self) -> None:
+        if self.listening.is_set():
+            self._server.stop()
+            self._server.wait()
+        self._transport.cleanup()
+
+    def _listen(self) -> None:
+        """Connect; where the broker is away, the library tries again and again."""
+        try:
+            self._server.start()
+        except Exception as error:
+            LOG.warning("hints are not heard: %s", _text(error))
+        else:
+            self.listening.set()
+
+    def _send_all(self) -> None:
+        failed = False
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._wanted or self._ended)
+                if not self._wanted:
+                    return
+                names, self._names, self._wanted = sorted(self._names), set(), False
+            if len(names) > MOST_NAMES:
+                names = []
+            try:
+                self._client.cast({}, "state_changed", podms=names, sender=self._id)
+                failed = False
+            except Exception as error:
+                if not failed:
+                    LOG.warning("hints are not sent: %s", _text(error))
+                failed = True
+
+    def _take(self, names: object, sender: object) -> None:
+        """Pass on a hint as far as it is one: anyone whom the broker lets may send anything."""
+        if sender == self._id:
+            return
+        given = names if isinstance(names, list) and len(names) <= MOST_NAMES else []
+        self._heard(tuple(
+            name for name in given if isinstance(name, str) and 0 < len(name) <= MAX_NAME
+        ))  # fmt: skip
+
+
+class _Endpoint:
+    """What the library calls for a message."""
+
+    def __init__(self, take: Callable[[object, object], object]) -> None:
+        self._take = take
+
+    def state_changed(self, _context: object, **words: object) -> None:
+        """Take a hint, whatever it holds."""
+        self._take(words.get("podms"), words.get("sender"))
+
+
+def _transport(url: str, settings: MessagingSettings) -> Any:
+    """Return the transport to the broker, with no configuration but what stands here."""
+    with contextlib.suppress(ValueError):
+        parts = urlsplit(url)
+        if parts.scheme == "rabbit" and parts.hostname:
+            return oslo_messaging.get_rpc_transport(_options(settings), url)
+    raise UsageError("messaging: its url is none of a broker: expected "
+                     "rabbit://USER:PASSWORD@HOST:5672/")  # fmt: skip
+
+
+def _options(settings: MessagingSettings) -> Any:
+    conf = cfg.ConfigOpts()
+    conf([], project="valence-sched", default_config_files=[], default_config_dirs=[])
+    for group, options in opts.list_opts():
+        conf.register_opts(options, group=group)
+    for name in _UNLISTED:
+        if (known := getattr(cfg.CONF, name, None)) is not None and name not in conf:
+            plain = [cfg.Opt(key, type=cast(Any, _as_is), default=known[key]) for key in known]
+            conf.register_opts(plain, group=name)
+    values: dict[str, Any] = {
+        "amqp_auto_delete": True,
+        "rabbit_transient_queues_ttl": 600,
+        "heartbeat_timeout_threshold": 30,
+        "rabbit_interval_max": 10,
+    }
+    if settings.tls:
+        authorities = settings.cacert or ssl.get_default_verify_paths().cafile
+        if authorities is None:  # the library verifies nothing without
+            raise UsageError("messaging: tls needs a cacert: the system has no authorities")
+        values |= {"ssl": True, "ssl_ca_file": authorities}
+    for key, value in values.items():
+        conf.set_override(key, value, group="oslo_messaging_rabbit")
+    return conf
+
+
+def _as_is(value: Any) -> Any:
+    """Return the value of an option that was parsed before."""
+    return value
+
+
+def _text(error: Exception) -> str:
+    return one_line(f"{type(error).__name__}: {error}", 300)
