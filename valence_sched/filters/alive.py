@@ -4,10 +4,12 @@
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request
+from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.terms import Term, terms_of_podms
 from valence_sched.view.view import View
 
 
+@reads_podm("status")
 @terms_of_podms
 def alive(view: View, request: Request, *, unknown: bool = False) -> Iterator[Term]:
     """Keeps pod managers whose status is Online; with ``unknown`` also those nobody could ask."""

@@ -4,14 +4,25 @@
 from collections.abc import Iterator
 from typing import Any
 
+from valence_sched.model.expression import AttributePath
 from valence_sched.model.extra_specs import as_text, parse_condition, split_attribute
 from valence_sched.model.request import Request
+from valence_sched.view.podm_fields import Options, path_fields, reads_podm
 from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import Labels, View
 
 
+def _fields(_options: Options, request: Request | None) -> Iterator[str]:
+    if request is None:
+        yield from ("zone", "status", "driver", "name", "facts", "capabilities")
+        return
+    paths = (AttributePath(*split_attribute(path)) for path in request.attributes)
+    yield from path_fields(paths)
+
+
 @reads("attributes")
+@reads_podm(of=_fields)
 @terms
 def attributes(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers whose facts, capabilities and other attributes fulfil what is asked."""

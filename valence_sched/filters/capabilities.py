@@ -4,12 +4,20 @@
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request
+from valence_sched.view.podm_fields import Options, reads_podm
 from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import Labels, View
 
 
+def _fields(_options: Options, request: Request | None) -> Iterator[str]:
+    if request is None:
+        return iter(("capabilities",))
+    return (f"capabilities.{key}" for key in request.capabilities)
+
+
 @reads("capabilities")
+@reads_podm(of=_fields)
 @terms
 def capabilities(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers that have, for every key asked for, one of the asked values."""

@@ -8,10 +8,12 @@ from msgspec import Meta
 
 from valence_sched.model.request import Request
 from valence_sched.view.availability import sufficient
+from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
 
 
+@reads_podm()
 @terms
 def capacity(
     view: View, request: Request, *, headroom: Annotated[float, Meta(ge=0, le=1000)] = 0.0

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from valence_sched.model.request import Request
 from valence_sched.view.hardware import free_models
+from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
 
 
+@reads_podm()
 @terms
 def devices(view: View, request: Request) -> Iterator[Term]:
     """Keeps pools with enough free devices of each kind that pass the tests."""

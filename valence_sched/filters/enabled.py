@@ -4,10 +4,12 @@
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request
+from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.terms import Term, terms_of_podms
 from valence_sched.view.view import View
 
 
+@reads_podm("enabled")
 @terms_of_podms
 def enabled(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers that are enabled."""

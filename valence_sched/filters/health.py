@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 from valence_sched.model.inventory import Health
 from valence_sched.model.request import Request
+from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.terms import Term, terms_of_podms
 from valence_sched.view.view import View
 
 _ORDER = ("ok", "warning", "critical")
 
 
+@reads_podm("facts.{fact}")
 @terms_of_podms
 def health(
     view: View,

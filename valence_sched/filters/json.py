@@ -7,12 +7,21 @@ from valence_sched.errors import one_line
 from valence_sched.model.expression import conjuncts
 from valence_sched.model.request import Request
 from valence_sched.view.expression import reported_values, truth_values
+from valence_sched.view.podm_fields import ALL_FIELDS, Options, path_fields, reads_podm
 from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
 
 
+def _fields(_options: Options, request: Request | None) -> Iterator[str]:
+    if request is None:
+        return (field for field in ALL_FIELDS if field not in ("nodes", "url"))
+    expression = request.where_expression
+    return path_fields(expression.paths if expression is not None else ())
+
+
 @reads("where", when=lambda expression: True)
+@reads_podm(of=_fields)
 @terms
 def json(view: View, request: Request, *, unknown: bool = False) -> Iterator[Term]:
     """Keeps pools where the request's expression holds; with ``unknown`` also where unknown.

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 
 from valence_sched.model.extra_specs import as_text
 from valence_sched.model.request import Request
+from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
 
 
 @reads("locations")
+@reads_podm("facts.location")
 @terms
 def location(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers whose fact ``location`` is one that is asked for, or stands below one.

@@ -7,12 +7,20 @@ from typing import Annotated
 from msgspec import Meta
 
 from valence_sched.model.request import Request
+from valence_sched.view.podm_fields import Options, reads_podm
 from valence_sched.view.terms import Term, terms_of_podms
 from valence_sched.view.view import View
 
 _NO = ("", "0", "false", "no")
 
 
+def _fields(options: Options, _request: Request | None) -> Iterator[str]:
+    yield f"facts.{options['fact']}"
+    if options["most"] is not None:
+        yield f"facts.{options['failures']}"
+
+
+@reads_podm(of=_fields)
 @terms_of_podms
 def quarantine(
     view: View,

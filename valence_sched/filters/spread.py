@@ -5,12 +5,14 @@ from collections.abc import Iterator
 
 from valence_sched.model.request import Request
 from valence_sched.view.domains import domain_index
+from valence_sched.view.podm_fields import group_fields, reads_podm
 from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
 
 
 @reads("group", when=lambda group: group.hard, counts_by="domain")
+@reads_podm(of=group_fields)
 @terms
 def spread(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers where one more node breaks no hard rule of the request's group.

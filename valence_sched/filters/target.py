@@ -6,12 +6,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from valence_sched.model.request import Request
+from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import Labels, Mask, View
 
 
 @reads("podms", "exclude_podms")
+@reads_podm("name")
 @terms
 def target(view: View, request: Request) -> Iterator[Term]:
     """Keeps the named pod managers, by id or name, and drops the excluded ones."""

@@ -4,12 +4,14 @@
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request
+from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms, terms_for_names
 from valence_sched.view.view import View
 
 
 @reads("traits")
+@reads_podm("traits")
 @terms
 def traits(view: View, request: Request) -> Iterator[Term]:
     """Keeps pools whose traits, their podm's included, are all required and none forbidden."""

@@ -4,12 +4,14 @@
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request
+from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
 
 
 @reads("zone")
+@reads_podm("zone")
 @terms
 def zone(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers of the availability zone that is asked for."""

@@ -113,6 +113,19 @@ class PolicyText(Noun, frozen=True, kw_only=True):
         return Policy(**(fields | {"filters": filters, "weighers": weighers}))
 
 
+class PodmReads(Noun, frozen=True, kw_only=True):
+    """The fields of pod managers that decisions of a policy read: no other need be reported.
+
+    ``fields`` are names such as ``status``, ``facts.year``, or ``facts`` for all facts; of pools,
+    blocks and stocks a decision reads all. Those that any request may lead to reading, or with a
+    ``flavor`` those of a request that says no more than the flavor does.
+    """
+
+    policy: str
+    flavor: str | None = None
+    fields: tuple[str, ...] = ()
+
+
 PluginKind = Literal["filters", "weighers"]
 
 

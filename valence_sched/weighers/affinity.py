@@ -10,11 +10,13 @@ import numpy as np
 from valence_sched.model.group import Group
 from valence_sched.model.request import Request
 from valence_sched.view.domains import domain_index
+from valence_sched.view.podm_fields import group_fields, reads_podm
 from valence_sched.view.reads import reads
 from valence_sched.view.view import Floats, View
 
 
 @reads("group", when=lambda group: group.soft, counts_by="domain")
+@reads_podm(of=group_fields)
 def affinity(view: View, request: Request) -> Floats:
     """Prefers pod managers that do best by the soft rules of the request's group.
 

@@ -7,9 +7,11 @@ from msgspec import Meta
 
 from valence_sched.model.request import Request
 from valence_sched.view.fact_rules import CostRule, sum_matches
+from valence_sched.view.podm_fields import reads_podm, rule_fields
 from valence_sched.view.view import Floats, View
 
 
+@reads_podm(of=rule_fields)
 def cost(
     view: View,
     request: Request,

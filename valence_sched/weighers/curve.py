@@ -7,6 +7,7 @@ import numpy as np
 from msgspec import Meta
 
 from valence_sched.model.request import Request
+from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.view import By, Floats, View
 
 Fraction = Annotated[float, Meta(ge=0, le=1)]
@@ -22,6 +23,7 @@ class Point(NamedTuple):
 STRAIGHT = (Point(0.0, 0.0), Point(1.0, 1.0))
 
 
+@reads_podm()
 def curve(
     view: View,
     request: Request,

@@ -4,9 +4,11 @@
 import numpy as np
 
 from valence_sched.model.request import Request
+from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.view import Floats, View
 
 
+@reads_podm("facts.{fact}")
 def failures(view: View, request: Request, *, fact: str = "failures") -> Floats:
     """Prefers pod managers where few compositions failed.
 

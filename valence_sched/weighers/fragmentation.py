@@ -11,11 +11,13 @@ from valence_sched.model.request import FlavorShare, Mix, Request
 from valence_sched.view.availability import feasible_rows
 from valence_sched.view.fragmentation import FlavorMix, MixSupply, flavor_mix
 from valence_sched.view.leftover import Leftover, leftover
+from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.reads import reads
 from valence_sched.view.view import Floats, Ints, Mask, View
 
 
 @reads("mix", optional=True)
+@reads_podm("traits")
 def fragmentation(
     view: View,
     request: Request,

@@ -6,11 +6,13 @@ import numpy as np
 
 from valence_sched.model.request import Request
 from valence_sched.view.availability import infeasible_rows, sufficient
+from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.reads import penalises_unknown
 from valence_sched.view.view import Floats, View
 
 
 @penalises_unknown
+@reads_podm()
 def known(view: View, request: Request) -> Floats:
     """Prefers pools that can make the node without any device whose attributes are unknown.
 

@@ -1,15 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proximity weigher: prefers pools near external resources, such as volumes."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from valence_sched.model.request import Request
+from valence_sched.view.podm_fields import PLACE_FIELDS, Options, place_fields, reads_podm
 from valence_sched.view.reads import reads
 from valence_sched.view.terms import proximity_terms
 from valence_sched.view.view import Floats, View
 
 
+def _fields(_options: Options, request: Request | None) -> Iterator[str]:
+    if request is None:
+        return iter(PLACE_FIELDS)
+    return place_fields(request.near, soft=True)
+
+
 @reads("near", when=lambda near: any(resource.soft for resource in near))
+@reads_podm(of=_fields)
 def near(view: View, request: Request) -> Floats:
     """Prefers pools that stand near the things that a request wishes to be near to.
 

@@ -3,11 +3,13 @@
 
 from valence_sched.model.request import Request
 from valence_sched.view.domains import domain_index
+from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.reads import reads
 from valence_sched.view.view import Floats, View
 
 
 @reads("owner", counts_by="podm")
+@reads_podm("nodes")
 def owner(view: View, request: Request) -> Floats:
     """Prefers pod managers that hold none of the owner's nodes, else few.
 

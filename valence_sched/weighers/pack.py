@@ -5,10 +5,12 @@ import numpy as np
 
 from valence_sched.model.request import Request
 from valence_sched.view.availability import infeasible_rows
+from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.utilisation import free_share
 from valence_sched.view.view import By, Floats, View
 
 
+@reads_podm()
 def pack(view: View, request: Request, *, by: By = "podm") -> Floats:
     """Prefers pod managers (or pools) that are fullest once the node is composed.
 

@@ -5,9 +5,11 @@ import numpy as np
 
 from valence_sched.model.request import Request
 from valence_sched.view.fact_rules import PreferenceRule, sum_matches
+from valence_sched.view.podm_fields import reads_podm, rule_fields
 from valence_sched.view.view import Floats, View
 
 
+@reads_podm(of=rule_fields)
 def preference(view: View, request: Request, *, rules: tuple[PreferenceRule, ...] = ()) -> Floats:
     """Prefers pools that have the most of what is wished for and the least of what is not.
 

@@ -4,10 +4,12 @@
 import numpy as np
 
 from valence_sched.model.request import Request
+from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.utilisation import free_share
 from valence_sched.view.view import By, Floats, View
 
 
+@reads_podm()
 def room(view: View, request: Request, *, by: By = "podm") -> Floats:
     """Prefers pod managers (or pools) that stay emptiest once the node is composed.
 

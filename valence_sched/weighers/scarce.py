@@ -5,9 +5,11 @@ import numpy as np
 
 from valence_sched.model.need import Need, Test
 from valence_sched.model.request import Request
+from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.view import Floats, View, read_only
 
 
+@reads_podm()
 def scarce(view: View, request: Request) -> Floats:
     """Prefers pod managers that have no free accelerators but those that are asked for.
 

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from valence_sched.model.need import MEASURES, Need
 from valence_sched.model.request import Request
+from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.view import Floats, View
 
 Scale = Annotated[float, Meta(gt=0, le=10**15)]
@@ -19,6 +20,7 @@ SCARCITY: Mapping[str, Scale] = MappingProxyType(_SCALES)
 SCARCE = {name: MEASURES[name] for name in SCARCITY}  # what is no measure is a stock
 
 
+@reads_podm()
 def tight(view: View, request: Request, *, of: Mapping[str, Scale] = SCARCITY) -> Floats:
     """Prefers pools where least is free of what is scarce, whatever is asked for.
 
