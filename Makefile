@@ -36,7 +36,7 @@ test: .venv/installed-test
 	PYTHON=$(BIN)/python $(BIN)/stestr run $(if $(TESTS),'$(TESTS)') $(ARGS)
 
 soak: .venv/installed-test
-	VALENCE_SCHED_SOAK=300 $(BIN)/python -m unittest -v tests.unit.store.test_races tests.unit.lifecycle.test_reconcile $(ARGS)
+	VALENCE_SCHED_SOAK=300 $(BIN)/python -m unittest -v tests.unit.store.test_races tests.unit.lifecycle.test_reconcile tests.proofs.test_deaths $(ARGS)
 
 bench: .venv/installed-test
 	@$(BIN)/python -m tests.benchmarks $(ARGS)

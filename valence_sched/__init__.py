@@ -25,15 +25,18 @@ if TYPE_CHECKING:
         ComposeFailed as ComposeFailed, CredentialError as CredentialError,
         DecisionUndecided as DecisionUndecided,
         DispatchFailed as DispatchFailed, DuplicateId as DuplicateId,
-        IdentityConflict as IdentityConflict, InUse as InUse, InputError as InputError,
+        IdentityConflict as IdentityConflict,
+        IdentityUnavailable as IdentityUnavailable, InUse as InUse, InputError as InputError,
         InventoryIncomplete as InventoryIncomplete,
         InventoryStale as InventoryStale, NameTaken as NameTaken, NewerSchema as NewerSchema,
         NothingFits as NothingFits, NothingMatches as NothingMatches,
         OutputError as OutputError, PluginError as PluginError, PodmError as PodmError,
+        QuotaExceeded as QuotaExceeded, RateLimited as RateLimited,
         RequestError as RequestError,
         SchedulerError as SchedulerError, ServiceBusy as ServiceBusy,
-        ServiceError as ServiceError, StillComposing as StillComposing,
-        StoreError as StoreError, Unauthenticated as Unauthenticated,
+        ServiceError as ServiceError, StaleOffer as StaleOffer,
+        StillComposing as StillComposing, StoreError as StoreError,
+        Unauthenticated as Unauthenticated,
         UnknownName as UnknownName, Unverified as Unverified,
         UsageError as UsageError
     )
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
     from valence_sched.model.scheduler import Scheduler as Scheduler
     from valence_sched.schedulers.filter import FilterScheduler as FilterScheduler
     from valence_sched.testing import check_filter as check_filter, check_weigher as check_weigher
+    from valence_sched.view.podm_fields import reads_podm as reads_podm
     from valence_sched.view.reads import penalises_unknown as penalises_unknown, reads as reads
     from valence_sched.view.terms import Term as Term, per_pool as per_pool, terms as terms
     from valence_sched.view.view import (
@@ -75,10 +79,11 @@ _MODULES = {
         "engine": "Engine",
         "errors": """
             AccessDenied ClaimLost ClaimState CloudError ComposeFailed CredentialError
-            DecisionUndecided DispatchFailed DuplicateId IdentityConflict InUse InputError
-            InventoryIncomplete InventoryStale NameTaken NewerSchema NothingFits NothingMatches
-            OutputError PluginError PodmError RequestError SchedulerError ServiceBusy ServiceError
-            StillComposing StoreError Unauthenticated UnknownName Unverified UsageError
+            DecisionUndecided DispatchFailed DuplicateId IdentityConflict IdentityUnavailable
+            InUse InputError InventoryIncomplete InventoryStale NameTaken NewerSchema NothingFits
+            NothingMatches OutputError PluginError PodmError QuotaExceeded RateLimited
+            RequestError SchedulerError ServiceBusy ServiceError StaleOffer StillComposing
+            StoreError Unauthenticated UnknownName Unverified UsageError
         """,
         "model.codec": "convert decode load_yaml",
         "model.diagnostic": "Diagnostic Diagnostics",
@@ -94,6 +99,7 @@ _MODULES = {
         "model.scheduler": "Scheduler",
         "schedulers.filter": "FilterScheduler",
         "testing": "check_filter check_weigher",
+        "view.podm_fields": "reads_podm",
         "view.reads": "penalises_unknown reads",
         "view.terms": "Term per_pool terms",
         "view.view": "Floats Labels Mask View",

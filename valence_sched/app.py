@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -14,7 +15,7 @@ from valence_sched.config import credentials, parsers
 from valence_sched.config.requests import Cloud
 from valence_sched.config.settings import Configuration
 from valence_sched.engine import Engine
-from valence_sched.errors import InventoryIncomplete, SchedulerError, UsageError
+from valence_sched.errors import CredentialError, InventoryIncomplete, SchedulerError, UsageError
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.registry import Registry
 from valence_sched.inventory.sources import Now, SourceReader
@@ -30,8 +31,11 @@ from valence_sched.model.replay import Replay, parse_replay
 from valence_sched.model.reports import parse_report
 
 if TYPE_CHECKING:
+    from valence_sched.inventory.background_reader import BackgroundReader
     from valence_sched.inventory.capture import Captures
+    from valence_sched.messaging.fanout import HintFanout
     from valence_sched.model.check import Check
+    from valence_sched.model.messaging import MessagingSettings
     from valence_sched.model.page import Page
     from valence_sched.model.podm_overview import PodmOverview
     from valence_sched.model.relocation import Relocation, Survival
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from valence_sched.model.sweep import SweepRun
     from valence_sched.model.workload import SyntheticSpec, TraceColumn
     from valence_sched.pages.hardware import HardwareListing
+    from valence_sched.store.store import Store
     from valence_sched.whatif.checks import Checker
     from valence_sched.whatif.site import Site as Site
     from valence_sched.whatif.sweep import Sweep as Sweep
@@ -92,6 +97,32 @@ class App:
         """Return the scheduler over a selection; ``effects`` as of an engine."""
         return Engine(self.config, self.sources, self.loader, selection, effects=effects)
 
+    def background_reader(
+        self,
+        live: ReadOptions,
+        store: Store,
+        tell: Callable[[str], object],
+        *,
+        pace: ReadPace,
+        threads: int,
+        lease_s: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+        changed: Callable[[Sequence[str]], object] = lambda _names: None,
+    ) -> BackgroundReader:
+        """Return what keeps the registered pod managers in a store fresh; arguments as of it."""
+        return self.sources.background_reader(
+            live,
+            store,
+            pace,
+            tell,
+            threads,
+            lease_s=lease_s,
+            clock=clock,
+            sleep=sleep,
+            changed=changed,
+        )
+
     def watch(
         self,
         live: ReadOptions,
@@ -100,10 +131,12 @@ class App:
         pace: ReadPace,
         threads: int,
         once: bool = False,
+        messaging: str | None = None,
     ) -> None:
         """Keep the registered pod managers fresh until interrupted, or read them ``once``.
 
         ``tell`` takes a line for each change. One process of those that share a state reads.
+        ``messaging`` is the file of the broker over which hints come and go.
 
         Raises:
             UsageError: no pod manager is registered.
@@ -114,8 +147,19 @@ class App:
         if not registry.members(live):
             raise UsageError("no pod manager is registered: register one with podm create NAME URL "
                              f"(none is in {registry.where})")  # fmt: skip
-        with registry.store() as store:
-            reader = self.sources.background_reader(live, store, pace, tell, threads)
+        with contextlib.ExitStack() as stack:
+            words: dict[str, Any] = {}
+            if messaging is not None:
+                fanout = self.hint_fanout(
+                    self.config.messaging(messaging),
+                    lambda names: reader.hint(names, "a hint of another process"),
+                )
+                words["changed"] = fanout.send
+            store = stack.enter_context(registry.store())
+            reader = self.background_reader(live, store, tell, pace=pace, threads=threads, **words)
+            if messaging is not None:
+                fanout.start()
+                stack.callback(fanout.close)
             if not once:
                 reader.run()
                 return
@@ -124,15 +168,40 @@ class App:
                 raise InventoryIncomplete("no pod manager could be read: check that they run and "
                                           "that their URLs are right (podm check)")  # fmt: skip
 
-    def use_service(self, url: str | None = None) -> None:
+    def hint_fanout(
+        self, settings: MessagingSettings, heard: Callable[[tuple[str, ...]], object]
+    ) -> HintFanout:
+        """Return what sends and hears hints over a broker; it connects when it is started.
+
+        Raises:
+            SchedulerError: the library is not installed.
+            UsageError, CredentialError: the URL is none, or cannot be had.
+        """
+        try:
+            from valence_sched.messaging.fanout import HintFanout
+        except ModuleNotFoundError as error:
+            if error.name not in ("oslo_messaging", "oslo_config"):
+                raise
+            text = "messaging needs oslo.messaging: pip install 'valence-sched[messaging]'"
+            raise SchedulerError(text) from None
+        return HintFanout(self.config.secret_url(settings.url), settings, heard)
+
+    def use_service(
+        self,
+        url: str | None = None,
+        *,
+        token: Callable[[], str] | None = None,
+        verify: bool | str = True,
+    ) -> None:
         """Let the service at a URL decide, by default at the one of the environment, if any.
 
-        It then has the flavors and policies, too. Errors as of a connection.
+        It then has the flavors and policies, too. ``token``, ``verify`` and errors as of a
+        connection.
         """
         from valence_sched.remote.environment import connection  # HTTP: only to a service
         from valence_sched.remote.scheduler import RemoteScheduler
 
-        service = connection(self.config.environ, url)
+        service = connection(self.config.environ, url, token=token, verify=verify)
         if service is not None:
             self.service = scheduler = RemoteScheduler(service)
             self.config.service_flavors = scheduler.flavors
@@ -151,24 +220,28 @@ class App:
         """
         if self.service is None:
             return self.engine(selection, effects=effects)
-        live = selection.live
-        for option, given in (
-            ("--policy-file", selection.policy_files),
-            ("--resource-file", selection.resource_files),
-            ("--strict", selection.strict),
-            ("--max-age", live.max_age_s is not None),
-            ("--liveness", live.liveness),
-        ):
-            if given:
-                raise UsageError(f"{option}: the service decides by its own settings: leave it "
-                                 "out, or name an inventory or a state to decide here")  # fmt: skip
+        _refuse_options({"--policy-file": selection.policy_files, "--strict": selection.strict})
+        _refuse_reading(selection)
         return self.service
+
+    def dispatchable(self, scheduler: Scheduler, report: Report) -> Report:
+        """Return a report that says which of its nodes were decided on a recording, and its age."""
+        from valence_sched.lifecycle.dispatch import with_recording
+
+        recorded = {one.podm.id: one.podm.read_at for one in scheduler.podms() if not one.live}
+        return with_recording(report, recorded, self.now())
 
     def site(self, selection: Selection = DEFAULT_SELECTION) -> Site:
         """Return the pod managers of a selection with what decides on them, for edits.
 
-        Errors as for a decision. What claims hold is subtracted.
+        Errors as for a decision. What claims hold is subtracted. Pod managers of a service are
+        fetched, and what is planned with them is planned here.
         """
+        if self.service is not None:
+            from valence_sched.whatif.site import site_of
+
+            _refuse_reading(selection)
+            return site_of(self.service.documents(), self.config, selection)
         from valence_sched.whatif.site import load_site  # planning: only for its commands
 
         return load_site(self.loader, self.config, selection)
@@ -385,6 +458,13 @@ class App:
         records = self.sources.records(selection)
         serve.serve(records, self.diagnostics, serve.ServeOptions(**options), check_and_report)
 
+    def secret(self, reference: PasswordReference, what: str) -> str:
+        """Return the secret that a reference names; CredentialError where it is none."""
+        try:
+            return credentials.read_password(reference, what, self.config.environ, None) or ""
+        except CredentialError as error:
+            raise error.at(what) from None
+
     @contextlib.contextmanager
     def report_writer(self, file: str) -> Iterator[Callable[[Report | Reports | Replay], None]]:
         """Yield what writes a decision or a replay as JSON into a file that is open before.
@@ -516,6 +596,23 @@ class App:
         plan, warnings = parse_plan(data, "stdin" if file == "-" else file)
         self.config.remarks += warnings
         return plan
+
+
+def _refuse_reading(selection: Selection) -> None:
+    """Raise UsageError for options about how pod managers are read, which a service does."""
+    live = selection.live
+    _refuse_options({
+        "--resource-file": selection.resource_files,
+        "--max-age": live.max_age_s is not None,
+        "--liveness": live.liveness,
+    })  # fmt: skip
+
+
+def _refuse_options(options: Mapping[str, object]) -> None:
+    for option, given in options.items():
+        if given:
+            raise UsageError(f"{option}: the service decides by its own settings: leave it "
+                             "out, or name an inventory or a state to decide here")  # fmt: skip
 
 
 def fault_rules() -> list[tuple[str, str]]:

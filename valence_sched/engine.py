@@ -32,6 +32,7 @@ from valence_sched.lifecycle.decision_result import (
 from valence_sched.lifecycle.intake import Intake
 from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
+from valence_sched.model.codec import decode
 from valence_sched.model.decision import InventorySummary, Report, Reports
 from valence_sched.model.decision_result import (
     DecisionResult,
@@ -40,10 +41,12 @@ from valence_sched.model.decision_result import (
     FitCounts,
     Ranking,
 )
+from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.dispatch import Receipt
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
+from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.lifecycle import (
     ClaimRecord,
     ClaimResult,
@@ -57,12 +60,19 @@ from valence_sched.model.lifecycle import (
 )
 from valence_sched.model.plan import Plan
 from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport, block_usage
-from valence_sched.model.policy import PluginKind, PluginList, Policy
+from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
 from valence_sched.model.progress import awaiting
 from valence_sched.model.quantity import format_count
 from valence_sched.model.read_options import DEFAULT_SELECTION, Selection
+from valence_sched.model.registration import (
+    PodmReading,
+    RegisteredPodm,
+    Registration,
+    RegistrationChange,
+)
 from valence_sched.model.reports import parse_report
 from valence_sched.model.request import Request
+from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
 from valence_sched.model.stats import podm_id
 from valence_sched.view import hardware
@@ -114,6 +124,16 @@ class Engine(Scheduler):
             self._stored.store.close()
             self._stored = None
 
+    @property
+    def follows(self) -> bool:
+        """Return whether each verb takes in what changed in the state."""
+        return self._is_stored
+
+    @property
+    def changes(self) -> int:
+        """Return how many changes of the change log are taken in, 0 where none is followed."""
+        return self._stored.changes if self._stored is not None else 0
+
     @functools.cached_property
     def _registry(self) -> Registry:
         return self._sources.registry(self._live.state)
@@ -124,6 +144,11 @@ class Engine(Scheduler):
 
     def rank(self, request: Request, limit: int) -> Ranking:
         return self.decider().rank(request, limit)
+
+    def compile_request(self, spec: RequestSpec) -> Request:
+        self._config.check_request(spec)
+        flavor = self._flavor(spec.flavor) if spec.flavor is not None else None
+        return self._config.compile_request(spec, flavor, self._selection.near_maps)
 
     def select_destinations(
         self, request: Request, *, detail: Detail = "placements"
@@ -194,6 +219,26 @@ class Engine(Scheduler):
     def policies(self) -> Sequence[Policy]:
         return list(self._config.policies(self._selection.policy_files).values())
 
+    def podm_reads(self, policy: str, flavor: str | None = None) -> PodmReads:
+        from valence_sched.core.podm_reads import fields_read
+
+        known = self._config.policies(self._selection.policy_files)
+        if policy not in known:
+            raise UnknownName("policy", policy, known)
+        request = None
+        if flavor is not None:
+            found = self._flavor(flavor)
+            request = self._config.compile_request(RequestSpec(flavor=found.name), found)
+        resources = self._config.resources(self._selection.resource_files)
+        fields = fields_read(known[policy], request, resources)
+        return PodmReads(policy=policy, flavor=flavor, fields=fields)
+
+    def _flavor(self, name: str) -> Flavor:
+        for flavor in self._flavors:
+            if name in (flavor.name, flavor.uuid):
+                return flavor
+        raise UnknownName("flavor", name, [flavor.name for flavor in self._flavors])
+
     def flavors(self) -> Sequence[Flavor]:
         return self._flavors
 
@@ -228,6 +273,71 @@ class Engine(Scheduler):
         with self._registry.store() as store:
             stored = store.load_podms([podm]).get(podm)
             return block_usage(podm, stored, store.claims.list(podm=podm), store.nodes.list(podm))
+
+    def registration(self, name: str) -> RegisteredPodm:
+        members = self._registry.members(self._live)
+        for member in members:
+            if member.registration.name == name:
+                return RegisteredPodm(registration=member.registration, source=member.source)
+        known = [member.registration.name for member in members]
+        raise UnknownName("registered pod manager", name, known, self._registry.where)
+
+    def register(
+        self,
+        registration: Registration,
+        *,
+        password: str | None = None,
+        check: bool = True,
+        timeout_s: float = 30.0,
+    ) -> RegisteredPodm:
+        name, registry, progress = registration.name, self._registry, self._sources.progress
+        registry.check_new(registration)
+        podm: FullPodm | None = None
+        reading: PodmReading | None = None
+        diagnostics: tuple[Diagnostic, ...] = ()
+        if check:
+            with awaiting(progress, name, "reading"):
+                podm, diagnostics = registry.check(registration, password, timeout_s)
+            reading = PodmReading(
+                status=podm.status,
+                driver=podm.driver,
+                blocks=len(podm.blocks),
+                pools=len(podm.pools),
+                nodes=len(podm.nodes),
+            )
+        with self._registering(name, "registered"):
+            registered = registry.create(registration, password, podm)
+        return RegisteredPodm(registration=registered, source=registry.where, reading=reading,
+                              diagnostics=diagnostics)  # fmt: skip
+
+    def change_registration(
+        self, name: str, change: RegistrationChange, *, password: str | None = None
+    ) -> RegisteredPodm:
+        changed = change.applied_to(self._registry.get(name))
+        with self._registering(name, "changed"):
+            self._registry.change(changed, password)
+        return RegisteredPodm(registration=changed, source=self._registry.where)
+
+    def unregister(self, names: Sequence[str]) -> Iterator[SchedulerError]:
+        def unregister(name: str) -> None:
+            with self._change("pod manager", name, "deleted"):
+                self._registry.delete(name)
+
+        yield from _each(unregister, names)
+
+    @contextlib.contextmanager
+    def _registering(self, name: str, done: str) -> Iterator[None]:
+        with (
+            self._change("pod manager", name, done),
+            awaiting(self._sources.progress, name, "asking who it is"),
+        ):
+            yield
+        self._view = self._decider = None
+
+    def documents(self) -> Iterator[FullPodm]:
+        _, podms = self._intake.loader.view_and_podms(self._selection)
+        for number, podm in enumerate(podms):
+            yield decode(to_json(podm), FullPodm, "the inventory", f"$.podms[{number}]")
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
         with self._changing_store() as store, self._change("stats", podm_id(podm), "stored"):
@@ -413,21 +523,13 @@ class Engine(Scheduler):
     ) -> Sequence[Receipt]:
         """Hand a whole report to another system that composes; errors as for a dispatch.
 
-        The report is one of :meth:`dispatchable`.
+        The report is one of :meth:`App.dispatchable <valence_sched.app.App.dispatchable>`.
         """
         from valence_sched.lifecycle.dispatch import dispatch
 
         with awaiting(self._sources.progress, target.partition("=")[0], "taking the decision"):
             return dispatch(target, report, environ=self._config.environ,
                             key_variable=key_variable, timeout_s=timeout_s)  # fmt: skip
-
-    def dispatchable(self, report: Report) -> Report:
-        """Return a report that says which of its nodes were decided on a recording, and its age."""
-        from valence_sched.lifecycle.dispatch import with_recording
-
-        recorded = {podm.id: podm.read_at for podm in self.view().podms
-                    if podm.id not in self._sources.live_ids}  # fmt: skip
-        return with_recording(report, recorded, self._sources.now())
 
     def view(self) -> View:
         """Return the snapshot that is decided on; it is read now if it was not yet."""

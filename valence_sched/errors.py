@@ -20,6 +20,9 @@
     ├── StoreError            store_failed          1  503   the state cannot be read or written
     ├── Unauthenticated       unauthenticated       1  401   the service knows no such user
     ├── AccessDenied          access_denied         1  403   the role of the user does not allow it
+    ├── QuotaExceeded         quota_exceeded        1  403   the project would have more than it may
+    ├── RateLimited           rate_limited          1  429   the project asks too often, or too much
+    ├── IdentityUnavailable   identity_unavailable  1  503   nobody can tell who a user is
     ├── ServiceError          service_failed        1  502   the service does not answer well
     ├── ServiceBusy           service_busy          1  503   the service takes no more work now
     ├── NameTaken             name_taken            1  409   the name or key is already in use
@@ -198,6 +201,25 @@ class AccessDenied(SchedulerError):
     code, http_status = "access_denied", 403
 
 
+class QuotaExceeded(SchedulerError):
+    """A claim with which its owner would have more than its quota; the message has the numbers."""
+
+    code, http_status = "quota_exceeded", 403
+
+
+class RateLimited(SchedulerError):
+    """A user or project that asks the service too often; ``retry_after_s`` is how long to wait."""
+
+    code, http_status = "rate_limited", 429
+    retry_after_s = 1.0
+
+
+class IdentityUnavailable(SchedulerError):
+    """The identity service cannot tell who a user is, so nobody is let in."""
+
+    code, http_status = "identity_unavailable", 503
+
+
 class ServiceError(SchedulerError):
     """The scheduler's service does not answer, or gives an answer that cannot be parsed."""
 
@@ -226,6 +248,12 @@ class InUse(SchedulerError):
     """A pod manager that cannot be removed because it still has claims or nodes."""
 
     code, http_status = "in_use", 409
+
+
+class StaleOffer(SchedulerError):
+    """What a zone offered is no longer there, or its token is not one of this zone."""
+
+    code, exit_code, http_status = "stale_offer", 6, 409
 
 
 class ClaimState(SchedulerError):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An application of the service for tests, called without sockets."""
 
+import contextlib
 import tempfile
 import time
 import unittest
@@ -10,8 +11,12 @@ from types import MappingProxyType
 import bcrypt
 from falcon import testing
 
+from tests.service.serving import await_reading
+from valence_sched.model.registration import Registration
 from valence_sched.server.wiring import ServiceProcess
 from valence_sched.service.settings import ServiceSettings
+from valence_sched.store.store import Store
+from valence_sched.testing.served import served
 
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "site.json")
 SMALL = {"request": {"properties": {"processor": {"total_cores": 8}}}}
@@ -36,8 +41,16 @@ class ApplicationCase(unittest.TestCase):
         return ServiceProcess(settings, time.monotonic, self.environ)
 
     def new_client(self, **words) -> testing.TestClient:
+        if hasattr(self, "process"):
+            self.process.stop(10)
         self.process = self.new_process(**words)
+        self.addCleanup(self.process.stop, 10)
         return testing.TestClient(self.process.application)
+
+    def read_podms(self) -> None:
+        """Begin to read the registered pod managers, and wait until each was tried."""
+        self.process.start()
+        await_reading(self.process)
 
     def users_file(self, *lines: str) -> str:
         """Write users ``name:role``, each with its name as its password; return the path."""
@@ -68,6 +81,26 @@ class ApplicationCase(unittest.TestCase):
         self.assertEqual(status, result.json["status"])
         self.assertIn(words, result.json["detail"])
         self.assertEqual(result.headers["x-openstack-request-id"], result.json["request_id"])
+
+
+class LivePodmsCase(ApplicationCase):
+    """Has an application on live pod managers, each read once; ``users`` have its password file."""
+
+    settings = MappingProxyType({})
+    users: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # of the pod managers that are registered, all without any
+
+    def setUp(self):
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        self.served = stack.enter_context(served(EXAMPLE))
+        super().setUp()
+        with Store(self.state) as store:
+            for name in self.names or self.served:
+                store.register(Registration(name=name, url=self.served[name].url))
+        words = {"auth": "basic", "users_file": self.users_file(*self.users)} if self.users else {}
+        self.client = self.new_client(**words)
+        self.read_podms()
 
 
 def testing_login(name: str, password: str) -> str:

@@ -25,10 +25,12 @@ class _Quiet(simple_server.WSGIRequestHandler):
 
 @contextlib.contextmanager
 def serving(settings: ServiceSettings, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the URL of a service that listens."""
+    """Yield the URL of a service that listens, and has tried to read what is registered."""
     process = ServiceProcess(settings, time.monotonic, environ)
+    process.start()
+    await_reading(process)
     server = simple_server.make_server("127.0.0.1", 0, process.application, _Server, _Quiet)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
@@ -36,4 +38,13 @@ def serving(settings: ServiceSettings, environ: Mapping[str, str]) -> Iterator[s
         server.shutdown()
         thread.join()
         server.server_close()
-        process.operations.wait(10)
+        process.stop(10)
+
+
+def await_reading(process: ServiceProcess, timeout_s: float = 60.0) -> None:
+    """Wait until each registered pod manager was read, or that was tried."""
+    until = time.monotonic() + timeout_s
+    while process.reader is not None and process.parts.health().status == "starting":
+        if time.monotonic() > until:
+            raise AssertionError(process.parts.health())
+        time.sleep(0.02)

@@ -7,10 +7,11 @@ import shlex
 import unittest
 from pathlib import Path
 
+from tests.service import settings_table
 from tests.service.api_table import rows, table
 from tests.service.application import ApplicationCase
 from valence_sched.model.codec import convert, load_yaml
-from valence_sched.service.settings import Limits, ServiceSettings, check_settings
+from valence_sched.service.settings import Limits, ReaderSettings, ServiceSettings, check_settings
 from valence_sched.service.users import ROLES
 
 DOC = Path(__file__).parents[2] / "doc" / "source"
@@ -25,8 +26,16 @@ class TestPages(unittest.TestCase):
         self.assertEqual(len(rows()), len(re.findall(r"^   \* - ``[A-Z]+ /", API, re.MULTILINE)))
 
     def test_every_setting_and_role_is_described(self):
-        for name in (*ServiceSettings.__struct_fields__, *Limits.__struct_fields__, *ROLES):
+        kinds = (ServiceSettings, Limits, ReaderSettings)
+        names = [name for kind in kinds for name in kind.__struct_fields__]
+        for name in (*names, *ROLES):
             self.assertIn(f"``{name}``", HOWTO)
+
+    def test_every_setting_is_a_row_with_its_values_and_default(self):
+        """``python -m tests.service.settings_table`` prints what belongs there."""
+        page = (DOC / "reference" / "service-settings.rst").read_text(encoding="utf-8")
+        self.assertIn(settings_table.table(), page)
+        self.assertEqual(len(list(settings_table.rows())), page.count("   * - ``"))
 
     def test_the_settings_of_the_page_are_settings(self):
         block = re.search(r"code-block:: yaml\n\n((?:   .*\n)+)", HOWTO)[1]

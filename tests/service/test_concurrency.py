@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many requests at a time: each is answered whole, and nothing is held twice."""
 
-import contextlib
 import subprocess
 import sys
 import tempfile
@@ -9,12 +8,10 @@ import unittest
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import MappingProxyType
 
-from tests.service.application import EXAMPLE, SMALL, ApplicationCase
-from valence_sched.model.registration import Registration
+from tests.service.application import EXAMPLE, SMALL, ApplicationCase, LivePodmsCase
+from valence_sched.inventory.background_reader import LEASE
 from valence_sched.store.store import Store
-from valence_sched.testing.served import served
 
 ROOT = Path(__file__).parents[2]
 THREADS = 8
@@ -32,20 +29,10 @@ class TestDeciding(ApplicationCase):
         self.assertEqual(alone * 8, found)
 
 
-class TestClaiming(ApplicationCase):
+class TestClaiming(LivePodmsCase):
     """On live pod managers."""
 
-    settings = MappingProxyType({})
-
-    def setUp(self):
-        stack = contextlib.ExitStack()
-        self.addCleanup(stack.close)
-        podms = stack.enter_context(served(EXAMPLE))
-        super().setUp()
-        with Store(self.state) as store:
-            for name in ("gpu-east", "general-1"):
-                store.register(Registration(name=name, url=podms[name].url))
-        self.client = self.new_client()
+    names = ("gpu-east", "general-1")
 
     def test_clients_claim_exactly_the_room_between_them(self):
         """S26, S27: no block is of two claims, and none is left that fits."""
@@ -87,12 +74,38 @@ class TestClaiming(ApplicationCase):
 
 
 class TestOtherServers(unittest.TestCase):
+    def test_a_process_reads_from_its_first_request_until_its_end(self):
+        program = (
+            "import os, time\n"
+            "from falcon import testing\n"
+            "from valence_sched.server import wsgi\n"
+            "from valence_sched.inventory.background_reader import LEASE\n"
+            "if os.fork():\n"
+            "    os._exit(os.wait()[1] != 0)\n"
+            "testing.TestClient(wsgi.application).simulate_get('/healthcheck')\n"
+            "leases = wsgi._process._state.store().leases\n"
+            "until = time.monotonic() + 30\n"
+            "while not leases.holder(LEASE) and time.monotonic() < until:\n"
+            "    time.sleep(0.02)\n"
+            "print(f' {os.getpid()} ' in leases.holder(LEASE), flush=True)\n"
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "service.yaml")
+            path.write_text(f"state: {folder}/state.sqlite\n")
+            environ = {"VALENCE_SCHEDULER_CONFIG": str(path), "XDG_CONFIG_HOME": folder}
+            ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                                 check=False, env=environ, cwd=ROOT)  # fmt: skip
+            self.assertEqual((0, "True\n"), (ran.returncode, ran.stdout), ran.stderr)
+            with Store(f"sqlite:///{folder}/state.sqlite") as store:
+                self.assertIsNone(store.leases.holder(LEASE))
+
     def test_the_application_is_importable_for_another_server(self):
         """It is made of the settings file that a variable names, in a process of its own."""
         program = (
             "from falcon import testing\n"
             "from valence_sched.server.wsgi import application\n"
-            "print(testing.TestClient(application).simulate_get('/v1/podms').status_code)\n"
+            "client = testing.TestClient(application)\n"
+            "print(client.simulate_get('/v1/podms', remote_addr='::1').status_code)\n"
         )
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "service.yaml")

@@ -3,11 +3,13 @@
 
 import json
 import unittest
+from collections import Counter
 from types import MappingProxyType
 
 import hypothesis
 import jsonschema
 import schemathesis
+from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -16,9 +18,12 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.service.application import EXAMPLE, ApplicationCase
+from valence_sched.model.registration import Registration
 from valence_sched.service.openapi import document
 from valence_sched.service.routes import ROUTES
 from valence_sched.service.settings import Limits
+from valence_sched.store.store import Store
+from valence_sched.testing.served import served
 
 CHECKS = (
     not_a_server_error,
@@ -26,7 +31,9 @@ CHECKS = (
     content_type_conformance,
     response_schema_conformance,
 )
-EXAMPLES = 6  # of each operation
+EXAMPLES = 4  # of each operation, right and wrong ones
+SEQUENCES, STEPS = 12, 15
+LIMITS = Limits(nodes=20, alternates=5, requests=3)
 SLOW = ("POST /v1/plans/refresh", "POST /v1/previews")  # whole decisions as bodies: one is drawn
 
 
@@ -64,31 +71,77 @@ class TestDocument(unittest.TestCase):
         self.assertEqual(set(), named - names)
 
 
-class TestFuzz(ApplicationCase):
+class FuzzCase(ApplicationCase):
+    """An application whose answers to bodies and queries of any form are checked."""
+
+    settings = MappingProxyType({"inventories": (EXAMPLE,), "limits": LIMITS})
+
+    def setUp(self):
+        super().setUp()
+        application = self.process.application
+        self.schema = schemathesis.openapi.from_wsgi("/v1/openapi.json", application)
+
+    def tearDown(self):
+        self.process.operations.wait(60)
+
+
+class TestFuzz(FuzzCase):
     """Bodies and queries of any form get answers that the description has, and never a 5xx."""
 
-    settings = MappingProxyType(
-        {"inventories": (EXAMPLE,), "limits": Limits(nodes=20, alternates=5, requests=3)}
-    )
-
     def test_no_body_and_no_query_is_too_much(self):
-        schema = schemathesis.openapi.from_wsgi("/v1/openapi.json", self.process.application)
-        for operation in (result.ok() for result in schema.get_all_operations()):
-            with self.subTest(operation.label):
-                self.fuzz(operation)
+        for operation in (result.ok() for result in self.schema.get_all_operations()):
+            for mode in GenerationMode:
+                with self.subTest(operation.label, mode=mode.value):
+                    self.fuzz(operation, mode)
 
-    def fuzz(self, operation):
-        settings = hypothesis.settings(
-            max_examples=1 if operation.label in SLOW else EXAMPLES,
-            deadline=None,
-            database=None,
-            derandomize=True,
-            suppress_health_check=list(hypothesis.HealthCheck),
-        )
-
-        @settings
-        @hypothesis.given(case=operation.as_strategy())
+    def fuzz(self, operation, mode):
+        @fuzz_settings(1 if operation.label in SLOW else EXAMPLES)
+        @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
         def check(case):
             case.call_and_validate(checks=CHECKS)
 
-        check()
+        try:
+            check()
+        except hypothesis.errors.Unsatisfiable:
+            if mode is GenerationMode.POSITIVE or operation.body:
+                raise  # else whatever is sent is right
+
+
+class TestSequences(FuzzCase):
+    """What one answer names is asked for next: claims, operations, pod managers."""
+
+    def setUp(self):
+        self.podms = self.enterContext(served(EXAMPLE))
+        super().setUp()
+
+    def new_process(self, **words):
+        with Store(self.state) as store:
+            for name, podm in self.podms.items():
+                store.register(Registration(name=name, url=podm.url))
+        return super().new_process(**{"inventories": (), **words})
+
+    def test_no_sequence_of_calls_is_too_much(self):
+        """Every route, those that write included, on live pod managers."""
+        asked = Counter()
+        machine = self.schema.as_state_machine()
+
+        class Sequence(machine):
+            def validate_response(self, response, case, additional_checks=(), **_words):
+                asked[case.operation.label] += 1
+                case.validate_response(response, checks=CHECKS)
+
+        Sequence.run(settings=fuzz_settings(SEQUENCES, stateful_step_count=STEPS))
+        self.assertGreater(sum(asked.values()), SEQUENCES)
+        self.assertGreater(len(asked), 15, asked)
+
+
+def fuzz_settings(examples, **words):
+    """Return settings under which the same examples are drawn each time."""
+    return hypothesis.settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        suppress_health_check=list(hypothesis.HealthCheck),
+        **words,
+    )

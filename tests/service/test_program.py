@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program: its settings, and real processes that answer, die and end."""
 
+import contextlib
 import io
 import json
 import os
@@ -16,7 +17,11 @@ from pathlib import Path
 import requests
 
 from tests.service.application import EXAMPLE, SMALL, ApplicationCase
+from valence_sched.inventory.background_reader import LEASE
+from valence_sched.model.registration import Registration
 from valence_sched.server import main
+from valence_sched.store.store import Store
+from valence_sched.testing.served import served
 
 PROGRAM = [sys.executable, "-m", "valence_sched.server.main"]
 RACK = {"pools": [{"id": "z"}], "blocks": [{"uri": "/b", "type": ["Compute"], "pools": ["z"],
@@ -64,6 +69,49 @@ class TestCheckConfig(ApplicationCase):
                 self.assertEqual((code, ""), (found, out))
                 self.assertRegex(err, text)
                 self.assertNotIn("Traceback", err)
+
+
+class TestStore(ApplicationCase):
+    """The commands that look after the state."""
+
+    def setUp(self):
+        super().setUp()
+        self.call("POST", "/v1/podms/r/stats", {"stats": RACK})
+
+    def run_program(self, *words):
+        out, err = io.StringIO(), io.StringIO()
+        arguments = main.parser().parse_args(["store", *words, "--state", self.state])
+        return main.run(arguments, self.environ, out, err), out.getvalue(), err.getvalue()
+
+    def test_a_state_is_checked_taken_down_and_up(self):
+        code, out, err = self.run_program("check")
+        self.assertEqual((0, ""), (code, err))
+        self.assertRegex(out, r"(?s)version (\d+) of \1\n.*podms: 1\n")
+        self.assertRegex(self.run_program("downgrade", "--to", "0004")[1], "version 0004, was 0")
+        code, out, _ = self.run_program("check")
+        self.assertEqual(1, code)
+        self.assertIn("problem: its schema is version 0004", out)
+        self.assertRegex(self.run_program("upgrade")[1], "was 0004")
+        self.assertEqual(0, self.run_program("check")[0])
+
+    def test_a_copy_is_a_state_and_what_is_not_in_it_is_named(self):
+        copy = self.folder / "copy.sqlite"
+        (self.folder / "state.sqlite.passwords").write_text("{}")
+        code, out, _ = self.run_program("backup", str(copy))
+        self.assertEqual(0, code)
+        self.assertIn("not in it: ", out)
+        self.state = f"sqlite:///{copy}"
+        self.assertEqual(0, self.run_program("check")[0])
+
+    def test_what_cannot_be_is_one_line(self):
+        for words, text in (
+            (("downgrade", "--to", "9"), "no version '9' to go back to"),
+            (("backup", "/nope/copy"), "/nope/copy: no such file or directory"),
+        ):
+            code, out, err = self.run_program(*words)
+            self.assertEqual(("", 1), (out, err.count("\n")), err)
+            self.assertNotEqual(0, code)
+            self.assertIn(text, err)
 
 
 class TestProcesses(unittest.TestCase):
@@ -147,6 +195,77 @@ class TestProcesses(unittest.TestCase):
         """Return how many nodes each of many decisions placed, of both processes."""
         with ThreadPoolExecutor(4) as pool:
             return set(pool.map(lambda _n: self.one_placed(url), range(20)))
+
+    def test_when_the_worker_that_reads_is_killed_another_reads(self):
+        """S60: readings go on, and every worker sees what they find."""
+        store = Store(self.state)
+        self.addCleanup(store.close)
+        with served(EXAMPLE) as podms:
+            for name in ("gpu-east", "general-1"):
+                store.register(Registration(name=name, url=podms[name].url))
+            settings = self.folder / "service.yaml"
+            settings.write_text("reader: {interval_s: 0.5, lease_s: 3}\n")
+            process, url, log = self.serve("--config", str(settings))
+            first = self.reader(store)
+            self.assertIn(first, self.workers(log))
+            (room,) = self.rooms(url)
+            claimed = requests.post(f"{url}/v1/claims", json=SMALL, timeout=20)
+            self.assertEqual({room - 1}, self.rooms(url), "of each worker, before a reading")
+            path = f"{url}/v1/claims/{claimed.json()['claim']['id']}"
+            requests.delete(path, timeout=20).raise_for_status()
+            self.assertEqual({room}, self.rooms(url))
+            os.kill(first, signal.SIGKILL)
+            answers = set()
+            for _ in range(600):
+                with contextlib.suppress(requests.ConnectionError):  # of the worker that died
+                    answers.add(self.one_placed(url))
+                if self.reader(store) not in (first, None):
+                    break
+                time.sleep(0.05)
+            self.assertEqual({1}, answers)
+            second = self.reader(store)
+            self.assertIn(second, set(self.workers(log)) - {first})
+            before = {name: len(podms[name].requests) for name in ("gpu-east", "general-1")}
+            for _ in range(600):
+                if all(len(podms[name].requests) > count for name, count in before.items()):
+                    break
+                time.sleep(0.05)
+            else:
+                self.fail("nothing is read")
+            text = requests.get(f"{url}/metrics", timeout=20).text
+            self.assertIn('podms{state="read"} 2.0', text)
+            self.assertRegex(text, rf'reader{{holder="[^"]* process {second} [^"]*"}} 1.0')
+            old = self.workers(log)
+            process.send_signal(signal.SIGHUP)
+            for _ in range(600):
+                if self.reader(store) not in (*old, None):
+                    break
+                time.sleep(0.05)
+            self.assertIn(self.reader(store), set(self.workers(log)) - {*old})
+            self.assertEqual({room}, self.rooms(url))
+            self.assertIn(
+                'podms{state="read"} 2.0', requests.get(f"{url}/metrics", timeout=20).text
+            )
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(0, process.wait(60))
+            self.assertIsNone(self.reader(store), "the lease is given up at the end")
+        self.assertEqual([], re.findall(r"Traceback.{,400}", log.read_text()))
+
+    def rooms(self, url):
+        """Return how many nodes fit, as each of many answers of both processes says."""
+
+        def room(_number):
+            answer = requests.post(f"{url}/v1/fits", json=SMALL, timeout=20)
+            answer.raise_for_status()
+            return sum(count for _, count in answer.json()["podms"])
+
+        with ThreadPoolExecutor(4) as pool:
+            return set(pool.map(room, range(20)))
+
+    def reader(self, store):
+        """Return the process that reads."""
+        holder = store.leases.holder(LEASE)
+        return holder and int(re.search(r" process (\d+) ", holder)[1])
 
     def test_an_inventory_that_changes_is_read_again(self):
         site = self.folder / "site.json"

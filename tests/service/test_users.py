@@ -1,19 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Users: who they are, what their role allows, and that a tenant sees only its own."""
 
-import contextlib
 import os
 import time
 import unittest
-from types import MappingProxyType
 
-from tests.service.application import EXAMPLE, SMALL, ApplicationCase, testing_login
+from tests.service.application import SMALL, ApplicationCase, LivePodmsCase, testing_login
 from valence_sched.errors import AccessDenied, InputError, Unauthenticated, UsageError
-from valence_sched.model.registration import Registration
 from valence_sched.service.settings import ServiceSettings, check_settings, is_loopback
 from valence_sched.service.users import PasswordFile, User, parse_users
-from valence_sched.store.store import Store
-from valence_sched.testing.served import served
 
 HASH = "$2b$04$abcdefghijklmnopqrstuuJjZyXgVqm7p5cOv4cO6dm2CwZ1yJ9a6"
 
@@ -155,21 +150,10 @@ class TestRoles(ApplicationCase):
         self.check_problem(result, 403, "access_denied", "owner 'ann'")
 
 
-class TestTenants(ApplicationCase):
+class TestTenants(LivePodmsCase):
     """Two members and an admin, on live pod managers."""
 
-    settings = MappingProxyType({})
-
-    def setUp(self):
-        stack = contextlib.ExitStack()
-        self.addCleanup(stack.close)
-        podms = stack.enter_context(served(EXAMPLE))
-        super().setUp()
-        with Store(self.state) as store:
-            for name, podm in podms.items():
-                store.register(Registration(name=name, url=podm.url))
-        users = self.users_file("ann:admin", "mo", "eve")
-        self.client = self.new_client(auth="basic", users_file=users)
+    users = ("ann:admin", "mo", "eve")
 
     def finished(self, result, user):
         self.assertEqual(202, result.status_code, result.text)

@@ -14,6 +14,7 @@ from valence_sched.model.codec import check_schema, convert, load_yaml
 from valence_sched.model.custom_resource import CustomResource
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import parse_capabilities
+from valence_sched.model.messaging import MessagingSettings, check_messaging
 from valence_sched.model.policy import Policy, PolicyText
 from valence_sched.model.request import Request, sealed
 from valence_sched.model.request_spec import RequestFile, RequestSpec, compile_request
@@ -156,6 +157,13 @@ def parse_resources(data: bytes, file: str) -> list[CustomResource]:
     items = _items(load_yaml(data, file), "resources", file)
     resources = [(path, convert(item, CustomResource, file, path)) for path, item in items]
     return [resource for _, resource in check_unique_names(resources, file)]
+
+
+def parse_messaging(data: bytes, file: str) -> MessagingSettings:
+    """Parse a file that names a message broker."""
+    settings = convert(load_yaml(data, file) or {}, MessagingSettings, file)
+    check_messaging(settings, file)
+    return settings
 
 
 def _items(document: Any, key: str, file: str) -> list[tuple[str, Any]]:

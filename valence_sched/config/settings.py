@@ -15,15 +15,18 @@ import msgspec
 
 from valence_sched import files
 from valence_sched.config import parsers
+from valence_sched.config.credentials import read_password
 from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup
 from valence_sched.config.requests import Cloud, compile_file, compile_spec, resolve_near
 from valence_sched.errors import InputError, UnknownName
 from valence_sched.model.codec import MAX_HUMAN_BYTES, ShippedJson
 from valence_sched.model.custom_resource import CustomResource, unique_by_name
 from valence_sched.model.flavor import Flavor
+from valence_sched.model.messaging import MessagingSettings, UrlReference
 from valence_sched.model.policy import Policy
 from valence_sched.model.proximity import ExternalResource
 from valence_sched.model.quantity import format_count
+from valence_sched.model.registration import PasswordReference
 from valence_sched.model.request import FlavorShare, Mix, Proximity, Request
 from valence_sched.model.request_spec import RequestSpec
 
@@ -166,6 +169,15 @@ class Configuration:
         flavors = self.flavors(flavor_files)
         compile_one = functools.partial(self.compile_request, near_maps=near_maps)
         return compile_file(self.read(path), path, flavors, compile_one)
+
+    def messaging(self, path: str) -> MessagingSettings:
+        """Return the message broker that a file names; InputError as for a file."""
+        return parsers.parse_messaging(self.read(path), path)
+
+    def secret_url(self, reference: UrlReference) -> str:
+        """Return the URL that a reference names; CredentialError where it cannot be had."""
+        source = PasswordReference(env=reference.env, file=reference.file)
+        return read_password(source, "messaging", self.environ, None) or ""
 
     def check_request(self, spec: RequestSpec) -> None:
         """Raise InputError for what of a request from elsewhere cannot be parsed."""

@@ -30,7 +30,7 @@ class GrantRef(Struct, frozen=True, kw_only=True):
 
     uri: str
     resource: str
-    amount: float
+    amount: int | float  # read back as it was written: 600, or 600.0
     unit: str
 
 

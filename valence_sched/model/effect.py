@@ -32,6 +32,11 @@ class EffectLog:
         """Forget a thing of which nothing is left."""
         self._states.pop((kind, id_), None)
 
+    def clear(self) -> None:
+        """Forget everything: a program that goes on has told it."""
+        self._states.clear()
+        self._named.clear()
+
     @contextlib.contextmanager
     def change(self, kind: str, id_: str, begun: str, done: str) -> Iterator[None]:
         """Note a change that the block makes; one that raises our error has changed nothing.

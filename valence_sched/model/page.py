@@ -21,24 +21,32 @@ Tone = Literal["", "good", "part", "bad"]
 
 
 class TableCell(Struct, frozen=True, kw_only=True):
-    """A cell: its text, with ``share`` of 0..1 a bar below it; ``best`` marks it as the better."""
+    """A cell: its text, with ``share`` of 0..1 a bar below it; ``best`` marks it as the better.
+
+    With ``href`` its text is a link, to a page of the same site.
+    """
 
     text: str
     share: float | None = None
     best: bool = False
+    href: str = ""
 
 
 Row = tuple[str | TableCell, ...]
 
 
 class PageTable(Struct, frozen=True, kw_only=True):
-    """Rows below titles; ``numbers`` are the titles of columns that are aligned to the right."""
+    """Rows below titles; ``numbers`` are the titles of columns that are aligned to the right.
+
+    Many rows are shown once a reader opens them, unless the table is ``opened``.
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     numbers: frozenset[str] = frozenset()
     text: str = ""
+    opened: bool = False
 
 
 class MapBlock(Struct, frozen=True, gc=False):
@@ -167,3 +175,34 @@ class Page(Struct, frozen=True, kw_only=True):
     lead: str = ""
     tone: Tone = ""
     facts: tuple[tuple[str, str], ...] = ()
+
+
+class PageLink(Struct, frozen=True, kw_only=True):
+    """A link to another page of the same site, or to the ``current`` one."""
+
+    text: str
+    href: str
+    current: bool = False
+
+
+class SearchField(Struct, frozen=True, kw_only=True):
+    """A field of the search form of a page: its name in the query, its label and its value."""
+
+    name: str
+    label: str
+    value: str = ""
+
+
+class Frame(Struct, frozen=True, kw_only=True):
+    """What is around a page that a service shows: links to the other pages, and a search form.
+
+    ``fields`` without a label are sent along unseen. ``before`` and ``after`` are the links of the
+    parts of a long list, ``range`` says which part is shown. ``user`` is who sees it.
+    """
+
+    links: tuple[PageLink, ...]
+    user: str = ""
+    fields: tuple[SearchField, ...] = ()
+    range: str = ""
+    before: str = ""
+    after: str = ""

@@ -2,7 +2,7 @@
 """The plan document ``valence-sched/plan``: a decision with the pod managers it was based on."""
 
 import hashlib
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -74,6 +74,11 @@ def make_plan(
     )  # fmt: skip
     plan = Plan(schema=SCHEMA, version=VERSION, decided_at=decided_at, decision=decision,
                 podms=bases)  # fmt: skip
+    return digested(plan)
+
+
+def digested(plan: Plan) -> Plan:
+    """Return a plan with the digest of what it says now."""
     return msgspec.structs.replace(plan, digest=_plan_digest(to_json(plan)))
 
 
@@ -95,14 +100,22 @@ def parse_plan(data: bytes, file: str) -> tuple[Plan, list[str]]:
                   f"{', '.join(unknown_fields)}"] if unknown_fields else []  # fmt: skip
 
 
-def plan_drift(plan: Plan, podms: Mapping[str, FullPodm]) -> Iterator[Difference]:
-    """Yield how the pod managers of a plan differ now; one may be missing."""
+def plan_drift(
+    plan: Plan,
+    podms: Mapping[str, FullPodm],
+    seen: Callable[[FullPodm], FullPodm] = lambda podm: podm,
+) -> Iterator[Difference]:
+    """Yield how the pod managers of a plan differ now; one may be missing.
+
+    ``seen`` returns a pod manager as the owner of the plan may see it.
+    """
     for basis in plan.podms:
         current = podms.get(basis.podm.id)
         if current is None:
             yield Difference(basis.podm.id, "podm", basis.podm.id, REMOVED)
         elif podm_digest(current) != basis.digest:
-            yield from podm_differences(_lean(basis.podm), _lean(without_credentials(current)))
+            now = seen(without_credentials(current))
+            yield from podm_differences(_lean(seen(basis.podm)), _lean(now))
 
 
 def same_placement(placement: Placement | None, other: Placement | None) -> bool:

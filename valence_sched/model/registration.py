@@ -4,11 +4,17 @@
 A registration never contains the password, only a reference to it.
 """
 
+from __future__ import annotations
+
 import re
 from typing import Literal
 
+import msgspec
+from msgspec import UNSET, UnsetType
+
 from valence_sched.model.base import Fact, Noun
-from valence_sched.model.inventory import SINGLE_PER_NODE, BlockType, Name, Positive
+from valence_sched.model.diagnostic import Diagnostic
+from valence_sched.model.inventory import SINGLE_PER_NODE, BlockType, Name, PodmStatus, Positive
 
 Auth = Literal["auto", "session", "basic"]
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"  # the name of an environment variable
@@ -62,6 +68,60 @@ class Registration(Noun, frozen=True, kw_only=True):
     traits: tuple[str, ...] = ()
     facts: dict[str, Fact] = {}
     max_blocks: dict[BlockType, Positive] = {}
+
+
+class RegistrationChange(Noun, frozen=True, kw_only=True):
+    """New values of some fields of a registration; what is not named stays as it is."""
+
+    url: Name | UnsetType = UNSET
+    identity: Name | UnsetType | None = UNSET
+    driver: Name | UnsetType = UNSET
+    username: str | UnsetType | None = UNSET
+    password: PasswordReference | UnsetType | None = UNSET
+    auth: Auth | UnsetType = UNSET
+    cacert: str | UnsetType | None = UNSET
+    insecure: bool | UnsetType = UNSET
+    enabled: bool | UnsetType = UNSET
+    zone: str | UnsetType | None = UNSET
+    aggregates: tuple[str, ...] | UnsetType = UNSET
+    capabilities: dict[str, tuple[str, ...]] | UnsetType = UNSET
+    traits: tuple[str, ...] | UnsetType = UNSET
+    facts: dict[str, Fact] | UnsetType = UNSET
+    max_blocks: dict[BlockType, Positive] | UnsetType = UNSET
+
+    def applied_to(self, registration: Registration) -> Registration:
+        """Return a registration with the new values."""
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        changes = {name: value for name, value in values.items() if value is not UNSET}
+        return msgspec.structs.replace(registration, **changes)
+
+    @classmethod
+    def between(cls, old: Registration, new: Registration) -> RegistrationChange:
+        """Return what makes one registration of another of the same name."""
+        values = {name: getattr(new, name) for name in cls.__struct_fields__}
+        return cls(**{name: one for name, one in values.items() if one != getattr(old, name)})
+
+
+class PodmReading(Noun, frozen=True, kw_only=True, omit_defaults=False):
+    """What was found on a pod manager when it was read once."""
+
+    status: PodmStatus
+    driver: str | None
+    blocks: int
+    pools: int
+    nodes: int
+
+
+class RegisteredPodm(Noun, frozen=True, kw_only=True):
+    """A registered pod manager, and the state or file it is registered in.
+
+    ``reading`` is what was found where it was read to register it, with ``diagnostics``.
+    """
+
+    registration: Registration
+    source: str
+    reading: PodmReading | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
 
 
 def max_blocks_of(number: int) -> dict[BlockType, Positive]:

@@ -18,10 +18,13 @@ from valence_sched.model.decision_result import (
 )
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
+from valence_sched.model.inventory import FullPodm
 from valence_sched.model.plan import Plan
 from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
-from valence_sched.model.policy import PluginKind, PluginList, Policy
+from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
+from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
 from valence_sched.model.request import Request
+from valence_sched.model.request_spec import RequestSpec
 
 TTL_S = 600.0  # how long a claim is held
 WAIT_S = 300.0  # how long to wait for a pod manager that goes on composing
@@ -42,6 +45,17 @@ class Scheduler(Ranker, Protocol):
     may be read first, such as an inventory, may fail in its own way. An iterator that a verb
     returns does its work while the caller goes through it.
     """
+
+    def compile_request(self, spec: RequestSpec) -> Request:
+        """Return a request as people write it, compiled with its flavor.
+
+        What it is to be near to is located by the maps of the scheduler.
+
+        Raises:
+            UnknownName: no such flavor; nobody knows where a resource is.
+            InputError, RequestError: an expression of the request is invalid; a resource has no
+                place.
+        """
 
     def select_destinations(
         self, request: Request, *, detail: Detail = "placements"
@@ -105,6 +119,15 @@ class Scheduler(Ranker, Protocol):
     def policies(self) -> Sequence[Policy]:
         """Return the policies that a request may name."""
 
+    def podm_reads(self, policy: str, flavor: str | None = None) -> PodmReads:
+        """Return the fields of pod managers that decisions of a policy read.
+
+        Of any request, or with a flavor of one that says no more than the flavor does.
+
+        Raises:
+            UnknownName: no such policy or flavor.
+        """
+
     def flavors(self) -> Sequence[Flavor]:
         """Return the flavors that a request may name."""
 
@@ -139,6 +162,45 @@ class Scheduler(Ranker, Protocol):
 
     def block_usage(self, podm: str) -> BlockUsage:
         """Return which blocks of a pod manager are in use; none where it was never stored."""
+
+    def registration(self, name: str) -> RegisteredPodm:
+        """Return how a live pod manager is reached, and where that is registered.
+
+        Raises:
+            UnknownName: none is registered under this name.
+        """
+
+    def register(
+        self,
+        registration: Registration,
+        *,
+        password: str | None = None,
+        check: bool = True,
+        timeout_s: float = 30.0,
+    ) -> RegisteredPodm:
+        """Register a pod manager; with ``check`` it is read once, within ``timeout_s``, before.
+
+        A ``password`` is stored beside the state, only by a scheduler in this process.
+
+        Raises:
+            NameTaken, IdentityConflict: its name is taken, or its service has another name.
+            InputError: its URL, driver or name is invalid.
+            PodmError, CredentialError: it cannot be read, or its password cannot be had.
+        """
+
+    def change_registration(
+        self, name: str, change: RegistrationChange, *, password: str | None = None
+    ) -> RegisteredPodm:
+        """Change the registration of a pod manager; errors as to register, and UnknownName."""
+
+    def unregister(self, names: Sequence[str]) -> Iterator[SchedulerError]:
+        """Unregister pod managers; yield the error about each that could not be."""
+
+    def documents(self) -> Iterator[FullPodm]:
+        """Yield the pod managers that are decided on as an inventory has them.
+
+        What claims hold is subtracted.
+        """
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
         """Store the statistics that a pod manager reports; return its generation.

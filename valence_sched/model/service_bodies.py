@@ -12,6 +12,7 @@ from valence_sched.model.decision_result import Detail
 from valence_sched.model.flavor_properties import Properties
 from valence_sched.model.plan import Plan
 from valence_sched.model.problem import Problem
+from valence_sched.model.registration import Registration
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S
@@ -34,6 +35,12 @@ class RequestBody(Noun, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if sum(getattr(self, name) is not None for name in self.choices) != 1:
             raise ValueError(f"Expected exactly one of {', '.join(self.choices)}")
+
+
+class SpecBody(Noun, frozen=True, kw_only=True):
+    """One request as people write it, to be compiled."""
+
+    request: RequestSpec
 
 
 class SelectBody(RequestBody, frozen=True, kw_only=True):
@@ -125,6 +132,13 @@ class NodesBody(RequestBody, frozen=True, kw_only=True):
     wait_s: WaitSeconds = WAIT_S
 
 
+class WaitQuery(Noun, frozen=True, kw_only=True):
+    """The query of what waits for a pod manager; ``name`` is one that a path cannot have."""
+
+    name: str = ""
+    wait_s: WaitSeconds = WAIT_S
+
+
 class ValenceNodeBody(Noun, frozen=True, kw_only=True):
     """The body by which OpenStack Valence composes a node."""
 
@@ -153,6 +167,17 @@ class ReconcileBody(Noun, frozen=True, kw_only=True):
 
     dry_run: bool = False
     keep_s: Annotated[float, Meta(ge=0)] = KEEP_S
+
+
+class RegisterBody(Noun, frozen=True, kw_only=True):
+    """A pod manager to register, which with ``check`` is read once within ``timeout_s``.
+
+    Variables and files that it names are those of the service.
+    """
+
+    registration: Registration
+    check: bool = True
+    timeout_s: Annotated[float, Meta(gt=0, le=300)] = 30.0
 
 
 class StatsBody(Noun, frozen=True, kw_only=True):
@@ -201,7 +226,10 @@ class ApiVersions(Noun, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Health(Noun, frozen=True, kw_only=True, omit_defaults=False):
-    """Whether the service can decide, and a line for each thing that is wrong."""
+    """Whether the service can decide, and a line for each thing that is wrong.
 
-    status: Literal["ok", "failing"]
+    One that is ``starting`` waits until every registered pod manager was read, or that was tried.
+    """
+
+    status: Literal["ok", "starting", "failing"]
     problems: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reported statistics: merges what a pod manager reports, and applies it to its inventory."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ FIELDS = {name: name for name in (
     "name", "url", "driver", "status", "enabled", "zone", "aggregates", "capabilities", "traits",
     "pools", "blocks", "stocks", "nodes",
 )} | {"availability_zone": "zone"}  # fmt: skip
+STRUCTURE = ("pools", "blocks", "stocks", "amounts")  # what nodes are made of
 MERGED_BY_KEY = ("facts", "amounts")  # each of their keys is reported separately
 
 
@@ -36,6 +37,42 @@ def merge_stats(earlier: Stats, stats: Stats) -> Stats:
         if values:
             merged[key] = values
     return merged
+
+
+def select_stats(stats: Mapping[str, Any], fields: Iterable[str]) -> Stats:
+    """Return what of reported statistics is of these fields, with all pools, blocks and stocks.
+
+    A field is one of a podm, such as ``zone``, or one of its facts or capabilities, such as
+    ``facts.year``; ``facts`` and ``capabilities`` alone are all of them.
+    """
+    wanted = {*fields, *STRUCTURE}
+    selected: Stats = {}
+    for key, value in stats.items():
+        if FIELDS.get(key, key) in wanted:
+            selected[key] = value
+        elif key == "capabilities":
+            parsed = parse_capabilities(value) if isinstance(value, str) else _object(stats, key)
+            selected[key] = {name: has for name, has in parsed.items()
+                             if f"capabilities.{name}" in wanted}  # fmt: skip
+        elif key == "facts":
+            selected[key] = _wanted_facts(_object(stats, key), "facts.", wanted)
+        elif key not in FIELDS:
+            selected |= _wanted_facts({key: value}, "facts.", wanted)
+    return selected
+
+
+def _wanted_facts(values: Mapping[str, Any], prefix: str, wanted: set[str]) -> Stats:
+    if "facts" in wanted:
+        return dict(values)
+    selected: Stats = {}
+    for name, value in values.items():
+        if f"{prefix}{name}" in wanted:
+            selected[name] = value
+        elif isinstance(value, Mapping) and (
+            inner := _wanted_facts(value, f"{prefix}{name}.", wanted)
+        ):
+            selected[name] = inner
+    return selected
 
 
 def apply_stats(podm: FullPodm, stats: Stats) -> FullPodm:
@@ -88,7 +125,7 @@ def _stocks(stocks: Any, amounts: Stats, file: str) -> list[Any]:
     return merged
 
 
-def _object(stats: Stats, key: str, file: str = "stats") -> Stats:
+def _object(stats: Mapping[str, Any], key: str, file: str = "stats") -> Stats:
     value = stats.get(key) or {}
     if isinstance(value, dict):
         return value

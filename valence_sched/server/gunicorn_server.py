@@ -3,18 +3,25 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
 from gunicorn.glogging import Logger  # type: ignore[import-untyped]
 from prometheus_client import multiprocess
 
+from valence_sched.errors import SchedulerError, UsageError
+from valence_sched.model.redact import redact_text
+from valence_sched.server.buffered_worker import BufferedWorker
 from valence_sched.server.logs import configure_logs
+from valence_sched.server.metrics_folder import without_own_folder
 from valence_sched.server.wiring import ServiceProcess
-from valence_sched.service.settings import ServiceSettings
+from valence_sched.service.settings import Limits, ServiceSettings, is_loopback
 
-GRACEFUL_S = 30  # how long a worker that is to end finishes what it answers
+LOG = logging.getLogger("valence_sched.server")
+
 HEAD_BYTES = 8190  # of the first line, and of each of the other lines of a request
 
 
@@ -28,12 +35,17 @@ class JsonLogger(Logger):  # type: ignore[misc]
 
 
 class GunicornServer(BaseApplication):  # type: ignore[misc]
-    """Gunicorn over the settings of the service."""
+    """Gunicorn over the settings of the service; SIGHUP has ``read`` read them again."""
 
-    def __init__(self, settings: ServiceSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: ServiceSettings, read: Callable[[], ServiceSettings]) -> None:
+        self._settings, self._read = settings, read
         self._process: ServiceProcess | None = None
         super().__init__()
+
+    @property
+    def limits(self) -> Limits:
+        """Return the bounds that a worker keeps to while a request arrives."""
+        return self._settings.limits
 
     def load_config(self) -> None:
         """Set what gunicorn is told; its own files and variables are not read."""
@@ -42,10 +54,10 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
         for name, value in {
             "bind": f"{host}:{settings.port}",
             "workers": settings.workers,
-            "worker_class": "gthread",
+            "worker_class": BufferedWorker,
             "threads": settings.threads,
-            "timeout": 60,
-            "graceful_timeout": GRACEFUL_S,
+            "timeout": max(60, 2 * settings.stop_s + 10),  # a worker that ends is silent
+            "graceful_timeout": settings.stop_s,
             "keepalive": 5,
             "limit_request_line": HEAD_BYTES,
             "limit_request_field_size": HEAD_BYTES,
@@ -54,26 +66,49 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
             "proc_name": "valence-scheduler",
             "logger_class": JsonLogger,
             "control_socket_disable": True,
+            "when_ready": lambda arbiter: self._check_listeners(arbiter.LISTENERS),
+            "pre_exec": lambda arbiter: without_own_folder(arbiter.cfg.env_orig),
             "worker_exit": lambda _server, _worker: self._finish(),
             "child_exit": lambda _server, worker: _forget_process(worker.pid),
         }.items():
             if name in self.cfg.settings:  # an older gunicorn has no control socket
                 self.cfg.set(name, value)
 
+    def reload(self) -> None:
+        """Take the settings as they are now, unless something is wrong with them."""
+        try:
+            self._settings = self._read()
+        except SchedulerError as error:
+            LOG.error("the settings stay as they were: %s", redact_text(str(error)))
+        super().reload()
+
     def load(self) -> Any:
         """Return the application of a worker, made in that worker."""
         self._process = ServiceProcess(self._settings, time.monotonic)
+        self._process.start()
         return self._process.application
+
+    def _check_listeners(self, listeners: Sequence[Any]) -> None:
+        """Check the sockets that another program handed over, whatever the settings say of them."""
+        if self._settings.auth != "none":
+            return
+        addresses = [listener.sock.getsockname() for listener in listeners]
+        for host, port, *_ in (one for one in addresses if isinstance(one, tuple)):
+            if not is_loopback(host):
+                raise UsageError(
+                    f"the socket {host}:{port} is beyond loopback without authentication: set auth "
+                    "to basic, or let the socket listen on 127.0.0.1"
+                )
 
     def _finish(self) -> None:
         if self._process is not None:
-            self._process.operations.wait(GRACEFUL_S)
+            self._process.stop(self._settings.stop_s)
 
 
 def _forget_process(pid: int) -> None:
     multiprocess.mark_process_dead(pid)  # type: ignore[no-untyped-call]
 
 
-def serve(settings: ServiceSettings) -> None:
-    """Serve until a signal ends the process."""
-    GunicornServer(settings).run()
+def serve(settings: ServiceSettings, read: Callable[[], ServiceSettings]) -> None:
+    """Serve until a signal ends the process; ``read`` returns the settings as they are then."""
+    GunicornServer(settings, read).run()

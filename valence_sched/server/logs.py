@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import datetime
-import json
 import logging
 from typing import Any
+
+import msgspec
 
 from valence_sched.model.redact import redact_text
 
@@ -29,7 +30,7 @@ class JsonLines(logging.Formatter):
             line["message"] = redact_text(record.getMessage())
         if record.exc_info:
             line["traceback"] = redact_text(self.formatException(record.exc_info))
-        return json.dumps(line)
+        return msgspec.json.encode(line).decode()
 
 
 def configure_logs(level: int = logging.INFO) -> None:

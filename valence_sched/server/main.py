@@ -4,20 +4,31 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
 from valence_sched.errors import InputError, SchedulerError, UsageError
 from valence_sched.model.codec import convert, dump_yaml
 from valence_sched.model.quantity import format_count
+from valence_sched.server.metrics_folder import metrics_folder
+from valence_sched.server.store_commands import add_store_commands, run_store_command
+
+if TYPE_CHECKING:
+    from valence_sched.service.settings import ServiceSettings
 
 CONFIG_VARIABLE = "VALENCE_SCHEDULER_CONFIG"
-METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # where processes add up their metrics
+#: The extra of each library that a service may lack.
+EXTRAS = {
+    **dict.fromkeys(("bcrypt", "falcon", "gunicorn", "limits", "prometheus_client"),
+                    "service"),
+    **dict.fromkeys(("keystoneauth1", "keystonemiddleware", "oslo_config", "oslo_policy"),
+                    "keystone"),
+}  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,8 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     if arguments.command != "serve":
         return run(arguments, os.environ, sys.stdout, sys.stderr)
-    with tempfile.TemporaryDirectory(prefix="valence-scheduler-") as folder:
-        os.environ.setdefault(METRICS_FOLDER, folder)  # read when its library is imported
+    with metrics_folder(os.environ):
         return run(arguments, os.environ, sys.stdout, sys.stderr)
 
 
@@ -56,6 +66,9 @@ def parser() -> argparse.ArgumentParser:
             action="append",
             help="Inventory to decide on in place of registered pod managers (repeat option)",
         )
+    text = "Look after the state: check, upgrade, downgrade, back up"
+    store = commands.add_parser("store", help=text, description=f"{text}.")
+    add_store_commands(store, CONFIG_VARIABLE)
     return top
 
 
@@ -66,11 +79,11 @@ def run(
     try:
         return _run(arguments, environ, stdout, stderr)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("falcon", "gunicorn", "bcrypt",
-                                                        "prometheus_client"):  # fmt: skip
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
             raise
         problem = SchedulerError(f"the service needs {error.name}: "
-                                 "pip install 'valence-sched[service]'")  # fmt: skip
+                                 f"pip install 'valence-sched[{extra}]'")  # fmt: skip
     except SchedulerError as error:
         problem = error
     stderr.write(f"{problem}\n")
@@ -80,7 +93,47 @@ def run(
 def _run(
     arguments: argparse.Namespace, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO
 ) -> int:
+    if arguments.command == "store":
+        return _run_store(arguments, environ, stdout)
     from valence_sched.server.wiring import configuration_problems
+
+    settings = _settings(arguments, environ)
+    problems = list(configuration_problems(settings, environ))
+    for problem in problems:
+        stderr.write(f"{problem}\n")
+    if problems:
+        stderr.write(f"{format_count(len(problems), 'problem')} in the settings\n")
+        return 1
+    if arguments.command == "check-config":
+        stdout.write(dump_yaml(_every_field(settings)))
+        return 0
+    from valence_sched.server.gunicorn_server import serve
+
+    serve(settings, functools.partial(_checked_settings, arguments, environ))
+    return 0
+
+
+def _run_store(arguments: argparse.Namespace, environ: Mapping[str, str], stdout: TextIO) -> int:
+    from valence_sched.service.settings import read_settings
+
+    path, state = arguments.config or environ.get(CONFIG_VARIABLE), arguments.state
+    if state is None and path:
+        state = read_settings(path, check=False).state
+    return run_store_command(arguments, state, environ, stdout)
+
+
+def _checked_settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> ServiceSettings:
+    """Return the settings as they are now; SchedulerError for the first thing that is wrong."""
+    from valence_sched.server.wiring import configuration_problems
+
+    settings = _settings(arguments, environ)
+    for problem in configuration_problems(settings, environ):
+        raise problem
+    return settings
+
+
+def _settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> ServiceSettings:
+    """Return the settings of the file and of the command line; errors as of a file."""
     from valence_sched.service.settings import (
         DEFAULT_SETTINGS,
         ServiceSettings,
@@ -99,19 +152,7 @@ def _run(
     except InputError as error:
         raise UsageError(str(error)) from None
     check_settings(settings, path or "the command line")
-    problems = list(configuration_problems(settings, environ))
-    for problem in problems:
-        stderr.write(f"{problem}\n")
-    if problems:
-        stderr.write(f"{format_count(len(problems), 'problem')} in the settings\n")
-        return 1
-    if arguments.command == "check-config":
-        stdout.write(dump_yaml(_every_field(settings)))
-        return 0
-    from valence_sched.server.gunicorn_server import serve
-
-    serve(settings)
-    return 0
+    return settings
 
 
 def _every_field(value: Any) -> Any:

@@ -3,43 +3,48 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import logging
 import os
+import ssl
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from valence_sched.app import App
-from valence_sched.errors import SchedulerError, ServiceBusy, StoreError
+from valence_sched.errors import InputError, SchedulerError, StoreError
+from valence_sched.model.decision_summary import DecisionSummary
 from valence_sched.model.flavor import Flavor
-from valence_sched.model.read_options import ReadOptions, Selection
+from valence_sched.model.hardware import BlockFilter
+from valence_sched.model.quota import Quota
+from valence_sched.model.read_pace import ReadPace
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
+from valence_sched.server.engine_pool import EnginePool, selection_of
+from valence_sched.server.hints import Application, ServiceHints
+from valence_sched.server.preparation import prepare_nouns
+from valence_sched.server.reader_thread import ReaderThread
+from valence_sched.server.state_facts import StateReader
 from valence_sched.service import openapi
-from valence_sched.service.app import Authenticate, create_application
+from valence_sched.service.app import create_application
 from valence_sched.service.call import ServiceParts
+from valence_sched.service.fairness import TenantGate
 from valence_sched.service.metrics import Metrics
 from valence_sched.service.operations import Operations
+from valence_sched.service.rate_limits import RateLimiter
 from valence_sched.service.settings import ServiceSettings
-from valence_sched.service.users import ANYBODY, PasswordFile
+from valence_sched.service.users import Access, BasicAccess, OpenAccess
 
 if TYPE_CHECKING:
-    from valence_sched.model.scheduler import Scheduler
+    from valence_sched.inventory.background_reader import BackgroundReader
     from valence_sched.store.store import Store
 
+LOG = logging.getLogger(__name__)
 
-def selection_of(settings: ServiceSettings) -> Selection:
-    """Return what the service decides on."""
-    return Selection(
-        sources=settings.inventories,
-        resource_files=settings.resource_files,
-        flavor_files=settings.flavor_files,
-        policy_files=settings.policy_files,
-        live=ReadOptions(state=settings.state, podm_files=settings.podm_files),
-    )
+#: How long the reader may take to give up its lease, and a last request to be decided.
+READER_END_S, ENGINE_END_S = 5.0, 1.0
 
 
 class SharedState:
@@ -57,12 +62,16 @@ class SharedState:
                 self._store = self._registry.store()
             return self._store
 
-    def mark(self) -> tuple[Any, ...]:
+    def mark(self) -> object:
         """Return what differs once anything of the state that is decided on has changed."""
-        store = self.store()
-        # a reading may learn the identity of a pod manager, which decides nothing
-        registered = [replace(one, identity=None) for one in store.registrations()]
-        return store.log_counts(), registered
+        return self.store().log_counts()
+
+    def close(self) -> None:
+        """Close the state; the next use opens it again."""
+        with self._lock:
+            store, self._store = self._store, None
+        if store is not None:
+            store.close()
 
     def put_new(self, id_: str, document: bytes) -> bytes:
         return self.store().records.put_new(id_, document)
@@ -73,71 +82,20 @@ class SharedState:
     def get(self, id_: str) -> tuple[bytes, float] | None:
         return self.store().records.get(id_)
 
-    def save_decision(self, decision_id: str, document: bytes) -> None:
-        self.store().save_decision(decision_id, document)
+    def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> None:
+        self.store().quotas.set(owner, limits)
 
+    def quotas(self) -> Sequence[Quota]:
+        return self.store().quotas.list()
 
-class EnginePool:
-    """The engines of one process: one that decides, with one thread at a time, and more to change.
+    def quota(self, owner: str) -> Quota:
+        return self.store().quotas.show(owner)
 
-    The one that decides reads everything again once the state or a file has changed, and live pod
-    managers after ``refresh_s``.
-    """
+    def save_decision(self, decision_id: str, document: bytes, summary: DecisionSummary) -> None:
+        self.store().save_decision(decision_id, document, summary)
 
-    def __init__(
-        self,
-        make_app: Callable[[], App],
-        settings: ServiceSettings,
-        state: SharedState,
-        clock: Callable[[], float],
-    ) -> None:
-        self._make_app, self._settings, self._state, self._clock = make_app, settings, state, clock
-        self._selection = selection_of(settings)
-        self._lock = threading.Lock()
-        self._app: App | None = None
-        self._engine: Scheduler | None = None
-        self._mark: object = None
-        self._until = 0.0
-
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[Scheduler]:
-        """Yield the engine that decides; ServiceBusy where others take longer than allowed."""
-        if not self._lock.acquire(timeout=self._settings.limits.queue_s):
-            raise ServiceBusy("other requests are being decided: try again in a moment")
-        try:
-            yield self._current()
-        except SchedulerError:
-            raise  # a request that is wrong does not make it read again
-        except BaseException:
-            self._engine = None  # it may be in the midst of something
-            raise
-        finally:
-            if self._app is not None:
-                self._app.config.remarks.clear()
-            self._lock.release()
-
-    @contextlib.contextmanager
-    def changing(self) -> Iterator[Scheduler]:
-        """Yield an engine of the caller's own."""
-        yield self._make_app().engine(self._selection)
-
-    def _current(self) -> Scheduler:
-        mark = (self._state.mark(), self._file_marks())
-        fresh = mark == self._mark and self._clock() < self._until
-        if self._engine is None or not fresh:
-            self._app = self._make_app()
-            self._engine = self._app.engine(self._selection)
-            self._mark, self._until = mark, self._clock() + self._settings.refresh_s
-        return self._engine
-
-    def _file_marks(self) -> list[tuple[str, int, int]]:
-        chosen = self._selection
-        marks = []
-        for name in (*chosen.sources, *chosen.flavor_files, *chosen.policy_files):
-            with contextlib.suppress(OSError):
-                status = os.stat(name)
-                marks.append((name, status.st_mtime_ns, status.st_size))
-        return marks
+    def newest_decisions(self, most: int, skip: int, owner: str | None) -> list[DecisionSummary]:
+        return list(self.store().decisions.newest(most, skip=skip, owner=owner))
 
 
 class ServiceProcess:
@@ -149,38 +107,140 @@ class ServiceProcess:
         clock: Callable[[], float],
         environ: Mapping[str, str] | None = None,
     ) -> None:
+        prepare_nouns()
         environ = os.environ if environ is None else environ
-        state = SharedState(environ, settings.state)
+        self._settings, self._environ, self._clock = settings, environ, clock
+        self._state = state = SharedState(environ, settings.state)
         self._config = App(environ=environ).config
-        self._near_maps = settings.near_maps
         make_app = functools.partial(App, environ=environ)
         self.operations = Operations(state, settings.limits.operations)
-        metrics = Metrics()
+        state_reader = StateReader(make_app, selection_of(settings), state.store)
+        metrics = Metrics(state_reader.facts)
+        self.engines = EnginePool(make_app, settings, state.mark, metrics.note_changes)
+        self.reader = ReaderThread(self._background_reader) if _reads(settings, environ) else None
         self.parts = ServiceParts(
-            schedulers=EnginePool(make_app, settings, state, clock),
+            schedulers=self.engines,
             compile_spec=self._compile,
             records=state,
+            quotas=state,
             operations=self.operations,
             limits=settings.limits,
+            gate=TenantGate(_most_of_a_tenant(settings)),
+            rates=rate_limiter(settings, environ),
             openapi=openapi.document,
             metrics=metrics.text,
+            health=state_reader.health,
         )
-        self.application = create_application(self.parts, metrics, authenticator(settings))
+        self.application: Application = create_application(
+            self.parts, metrics, access_of(settings, environ)
+        )
+        self._reader_hint: Callable[[Iterable[str], str], object] | None = None
+        self.hints: ServiceHints | None = None
+        if (messaging := settings.messaging) is not None:
+            connect = functools.partial(make_app().hint_fanout, messaging)
+            self.hints = ServiceHints(connect, self._refresh, self._hint_reader)
+            self.application = self.hints.wrap(self.application)
+
+    def _hint_reader(self, names: tuple[str, ...]) -> None:
+        """Let the reader of this process, if it has one, read these soon."""
+        if self._reader_hint is not None:
+            self._reader_hint(names, "a hint of another process")
+
+    def _refresh(self) -> None:
+        """Take in what changed, as the first verb of the next request would."""
+        with self.parts.schedulers.reading() as scheduler:
+            next(iter(scheduler.blocks(BlockFilter())), None)
+
+    def start(self) -> None:
+        """Begin to read pod managers, in the process that serves; again, it does nothing."""
+        if self.reader is not None:
+            self.reader.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """End the reader, wait for operations so long, and close the state."""
+        if self.reader is not None and not self.reader.stop(READER_END_S):
+            LOG.warning("the reader did not end in time: another takes over when its lease ends")
+        self.operations.wait(timeout_s)
+        if self.hints is not None:
+            self.hints.close()
+        self.engines.close(ENGINE_END_S)
+        self._state.close()
+
+    def _background_reader(
+        self, tell: Callable[[str], object], sleep: Callable[[float], object]
+    ) -> BackgroundReader:
+        chosen, settings = self._settings.reader_settings, self._settings
+        assert chosen is not None, "else there is no thread to run it"
+        live = replace(selection_of(settings).live, timeout_s=chosen.request_timeout_s)
+        hints = self.hints
+        words = {} if hints is None else {"changed": lambda names: hints.start().send(names)}
+        reader = App(environ=self._environ).background_reader(
+            live,
+            self._state.store(),
+            tell,
+            pace=ReadPace(
+                interval_s=chosen.interval_s,
+                jitter=chosen.jitter,
+                backoff_s=chosen.max_interval_s,
+                open_after=chosen.open_after,
+            ),
+            threads=chosen.readers,
+            lease_s=chosen.lease_s,
+            clock=self._clock,
+            sleep=sleep,
+            **words,
+        )
+        self._reader_hint = reader.hint
+        return reader
 
     def _compile(self, spec: RequestSpec, flavor: Flavor | None) -> Request:
         self._config.check_request(spec)
         try:
-            return self._config.compile_request(spec, flavor, self._near_maps)
+            return self._config.compile_request(spec, flavor, self._settings.near_maps)
         finally:
             self._config.remarks.clear()
 
 
-def authenticator(settings: ServiceSettings) -> Authenticate:
-    """Return what names the user of a request, as the settings say; errors as of a user file."""
+def _reads(settings: ServiceSettings, environ: Mapping[str, str]) -> bool:
+    """Return whether a process reads pod managers: not where only recordings are decided on."""
+    chosen = selection_of(settings)
+    recorded = App(environ=environ).sources.named_sources(chosen)
+    return settings.reader_settings is not None and (not recorded or chosen.live.selects_live)
+
+
+def _most_of_a_tenant(settings: ServiceSettings) -> int | None:
+    """Return how many requests of one tenant a process answers at a time, None for any number."""
+    if settings.auth == "none":
+        return settings.limits.tenant_requests
+    return settings.limits.tenant_requests or max(1, settings.threads - 1)
+
+
+def rate_limiter(settings: ServiceSettings, environ: Mapping[str, str]) -> RateLimiter:
+    """Return what counts requests; errors as of rates, and of a password reference."""
+    reference = settings.rate_limits.redis_password
+    what = "rate_limits: redis_password"
+    password = App(environ=environ).secret(reference, what) if reference is not None else None
+    return RateLimiter(settings.rate_limits, password)
+
+
+def access_of(settings: ServiceSettings, environ: Mapping[str, str]) -> Access:
+    """Return who may use the service, as the settings say.
+
+    Raises:
+        InputError, CredentialError: as of a password file, of rules, and of a password reference.
+    """
     if settings.auth == "basic":
         assert settings.users_file is not None, "the settings were checked"
-        return PasswordFile(settings.users_file).authenticate
-    return lambda _authorization: ANYBODY
+        return BasicAccess(settings.users_file)
+    if settings.auth == "none":
+        return OpenAccess()
+    from valence_sched.server.access_rules import AccessRules  # only where Keystone is
+    from valence_sched.server.keystone import KeystoneAccess
+
+    assert settings.keystone is not None, "the settings were checked"
+    rules = AccessRules(settings.policy_file)
+    password = App(environ=environ).secret(settings.keystone.password, "keystone: password")
+    return KeystoneAccess(settings.keystone, password, rules)
 
 
 def configuration_problems(
@@ -189,27 +249,52 @@ def configuration_problems(
     """Yield each error that the service would meet with these settings."""
 
     def open_state() -> None:
+        state = SharedState(environ, settings.state)
         try:
-            SharedState(environ, settings.state).mark()
+            state.mark()
+            state.store().close()  # workers must not inherit a connection
         except StoreError as error:
             raise error.at("state") from None
 
+    def check_messaging() -> None:
+        assert settings.messaging is not None, "it is checked only then"
+        App(environ=environ).hint_fanout(settings.messaging, lambda _names: None)
+
     config = App(environ=environ).config
     checks: tuple[Callable[[], object], ...] = (
-        lambda: authenticator(settings),
+        lambda: access_of(settings, environ),
+        lambda: rate_limiter(settings, environ),
         open_state,
+        *((check_messaging,) if settings.messaging is not None else ()),
         lambda: config.policies(settings.policy_files),
         lambda: config.flavors(settings.flavor_files),
         lambda: config.resources(settings.resource_files),
         *(functools.partial(config.read, path) for path in settings.inventories),
         *(functools.partial(config.read, path) for path in settings.podm_files),
         *(functools.partial(config.read, path) for path in _tls_files(settings)),
+        lambda: _check_tls(settings),
     )
     for check in checks:
         try:
             check()
         except SchedulerError as error:
             yield error
+
+
+def _check_tls(settings: ServiceSettings) -> None:
+    """Raise InputError where certificate and private key cannot be used together."""
+    if settings.certificate is None or settings.private_key is None:
+        return
+    if not all(os.path.exists(path) for path in _tls_files(settings)):
+        return  # that is an error of its own
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        # nobody is there to type the password of a key
+        context.load_cert_chain(settings.certificate, settings.private_key, lambda: "")
+    except (ssl.SSLError, OSError):
+        found = f"no certificate that {settings.private_key} is the key of"
+        expected = "a PEM certificate and its key, which is not encrypted"
+        raise InputError(settings.certificate, "", found, expected) from None
 
 
 def _tls_files(settings: ServiceSettings) -> list[str]:

@@ -1,18 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """The application for another WSGI server, such as uWSGI or mod_wsgi.
 
-Its settings are in the file that the environment variable ``VALENCE_SCHEDULER_CONFIG`` names.
+Its settings are in the file that the environment variable ``VALENCE_SCHEDULER_CONFIG`` names. A
+process begins to read pod managers with its first request: the server may fork it before. What it
+composes when the server ends it gets as long as under ``valence-scheduler serve``.
 """
 
+import atexit
 import os
 import time
+from collections.abc import Callable, Iterable
+from typing import Any
 
+from valence_sched.server.loopback import loopback_only
 from valence_sched.server.wiring import ServiceProcess
 from valence_sched.service.settings import DEFAULT_SETTINGS, read_settings
 
 CONFIG_VARIABLE = "VALENCE_SCHEDULER_CONFIG"
 
 _path = os.environ.get(CONFIG_VARIABLE)
-application = ServiceProcess(
-    read_settings(_path) if _path else DEFAULT_SETTINGS, time.monotonic
-).application
+_settings = read_settings(_path) if _path else DEFAULT_SETTINGS
+_process = ServiceProcess(_settings, time.monotonic)
+_answer = loopback_only(_process.application) if _settings.auth == "none" else _process.application
+atexit.register(_process.stop, _settings.stop_s)
+
+
+def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """Answer a request."""
+    _process.start()
+    return _answer(environ, start_response)

@@ -14,43 +14,50 @@ from typing import Any
 
 import falcon
 
-from valence_sched.errors import SchedulerError, Unauthenticated, one_line
+from valence_sched.errors import RateLimited, SchedulerError, Unauthenticated, one_line
 from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import MEDIA_TYPE, Problem, http_problem, problem_of
 from valence_sched.model.redact import redact_text
+from valence_sched.service import html
 from valence_sched.service.body_reader import read_body
 from valence_sched.service.call import Call, CallResult, ServiceParts
 from valence_sched.service.idempotency import KEY_HEADER, check_key, encoded, replayed
 from valence_sched.service.metrics import Metrics
 from valence_sched.service.microversion import HEADER, SERVICE_TYPE, negotiated
 from valence_sched.service.routes import ROUTES, Route
-from valence_sched.service.users import User
+from valence_sched.service.users import Access, User
 
 LOG = logging.getLogger("valence_sched.service")
 
 REQUEST_ID = "X-Openstack-Request-Id"
-Authenticate = Callable[[str | None], User]
 
 _REQUEST_ID = re.compile(r"req-[A-Za-z0-9-]{1,60}")
 
 
 def create_application(
-    parts: ServiceParts, metrics: Metrics, authenticate: Authenticate
+    parts: ServiceParts, metrics: Metrics, access: Access
 ) -> falcon.App[Any, Any]:
-    """Return the WSGI application; ``authenticate`` names the user of a header Authorization."""
+    """Return the WSGI application; ``access`` says who may use it."""
     app: falcon.App[Any, Any] = falcon.App(middleware=[Envelope(metrics)])
     app.req_options.strip_url_path_trailing_slash = False
     app.add_error_handler(Exception, _defect)
     app.add_error_handler(falcon.HTTPError, _http_error)
-    app.add_error_handler(SchedulerError, _scheduler_error)
+    app.add_error_handler(SchedulerError, _scheduler_error_handler(access.challenge))
     app.set_error_serializer(_serialize)
     resources: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
         methods = resources.setdefault(route.path, {})
-        methods[f"on_{route.method.lower()}"] = _responder(route, parts, authenticate)
+        methods[f"on_{route.method.lower()}"] = _responder(route, parts, access)
     for path, methods in resources.items():
         app.add_route(path, types.SimpleNamespace(**methods))
     return app
+
+
+class LogFields(dict[str, Any]):
+    """The fields of one line of log; as text they are JSON, made where a log wants text."""
+
+    def __str__(self) -> str:
+        return json.dumps(self)
 
 
 class Envelope:
@@ -85,37 +92,56 @@ class Envelope:
         status = falcon.http_status_to_code(resp.status)
         method = req.method if req.method in falcon.HTTP_METHODS else "unknown"
         self._metrics.count(method, route, status, seconds)
-        line = {
+        line = LogFields({
             "request_id": _request_id(req),
             "method": method,
             "path": redact_text(one_line(req.path, 200)),
             "status": status,
             "seconds": round(seconds, 6),
             "user": _noted(req, "user", "-"),
+            "tenant": _noted(req, "tenant", "-"),
             "code": _noted(req, "code", ""),
-        }
-        LOG.info("%s", json.dumps(line), extra={"fields": line})
+        })  # fmt: skip
+        LOG.info("%s", line, extra={"fields": line})
 
 
-def _responder(
-    route: Route, parts: ServiceParts, authenticate: Authenticate
-) -> Callable[..., None]:
+def _responder(route: Route, parts: ServiceParts, access: Access) -> Callable[..., None]:
     def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
-        user = User("-", "reader")
-        if route.rule:
-            user = authenticate(req.get_header("Authorization"))
-            req.context["user"] = user.name
-            user.check(route.rule, route.role)
+        req.context["media"] = route.media
+        if not route.rule:
+            answer(req, resp, User("-", "reader"), path)
+            return
+        user = _authenticated(req, parts, access)
+        req.context.update({"user": user.name, "tenant": user.tenant})
+        parts.rates.count(user.tenant, change=route.role != "reader")
+        access.check(user, route.rule, route.role)
+        with parts.gate.passing(user.tenant):
+            answer(req, resp, user, path)
+
+    def answer(
+        req: falcon.Request, resp: falcon.Response, user: User, path: dict[str, str]
+    ) -> None:
         body = read_body(req, route.body, parts.limits.body_bytes) if route.body else None
         key = check_key(req.get_header(KEY_HEADER)) if route.method == "POST" else None
         query = {name: _single(value) for name, value in req.params.items()}
         call = Call(parts, user, path, query, body, key, _request_id(req))
-        answer, again = replayed(route, call)
+        result, again = replayed(route, call)
         if again:
             resp.set_header("Idempotency-Replayed", "true")
-        _send(resp, answer)
+        _send(resp, result)
 
     return respond
+
+
+def _authenticated(req: falcon.Request, parts: ServiceParts, access: Access) -> User:
+    """Return the user of a request; an address from which logins failed too often waits."""
+    address = req.remote_addr or "-"
+    parts.rates.check_address(address)
+    try:
+        return access.authenticate(req.env)
+    except Unauthenticated:
+        parts.rates.count_failure(address)
+        raise
 
 
 def _single(value: Any) -> Any:
@@ -143,20 +169,29 @@ def _send(resp: falcon.Response, answer: CallResult) -> None:
 def _send_problem(req: falcon.Request, resp: falcon.Response, problem: Problem) -> None:
     req.context["code"] = problem.code
     resp.status = problem.status
+    if _noted(req, "media", "") == html.MEDIA_TYPE:
+        resp.set_headers(html.HEADERS)
+        resp.data = html.problem_html(problem, req.path.count("/") - 1)
+        return
     resp.content_type = MEDIA_TYPE
     resp.data = to_json(problem)
 
 
-def _scheduler_error(
-    req: falcon.Request, resp: falcon.Response, error: SchedulerError, _path: object
-) -> None:
-    if isinstance(error, Unauthenticated):
-        resp.set_header("WWW-Authenticate", 'Basic realm="podm-scheduler", charset="UTF-8"')
-    if error.http_status == 503:
-        resp.set_header("Retry-After", "1")
-    if error.http_status >= 500:
-        LOG.warning("%s: %s", _request_id(req), redact_text(str(error)))
-    _send_problem(req, resp, problem_of(error, _request_id(req)))
+def _scheduler_error_handler(challenge: str | None) -> Callable[..., None]:
+    def handle(
+        req: falcon.Request, resp: falcon.Response, error: SchedulerError, _path: object
+    ) -> None:
+        if isinstance(error, Unauthenticated) and challenge is not None:
+            resp.set_header("WWW-Authenticate", challenge)
+        if isinstance(error, RateLimited):
+            resp.set_header("Retry-After", f"{error.retry_after_s:.0f}")
+        if error.http_status == 503:
+            resp.set_header("Retry-After", "1")
+        if error.http_status >= 500:
+            LOG.warning("%s: %s", _request_id(req), redact_text(str(error)))
+        _send_problem(req, resp, problem_of(error, _request_id(req)))
+
+    return handle
 
 
 def _http_error(

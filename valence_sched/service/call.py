@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -17,10 +18,14 @@ from valence_sched.model.flavor import Flavor
 from valence_sched.model.request import SCHEMA, VERSION, Request
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scheduler import Scheduler
+from valence_sched.model.service_bodies import Health
+from valence_sched.service.fairness import TenantGate
 from valence_sched.service.operations import Operations
-from valence_sched.service.records import RecordStore
+from valence_sched.service.rate_limits import RateLimiter
+from valence_sched.service.records import QuotaStore, RecordStore
 from valence_sched.service.settings import Limits
 from valence_sched.service.users import User
+from valence_sched.service.visibility import own_nodes, visible
 
 T = TypeVar("T")
 
@@ -30,11 +35,14 @@ NAME_IN_QUERY = "-"  # in place of a name that a path cannot have
 class Schedulers(Protocol):
     """The schedulers of one process."""
 
-    def reading(self) -> AbstractContextManager[Scheduler]:
-        """Yield the one that decides, to one thread at a time; ServiceBusy where it takes long."""
+    def reading(self, tenant: str = "") -> AbstractContextManager[Scheduler]:
+        """Yield the one that decides and claims, to one thread at a time.
+
+        Tenants that wait take turns; ServiceBusy where others take long.
+        """
 
     def changing(self) -> AbstractContextManager[Scheduler]:
-        """Yield one of the caller's own, which claims and composes."""
+        """Yield one of the caller's own, which composes and changes all else."""
 
 
 CompileSpec = Callable[[RequestSpec, Flavor | None], Request]
@@ -47,10 +55,14 @@ class ServiceParts:
     schedulers: Schedulers
     compile_spec: CompileSpec
     records: RecordStore
+    quotas: QuotaStore
     operations: Operations
     limits: Limits
+    gate: TenantGate
+    rates: RateLimiter
     openapi: Callable[[], bytes]
     metrics: Callable[[], tuple[str, bytes]]
+    health: Callable[[], Health]
 
 
 class CallResult(NamedTuple):
@@ -109,8 +121,12 @@ class Call:
             RequestError, AccessDenied: too large; the request is of another owner.
         """
         if body.request is not None:
-            return self.checked(self._compiled_spec(scheduler, body.request))
+            return self.compiled_spec(scheduler, body.request)
         return self.checked(body.compiled)
+
+    def compiled_spec(self, scheduler: Scheduler, spec: RequestSpec) -> Request:
+        """Return a request as people write it, compiled; errors as for that of a body."""
+        return self.checked(self._compiled_spec(scheduler, spec))
 
     def compiled_all(self, scheduler: Scheduler, body: Any) -> list[Request]:
         """Return the requests of a body with several; errors as for one."""
@@ -133,11 +149,29 @@ class Call:
                 raise RequestError(text)
         owner = self.user.owner
         if owner is None:
-            return request
+            consumer = request.owner or self.user.consumer
+            return request if consumer is None else replace(request, owner=consumer)
         if request.owner not in (None, owner):
             raise AccessDenied(one_line(f"owner {request.owner!r}: user {owner!r} has nodes of its "
                                         "own only: leave the owner out"))  # fmt: skip
         return replace(request, owner=owner)
+
+    def reading(self) -> AbstractContextManager[Scheduler]:
+        """Yield the scheduler that decides, when the turn of the user's tenant comes."""
+        return self.parts.schedulers.reading(self.user.tenant)
+
+    def visible(self, answer: Any) -> Any:
+        """Return an answer without the names of what other owners have."""
+        owner = self.user.owner
+        if owner is None:
+            return answer
+
+        @functools.cache
+        def own() -> frozenset[str]:
+            with self.parts.schedulers.changing() as scheduler:
+                return own_nodes(scheduler, owner)
+
+        return visible(answer, owner, own)
 
     def _compiled_spec(self, scheduler: Scheduler, spec: RequestSpec) -> Request:
         if spec.flavor is None:

@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from valence_sched.errors import InputError, NameTaken
+from valence_sched.errors import InputError, NameTaken, UnknownName
 from valence_sched.model.inventory import to_json
 from valence_sched.model.service_bodies import ClaimBody, NodesBody, ReconcileBody
 from valence_sched.service.call import Call, CallResult
 from valence_sched.service.routes import Route
+from valence_sched.service.visibility import visible_error
 
 KEY_HEADER = "Idempotency-Key"
 PREFIX = "answer-"
@@ -49,12 +50,15 @@ def replayed(route: Route, call: Call) -> tuple[CallResult, bool]:
         NameTaken: the key was used for another request.
     """
     if call.key is None or route.body in KEYED_BODIES:
-        return _answer(route.handler(call)), False
-    record = PREFIX + _digest(call.user.name, route.path, *call.path.values(), call.key)
+        return _answer(route, call), False
+    user = call.user
+    # also by what the user sees: an answer may name claims of others
+    words = (user.tenant, user.owner or "", route.path, *call.path.values(), call.key)
+    record = PREFIX + _digest(*words)
     content = _digest(to_json(call.body).decode(), repr(sorted(call.query.items())))
     if (found := call.parts.records.get(record)) is not None:
         return _recorded(found[0], content, call.key), True
-    answer = _answer(route.handler(call))
+    answer = _answer(route, call)
     body = msgspec.Raw(encoded(answer.body))
     document = to_json(RecordedReply(content, answer.status, dict(answer.headers), body))
     stored = call.parts.records.put_new(record, document)
@@ -66,8 +70,14 @@ def encoded(body: Any) -> bytes:
     return body if isinstance(body, bytes) else msgspec.json.encode(body)
 
 
-def _answer(result: Any) -> CallResult:
-    return result if isinstance(result, CallResult) else CallResult(result)
+def _answer(route: Route, call: Call) -> CallResult:
+    """Return what the handler answers, as the user may see it."""
+    try:
+        result = route.handler(call)
+    except UnknownName as error:
+        raise visible_error(error, call.user.owner) from None
+    answer = result if isinstance(result, CallResult) else CallResult(result)
+    return answer._replace(body=call.visible(answer.body))
 
 
 def _recorded(document: bytes, content: str, key: str) -> CallResult:

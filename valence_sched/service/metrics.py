@@ -4,18 +4,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import prometheus_client
 from prometheus_client import multiprocess
+
+from valence_sched.service.state_metrics import POSITION, StateFacts, StateMetrics
 
 MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # set before this module is imported
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 class Metrics:
-    """The metrics of one application."""
+    """The metrics of one application; ``facts`` returns those of its state."""
 
-    def __init__(self) -> None:
+    def __init__(self, facts: Callable[[], StateFacts | None]) -> None:
+        self._facts = facts
         self._registry = prometheus_client.CollectorRegistry()
         self._requests = prometheus_client.Counter(
             "valence_scheduler_requests",
@@ -31,6 +35,17 @@ class Metrics:
             registry=self._registry,
         )
 
+        self._position = prometheus_client.Gauge(
+            POSITION,
+            "Changes of the state that were taken in, by the process furthest behind.",
+            multiprocess_mode="livemin",
+            registry=self._registry,
+        )
+
+    def note_changes(self, changes: int) -> None:
+        """Note how many changes of the state this process has taken in."""
+        self._position.set(changes)
+
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
         self._requests.labels(method, route, str(status)).inc()
@@ -38,8 +53,10 @@ class Metrics:
 
     def text(self) -> tuple[str, bytes]:
         """Return the media type and the text of all metrics, of every process."""
-        registry = self._registry
+        source = self._registry
         if MULTIPROCESS_FOLDER in os.environ:
-            registry = prometheus_client.CollectorRegistry()
-            multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+            source = prometheus_client.CollectorRegistry()
+            multiprocess.MultiProcessCollector(source)  # type: ignore[no-untyped-call]
+        registry = prometheus_client.CollectorRegistry()
+        registry.register(StateMetrics(source.collect, self._facts))
         return prometheus_client.CONTENT_TYPE_LATEST, prometheus_client.generate_latest(registry)

@@ -7,7 +7,7 @@ import functools
 import inspect
 import re
 import types
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import MEDIA_TYPE, Problem
 from valence_sched.model.service_bodies import RequestBody
+from valence_sched.service.html import MEDIA_TYPE as HTML
 from valence_sched.service.idempotency import KEY_HEADER
 from valence_sched.service.microversion import GREATEST, HEADER, SERVICE_TYPE
 from valence_sched.service.routes import ROUTES, Route
@@ -22,9 +23,26 @@ from valence_sched.service.routes import ROUTES, Route
 VERSION = "3.1.0"
 REFERENCE = "#/components/schemas/{name}"
 #: What any route may answer besides: the request is wrong, or the service cannot answer it now.
-PROBLEMS = (400, 401, 403, 404, 405, 406, 409, 413, 415, 500, 502, 503)
+PROBLEMS = (400, 401, 403, 404, 405, 406, 409, 413, 415, 429, 500, 502, 503)
 _BOOLEANS = ("free", "live", "ended")
 _NUMBERS = ("wait_s",)
+_COUNTS = {"page": 1, "limit": 1, "skip": 0}  # with the least that each may be
+#: What an answer names, by method and path: the JSON pointer of the name, and the operations on it.
+LINKS: Mapping[tuple[str, str], tuple[str, Sequence[str]]] = {
+    ("POST", "/v1/claims"): (
+        "/claim/id", ("claims_claim_record", "claims_renew", "claims_release")
+    ),
+    ("POST", "/v1/nodes"): ("/id", ("nodes_operation",)),
+    ("DELETE", "/v1/nodes/{name}"): ("/id", ("nodes_operation",)),
+    ("POST", "/v1/reconciliations"): ("/id", ("nodes_operation",)),
+    ("POST", "/v1/podms"): (
+        "/registration/name",
+        ("podms_registration", "podms_change_registration", "podms_usage", "podms_unregister"),
+    ),
+    ("GET", "/v1/podms"): ("/0/podm/id", ("podms_podm", "podms_usage", "podms_update_stats")),
+    ("GET", "/v1/claims"): ("/0/id", ("claims_claim_record", "claims_renew", "claims_release")),
+    ("GET", "/v1/policies"): ("/0/name", ("catalogue_podm_reads",)),
+}  # fmt: skip
 
 
 @functools.cache
@@ -53,7 +71,10 @@ def document() -> bytes:
         "paths": paths,
         "components": {
             "schemas": components,
-            "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
+            "securitySchemes": {
+                "basic": {"type": "http", "scheme": "basic"},
+                "keystone": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"},
+            },
         },
     })  # fmt: skip
 
@@ -89,7 +110,7 @@ def _operation(route: Route, body: Any, answer: Any) -> dict[str, Any]:
         "responses": _responses(route, answer),
     }
     if route.rule:
-        operation["security"] = [{"basic": []}, {}]
+        operation["security"] = [{"basic": []}, {"keystone": []}, {}]
         operation["description"] = f"Rule {route.rule}: role {route.role}."
     if body is not None:
         operation["requestBody"] = {
@@ -127,18 +148,27 @@ def _query_schema(word: str) -> dict[str, Any]:
         return {"type": "boolean"}
     if word in _NUMBERS:
         return {"type": "number", "minimum": 0}
+    if word in _COUNTS:
+        return {"type": "integer", "minimum": _COUNTS[word]}
     return {"type": "string"}
 
 
 def _responses(route: Route, answer: Any) -> dict[str, Any]:
-    media = "text/plain" if route.answer is str else "application/json"
     success: dict[str, Any] = {"description": "Done."}
     if answer is not None:
-        success["content"] = {media: {"schema": answer}}
-    problem = {
+        success["content"] = {route.media: {"schema": answer}}
+    if link := LINKS.get((route.method, route.path)):
+        pointer, operations = link
+        success["links"] = {
+            name: {"operationId": name, "parameters": {"name": f"$response.body#{pointer}"}}
+            for name in operations
+        }
+    problem: dict[str, Any] = {
         "description": "A problem, as RFC 9457 has it.",
         "content": {MEDIA_TYPE: {"schema": {"$ref": REFERENCE.format(name="Problem")}}},
     }
+    if route.media == HTML:
+        problem["content"] |= {HTML: {"schema": {"type": "string"}}}
     statuses = {route.status}
     if route.path == "/v1/claims" and route.method == "POST":
         statuses.add(200)  # nothing fits

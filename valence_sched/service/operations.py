@@ -117,12 +117,14 @@ def _ended(operation: Operation, work: Callable[[], Any]) -> Operation:
         return replace(operation, state="failed", problem=problem_of(SchedulerError(text)))
 
 
-def new_operation(kind: str, owner: str | None, key: str | None, content: bytes) -> Operation:
-    """Return an operation that is to begin: with a ``key`` of an owner always the same one.
+def new_operation(
+    kind: str, owner: str | None, key: str | None, content: bytes, tenant: str | None = None
+) -> Operation:
+    """Return an operation that is to begin: with a ``key`` of a tenant always the same one.
 
-    ``content`` is what the key stands for.
+    ``content`` is what the key stands for. Only the ``owner`` may see it, None: who sees all.
     """
-    words = "\0".join((kind, owner or "", key or ""))
+    words = "\0".join((kind, owner or "", tenant or "", key or ""))
     id_ = uuid.uuid4().hex if key is None else _digest(words.encode())
     return Operation(id=id_, kind=kind, state="running", owner=owner, content=_digest(content),
                      result=msgspec.Raw(b"null"))  # fmt: skip

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RecordStore: what the processes of one service share besides claims and nodes."""
+"""RecordStore and QuotaStore: what the processes of one service share besides claims and nodes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Protocol
+
+from valence_sched.model.decision_summary import DecisionSummary
+from valence_sched.model.quota import Quota
 
 
 class RecordStore(Protocol):
@@ -18,5 +22,21 @@ class RecordStore(Protocol):
     def get(self, id_: str) -> tuple[bytes, float] | None:
         """Return a record and its age in seconds, None where there is none."""
 
-    def save_decision(self, decision_id: str, document: bytes) -> None:
+    def save_decision(self, decision_id: str, document: bytes, summary: DecisionSummary) -> None:
         """Store a decision; a scheduler over the same state returns it by its id."""
+
+    def newest_decisions(self, most: int, skip: int, owner: str | None) -> list[DecisionSummary]:
+        """Return the newest decisions of an owner, None: of everybody, after ``skip`` newer."""
+
+
+class QuotaStore(Protocol):
+    """The quotas of owners; an owner None stands for all without limits of their own."""
+
+    def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> None:
+        """Set the limits of an owner in place of all that it had."""
+
+    def quotas(self) -> Sequence[Quota]:
+        """Return the limits that are set."""
+
+    def quota(self, owner: str) -> Quota:
+        """Return the limits that hold for an owner, and what its claims count."""

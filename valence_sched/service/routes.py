@@ -11,8 +11,10 @@ from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.claim import Claim
 from valence_sched.model.decision import InventorySummary, Report, Reports
 from valence_sched.model.decision_result import DecisionResult, DecisionResults, FitCounts, Ranking
+from valence_sched.model.decision_summary import DecisionSummary
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
+from valence_sched.model.inventory import FullPodm
 from valence_sched.model.lifecycle import (
     ClaimRecord,
     ClaimResult,
@@ -23,7 +25,10 @@ from valence_sched.model.lifecycle import (
     Preview,
 )
 from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
-from valence_sched.model.policy import PluginList, Policy
+from valence_sched.model.policy import PluginList, PodmReads, Policy
+from valence_sched.model.quota import Quota, QuotaLimits
+from valence_sched.model.registration import RegisteredPodm, RegistrationChange
+from valence_sched.model.request import Request
 from valence_sched.model.service_bodies import (
     ApiVersions,
     CandidatesBody,
@@ -38,15 +43,18 @@ from valence_sched.model.service_bodies import (
     PreviewBody,
     ReconcileBody,
     RefreshBody,
+    RegisterBody,
     RenewBody,
     RequestBody,
     RequestsBody,
     SelectAllBody,
     SelectBody,
+    SpecBody,
     StatsBody,
 )
 from valence_sched.service.call import Call
-from valence_sched.service.handlers import catalogue, claims, decisions, nodes, podms
+from valence_sched.service.handlers import catalogue, claims, decisions, nodes, podms, quotas, ui
+from valence_sched.service.html import MEDIA_TYPE as HTML
 from valence_sched.service.users import Role
 
 
@@ -54,7 +62,8 @@ class Route(NamedTuple):
     """One method of one path.
 
     ``rule`` names who may, ``role`` is the least role that does; without a rule everybody may.
-    ``query`` are the words of the query besides the name of a path that ends in ``-``.
+    ``query`` are the words of the query besides the name of a path that ends in ``-``, ``media``
+    is the type of what it answers.
     """
 
     method: str
@@ -66,6 +75,7 @@ class Route(NamedTuple):
     role: Role = "reader"
     status: int = 200
     query: Sequence[str] = ()
+    media: str = "application/json"
 
 
 _BLOCKS = BlockFilter.__struct_fields__
@@ -76,8 +86,10 @@ ROUTES = (
     Route("GET", "/", catalogue.versions, None, ApiVersions),
     Route("GET", "/v1", catalogue.versions, None, ApiVersions),
     Route("GET", "/healthcheck", catalogue.health, None, Health),
-    Route("GET", "/metrics", catalogue.metrics, None, str, "metrics:get"),
+    Route("GET", "/healthcheck/alive", catalogue.alive, None, Health),
+    Route("GET", "/metrics", catalogue.metrics, None, str, "metrics:get", media="text/plain"),
     Route("GET", "/v1/openapi.json", catalogue.openapi, None, dict[str, Any]),
+    Route("POST", "/v1/requests", decisions.compile_request, SpecBody, Request, "requests:create"),
     Route("POST", "/v1/select_destinations", decisions.select_destinations, SelectBody, DecisionResult, "decisions:create"),
     Route("POST", "/v1/select_all", decisions.select_all, SelectAllBody, DecisionResults, "decisions:create"),
     Route("POST", "/v1/candidates", decisions.rank, CandidatesBody, Ranking, "decisions:create"),
@@ -85,6 +97,7 @@ ROUTES = (
     Route("POST", "/v1/capacity", decisions.capacity, CapacityBody, Capacity, "decisions:create"),
     Route("POST", "/v1/mix_capacity", decisions.mix_capacity, MixCapacityBody, Capacity, "decisions:create"),
     Route("POST", "/v1/stranded", decisions.stranded, RequestsBody, tuple[StrandedAmount, ...], "decisions:create"),
+    Route("GET", "/v1/decisions", decisions.decisions, None, tuple[DecisionSummary, ...], "decisions:list", query=("limit", "skip")),
     Route("GET", "/v1/decisions/{name}", decisions.decision, None, Report | Reports, "decisions:get"),
     Route("POST", "/v1/plans", decisions.plan, RequestBody, PlanResult, "plans:create"),
     Route("POST", "/v1/plans/refresh", decisions.refresh, RefreshBody, PlanRefresh, "plans:create"),
@@ -100,12 +113,22 @@ ROUTES = (
     Route("DELETE", "/v1/nodes/{name}", nodes.delete, None, Operation, "nodes:delete", "member", 202, ("wait_s",)),
     Route("POST", "/v1/reconciliations", nodes.reconcile, ReconcileBody, Operation, "reconciliations:create", "admin", 202),
     Route("GET", "/v1/operations/{name}", nodes.operation, None, Operation, "operations:get"),
+    Route("GET", "/v1/quotas", quotas.quotas, None, tuple[Quota, ...], "quotas:list", "admin"),
+    Route("PUT", "/v1/quotas", quotas.set_default, QuotaLimits, Quota, "quotas:update", "admin"),
+    Route("GET", "/v1/quotas/{name}", quotas.quota, None, Quota, "quotas:get"),
+    Route("PUT", "/v1/quotas/{name}", quotas.set_quota, QuotaLimits, Quota, "quotas:update", "admin"),
     Route("GET", "/v1/policies", catalogue.policies, None, tuple[Policy, ...], "policies:list"),
+    Route("GET", "/v1/policies/{name}/podm_reads", catalogue.podm_reads, None, PodmReads, "policies:list", query=("flavor",)),
     Route("GET", "/v1/flavors", catalogue.flavors, None, tuple[Flavor, ...], "flavors:list"),
     Route("GET", "/v1/plugins/{name}", catalogue.plugins, None, PluginList, "plugins:list"),
     Route("GET", "/v1/inventory", podms.inventory, None, InventorySummary, "podms:list"),
+    Route("GET", "/v1/inventory/podms", podms.documents, None, tuple[FullPodm, ...], "inventory:get", "admin"),
     Route("GET", "/v1/podms", podms.podms, None, tuple[PodmOverview, ...], "podms:list"),
     Route("GET", "/v1/podms/{name}", podms.podm, None, PodmOverview, "podms:get"),
+    Route("POST", "/v1/podms", podms.register, RegisterBody, RegisteredPodm, "podms:create", "admin", 201),
+    Route("PATCH", "/v1/podms/{name}", podms.change_registration, RegistrationChange, RegisteredPodm, "podms:update", "admin"),
+    Route("DELETE", "/v1/podms/{name}", podms.unregister, None, None, "podms:delete", "admin", 204),
+    Route("GET", "/v1/podms/{name}/registration", podms.registration, None, RegisteredPodm, "registrations:get", "admin"),
     Route("GET", "/v1/podms/{name}/usage", podms.usage, None, BlockUsage, "podms:get"),
     Route("GET", "/v1/podms/{name}/stats", podms.reported_stats, None, StatsReport, "stats:get"),
     Route("POST", "/v1/podms/{name}/stats", podms.update_stats, StatsBody, Generation, "stats:update", "admin"),
@@ -114,5 +137,12 @@ ROUTES = (
     Route("GET", "/v1/blocks/{name}", podms.block, None, BlockOverview, "blocks:get", query=("podm",)),
     Route("GET", "/v1/pools", podms.pools, None, tuple[PoolOverview, ...], "pools:list", query=("podm",)),
     Route("GET", "/v1/devices", podms.device_counts, None, tuple[DeviceCount, ...], "devices:list", query=_BLOCKS),
+    Route("GET", "/ui", ui.site, None, str, "podms:list", query=("search", "page"), media=HTML),
+    Route("GET", "/ui/podms/{name}", ui.podm, None, str, "podms:get", media=HTML),
+    Route("GET", "/ui/decisions", ui.decisions, None, str, "decisions:list", query=("page",), media=HTML),
+    Route("GET", "/ui/decisions/{name}", ui.decision, None, str, "decisions:get", media=HTML),
+    Route("GET", "/ui/claims", ui.claims, None, str, "claims:list", query=(*_OWNED, "ended", "page"), media=HTML),
+    Route("GET", "/ui/claims/{name}", ui.claim, None, str, "claims:get", media=HTML),
+    Route("GET", "/ui/nodes", ui.nodes, None, str, "nodes:list", query=(*_OWNED, "ended", "page"), media=HTML),
 )
 # fmt: on

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -12,15 +13,21 @@ from valence_sched import files
 from valence_sched.errors import UsageError, one_line
 from valence_sched.model.base import Noun
 from valence_sched.model.codec import convert, load_yaml
+from valence_sched.model.messaging import MessagingSettings, check_messaging
+from valence_sched.model.registration import PasswordReference
 
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(ge=0)]
+Pause = Annotated[float, Meta(gt=0, le=86400)]
 
 
 class Limits(Noun, frozen=True, kw_only=True):
     """The bounds of one request: what it may send, ask for, and wait for.
 
-    ``queue_s`` is how long a request waits for others to be decided before it is refused.
+    ``queue_s`` is how long a request waits for others to be decided before it is refused,
+    ``read_s`` how long it may take to arrive before it is dropped. ``tenant_requests`` are those of
+    one tenant that a process answers at a time: by default one less than it has threads, and any
+    number where nobody is authenticated.
     """
 
     body_bytes: Positive = 4 << 20
@@ -28,24 +35,89 @@ class Limits(Noun, frozen=True, kw_only=True):
     alternates: Annotated[int, Meta(ge=0)] = 100
     requests: Positive = 100
     queue_s: Seconds = 10.0
+    read_s: Seconds = 10.0
     operations: Positive = 32
+    tenant_requests: Positive | None = None
+
+
+class RateSettings(Noun, frozen=True, kw_only=True):
+    """How often a tenant may ask: a rate such as ``100/second``, or several with ``;``.
+
+    ``requests`` counts all, ``changes`` those that hold, compose or change something, and
+    ``failures`` the logins that failed from one address. They are counted in each process, or for
+    all processes in the Redis at ``redis_url``.
+    """
+
+    requests: str | None = None
+    changes: str | None = None
+    failures: str | None = None
+    redis_url: str | None = None
+    redis_password: PasswordReference | None = None
+
+
+class KeystoneSettings(Noun, frozen=True, kw_only=True):
+    """How the service reaches Keystone, and what it takes for an answer.
+
+    The service logs in at ``auth_url`` as ``username`` of ``project_name``, or with an application
+    credential, whose id is ``application_credential_id``; ``password`` refers to the password or
+    the secret. Clients are told to log in at ``public_url``. A token that was valid counts for
+    ``token_cache_s`` without asking again, and so does one that was revoked meanwhile.
+    """
+
+    auth_url: str
+    password: PasswordReference
+    username: str | None = None
+    user_domain_name: str = "Default"
+    project_name: str = "service"
+    project_domain_name: str = "Default"
+    application_credential_id: str | None = None
+    public_url: str | None = None
+    region_name: str | None = None
+    interface: Literal["internal", "public", "admin"] = "internal"
+    cafile: str | None = None
+    timeout_s: Annotated[float, Meta(gt=0)] = 10.0
+    token_cache_s: Seconds = 60.0
+
+
+class ReaderSettings(Noun, frozen=True, kw_only=True):
+    """How the registered pod managers are read, by one of all processes.
+
+    Each is read every ``interval_s``, by up to the part ``jitter`` sooner or later. After a failure
+    that time doubles, up to ``max_interval_s``; after ``open_after`` in a row one of all that fail
+    is tried at a time. ``readers`` are read at once at most, and each may take
+    ``request_timeout_s`` to answer. Another process takes over ``lease_s`` after the one that reads
+    has died.
+    """
+
+    interval_s: Pause = 60.0
+    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.1
+    max_interval_s: Pause = 900.0
+    open_after: Positive = 5
+    readers: Positive = 32
+    request_timeout_s: Pause = 30.0
+    lease_s: Annotated[float, Meta(ge=1, le=3600)] = 30.0
 
 
 class ServiceSettings(Noun, frozen=True, kw_only=True):
     """The settings of the service.
 
-    ``auth`` says who may use it: users of a password file (``basic``), or anybody (``none``), which
-    is allowed on loopback only. ``inventories`` are decided on in place of the registered pod
-    managers. Live pod managers are read again after ``refresh_s``. ``workers`` are processes,
-    each with so many ``threads``.
+    ``auth`` says who may use it: users of a password file (``basic``), of Keystone (``keystone``),
+    where ``policy_file`` overrides rules, or anybody (``none``), which is allowed on loopback only.
+    ``inventories`` are decided on in place of the registered pod managers. ``reader`` says how
+    those are read, False that another program reads them; nothing is decided on readings that are
+    older than ``max_age_s``. ``workers`` are processes, each with so many ``threads``. A process
+    that is to end has ``stop_s`` for what it answers and composes. ``messaging`` is the broker over
+    which processes hint at changes.
     """
 
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8790
     workers: Positive = 1
     threads: Positive = 8
-    auth: Literal["none", "basic"] = "none"
+    auth: Literal["none", "basic", "keystone"] = "none"
     users_file: str | None = None
+    keystone: KeystoneSettings | None = None
+    policy_file: str | None = None
     certificate: str | None = None
     private_key: str | None = None
     state: str | None = None
@@ -55,8 +127,19 @@ class ServiceSettings(Noun, frozen=True, kw_only=True):
     policy_files: tuple[str, ...] = ()
     resource_files: tuple[str, ...] = ()
     near_maps: tuple[str, ...] = ()
-    refresh_s: Seconds = 60.0
+    reader: ReaderSettings | bool = ReaderSettings()
+    max_age_s: Pause | None = None
+    stop_s: Annotated[int, Meta(ge=1, le=600)] = 30
     limits: Limits = Limits()
+    rate_limits: RateSettings = RateSettings()
+    messaging: MessagingSettings | None = None
+
+    @property
+    def reader_settings(self) -> ReaderSettings | None:
+        """Return how a process of the service reads pod managers, None where none does."""
+        if isinstance(self.reader, bool):
+            return ReaderSettings() if self.reader else None
+        return self.reader
 
 
 DEFAULT_SETTINGS = ServiceSettings()
@@ -77,17 +160,46 @@ def read_settings(path: str, *, check: bool = True) -> ServiceSettings:
 
 
 def check_settings(settings: ServiceSettings, path: str) -> None:
-    """Raise UsageError for settings that contradict each other, or would let anybody in."""
+    """Raise UsageError for settings that contradict each other, or would let anybody in.
+
+    InputError for a message broker whose URL has no source.
+    """
+    if settings.messaging is not None:
+        check_messaging(settings.messaging, path)
     if settings.auth == "basic" and settings.users_file is None:
         raise UsageError(f"{path}: auth is basic without a users_file: name the file of users")
+    _check_keystone(settings, path)
+    redis_url = settings.rate_limits.redis_url
+    if redis_url is not None and not re.fullmatch(r"rediss?://[^@\s]+", redis_url):
+        raise UsageError(f"{path}: rate_limits: redis_url is no redis:// or rediss:// URL without "
+                         "a password: redis_password refers to that")  # fmt: skip
     if settings.auth == "none" and not is_loopback(settings.host):
         raise UsageError(one_line(
             f"{path}: host {settings.host!r} is beyond loopback without authentication: set auth "
-            "to basic, with a users_file, or listen on 127.0.0.1"
+            "to basic, with a users_file, or to keystone, or listen on 127.0.0.1"
         ))  # fmt: skip
     if (settings.certificate is None) != (settings.private_key is None):
         raise UsageError(f"{path}: a certificate and its private_key are set together or not at "
                          "all")  # fmt: skip
+
+
+def _check_keystone(settings: ServiceSettings, path: str) -> None:
+    keystone = settings.keystone
+    if (settings.auth == "keystone") != (keystone is not None):
+        raise UsageError(f"{path}: auth: keystone and a section keystone are set together or not "
+                         "at all")  # fmt: skip
+    if settings.policy_file is not None and keystone is None:
+        raise UsageError(f"{path}: policy_file is for auth: keystone; users of a file have roles")
+    if keystone is None:
+        return
+    if (keystone.username is None) == (keystone.application_credential_id is None):
+        raise UsageError(f"{path}: keystone: set one of username and application_credential_id")
+    reference = keystone.password
+    if reference.stored or (reference.env is None) == (reference.file is None):
+        raise UsageError(f"{path}: keystone: password refers to one of env: NAME and file: PATH")
+    scheme, separator, rest = keystone.auth_url.partition("://")
+    if not separator or scheme not in ("http", "https") or not rest or "@" in rest:
+        raise UsageError(f"{path}: keystone: auth_url is no http or https URL without a password")
 
 
 def is_loopback(host: str) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Users of the service: who they are, by HTTP basic, and what their role allows."""
+"""Users of the service: who they are, by HTTP basic or not at all, and what they may."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import bcrypt
 
@@ -29,19 +29,36 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.@+-]{0,254}")
 
 
 class User(NamedTuple):
-    """A user: only an admin sees claims and nodes of others."""
+    """A user, in a ``project`` where the service has any.
+
+    Only an admin, and one that an operator's rules let see ``all_owners``, sees claims and nodes
+    of others. ``role`` is None where such rules decide, by the ``credentials``.
+    """
 
     name: str
-    role: Role
+    role: Role | None
+    project: str | None = None
+    all_owners: bool = False
+    credentials: Mapping[str, Any] = {}
+
+    @property
+    def tenant(self) -> str:
+        """Return for whom limits are counted and idempotency keys stand: the project, or user."""
+        return self.project or self.name
 
     @property
     def owner(self) -> str | None:
         """Return whose claims and nodes the user sees; None: everybody's."""
-        return None if self.role == "admin" else self.name
+        return None if self.all_owners or self.role == "admin" else self.tenant
+
+    @property
+    def consumer(self) -> str | None:
+        """Return whose the claims are that the user makes; None: nobody's, as of an operator."""
+        return self.project or self.owner
 
     def check(self, rule: str, role: Role) -> None:
         """Raise AccessDenied unless the role of the user is at least the one of a rule."""
-        if ROLES.index(self.role) < ROLES.index(role):
+        if self.role is None or ROLES.index(self.role) < ROLES.index(role):
             raise AccessDenied(one_line(
                 f"{rule}: user {self.name!r} has the role {self.role}, and it takes {role}: ask "
                 "the operator of the service"
@@ -49,6 +66,56 @@ class User(NamedTuple):
 
 
 ANYBODY = User("anybody", "admin")  # where the service authenticates nobody
+
+
+class Access(Protocol):
+    """Who may use the service: authenticates the user of a request, and checks what it may."""
+
+    @property
+    def challenge(self) -> str | None:
+        """Return the header ``WWW-Authenticate`` of an answer to somebody who is nobody's user."""
+
+    def authenticate(self, environ: Mapping[str, Any]) -> User:
+        """Return the user of a WSGI environment.
+
+        Raises:
+            Unauthenticated: it has no credentials, or wrong ones.
+            AccessDenied, IdentityUnavailable: no project is chosen; nobody can tell who it is.
+        """
+
+    def check(self, user: User, rule: str, role: Role) -> None:
+        """Raise AccessDenied unless a user may do what a rule names, by default with a role."""
+
+
+class OpenAccess:
+    """Lets everybody do everything: for a service that this machine alone reaches."""
+
+    challenge = None
+
+    def authenticate(self, environ: Mapping[str, Any]) -> User:
+        """Return the user that stands for anybody."""
+        return ANYBODY
+
+    def check(self, user: User, rule: str, role: Role) -> None:
+        """Raise AccessDenied unless the role of the user is at least the one of a rule."""
+        user.check(rule, role)
+
+
+class BasicAccess:
+    """Takes HTTP basic of the users of a password file."""
+
+    challenge = 'Basic realm="podm-scheduler", charset="UTF-8"'
+
+    def __init__(self, users_file: str) -> None:
+        self._users = PasswordFile(users_file)
+
+    def authenticate(self, environ: Mapping[str, Any]) -> User:
+        """Return the user of the header ``Authorization``; errors as of a password file."""
+        return self._users.authenticate(environ.get("HTTP_AUTHORIZATION"))
+
+    def check(self, user: User, rule: str, role: Role) -> None:
+        """Raise AccessDenied unless the role of the user is at least the one of a rule."""
+        user.check(rule, role)
 
 
 class UserEntry(NamedTuple):

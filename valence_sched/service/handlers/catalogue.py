@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from valence_sched.errors import SchedulerError, UnknownName
+from valence_sched.errors import UnknownName
 from valence_sched.model.flavor import Flavor
-from valence_sched.model.policy import PluginList, Policy
+from valence_sched.model.policy import PluginList, PodmReads, Policy
 from valence_sched.model.service_bodies import ApiVersion, ApiVersions, Health
 from valence_sched.service.call import Call, CallResult
 from valence_sched.service.microversion import GREATEST, LEAST
@@ -15,13 +15,19 @@ from valence_sched.service.microversion import GREATEST, LEAST
 
 def policies(call: Call) -> Sequence[Policy]:
     """List the policies that a request may name."""
-    with call.parts.schedulers.reading() as scheduler:
+    with call.reading() as scheduler:
         return tuple(scheduler.policies())
+
+
+def podm_reads(call: Call) -> PodmReads:
+    """List the fields of pod managers that decisions of a policy read."""
+    with call.parts.schedulers.reading() as scheduler:
+        return scheduler.podm_reads(call.name(), call.text("flavor"))
 
 
 def flavors(call: Call) -> Sequence[Flavor]:
     """List the flavors that a request may name."""
-    with call.parts.schedulers.reading() as scheduler:
+    with call.reading() as scheduler:
         return tuple(scheduler.flavors())
 
 
@@ -30,7 +36,7 @@ def plugins(call: Call) -> PluginList:
     kind = call.name()
     if kind not in ("filters", "weighers"):
         raise UnknownName("kind of plug-ins", kind, ("filters", "weighers"))
-    with call.parts.schedulers.reading() as scheduler:
+    with call.reading() as scheduler:
         return scheduler.plugins("filters" if kind == "filters" else "weighers")
 
 
@@ -53,13 +59,13 @@ def openapi(call: Call) -> CallResult:
 
 def health(call: Call) -> CallResult:
     """Tell whether the service can decide."""
-    try:
-        call.parts.records.get("health")
-        with call.parts.schedulers.reading() as scheduler:
-            scheduler.policies()
-    except SchedulerError as error:
-        return CallResult(Health(status="failing", problems=(str(error),)), 503)
-    return CallResult(Health(status="ok"))
+    found = call.parts.health()
+    return CallResult(found, 200 if found.status == "ok" else 503)
+
+
+def alive(_call: Call) -> Health:
+    """Answer, whether the service can decide or not."""
+    return Health(status="ok")
 
 
 def metrics(call: Call) -> CallResult:

@@ -5,20 +5,42 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta
+from msgspec.structs import replace
 
 from valence_sched.errors import UnknownName
+from valence_sched.model.base import Noun
 from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.decision_result import DecisionResults, Detail, FitCounts, Ranking
+from valence_sched.model.decision_summary import DecisionSummary, summarise_decision
 from valence_sched.model.inventory import to_json
 from valence_sched.model.lifecycle import PlanRefresh, PlanResult, Preview
+from valence_sched.model.request import Request
 from valence_sched.service.call import Call, CallResult
+
+MOST_SKIPPED = 1_000_000
+
+
+class DecisionsQuery(Noun, frozen=True, kw_only=True):
+    """Which decisions to list: ``limit`` of them, after ``skip`` newer ones."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    skip: Annotated[int, Meta(ge=0, le=MOST_SKIPPED)] = 0
+
+
+def compile_request(call: Call) -> Request:
+    """Compile a request with its flavor and the places of what it is to be near to."""
+    with call.parts.schedulers.reading() as scheduler:
+        return call.compiled_spec(scheduler, call.body.request)
 
 
 def select_destinations(call: Call) -> CallResult:
     """Choose pool and blocks for every node of a request."""
     body = call.body
-    with call.parts.schedulers.reading() as scheduler:
+    with call.reading() as scheduler:
         request = call.compiled(scheduler, body)
         detail: Detail = "report" if body.keep else body.detail
         result = scheduler.select_destinations(request, detail=detail)
@@ -26,33 +48,34 @@ def select_destinations(call: Call) -> CallResult:
         return CallResult(result)
     document = to_json(result.report)
     decision_id = hashlib.blake2b(document, digest_size=16).hexdigest()
-    call.parts.records.save_decision(decision_id, document)
+    summary = summarise_decision(decision_id, result.report)
+    call.parts.records.save_decision(decision_id, document, summary)
     return CallResult(result, headers={"Content-Location": f"/v1/decisions/{decision_id}"})
 
 
 def select_all(call: Call) -> DecisionResults:
     """Choose for several requests, each as if the nodes of those before it were composed."""
-    with call.parts.schedulers.reading() as scheduler:
+    with call.reading() as scheduler:
         requests = call.compiled_all(scheduler, call.body)
         return scheduler.select_all(requests, detail=call.body.detail)
 
 
 def rank(call: Call) -> Ranking:
     """Return the best candidates for one node of a request."""
-    with call.parts.schedulers.reading() as scheduler:
+    with call.reading() as scheduler:
         return scheduler.rank(call.compiled(scheduler, call.body), call.body.limit)
 
 
 def count_fits(call: Call) -> FitCounts:
     """Count how many more nodes of a request fit on each pod manager."""
-    with call.parts.schedulers.reading() as scheduler:
+    with call.reading() as scheduler:
         return scheduler.count_fits(call.compiled(scheduler, call.body), call.body.most)
 
 
 def capacity(call: Call) -> Capacity:
     """Count how many more nodes of a request fit, with what ends that or a proof as wanted."""
     body = call.body
-    with call.parts.schedulers.reading() as scheduler:
+    with call.reading() as scheduler:
         request = call.compiled(scheduler, body)
         return scheduler.capacity(request, body.most, explain=body.explain, proven=body.proven)
 
@@ -60,7 +83,7 @@ def capacity(call: Call) -> Capacity:
 def mix_capacity(call: Call) -> Capacity:
     """Count how many more nodes of a mix of requests fit."""
     body = call.body
-    with call.parts.schedulers.reading() as scheduler:
+    with call.reading() as scheduler:
         requests = call.compiled_all(scheduler, body)
         return scheduler.mix_capacity(
             requests, body.shares, body.most, explain=body.explain, proven=body.proven
@@ -69,8 +92,14 @@ def mix_capacity(call: Call) -> Capacity:
 
 def stranded(call: Call) -> Sequence[StrandedAmount]:
     """Return what is free, and how much of it no node of these requests can use."""
-    with call.parts.schedulers.reading() as scheduler:
+    with call.reading() as scheduler:
         return scheduler.stranded(call.compiled_all(scheduler, call.body))
+
+
+def decisions(call: Call) -> Sequence[DecisionSummary]:
+    """List the newest decisions that were kept, of those that the user may see."""
+    page = call.query_noun(DecisionsQuery)
+    return call.parts.records.newest_decisions(page.limit, page.skip, call.user.owner)
 
 
 def decision(call: Call) -> Report | Reports:
@@ -78,7 +107,7 @@ def decision(call: Call) -> Report | Reports:
     decision_id = call.name()
     owner = call.user.owner
     try:
-        with call.parts.schedulers.reading() as scheduler:
+        with call.reading() as scheduler:
             report = scheduler.decision(decision_id)
     except UnknownName:
         if owner is None:
@@ -98,9 +127,11 @@ def plan(call: Call) -> PlanResult:
 
 def refresh(call: Call) -> PlanRefresh:
     """Decide again what a plan decided."""
-    call.checked(call.body.plan.decision.request)
+    plan = call.body.plan
+    request = call.checked(plan.decision.request)
+    plan = replace(plan, decision=replace(plan.decision, request=request))
     with call.parts.schedulers.changing() as scheduler:
-        return scheduler.refresh(call.body.plan)
+        return scheduler.refresh(plan)
 
 
 def preview(call: Call) -> Sequence[Preview]:

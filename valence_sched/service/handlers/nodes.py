@@ -10,11 +10,12 @@ from typing import Any
 from valence_sched.errors import UnknownName
 from valence_sched.model.inventory import to_json
 from valence_sched.model.lifecycle import NodeRecord, NodeStatus, ProvisionResult, ReconcileResult
-from valence_sched.model.scheduler import WAIT_S, Scheduler
-from valence_sched.model.service_bodies import NodesBody, Operation
+from valence_sched.model.scheduler import Scheduler
+from valence_sched.model.service_bodies import NodesBody, Operation, WaitQuery
 from valence_sched.service.call import Call, CallResult
 from valence_sched.service.handlers.claims import check_claim, check_plan
 from valence_sched.service.operations import new_operation
+from valence_sched.service.visibility import visible_error
 
 
 def compose(call: Call) -> CallResult:
@@ -69,7 +70,7 @@ def delete(call: Call) -> CallResult:
     name = call.name()
     with call.parts.schedulers.changing() as scheduler:
         check_node(call, scheduler, name)
-    wait_s = float(call.query_noun(dict[str, float | str]).get("wait_s", WAIT_S))
+    wait_s = call.query_noun(WaitQuery).wait_s
 
     def work(scheduler: Scheduler) -> None:
         for error in scheduler.delete_nodes([name], wait_s=wait_s):
@@ -94,11 +95,15 @@ def operation(call: Call) -> Operation:
 
 def start(call: Call, kind: str, work: Callable[[Scheduler], Any], *, repeat: bool) -> CallResult:
     """Begin an operation, and answer where to poll it."""
-    begun = new_operation(kind, call.user.owner, call.key, to_json(call.body))
+    user = call.user
+    begun = new_operation(kind, user.owner, call.key, to_json(call.body), user.consumer)
 
     def run() -> Any:
-        with call.parts.schedulers.changing() as scheduler:
-            return work(scheduler)
+        try:
+            with call.parts.schedulers.changing() as scheduler:
+                return call.visible(work(scheduler))
+        except UnknownName as error:
+            raise visible_error(error, user.owner) from None
 
     running = call.parts.operations.start(begun, run, repeat=repeat)
     return CallResult(running, 202, {"Location": f"/v1/operations/{running.id}"})

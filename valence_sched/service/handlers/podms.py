@@ -7,57 +7,57 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from valence_sched.errors import InputError
 from valence_sched.model.decision import InventorySummary
 from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
-from valence_sched.model.inventory import Node
+from valence_sched.model.inventory import FullPodm
 from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
+from valence_sched.model.registration import PasswordReference, RegisteredPodm
 from valence_sched.model.service_bodies import Generation
+from valence_sched.model.tenant import OTHERS
 from valence_sched.service.call import Call, CallResult
-
-OTHERS = "another owner"  # in place of a claim of another user
 
 
 def inventory(call: Call) -> InventorySummary:
     """Show how large the inventory is."""
-    with call.parts.schedulers.reading() as scheduler:
+    with call.reading() as scheduler:
         return scheduler.inventory()
 
 
 def podms(call: Call) -> Sequence[PodmOverview]:
     """List the pod managers that are decided on."""
-    with call.parts.schedulers.reading() as scheduler:
-        found = tuple(scheduler.podms())
-    return tuple(_with_own_nodes(call, one) for one in found)
+    with call.reading() as scheduler:
+        return tuple(scheduler.podms())
 
 
 def podm(call: Call) -> PodmOverview:
     """Show a pod manager with its pools."""
-    with call.parts.schedulers.reading() as scheduler:
-        return _with_own_nodes(call, scheduler.podm(call.name()))
+    with call.reading() as scheduler:
+        return scheduler.podm(call.name())
 
 
 def blocks(call: Call) -> Sequence[BlockOverview]:
     """List the blocks that the query describes."""
-    with call.parts.schedulers.reading() as scheduler:
+    with call.reading() as scheduler:
         found = tuple(scheduler.blocks(call.query_noun(BlockFilter)))
-    return tuple(_visible(call, one) for one in found)
+    return tuple(visible_block(call, one) for one in found)
 
 
 def block(call: Call) -> BlockOverview:
     """Show a block."""
-    with call.parts.schedulers.reading() as scheduler:
-        return _visible(call, scheduler.block(call.name(), call.text("podm")))
+    with call.reading() as scheduler:
+        return visible_block(call, scheduler.block(call.name(), call.text("podm")))
 
 
 def pools(call: Call) -> Sequence[PoolOverview]:
     """List the pools of all pod managers, or of one."""
-    with call.parts.schedulers.reading() as scheduler:
+    with call.reading() as scheduler:
         return tuple(scheduler.pools(call.text("podm")))
 
 
 def device_counts(call: Call) -> Sequence[DeviceCount]:
     """Count the devices of the blocks that the query describes."""
-    with call.parts.schedulers.reading() as scheduler:
+    with call.reading() as scheduler:
         return tuple(scheduler.device_counts(call.query_noun(BlockFilter)))
 
 
@@ -71,6 +71,50 @@ def usage(call: Call) -> BlockUsage:
         return found
     held = {uri: ids if ids in own else OTHERS for uri, ids in found.held.items()}
     return replace(found, held=held)
+
+
+def documents(call: Call) -> Sequence[FullPodm]:
+    """List the pod managers as an inventory has them."""
+    with call.parts.schedulers.changing() as scheduler:
+        return tuple(scheduler.documents())
+
+
+def register(call: Call) -> CallResult:
+    """Register a pod manager."""
+    body = call.body
+    with call.parts.schedulers.changing() as scheduler:
+        _refuse_stored(body.registration.password)
+        found = scheduler.register(body.registration, check=body.check, timeout_s=body.timeout_s)
+    return CallResult(found, 201)
+
+
+def registration(call: Call) -> RegisteredPodm:
+    """Show how a pod manager is reached; of its password only where it is."""
+    with call.parts.schedulers.changing() as scheduler:
+        return scheduler.registration(call.name())
+
+
+def change_registration(call: Call) -> RegisteredPodm:
+    """Change the registration of a pod manager."""
+    with call.parts.schedulers.changing() as scheduler:
+        _refuse_stored(call.body.password)
+        return scheduler.change_registration(call.name(), call.body)
+
+
+def unregister(call: Call) -> CallResult:
+    """Unregister a pod manager of which no claims or nodes exist."""
+    with call.parts.schedulers.changing() as scheduler:
+        for error in scheduler.unregister([call.name()]):
+            raise error
+    return CallResult(status=204)
+
+
+def _refuse_stored(reference: object) -> None:
+    """Raise InputError for a password that would have to be typed."""
+    if isinstance(reference, PasswordReference) and (
+        reference.stored or (reference.env is None) == (reference.file is None)
+    ):
+        raise InputError("the body", "$.password", "no reference", "exactly one of env and file")
 
 
 def update_stats(call: Call) -> Generation:
@@ -92,18 +136,6 @@ def forget_report(call: Call) -> CallResult:
     return CallResult(status=204)
 
 
-def _with_own_nodes(call: Call, overview: PodmOverview) -> PodmOverview:
-    """Return a pod manager that tells of the nodes of other users only which blocks they have."""
-    owner = call.user.owner
-    if owner is None:
-        return overview
-    nodes = tuple(
-        node if node.owner == owner else Node(uri=node.uri, blocks=node.blocks)
-        for node in overview.podm.nodes
-    )
-    return replace(overview, podm=replace(overview.podm, nodes=nodes))
-
-
-def _visible(call: Call, block: BlockOverview) -> BlockOverview:
+def visible_block(call: Call, block: BlockOverview) -> BlockOverview:
     """Return a block without the names of its nodes, which may be another user's."""
     return block if call.user.owner is None else replace(block, nodes=())

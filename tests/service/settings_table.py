@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of settings for their reference: ``python -m tests.service.settings_table``."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from valence_sched.service.settings import DEFAULT_SETTINGS
+
+
+def rows(noun: Any = DEFAULT_SETTINGS, before: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yield the name of each setting, what it may be, and its default."""
+    for field in msgspec.inspect.type_info(type(noun)).fields:
+        value = getattr(noun, field.name)
+        if isinstance(value, msgspec.Struct):
+            yield from rows(value, f"{before}{field.name}.")
+        else:
+            yield f"{before}{field.name}", _kind(field.type), _default(value)
+
+
+def _kind(kind: Any) -> str:
+    match kind:
+        case msgspec.inspect.UnionType():
+            kinds = (one for one in kind.types if not isinstance(one, msgspec.inspect.NoneType))
+            return " or ".join(map(_kind, kinds))
+        case msgspec.inspect.LiteralType():
+            return " or ".join(f"``{value}``" for value in kind.values)
+        case msgspec.inspect.VarTupleType():
+            return f"list of {_kind(kind.item_type)}s"
+        case msgspec.inspect.IntType():
+            return f"whole number{_range(kind)}"
+        case msgspec.inspect.FloatType():
+            return f"number{_range(kind)}"
+        case msgspec.inspect.BoolType():
+            return "``true`` or ``false``"
+        case msgspec.inspect.DictType():
+            return f"map of {_kind(kind.value_type)}s"
+        case msgspec.inspect.StructType():
+            return "object"
+        case _:
+            return "text"
+
+
+def _range(kind: Any) -> str:
+    least = "" if kind.ge is None else f" from {kind.ge:,}"
+    return least + ("" if kind.le is None else f" to {kind.le:,}")
+
+
+def _default(value: Any) -> str:
+    if value is None or value == () or value == {}:
+        return "none"
+    return f"``{str(value).lower() if isinstance(value, bool) else value}``"
+
+
+def table() -> str:
+    """Return the rows as those of a list-table."""
+    cells = (
+        f"   * - ``{name}``\n     - {kind}\n     - {default}\n" for name, kind, default in rows()
+    )
+    return "".join(cells)
+
+
+if __name__ == "__main__":
+    print(table(), end="")

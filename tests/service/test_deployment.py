@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples of running the service: units, container, other servers and their settings."""
+
+import ast
+import configparser
+import importlib.util
+import io
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import yaml
+
+from tests.service.application import ApplicationCase
+from tests.unit.test_entry_points import declared
+from valence_sched import errors
+from valence_sched.server import main
+from valence_sched.service.metrics import Metrics
+from valence_sched.service.settings import DEFAULT_SETTINGS, Limits
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "examples" / "service"
+UNITS = sorted(
+    path for path in FOLDER.iterdir() if path.suffix in (".service", ".socket", ".timer")
+)
+BIN = "/opt/valence-sched/bin/"
+
+
+def text(name):
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def unit(path):
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    parser.optionxform = str
+    parser.read(path)
+    return parser
+
+
+class TestSettings(ApplicationCase):
+    def test_each_example_of_settings_passes_the_check(self):
+        users = self.users_file("ann:admin")
+        for name in ("service.yaml", "container.yaml"):
+            with self.subTest(name):
+                settings = yaml.safe_load(text(name))
+                settings |= {"users_file": users, "state": self.state}
+                for word in ("certificate", "private_key"):
+                    if word in settings:
+                        settings[word] = self.pem(word)
+                path = self.folder / name
+                path.write_text(yaml.safe_dump(settings))
+                arguments = main.parser().parse_args(["check-config", "--config", str(path)])
+                out, err = io.StringIO(), io.StringIO()
+                self.assertEqual(0, main.run(arguments, self.environ, out, err), err.getvalue())
+                self.assertIn("workers: 2", out.getvalue())
+
+    def test_a_key_of_another_certificate_is_named(self):
+        certificate, key = self.pem("certificate"), self.folder / "other"
+        subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
+        path = self.folder / "service.yaml"
+        path.write_text(f"state: {self.state}\ncertificate: {certificate}\nprivate_key: {key}\n")
+        arguments = main.parser().parse_args(["check-config", "--config", str(path)])
+        out, err = io.StringIO(), io.StringIO()
+        self.assertEqual(1, main.run(arguments, self.environ, out, err))
+        self.assertIn(f"found no certificate that {key} is the key of", err.getvalue())
+
+    def pem(self, word):
+        if not (self.folder / "private_key").exists():
+            subprocess.run(
+                ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes",
+                 "-subj", "/CN=localhost", "-keyout", self.folder / "private_key",
+                 "-out", self.folder / "certificate"],
+                check=True, capture_output=True,
+            )  # fmt: skip
+        return str(self.folder / word)
+
+
+class TestUnits(unittest.TestCase):
+    def commands(self):
+        for path in UNITS:
+            for name, line in unit(path).items("Service") if path.suffix == ".service" else ():
+                if name.startswith("Exec") and BIN in line:
+                    yield path.name, shlex.split(line)
+
+    def test_each_command_is_one(self):
+        scripts = declared()["console_scripts"]
+        found = 0
+        for name, (path, *words) in self.commands():
+            with self.subTest(name, words=words):
+                program = path.removeprefix(BIN)
+                self.assertIn(program, scripts)
+                if program == "valence-scheduler":
+                    main.parser().parse_args(words)
+                else:
+                    self.assertIn("_".join(words), declared()["openstack.podm.v1"])
+                found += 1
+        self.assertEqual(4, found)
+
+    def test_a_stop_waits_longer_than_the_service_needs(self):
+        service = unit(FOLDER / "valence-scheduler.service")["Service"]
+        self.assertGreater(int(service["TimeoutStopSec"]), DEFAULT_SETTINGS.stop_s)
+        grace = yaml.safe_load(text("compose.yaml"))["services"]["scheduler"]["stop_grace_period"]
+        self.assertGreater(int(grace.removesuffix("s")), DEFAULT_SETTINGS.stop_s)
+        (apache,) = re.findall(r"shutdown-timeout=(\d+)", text("apache.conf"))
+        (uwsgi,) = re.findall(r"worker-reload-mercy = (\d+)", text("uwsgi.ini"))
+        self.assertGreater(min(int(apache), int(uwsgi)), DEFAULT_SETTINGS.stop_s)
+
+    def test_systemd_takes_them(self):
+        if shutil.which("systemd-analyze") is None:
+            self.skipTest("there is no systemd-analyze")
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        for path in UNITS:
+            replaced = re.sub(re.escape(BIN) + r"\S+", "/bin/true", path.read_text())
+            (folder / path.name).write_text(replaced)
+        done = subprocess.run(["systemd-analyze", "verify", *sorted(folder.iterdir())],
+                              capture_output=True, text=True, check=False)  # fmt: skip
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+
+
+class TestServers(unittest.TestCase):
+    def test_other_servers_find_the_application(self):
+        ((module, name),) = re.findall(
+            r"^module = ([\w.]+):(\w+)$", text("uwsgi.ini"), re.MULTILINE
+        )
+        spec = importlib.util.find_spec(module)
+        tree = ast.parse(Path(spec.origin).read_text())
+        functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+        self.assertIn(name, functions)
+        self.assertIn(module.replace(".", "/") + ".py", text("apache.conf"))
+
+    def test_they_take_as_large_a_body_as_the_service(self):
+        for name, pattern in (
+            ("uwsgi.ini", r"limit-post = (\d+)"),
+            ("apache.conf", r"LimitRequestBody (\d+)"),
+        ):
+            (size,) = re.findall(pattern, text(name))
+            self.assertEqual(Limits().body_bytes, int(size))
+
+
+class TestContainer(unittest.TestCase):
+    def test_images_have_plain_names(self):
+        services = yaml.safe_load(text("compose.yaml"))["services"].values()
+        images = [one["image"] for one in services if "image" in one]
+        images += re.findall(r"^FROM (\S+)", text("Containerfile"), re.MULTILINE)
+        self.assertEqual(3, len(images))
+        for image in images:
+            self.assertRegex(image, r"^[a-z]+:[\d.]+(-slim)?$")
+
+    def test_it_has_two_workers_over_one_database(self):
+        document = yaml.safe_load(text("compose.yaml"))
+        scheduler = document["services"]["scheduler"]
+        self.assertEqual("examples/service/Containerfile", scheduler["build"]["dockerfile"])
+        (command,) = scheduler["command"]
+        words = shlex.split(command.partition(BIN)[2])
+        self.assertEqual("valence-scheduler", words[0])
+        main.parser().parse_args(words[1:])
+        settings = yaml.safe_load(text("container.yaml"))
+        self.assertEqual(2, settings["workers"])
+        secrets = {f"/run/secrets/{name}" for name in scheduler["secrets"]}
+        self.assertIn(settings["users_file"], secrets)
+        self.assertIn(re.search(r"cat (\S+)\)", command)[1], secrets)
+        self.assertLessEqual({*scheduler["secrets"]}, {*document["secrets"]})
+        self.assertTrue(all(port.startswith("127.0.0.1:") for port in scheduler["ports"]))
+
+
+class TestPage(unittest.TestCase):
+    PAGE = (ROOT / "doc" / "source" / "howto" / "deploy.rst").read_text(encoding="utf-8")
+
+    def test_it_shows_every_example(self):
+        for path in FOLDER.iterdir():
+            with self.subTest(path.name):
+                self.assertIn(path.stem.removesuffix(".service"), self.PAGE)
+
+    def test_the_codes_and_metrics_that_it_names_exist(self):
+        paged = self.PAGE.partition("When you are paged")[2]
+        codes = re.findall(r"503, ``(\w+)``", paged)
+        self.assertEqual(2, len(codes))
+        known = {kind.code for kind in vars(errors).values()
+                 if isinstance(kind, type) and issubclass(kind, errors.SchedulerError)}  # fmt: skip
+        self.assertLessEqual({*codes}, known)
+        metrics = {*re.findall(r"valence_scheduler_\w+", self.PAGE)}
+        self.assertEqual(2, len(metrics))
+        recorded = Metrics(lambda: None)
+        recorded.count("GET", "/", 200, 0.1)
+        text_of = recorded.text()[1].decode()
+        for name in metrics:
+            self.assertIn(f"{name}{{", text_of)

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hints between processes of the service over a real RabbitMQ: when they are sent, what they do."""
+
+import queue
+import time
+import unittest
+from types import MappingProxyType
+
+from falcon import testing
+
+from tests.service.application import ApplicationCase
+from tests.unit.messaging.broker import BrokerCase
+from valence_sched.app import App
+from valence_sched.errors import InputError
+from valence_sched.model.messaging import MessagingSettings, UrlReference
+from valence_sched.server import wiring
+from valence_sched.service.settings import ServiceSettings, check_settings
+
+PATIENCE_S = 60
+
+
+class HintsCase(BrokerCase, ApplicationCase):
+    """Two processes of a service over one state and one broker."""
+
+    settings = MappingProxyType({})
+
+    def setUp(self):
+        BrokerCase.setUp(self)
+        ApplicationCase.setUp(self)
+        self.environ = {**self.environ, "BROKER": self.url}
+        self.messaging = MessagingSettings(url=UrlReference(env="BROKER"), topic=self.topic)
+
+    def start(self):
+        """Return a client of one process, and its hints, which it hears from now on."""
+        process = self.new_process(messaging=self.messaging)
+        self.addCleanup(process.hints.close)
+        client = testing.TestClient(process.application)
+        client.simulate_get("/healthcheck")  # the first request connects
+        self.wait_until(process.hints.start().listening.is_set)
+        return client, process.hints
+
+    def wait_until(self, holds):
+        until = time.monotonic() + PATIENCE_S
+        while not holds():
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.05)
+
+    def report(self, client, cores, name="rack-1"):
+        rack = {"pools": [{"id": "z"}], "blocks": [
+            {"uri": "/b", "type": ["Compute"], "pools": ["z"],
+             "devices": {"processors": [{"cores": cores}]}}]}  # fmt: skip
+        answer = client.simulate_post(f"/v1/podms/{name}/stats", json={"stats": rack})
+        self.assertEqual(200, answer.status_code, answer.text)
+
+
+class TestHints(HintsCase):
+    def test_a_report_to_one_refreshes_the_other_before_its_next_request(self):
+        client, own = self.start()
+        _, other = self.start()
+        self.report(client, 16)
+        self.wait_until(lambda: other.refreshes == 1)
+        self.assertEqual(0, own.refreshes, "its own hint")
+
+    def test_a_request_that_reads_or_fails_sends_none(self):
+        client, _ = self.start()
+        heard = queue.SimpleQueue()
+        listener = App(environ=self.environ).hint_fanout(self.messaging, heard.put)
+        self.addCleanup(listener.close)
+        listener.start()
+        self.assertTrue(listener.listening.wait(PATIENCE_S))
+        self.report(client, 16)
+        for path in ("podms", "claims", "nodes"):
+            self.assertEqual(200, client.simulate_get(f"/v1/{path}").status_code)
+        self.assertEqual(404, client.simulate_delete("/v1/claims/no").status_code)
+        self.report(client, 16, "rack-2")
+        self.assertEqual(("rack-1",), heard.get(timeout=PATIENCE_S))
+        self.assertEqual(("rack-2",), heard.get(timeout=PATIENCE_S))
+
+    def test_without_the_broker_all_answers_are_the_same(self):
+        """A hint that is lost changes no answer: the next request takes in what changed."""
+        way, through = self.way()
+        self.environ["BROKER"] = through
+        client, _ = self.start()
+        other_client, other = self.start()
+        self.report(client, 16)
+        self.wait_until(lambda: other.refreshes >= 1)
+        way.cut()
+        for cores in (24, 32):
+            self.report(client, cores)
+            found = other_client.simulate_get("/v1/podms/rack-1")
+            self.assertIn(str(cores), found.text)
+
+
+class TestSettings(HintsCase):
+    def test_a_url_has_one_source(self):
+        for words in ({}, {"env": "A", "file": "/b"}):
+            messaging = MessagingSettings(url=UrlReference(**words))
+            with self.assertRaisesRegex(InputError, "expected url: {env: VARIABLE}"):
+                check_settings(ServiceSettings(messaging=messaging), "service.yaml")
+
+    def test_what_is_wrong_with_it_is_told_before_it_is_served_and_no_url_is_repeated(self):
+        settings = ServiceSettings(state=self.state, messaging=self.messaging)
+        self.assertEqual([], list(wiring.configuration_problems(settings, self.environ)))
+        for url, text in (("", "is empty"), ("canary-7://a", "none of a broker")):
+            environ = {**self.environ, "BROKER": url}
+            (problem,) = wiring.configuration_problems(settings, environ)
+            self.assertIn(text, str(problem))
+            self.assertNotIn("canary-7", str(problem))
+
+    def test_a_file_that_others_read_is_refused(self):
+        path = self.folder / "url"
+        path.write_text(self.url)
+        path.chmod(0o644)
+        messaging = MessagingSettings(url=UrlReference(file=str(path)))
+        app = App(environ=self.environ)
+        with self.assertRaisesRegex(Exception, "others can read"):
+            app.hint_fanout(messaging, print)
+        path.chmod(0o600)
+        app.hint_fanout(messaging, print)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quotas over HTTP: who sets them, who sees them, and what is beyond them is refused."""
+
+from tests.service.application import SMALL, LivePodmsCase
+
+
+class TestQuotas(LivePodmsCase):
+    users = ("ann:admin", "mo", "eve")
+
+    def put(self, path, limits, user="ann"):
+        return self.call("PUT", path, {"limits": limits}, user=user)
+
+    def test_what_is_beyond_a_quota_is_refused_with_what_is_in_use(self):
+        self.assertEqual(200, self.put("/v1/quotas", {"claims": 5}).status_code)
+        shown = self.put("/v1/quotas/mo", {"cores": 8, "nodes": 9}).json
+        self.assertEqual({"claims": 5, "cores": 8, "nodes": 9}, shown["limits"])
+        self.assertEqual(201, self.call("POST", "/v1/claims", SMALL, user="mo").status_code)
+        result = self.call("POST", "/v1/claims", SMALL, user="mo")
+        words = "quota of 'mo': cores: 8 in use and 8 more asked for, 8 allowed"
+        self.check_problem(result, 403, "quota_exceeded", words)
+        self.assertEqual(1, len(self.call("GET", "/v1/claims", user="mo").json))
+        self.assertEqual(201, self.call("POST", "/v1/claims", SMALL, user="eve").status_code)
+        used = self.call("GET", "/v1/quotas/mo", user="mo").json["used"]
+        self.assertEqual({"claims": 1, "nodes": 1, "cores": 8}, used)
+
+    def test_what_would_be_composed_beyond_a_quota_is_not(self):
+        self.put("/v1/quotas/mo", {"nodes": 0})
+        begun = self.call("POST", "/v1/nodes", SMALL, user="mo")
+        self.assertTrue(self.process.operations.wait(30))
+        operation = self.call("GET", begun.headers["location"], user="mo").json
+        self.assertEqual("quota_exceeded", operation["problem"]["code"])
+
+    def test_a_user_sees_its_own_quota_and_an_admin_all(self):
+        self.put("/v1/quotas/mo", {"claims": 1})
+        self.put("/v1/quotas", {"claims": 2})
+        self.check_problem(self.call("GET", "/v1/quotas/mo", user="eve"), 404, "name_unknown")
+        self.check_problem(self.call("GET", "/v1/quotas", user="mo"), 403, "access_denied")
+        self.check_problem(self.put("/v1/quotas/mo", {}, user="mo"), 403, "access_denied")
+        listed = self.call("GET", "/v1/quotas", user="ann").json
+        found = [(one.get("owner"), one["limits"]["claims"]) for one in listed]
+        self.assertEqual([(None, 2), ("mo", 1)], found)
+        self.assertEqual(2, self.put("/v1/quotas/mo", {}).json["limits"]["claims"])
+
+    def test_what_is_no_quota_is_refused(self):
+        for limits, words in (
+            ({"claim": 1}, "did you mean 'claims'"),
+            ({"claims": -1}, "$.limits"),
+            ({"claims": "many"}, "$.limits"),
+        ):
+            with self.subTest(words):
+                self.check_problem(self.put("/v1/quotas/mo", limits), 400, "input_invalid", words)

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A service that is restarted or ended while it is asked: what is answered holds."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+import requests
+
+from tests.functional.programs import SITE
+from tests.service.application import ApplicationCase
+from tests.service.test_program import PROGRAM, RACK
+from valence_sched.model.registration import Registration
+from valence_sched.store.store import Store
+from valence_sched.testing.served import served
+
+#: Runs the program with a socket that another program listens on, as systemd hands it over.
+ACTIVATED = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ["LISTEN_PID"] = str(os.getpid())
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+NODES = 16  # that clients claim, one after another, on a rack that has room for more
+
+
+class Clients:
+    """Threads that claim one node after another and note each answer, each with a connection."""
+
+    def __init__(self, url, count=3):
+        self.url, self.claims, self.problems = url, [], []
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._run) for _ in range(count)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_error):
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self):
+        body = {"request": {"properties": {"processor": {"total_cores": 1}}}}
+        while not self._over.is_set():
+            try:
+                answer = requests.post(f"{self.url}/v1/claims", json=body, timeout=60)
+            except requests.RequestException as error:
+                self.problems.append(repr(error))
+                continue
+            if answer.status_code == 201:
+                self.claims.append(answer.json()["claim"]["id"])
+            elif answer.status_code != 200:  # 200: the rack is full
+                self.problems.append(answer.text)
+
+    def wait(self, more):
+        """Wait until so many more claims were answered."""
+        until = len(self.claims) + more
+        for _ in range(1200):
+            if len(self.claims) >= until:
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"{len(self.claims)} claims, {self.problems[:3]}")
+
+
+class ServiceCase(unittest.TestCase):
+    """Starts a service of two workers over a state of its own."""
+
+    def setUp(self):
+        case = ApplicationCase()
+        case.settings = {}
+        case.setUp()
+        self.addCleanup(case.doCleanups)
+        self.environ = {**os.environ, **case.environ}
+        for name in ("VALENCE_SCHED_INVENTORY", "PROMETHEUS_MULTIPROC_DIR"):
+            self.environ.pop(name, None)
+        self.state, self.folder = case.state, case.folder
+        self.settings = self.folder / "service.yaml"
+        self.write(workers=2, port=0)
+
+    def write(self, **settings):
+        self.settings.write_text(json.dumps({"state": self.state, **settings}))
+
+    def start(self, *command, name="log", **words):
+        log = self.folder / name
+        with log.open("wb") as stream:
+            process = subprocess.Popen(
+                [*(command or PROGRAM), "serve", "--config", str(self.settings)],
+                env=self.environ, stderr=stream, stdout=stream, start_new_session=True, **words,
+            )  # fmt: skip
+        self.addCleanup(self.end, process)
+        url = self.found(log, process, r"Listening at: (http://[\d.:]+)")[1]
+        self.found(log, process, r"(?s)(Booting worker.*){2}")
+        return process, url, log
+
+    def end(self, process):
+        if process.poll() is None:
+            process.terminate()
+            process.wait(60)
+
+    def found(self, log, process, pattern):
+        """Wait until a log has a text; return the match."""
+        for _ in range(1200):
+            if found := re.search(pattern, log.read_text()):
+                return found
+            self.assertIsNone(process.poll(), log.read_text())
+            time.sleep(0.05)
+        raise AssertionError(f"{pattern} is not in {log.read_text()}")
+
+
+class TestRestart(ServiceCase):
+    """Clients that ask without a pause while the service is restarted."""
+
+    def rack(self, url):
+        rack = {**RACK, "blocks": [
+            {"uri": f"/b/{number}", "type": ["Compute"], "pools": ["z"],
+             "devices": {"processors": [{"cores": 1}]}} for number in range(2000)]}  # fmt: skip
+        requests.post(
+            f"{url}/v1/podms/r/stats", json={"stats": rack}, timeout=60
+        ).raise_for_status()
+
+    def check_held(self, claims):
+        """Each claim that was answered is there once, and no two have a block in common."""
+        with Store(self.state) as store:
+            stored = {one.id: one for one in store.claims.list()}
+        self.assertEqual(len(claims), len(set(claims)))
+        self.assertEqual(set(), set(claims) - set(stored))
+        blocks = [uri for one in stored.values() for part in one.parts for uri in part.blocks]
+        self.assertEqual(len(blocks), len(set(blocks)))
+
+    def test_new_workers_take_over_and_no_request_is_refused(self):
+        """S4: a restart of all workers loses nothing, and nobody notices."""
+        process, url, log = self.start()
+        self.rack(url)
+        with Clients(url) as clients:
+            clients.wait(NODES)
+            self.write(workers=3, port=0)
+            process.send_signal(signal.SIGHUP)
+            self.found(log, process, r"(?s)(Booting worker.*){5}")
+            self.found(log, process, r"(?s)(Worker exiting.*){2}")
+            clients.wait(NODES)
+        self.assertEqual([], clients.problems)
+        self.check_held(clients.claims)
+        answer = requests.get(f"{url}/metrics", timeout=60)
+        self.assertEqual(200, answer.status_code, answer.text)
+        counts = re.findall(r'requests_total\{[^}]*"/v1/claims",status="201"\} (\d+)', answer.text)
+        self.assertGreaterEqual(int(counts[0]), len(clients.claims) // 2)
+
+    def test_settings_that_are_wrong_stay_as_they_were(self):
+        process, url, log = self.start()
+        self.settings.write_text("prot: 1\n")
+        process.send_signal(signal.SIGHUP)
+        self.found(log, process, "the settings stay as they were: .*unknown field 'prot'")
+        self.found(log, process, r"(?s)(Booting worker.*){4}")
+        self.assertEqual(200, requests.get(f"{url}/healthcheck", timeout=60).status_code)
+
+    def listening(self, host="127.0.0.1"):
+        listener = socket.socket()
+        self.addCleanup(listener.close)
+        listener.bind((host, 0))
+        listener.listen(128)
+        os.set_inheritable(listener.fileno(), True)
+        return listener
+
+    def activated(self, listener, name):
+        self.environ["LISTEN_FDS"] = "1"
+        number = listener.fileno()
+        command = (sys.executable, "-c", ACTIVATED, str(number), *PROGRAM)
+        return self.start(*command, name=name, pass_fds=(number,))
+
+    def test_a_new_program_takes_the_socket_over_and_no_request_is_refused(self):
+        listener = self.listening()
+        process, url, _ = self.activated(listener, "first")
+        self.assertEqual(f"http://127.0.0.1:{listener.getsockname()[1]}", url)
+        self.rack(url)
+        with Clients(url) as clients:
+            clients.wait(NODES)
+            process.terminate()
+            self.assertEqual(0, process.wait(60))
+            self.activated(listener, "second")
+            clients.wait(NODES)
+        self.assertEqual([], clients.problems)
+        self.check_held(clients.claims)
+
+    def test_a_new_master_takes_over_and_has_metrics_of_its_own(self):
+        process, url, log = self.start()
+        process.send_signal(signal.SIGUSR2)
+        self.found(log, process, r"(?s)(Listening at.*){2}")
+        (new,) = set(re.findall(r"Listening at: \S+ \((\d+)\)", log.read_text())) - {
+            str(process.pid)
+        }
+        self.addCleanup(self.end_pid, int(new))
+        self.found(log, process, r"(?s)(Booting worker.*){4}")
+        process.terminate()
+        self.assertEqual(0, process.wait(60))
+        for _ in range(5):
+            self.assertEqual(200, requests.get(f"{url}/v1/policies", timeout=60).status_code)
+        self.assertIn("requests_total", requests.get(f"{url}/metrics", timeout=60).text)
+
+    def end_pid(self, pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+
+    def test_a_socket_beyond_loopback_is_refused_without_authentication(self):
+        listener = self.listening("0.0.0.0")
+        with self.assertRaisesRegex(AssertionError, "is beyond loopback without authentication"):
+            self.activated(listener, "log")
+
+
+class TestEnd(ServiceCase):
+    """A service that is ended while it works."""
+
+    def start(self, *command, **words):
+        process, url, log = super().start(*command, **words)
+        for _ in range(1200):
+            if requests.get(f"{url}/healthcheck", timeout=60).ok:
+                return process, url, log
+            time.sleep(0.05)
+        raise AssertionError(log.read_text())
+
+    def podm(self, fault):
+        podms = self.enterContext(served(SITE, fail=[f"{fault}:POST:/redfish/v1/Systems"]))
+        with Store(self.state) as store:
+            store.register(Registration(name="gpu-east", url=podms["gpu-east"].url))
+
+    def compose(self, url):
+        begun = requests.post(f"{url}/v1/nodes", json={"request": {"flavor": "small"}}, timeout=60)
+        self.assertEqual(202, begun.status_code, begun.text)
+        return begun
+
+    def claims(self):
+        with Store(self.state) as store:
+            return [claim.state for claim in store.claims.list()]
+
+    def test_a_pod_manager_that_never_answers_does_not_hold_up_the_end(self):
+        self.podm("hang")
+        self.write(workers=2, port=0, stop_s=1)
+        process, url, log = self.start()
+        self.compose(url)
+        for _ in range(600):
+            if "COMPOSING" in self.claims():
+                break
+            time.sleep(0.05)
+        process.terminate()
+        self.assertEqual(0, process.wait(60), log.read_text())
+        self.assertEqual(["COMPOSING"], self.claims())
+
+    def test_what_is_being_composed_is_composed_and_on_record(self):
+        """S4: an end that is asked for interrupts no work."""
+        self.podm("delay:2000")
+        process, url, log = self.start()
+        begun = self.compose(url)
+        process.terminate()
+        self.assertEqual(0, process.wait(60), log.read_text())
+        _, url, _ = self.start(name="second")
+        location = begun.headers["Location"]
+        operation = requests.get(f"{url}{location}", timeout=60).json()
+        self.assertEqual("done", operation["state"], operation)
+        with Store(self.state) as store:
+            (node,) = store.nodes.list()
+        self.assertEqual(operation["result"]["nodes"][0]["id"], node.id)
+
+    def test_what_is_being_answered_is_answered(self):
+        """What had not arrived is refused as a connection, so that a client may ask elsewhere."""
+        self.podm("delay:1")
+        process, url, log = self.start()
+        answers = []
+        body = {"request": {"flavor": "gpu-large", "count": 3}}
+
+        def ask():
+            with contextlib.suppress(requests.ConnectionError):
+                found = requests.post(f"{url}/v1/select_destinations", json=body, timeout=60)
+                answers.append(found.status_code)
+
+        threads = [threading.Thread(target=ask) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        self.found(log, process, "select_destinations")  # one is answered, others are not
+        process.terminate()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(0, process.wait(60))
+        taken = len(re.findall(r'"path": ?"/v1/select_destinations"', log.read_text()))
+        self.assertGreater(taken, 0)
+        self.assertEqual([200] * taken, answers)

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Access rules: what each rule of a route takes under Keystone, by default or by an operator."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from oslo_config import cfg
+from oslo_policy import policy
+
+from valence_sched import files
+from valence_sched.errors import AccessDenied, InputError, one_line, suggest
+from valence_sched.model.codec import convert, load_yaml
+from valence_sched.service.routes import ROUTES, Route
+from valence_sched.service.users import User
+
+ALL_OWNERS = "owners:all"
+SCOPES = ["project", "system"]
+#: What a role takes: one that is greater has it as well, though Keystone may not imply it.
+ROLE_RULES = (
+    policy.RuleDefault("admin", "role:admin", "Registers, reaps, and changes what is others'."),
+    policy.RuleDefault(
+        "member",
+        "rule:admin or (role:member and not system_scope:all)",
+        "Schedules, claims and composes, in a project.",
+    ),
+    policy.RuleDefault("reader", "rule:member or role:reader", "Sees, and holds nothing."),
+    policy.RuleDefault(
+        ALL_OWNERS,
+        "rule:admin or (role:reader and system_scope:all)",
+        "Finds the claims and nodes of every project, not only those of its own.",
+    ),
+)
+
+
+def list_rules() -> list[policy.RuleDefault]:
+    """Return every rule with what it takes by default; ``oslopolicy-sample-generator`` shows it."""
+    routes: dict[str, list[Route]] = {}
+    for route in ROUTES:
+        if route.rule:
+            routes.setdefault(route.rule, []).append(route)
+    return [*ROLE_RULES, *(_rule(name, named) for name, named in routes.items())]
+
+
+def _rule(name: str, routes: list[Route]) -> policy.DocumentedRuleDefault:
+    summaries = ((inspect.getdoc(one.handler) or "").partition("\n")[0] for one in routes)
+    return policy.DocumentedRuleDefault(
+        name=name,
+        check_str=f"rule:{routes[0].role}",
+        description=" ".join(dict.fromkeys(summaries)),
+        operations=[{"path": one.path, "method": one.method} for one in routes],
+        scope_types=SCOPES,
+    )
+
+
+class AccessRules:
+    """The rules in effect: the defaults, and what a file of an operator has in their place.
+
+    Raises:
+        InputError: the file cannot be read, names no such rule, or has one that is none.
+    """
+
+    def __init__(self, policy_file: str | None = None) -> None:
+        overrides = _read_overrides(policy_file) if policy_file else {}
+        config = cfg.ConfigOpts()
+        config([], project="valence-scheduler", default_config_files=[], default_config_dirs=[])
+        self._enforcer = policy.Enforcer(config, use_conf=False)
+        defaults = list_rules()
+        self._enforcer.register_defaults(defaults)
+        checks = {one.name: one.check for one in defaults} | overrides
+        self._enforcer.set_rules(checks, use_conf=False)
+        if not self._enforcer.check_rules():
+            raise InputError(policy_file or "the rules", "", "a rule that names itself, or one "
+                             "that is not there")  # fmt: skip
+
+    def allow(self, rule: str, credentials: Mapping[str, Any]) -> bool:
+        """Return whether credentials meet a rule; the target is the caller's own project."""
+        target = {"project_id": credentials["project_id"], "user_id": credentials["user_id"]}
+        return bool(self._enforcer.authorize(rule, target, dict(credentials)))
+
+    def check(self, user: User, rule: str) -> None:
+        """Raise AccessDenied unless a user meets a rule."""
+        if not self.allow(rule, user.credentials):
+            roles = ", ".join(sorted(user.credentials["roles"])) or "no role"
+            text = f"{rule}: user {user.name!r} has {roles}, which does not allow it"
+            raise AccessDenied(one_line(f"{text}: ask the operator of the service"))
+
+
+def _read_overrides(path: str) -> dict[str, Any]:
+    rules = convert(load_yaml(files.read(path), path) or {}, dict[str, str], path)
+    known = {one.name for one in list_rules()}
+    checks: dict[str, Any] = {}
+    for name, text in rules.items():
+        if name not in known:
+            raise InputError(path, name, "no rule of the service", hint=suggest(name, known))
+        check = policy.RuleDefault(name, text).check
+        if str(check) == "!" and text.strip() != "!":
+            raise InputError(path, name, repr(text), "a rule as oslo.policy has them")
+        checks[name] = check
+    return checks

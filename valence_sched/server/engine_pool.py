@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engine pool: the schedulers of one process, which follow the state that all processes share."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from valence_sched.app import App
+from valence_sched.errors import SchedulerError, ServiceBusy
+from valence_sched.model.effect import EffectLog
+from valence_sched.model.read_options import ReadOptions, Selection
+from valence_sched.service.fairness import FairLock
+from valence_sched.service.settings import ServiceSettings
+
+if TYPE_CHECKING:
+    from valence_sched.engine import Engine
+    from valence_sched.model.scheduler import Scheduler
+
+USER_FILES = ("policies.yaml", "flavors.yaml", "resources.yaml", "podms.yaml")
+
+FileMarks = Mapping[str, tuple[int, int]]
+
+
+def selection_of(settings: ServiceSettings) -> Selection:
+    """Return what the service decides on: no live pod manager is read to decide."""
+    return Selection(
+        sources=settings.inventories,
+        resource_files=settings.resource_files,
+        flavor_files=settings.flavor_files,
+        policy_files=settings.policy_files,
+        near_maps=settings.near_maps,
+        live=ReadOptions(
+            state=settings.state,
+            podm_files=settings.podm_files,
+            max_age_s=settings.max_age_s,
+            stored=True,
+        ),
+    )
+
+
+class EnginePool:
+    """The engines of one process: one that decides and claims, for one thread at a time, and more.
+
+    The one that decides on registered pod managers follows the state: each verb takes in what
+    changed there, and reads nothing else. It is made anew where a file that it was made of has
+    changed, and after a defect; neither a wrong request nor a state that is away ends it. On
+    recorded inventories it reads everything again once a file or ``state_mark`` has changed.
+
+    ``note_changes`` takes how many changes of the state the engine has taken in, after each use.
+    """
+
+    def __init__(
+        self,
+        make_app: Callable[[], App],
+        settings: ServiceSettings,
+        state_mark: Callable[[], object],
+        note_changes: Callable[[int], object] = lambda _changes: None,
+    ) -> None:
+        self._make_app, self._state_mark, self._note_changes = make_app, state_mark, note_changes
+        self._queue_s = settings.limits.queue_s
+        self._selection = selection_of(settings)
+        self._files = _files(make_app(), self._selection)
+        self._file_marks: FileMarks = {}
+        self._lock = FairLock()
+        self._effects = EffectLog()
+        self._app: App | None = None
+        self._engine: Engine | None = None
+        self._mark: object = None
+
+    @contextlib.contextmanager
+    def reading(self, tenant: str = "") -> Iterator[Scheduler]:
+        """Yield the engine that decides; ServiceBusy where others take longer than allowed.
+
+        Tenants that wait take turns. The engine claims as well: each claim is decided on what the
+        state has at that moment.
+        """
+        if not self._lock.acquire(tenant, self._queue_s):
+            raise ServiceBusy("other requests are being decided: try again in a moment")
+        try:
+            engine = self._current()
+            yield engine
+            self._note_changes(engine.changes)
+        except SchedulerError:
+            raise
+        except BaseException:
+            self._drop()  # it may be in the midst of something
+            raise
+        finally:
+            self._effects.clear()
+            if self._app is not None:
+                self._app.config.remarks.clear()
+            self._lock.release()
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[Scheduler]:
+        """Yield an engine of the caller's own, which lives as long as the block."""
+        with contextlib.closing(self._make_app().engine(self._selection)) as engine:
+            yield engine
+
+    def close(self, timeout_s: float) -> bool:
+        """End the engine that decides, unless it is in use for longer; return whether it did.
+
+        The next use makes another.
+        """
+        if not self._lock.acquire("", timeout_s):
+            return False
+        try:
+            self._drop()
+        finally:
+            self._lock.release()
+        return True
+
+    def _current(self) -> Engine:
+        marks = _marks(self._files)
+        if marks != self._file_marks:
+            self._drop()
+        if self._engine is None or not self._engine.follows:
+            mark = self._state_mark()
+            if mark != self._mark:
+                self._drop()
+            self._mark = mark
+        if self._engine is None:
+            self._app = self._make_app()
+            self._engine = self._app.engine(self._selection, effects=self._effects)
+            self._file_marks = marks
+        return self._engine
+
+    def _drop(self) -> None:
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+
+
+def _files(app: App, selection: Selection) -> list[str]:
+    """Return the paths of all that an engine is made of, those of the user's own files as well."""
+    named = (
+        *app.sources.named_sources(selection),
+        *selection.flavor_files,
+        *selection.policy_files,
+        *selection.resource_files,
+        *selection.live.podm_files,
+    )
+    return [*named, *(str(app.config.user_file(name)) for name in USER_FILES)]
+
+
+def _marks(files: list[str]) -> FileMarks:
+    """Return what differs once a file has changed, come or gone, by its path."""
+    marks = {}
+    for name in files:
+        with contextlib.suppress(OSError):
+            status = os.stat(name)
+            marks[name] = (status.st_mtime_ns, status.st_size)
+    return marks

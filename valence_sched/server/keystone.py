@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keystone: takes its tokens, through the middleware that every service of OpenStack has."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from keystoneauth1 import loading
+from keystoneauth1.exceptions import ClientException
+from keystonemiddleware import auth_token  # type: ignore[import-untyped]
+from oslo_config import cfg
+
+from valence_sched.errors import AccessDenied, IdentityUnavailable, Unauthenticated, one_line
+from valence_sched.server.access_rules import ALL_OWNERS, AccessRules
+from valence_sched.service.microversion import SERVICE_TYPE
+from valence_sched.service.settings import KeystoneSettings
+from valence_sched.service.users import Role, User
+
+GROUP = "keystone_authtoken"  # of the options of the middleware
+CACHE = "valence_sched.token_cache"  # in the environment of a request, where the middleware looks
+CACHE_SIZE = 10_000
+MAX_TOKEN = 8192  # characters
+_TOKEN = re.compile(r"[!-~]+")
+
+
+class CachedToken(NamedTuple):
+    """What Keystone said of a token, until when it counts."""
+
+    document: bytes
+    until: float
+
+
+class TokenCache:
+    """What Keystone said of the last tokens, by their digests, for some seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._cached: OrderedDict[str, CachedToken] = OrderedDict()
+
+    def get(self, key: str) -> bytes | None:
+        """Return what is known of a token, None for nothing that still counts."""
+        with self._lock:
+            found = self._cached.get(key)
+            return found.document if found and self._clock() < found.until else None
+
+    def set(self, key: str, document: bytes, time: float = 0.0) -> None:
+        """Keep what is known of a token for ``time`` seconds."""
+        if time <= 0:
+            return
+        with self._lock:
+            self._cached[key] = CachedToken(document, self._clock() + time)
+            self._cached.move_to_end(key)
+            while len(self._cached) > CACHE_SIZE:
+                self._cached.popitem(last=False)
+
+
+class KeystoneAccess:
+    """Takes tokens of Keystone, of a project or of the system; rules say what they allow.
+
+    ``password`` is what the service logs in with to ask about tokens.
+    """
+
+    def __init__(self, settings: KeystoneSettings, password: str, rules: AccessRules) -> None:
+        self._rules = rules
+        self._cache = TokenCache()
+        public = settings.public_url or settings.auth_url
+        self.challenge: str | None = f'Keystone uri="{public}"'
+        self._middleware = auth_token.AuthProtocol(_confirm, _options(settings, password, public))
+
+    def authenticate(self, environ: Mapping[str, Any]) -> User:
+        """Return the user of the header ``X-Auth-Token``.
+
+        Raises:
+            Unauthenticated: there is no token, or an invalid, expired or revoked one.
+            AccessDenied: the token is of no project.
+            IdentityUnavailable: Keystone does not answer, or does not let the service ask.
+        """
+        token = environ.get("HTTP_X_AUTH_TOKEN", "")
+        if not token:
+            raise Unauthenticated("this service takes a token of Keystone: send X-Auth-Token")
+        if len(token) > MAX_TOKEN or not _TOKEN.fullmatch(token):
+            raise Unauthenticated("the header X-Auth-Token is no token: get one from Keystone")
+        # a service token lets an expired one pass, which nothing here needs
+        headers = {name: value for name, value in environ.items() if name != "HTTP_X_SERVICE_TOKEN"}
+        confirmed: dict[str, Any] = {**headers, CACHE: self._cache}
+        statuses: list[str] = []
+
+        def start_response(status: str, *_words: object) -> Callable[[bytes], object]:
+            statuses.append(status)
+            return lambda _data: None
+
+        try:
+            answer = self._middleware(confirmed, start_response)
+        except ClientException as error:
+            raise _unavailable(type(error).__name__) from None
+        _close(answer)
+        status = statuses[0].partition(" ")[0]
+        if status == "401":
+            raise Unauthenticated("Keystone does not know this token, or no longer: get another")
+        if status != "204":
+            raise _unavailable(f"status {status}")
+        return self._user(confirmed)
+
+    def check(self, user: User, rule: str, role: Role) -> None:
+        """Raise AccessDenied unless a user meets a rule."""
+        self._rules.check(user, rule)
+
+    def _user(self, environ: Mapping[str, Any]) -> User:
+        project = environ.get("HTTP_X_PROJECT_ID") or None
+        system = environ.get("HTTP_OPENSTACK_SYSTEM_SCOPE") or None
+        name = environ["HTTP_X_USER_ID"]
+        if project is None and system is None:
+            raise AccessDenied(one_line(f"the token of user {name!r} is of no project: get one of "
+                                        "a project, or of the system"))  # fmt: skip
+        roles = [role for role in environ.get("HTTP_X_ROLES", "").split(",") if role]
+        credentials = {
+            "user_id": name,
+            "user_domain_id": environ.get("HTTP_X_USER_DOMAIN_ID") or None,
+            "project_id": project,
+            "project_domain_id": environ.get("HTTP_X_PROJECT_DOMAIN_ID") or None,
+            "domain_id": None,
+            "system_scope": system,
+            "roles": roles,
+        }
+        sees_all = self._rules.allow(ALL_OWNERS, credentials)
+        return User(name, None, project, sees_all, credentials)
+
+
+def _confirm(_environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+    """Answer as what the middleware protects: it gets here with a valid token alone."""
+    start_response("204 No Content", [])
+    return []
+
+
+def _options(settings: KeystoneSettings, password: str, public: str) -> dict[str, Any]:
+    """Return the options of the middleware; those to log in with stand in its configuration."""
+    config = cfg.ConfigOpts()
+    config([], project="valence-scheduler", default_config_files=[], default_config_dirs=[])
+    login: dict[str, str | None]
+    if settings.application_credential_id is not None:
+        kind = "v3applicationcredential"
+        login = {"application_credential_id": settings.application_credential_id,
+                 "application_credential_secret": password}  # fmt: skip
+    else:
+        kind = "password"
+        login = {
+            "username": settings.username,
+            "password": password,
+            "user_domain_name": settings.user_domain_name,
+            "project_name": settings.project_name,
+            "project_domain_name": settings.project_domain_name,
+        }
+    loader: loading.BaseLoader[Any] = loading.get_plugin_loader(kind)
+    config.register_opts(loading.get_auth_plugin_conf_options(loader), group=GROUP)
+    for name, value in {**login, "auth_url": settings.auth_url}.items():
+        config.set_override(name, value, group=GROUP)
+    return {
+        "oslo_config_config": config,
+        "auth_type": kind,
+        "www_authenticate_uri": public,
+        "interface": settings.interface,
+        "region_name": settings.region_name,
+        "cafile": settings.cafile,
+        "http_connect_timeout": max(1, round(settings.timeout_s)),
+        "http_request_max_retries": 1,
+        "token_cache_time": round(settings.token_cache_s),
+        "cache": CACHE,
+        "service_type": SERVICE_TYPE,
+        "service_token_roles_required": True,
+        "delay_auth_decision": False,
+        "include_service_catalog": True,  # which says whether an access rule is about this service
+    }
+
+
+def _unavailable(why: str) -> IdentityUnavailable:
+    return IdentityUnavailable(one_line(f"Keystone cannot tell who this is ({why}): try again "
+                                        "later; the log of the service has more"))  # fmt: skip
+
+
+def _close(answer: Iterable[bytes]) -> None:
+    close = getattr(answer, "close", None)
+    if close is not None:
+        close()

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""State facts: what the state of a service tells of its pod managers, and whether it can decide."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from valence_sched.app import App
+from valence_sched.errors import SchedulerError
+from valence_sched.model.age import age_s
+from valence_sched.model.quantity import format_count
+from valence_sched.model.redact import redact_text
+from valence_sched.model.service_bodies import Health
+from valence_sched.service.state_metrics import StateFacts
+
+if TYPE_CHECKING:
+    from valence_sched.model.read_options import Selection
+    from valence_sched.store.store import Store
+
+LOG = logging.getLogger(__name__)
+
+
+class StateReader:
+    """Looks at the state and the settings of one process; ``store`` returns the open state.
+
+    ``make_app`` makes an application for each look, which one thread at a time can use.
+    """
+
+    def __init__(
+        self, make_app: Callable[[], App], selection: Selection, store: Callable[[], Store]
+    ) -> None:
+        self._make_app, self._selection, self._store = make_app, selection, store
+        self._has_started = False
+        self._problem = ""
+
+    def health(self) -> Health:
+        """Return whether the service can decide, in words that may be shown to anybody.
+
+        It has started once each registered pod manager was read, or that was tried. One that is
+        registered later does not change that.
+        """
+        problems: list[str] = []
+        try:
+            self._store().registry_count()
+            if not self._has_started:
+                problems += self._unread_lines()
+                self._has_started = not problems
+        except SchedulerError as error:
+            self._log(error)
+            return Health(status="failing", problems=(_public_text("state", error),))
+        if problems:
+            return Health(status="starting", problems=tuple(problems))
+        try:
+            self._make_app().config.policies(self._selection.policy_files)
+        except SchedulerError as error:
+            self._log(error)
+            return Health(status="failing", problems=(_public_text("policies", error),))
+        self._problem = ""
+        return Health(status="ok")
+
+    def facts(self) -> StateFacts | None:
+        """Return what the state tells now, None while it cannot be used."""
+        from valence_sched.inventory.background_reader import LEASE
+
+        try:
+            store, names = self._store(), self._names()
+            times, failing = store.read_times(names), store.failures().keys() & names
+            tried = times.keys()
+            now = datetime.datetime.now(datetime.UTC)
+            ages = [age_s(times[name], now) for name in tried - failing]
+            return StateFacts(
+                podms={
+                    "read": len(tried - failing),
+                    "failing": len(failing),
+                    "unread": len(names - tried),
+                },
+                oldest_reading_s=max((age for age in ages if age is not None), default=None),
+                reader=store.leases.holder(LEASE),
+                changes=0 if self._recorded(self._make_app()) else store.change_count(),
+            )
+        except SchedulerError as error:
+            self._log(error)
+            return None
+
+    def _unread_lines(self) -> list[str]:
+        names = self._names()
+        unread = names - self._store().read_times(names).keys()
+        if not unread:
+            return []
+        of = format_count(len(names), "pod manager")
+        return [f"{len(unread):,} of {of} not read yet"]
+
+    def _names(self) -> set[str]:
+        """Return the names of the pod managers that are read to be decided on."""
+        app, live = self._make_app(), self._selection.live
+        if self._recorded(app) and not live.selects_live:
+            return set()
+        return {one.registration.name for one in app.registry(live.state).members(live)}
+
+    def _recorded(self, app: App) -> bool:
+        """Return whether recordings are decided on, which follow no change log."""
+        return bool(app.sources.named_sources(self._selection))
+
+    def _log(self, error: SchedulerError) -> None:
+        if error.code != self._problem:
+            LOG.warning("not ready: %s", redact_text(str(error)))
+        self._problem = error.code
+
+
+def _public_text(what: str, error: SchedulerError) -> str:
+    """Return what is wrong without where: an answer to anybody names no host and no file."""
+    return f"the {what} cannot be used ({error.code}): the log of the service says why"

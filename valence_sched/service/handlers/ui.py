@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handlers of the pages that a browser shows: the site, decisions, claims and nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, NamedTuple, TypeVar
+
+from msgspec import Meta
+
+from valence_sched.errors import UnknownName
+from valence_sched.model.base import Noun
+from valence_sched.model.decision import Report, Reports
+from valence_sched.model.hardware import BlockFilter, BlockOverview, PoolOverview
+from valence_sched.model.page import Frame, Page, SearchField
+from valence_sched.model.podm_overview import PodmOverview
+from valence_sched.pages.decision import decision_page
+from valence_sched.pages.hardware import HardwareListing, hardware_listing
+from valence_sched.pages.page_links import PageLinks, query_text
+from valence_sched.pages.records import claim_page, claims_page, decisions_page, nodes_page
+from valence_sched.pages.site import podm_page, site_page
+from valence_sched.service.call import Call, CallResult
+from valence_sched.service.handlers import claims as claim_handlers
+from valence_sched.service.handlers import decisions as decision_handlers
+from valence_sched.service.handlers import podms as podm_handlers
+from valence_sched.service.html import html_result
+
+MOST_PODMS = 24  # whose hardware one page draws
+MOST_BLOCKS = 20_000  # that one page draws; a pod manager with more is shown alone
+MOST_ROWS = 100  # of a list
+
+T = TypeVar("T")
+Words = Annotated[str, Meta(max_length=1024)]
+Number = Annotated[int, Meta(ge=1, le=10_000)]
+
+
+class SiteQuery(Noun, frozen=True, kw_only=True):
+    """Which pod managers to show: those with ``search`` in their name, id or zone."""
+
+    search: Words = ""
+    page: Number = 1
+
+
+class DecisionsPageQuery(Noun, frozen=True, kw_only=True):
+    """Which part of the decisions to show."""
+
+    page: Number = 1
+
+
+class RecordsQuery(Noun, frozen=True, kw_only=True):
+    """Which claims or nodes to show; ``ended``: also claims that have ended."""
+
+    owner: Words = ""
+    podm: Words = ""
+    ended: bool = False
+    page: Number = 1
+
+
+def site(call: Call) -> CallResult:
+    """Show the site, or the pod managers that a search finds, as a page."""
+    wanted = call.query_noun(SiteQuery)
+    found = [one for one in podm_handlers.podms(call) if _has(one, wanted.search)]
+    part, around = _part(found, wanted.page, MOST_PODMS, {"search": wanted.search})
+    links = PageLinks(0)
+    page = site_page(found, _hardware(call, part), links)
+    fields = (SearchField(name="search", label="Name or zone", value=wanted.search),)
+    return _shown(call, page, "Site", links, around, fields)
+
+
+def podm(call: Call) -> CallResult:
+    """Show a pod manager as a page, with its blocks and what holds them."""
+    one = podm_handlers.podm(call)
+    links = PageLinks(2)
+    page = podm_page(one, _hardware(call, [one]), podm_handlers.usage(call), links)
+    return _shown(call, page, "", links)
+
+
+def decisions(call: Call) -> CallResult:
+    """Show the newest decisions that were kept as a page."""
+    wanted = call.query_noun(DecisionsPageQuery)
+    skip = (wanted.page - 1) * MOST_ROWS
+    found = call.parts.records.newest_decisions(MOST_ROWS + 1, skip, call.user.owner)
+    links = PageLinks(1)
+    around = _around(wanted.page, skip, found[:MOST_ROWS], len(found) > MOST_ROWS, {})
+    return _shown(call, decisions_page(found[:MOST_ROWS], links), "Decisions", links, around)
+
+
+def decision(call: Call) -> CallResult:
+    """Show a decision that was kept as a page, on the hardware as it is now."""
+    report = decision_handlers.decision(call)
+    named = _named_podms(report)
+    every = [one for one in podm_handlers.podms(call) if one.podm.id in named] if named else []
+    drawn, _ = _part(every, 1, MOST_PODMS, {})
+    page = decision_page(report, _hardware(call, drawn))
+    return _shown(call, page, "", PageLinks(2))
+
+
+def claims(call: Call) -> CallResult:
+    """Show the claims that the user may see as a page, the newest first."""
+    wanted = call.query_noun(RecordsQuery)
+    with call.parts.schedulers.changing() as scheduler:
+        owner = call.user.owner or wanted.owner or None
+        found = scheduler.claims(podm=wanted.podm or None, owner=owner, ended=wanted.ended)
+    newest = sorted(found, key=lambda one: (-one.created_at, one.id))
+    part, around = _part(newest, wanted.page, MOST_ROWS, _words(wanted))
+    links = PageLinks(1)
+    page = claims_page(part, links, every=len(newest))
+    ended = SearchField(name="ended", label="", value="true")
+    fields = (*_record_fields(call, wanted), *([ended] if wanted.ended else []))
+    return _shown(call, page, "Claims", links, around, fields)
+
+
+def claim(call: Call) -> CallResult:
+    """Show a claim as a page, with its nodes and events."""
+    record = claim_handlers.claim_record(call)
+    links = PageLinks(2)
+    return _shown(call, claim_page(record, links), "", links)
+
+
+def nodes(call: Call) -> CallResult:
+    """Show the nodes that the user may see as a page, the newest first."""
+    wanted = call.query_noun(RecordsQuery)
+    with call.parts.schedulers.changing() as scheduler:
+        owner = call.user.owner or wanted.owner or None
+        found = scheduler.nodes(podm=wanted.podm or None, owner=owner)
+    newest = sorted(found, key=lambda one: (-one.node.created_at, one.node.id))
+    part, around = _part(newest, wanted.page, MOST_ROWS, _words(wanted))
+    links = PageLinks(1)
+    page = nodes_page(part, links, every=len(newest))
+    return _shown(call, page, "Nodes", links, around, _record_fields(call, wanted))
+
+
+def _has(one: PodmOverview, words: str) -> bool:
+    wanted = words.casefold()
+    names = (one.podm.id, one.podm.name or "", one.podm.zone or "")
+    return any(wanted in name.casefold() for name in names)
+
+
+class _Around(NamedTuple):
+    """Which part of a list is shown, and the queries of the parts before and after it."""
+
+    range: str = ""
+    before: str = ""
+    after: str = ""
+
+
+def _part(
+    found: Sequence[T], page: int, most: int, words: Mapping[str, object]
+) -> tuple[Sequence[T], _Around]:
+    """Return the part of a list that a page shows, and what is around it."""
+    skip = (page - 1) * most
+    part = found[skip : skip + most]
+    return part, _around(page, skip, part, skip + most < len(found), words, len(found))
+
+
+def _around(
+    page: int,
+    skip: int,
+    part: Sequence[object],
+    more: bool,
+    words: Mapping[str, object],
+    every: int | None = None,
+) -> _Around:
+    if page == 1 and not more:
+        return _Around()
+    of = "" if every is None else f" of {every:,}"
+    text = f"{skip + 1:,} to {skip + len(part):,}{of}" if part else f"none{of} from {skip + 1:,} on"
+    query = {**words, "page": page - 1 if page > 2 else None}
+    before = (query_text(query) or "?") if page > 1 else ""
+    after = query_text({**words, "page": page + 1}) if more else ""
+    return _Around(text, before, after)
+
+
+def _hardware(call: Call, podms: Sequence[PodmOverview]) -> HardwareListing:
+    """Return the hardware of pod managers; of those that have too many blocks to draw, without."""
+    pools: list[PoolOverview] = []
+    blocks: list[BlockOverview] = []
+    shown: list[PodmOverview] = []
+    with call.reading() as scheduler:
+        for one in podms:
+            if shown and len(blocks) + one.amounts.blocks[1] > MOST_BLOCKS:
+                continue
+            try:
+                pools += scheduler.pools(one.podm.id)
+                blocks += scheduler.blocks(BlockFilter(podm=one.podm.id))
+            except UnknownName:
+                continue  # it went since the list was read
+            shown.append(one)
+    visible = (podm_handlers.visible_block(call, block) for block in blocks)
+    return hardware_listing(shown, pools, visible)
+
+
+def _named_podms(report: Report | Reports) -> set[str]:
+    """Return the pod managers that a decision chose, or named as alternates."""
+    reports = report.decisions if isinstance(report, Reports) else (report,)
+    return {
+        one.podm
+        for decided in reports
+        for placement in decided.placements
+        for one in (placement.chosen, *placement.alternates)
+    }
+
+
+def _words(wanted: RecordsQuery) -> dict[str, object]:
+    return {"owner": wanted.owner, "podm": wanted.podm, "ended": "true" if wanted.ended else ""}
+
+
+def _record_fields(call: Call, wanted: RecordsQuery) -> tuple[SearchField, ...]:
+    fields = (SearchField(name="podm", label="Podm", value=wanted.podm),)
+    if call.user.owner is not None:
+        return fields
+    return (*fields, SearchField(name="owner", label="Owner", value=wanted.owner))
+
+
+def _shown(
+    call: Call,
+    page: Page,
+    current: str,
+    links: PageLinks,
+    around: _Around | None = None,
+    fields: Sequence[SearchField] = (),
+) -> CallResult:
+    around = around or _Around()
+    frame = Frame(links=links.menu(current), user=call.user.name, fields=tuple(fields),
+                  range=around.range, before=around.before, after=around.after)  # fmt: skip
+    return html_result(page, frame)

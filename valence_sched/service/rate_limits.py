@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rate limits: how often each tenant may ask, counted in this process or in Redis for all."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+from valence_sched.errors import InputError, RateLimited, SchedulerError, ServiceBusy, one_line
+from valence_sched.service.settings import RateSettings
+
+if TYPE_CHECKING:
+    from limits import RateLimitItem
+
+MEMORY = "memory://"
+TIMEOUT_S = 2.0  # that Redis has
+
+
+class RateLimiter:
+    """Counts requests in a window that moves with time; without settings it counts nothing.
+
+    ``password`` is that of Redis.
+
+    Raises:
+        InputError: a rate is none, or the address of Redis is.
+    """
+
+    def __init__(self, settings: RateSettings, password: str | None = None) -> None:
+        self._rates: dict[str, list[RateLimitItem]] = {}
+        given = {"requests": settings.requests, "changes": settings.changes,
+                 "failures": settings.failures}  # fmt: skip
+        if not any(given.values()):
+            return
+        from limits import parse_many  # only where something is limited
+        from limits.errors import ConfigurationError
+        from limits.storage import storage_from_string
+        from limits.strategies import MovingWindowRateLimiter
+
+        for name, text in given.items():
+            try:
+                self._rates[name] = parse_many(text) if text else []
+            except ValueError:
+                expected = "such as 100/second or 20/second;500/minute"
+                place = f"rate_limits: {name}"
+                raise InputError(place, "", repr(text), expected) from None
+        options: dict[str, Any] = {}
+        if settings.redis_url is not None:
+            options = {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S}
+            options |= {"password": password} if password is not None else {}
+        try:
+            storage = storage_from_string(settings.redis_url or MEMORY, **options)
+        except ConfigurationError as error:
+            text = "pip install 'valence-sched[redis]', or leave it out"
+            raise InputError("rate_limits: redis_url", "", one_line(str(error)), text) from None
+        self._storage = storage
+        self._window = MovingWindowRateLimiter(storage)
+
+    def count(self, tenant: str, *, change: bool) -> None:
+        """Count a request of a tenant; RateLimited where it asked too often, or changed too much.
+
+        ServiceBusy where Redis does not answer: what cannot be counted is not answered.
+        """
+        self._hit("requests", tenant)
+        if change:
+            self._hit("changes", tenant)
+
+    def check_address(self, address: str) -> None:
+        """Raise RateLimited for an address from which too many logins failed."""
+        for rate in self._rates.get("failures", ()):
+            if not self._asked(self._window.test, rate, "failures", address):
+                raise self._limited("failures", rate, address)
+
+    def count_failure(self, address: str) -> None:
+        """Count a login that failed."""
+        for rate in self._rates.get("failures", ()):
+            self._asked(self._window.hit, rate, "failures", address)
+
+    def _hit(self, name: str, tenant: str) -> None:
+        for rate in self._rates.get(name, ()):
+            if not self._asked(self._window.hit, rate, name, tenant):
+                raise self._limited(name, rate, tenant)
+
+    def _limited(self, name: str, rate: RateLimitItem, whose: str) -> RateLimited:
+        stats = self._asked(self._window.get_window_stats, rate, name, whose)
+        error = RateLimited(one_line(f"{name} of {whose!r}: more than {rate}: wait and try again"))
+        error.retry_after_s = max(1.0, math.ceil(stats.reset_time - time.time()))
+        return error
+
+    def _asked(self, verb: Any, rate: RateLimitItem, name: str, whose: str) -> Any:
+        try:
+            return verb(rate, name, whose)
+        except SchedulerError:
+            raise
+        except self._storage.base_exceptions as error:
+            why = type(error).__name__
+            raise ServiceBusy(f"Redis cannot count requests ({why}): try again later") from None

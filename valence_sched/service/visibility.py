@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Visibility: an answer without the names of what other owners have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from valence_sched.errors import SchedulerError, UnknownName
+from valence_sched.model.explanation import NodeRemoval
+from valence_sched.model.inventory import Podm
+from valence_sched.model.plan import Plan
+from valence_sched.model.scheduler import Scheduler
+from valence_sched.model.tenant import OTHERS, hidden_uri, visible_plan, visible_podm
+
+#: What an error about an unknown name would suggest another owner's name for.
+OWNED = ("claim", "node", "decision", "operation")
+
+
+def visible(value: Any, owner: str | None, own_nodes: Callable[[], Container[str]]) -> Any:
+    """Return an answer as an owner may see it, None: as it is.
+
+    ``own_nodes`` returns the URIs of the owner's nodes; it is called where an answer names a node.
+    """
+    return value if owner is None else _visible(value, owner, own_nodes)
+
+
+def _visible(value: Any, owner: str, own_nodes: Callable[[], Container[str]]) -> Any:
+    if isinstance(value, Podm):
+        return visible_podm(value, owner)
+    if isinstance(value, NodeRemoval):
+        if value.uri in own_nodes():
+            return value
+        return replace(value, node=f"a node of {OTHERS}", uri=hidden_uri(value.uri))
+    if isinstance(value, msgspec.Struct):
+        changed = {}
+        for name in value.__struct_fields__:
+            before = getattr(value, name)
+            after = _visible(before, owner, own_nodes)
+            if after is not before:
+                changed[name] = after
+        value = replace(value, **changed) if changed else value
+        return visible_plan(value, owner) if isinstance(value, Plan) else value
+    if isinstance(value, (list, tuple)):
+        found = [_visible(one, owner, own_nodes) for one in value]
+        same = all(one is before for one, before in zip(found, value, strict=True))
+        return value if same else type(value)(found)
+    return value
+
+
+def visible_error(error: SchedulerError, owner: str | None) -> SchedulerError:
+    """Return an error as an owner may see it: one about an unknown name suggests none of others."""
+    if owner is None or not isinstance(error, UnknownName) or error.kind not in OWNED:
+        return error
+    return UnknownName(error.kind, error.name, ())
+
+
+def own_nodes(scheduler: Scheduler, owner: str) -> frozenset[str]:
+    """Return the URIs of the nodes of an owner, and those that stand for what its claims hold."""
+    held = {f"claim:{one.id}#{share.node}" for one in scheduler.claims(owner=owner)
+            for part in one.parts for share in part.shares}  # fmt: skip
+    return frozenset(held | {one.node.uri for one in scheduler.nodes(owner=owner)})
