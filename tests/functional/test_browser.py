@@ -1,57 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pages in headless Chromium: what they show on a desktop, a phone, in the dark and on paper."""
 
-import importlib.util
-import os
-import shutil
-import unittest
 from pathlib import Path
 from typing import Any
 
-from tests.functional.programs import SITE, Case, run
+from tests.functional.browser import INTRUDERS, WIDTHS, BrowserCase
+from tests.functional.programs import SITE, run
 from tests.unit.cli.output.hostile import EVIL, raw
 from tests.unit.pages.test_render import MARKUP, page
 from valence_sched.pages.render import page_html
 
-REQUIRED = "VALENCE_SCHED_REQUIRE_BROWSER"
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-#: Makes what a page shows of a script that ran, or of a name that became an element.
-INTRUDERS = "document.querySelectorAll('script, img, [onmouseover], [onerror]').length"
 REPLAY = ("scheduler", "whatif", "run", "--rate", "2/h", "--mix", "small=6,gpu-large=1",
           "--lifetime", "8h", "--horizon", "7d")  # fmt: skip
-WIDTHS = "[document.documentElement.scrollWidth, window.innerWidth]"
 
 
-def missing() -> str:
-    """Return what is not installed for a browser, empty where all is."""
-    for module in ("playwright", "axe_core_python"):
-        if importlib.util.find_spec(module) is None:
-            return f"{module} is not installed: pip install 'valence-sched[browser]'"
-    if not any(map(shutil.which, NAMES)):
-        return "there is no Chromium: apt-get install chromium"
-    return ""
-
-
-class TestBrowser(Case):
+class TestBrowser(BrowserCase):
     """One browser, a page in it for each case."""
-
-    browser: Any
 
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        if problem := missing():
-            if os.environ.get(REQUIRED):
-                raise AssertionError(problem)
-            raise unittest.SkipTest(problem)
-        from playwright.sync_api import sync_playwright
-
-        driver = sync_playwright().start()
-        cls.addClassCleanup(driver.stop)
-        path = next(filter(None, map(shutil.which, NAMES)))
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        cls.browser = driver.chromium.launch(executable_path=path, args=arguments)
-        cls.addClassCleanup(cls.browser.close)
         cls.pages = {"sections": cls.written("sections.html", page_html(page()))}
         for name, words in (
             ("list", ("podm", "list")),
@@ -81,13 +49,6 @@ class TestBrowser(Case):
         opened.goto(path.as_uri())
         self.addCleanup(lambda: self.assertEqual([path.as_uri()], requests))
         return opened
-
-    def check_accessible(self, opened: Any) -> None:
-        from axe_core_python.sync_playwright import Axe
-
-        found = [f"{one['id']}: {node['target']} {node['html'][:120]}"
-                 for one in Axe().run(opened)["violations"] for node in one["nodes"]]  # fmt: skip
-        self.assertEqual([], found)
 
     def test_every_page_is_accessible_and_fits_each_screen(self):
         for name, path in self.pages.items():

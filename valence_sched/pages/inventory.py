@@ -2,7 +2,7 @@
 """The page of an inventory: what is free, its map, its devices and pod managers."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from valence_sched.model.base import format_value
 from valence_sched.model.hardware import count_devices
@@ -45,11 +45,13 @@ def inventory_page(hardware: HardwareListing) -> Page:
             *((f"{word.capitalize()} blocks", f"{uses[word]:,}")
               for word in ("shared", "unusable") if uses[word]),
         ),
-        sections=(_totals(podms), inventory_map(hardware), _devices(hardware), _podms(podms)),
+        sections=(totals_table(podms), inventory_map(hardware), device_table(hardware),
+                  podm_table(podms)),
     )  # fmt: skip
 
 
-def _totals(podms: Sequence[PodmOverview]) -> PageTable:
+def totals_table(podms: Sequence[PodmOverview]) -> PageTable:
+    """Return what pod managers have together, and what of it is free."""
     pairs: dict[str, list[Pair]] = {}
     for one in podms:
         for field, title in _MEASURES:
@@ -95,7 +97,8 @@ def _used(pair: Pair) -> TableCell:
     return TableCell(text=f"{share:.0%}", share=share)
 
 
-def _devices(hardware: HardwareListing) -> PageTable:
+def device_table(hardware: HardwareListing) -> PageTable:
+    """Return the devices of hardware, counted by model."""
     devices = count_devices(block for blocks in hardware.blocks.values() for block in blocks)
     rows: list[Row] = [
         (one.kind, short_model(one.model) or "unknown", *_amount_texts("", (one.free, one.devices)),
@@ -108,10 +111,14 @@ def _devices(hardware: HardwareListing) -> PageTable:
     )
 
 
-def _podms(podms: Sequence[PodmOverview]) -> PageTable:
+def podm_table(
+    podms: Sequence[PodmOverview], href: Callable[[str], str] = lambda _podm: ""
+) -> PageTable:
+    """Return pod managers, a row each; ``href`` gives the page of one where it has one."""
     titles = [title for field, title in _MEASURES if field in _IN_TABLE]
     rows: list[Row] = [
-        (one.podm.id, one.podm.status if one.podm.enabled else f"{one.podm.status}, disabled",
+        (_name(one.podm.id, href),
+         one.podm.status if one.podm.enabled else f"{one.podm.status}, disabled",
          one.podm.zone or "", *_free_cells(one.amounts), f"{len(one.podm.nodes):,}",
          one.podm.read_at or "")
         for one in podms
@@ -123,6 +130,10 @@ def _podms(podms: Sequence[PodmOverview]) -> PageTable:
         numbers=frozenset((*titles, "Nodes")),
         text=f"Free of all. {_BARS}",
     )
+
+
+def _name(podm: str, href: Callable[[str], str]) -> str | TableCell:
+    return TableCell(text=podm, href=href(podm)) if href(podm) else podm
 
 
 def _free_cells(amounts: PodmSummary) -> Iterable[TableCell]:

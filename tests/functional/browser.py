@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A headless Chromium for tests of pages."""
+
+import importlib.util
+import os
+import shutil
+import unittest
+from typing import Any
+
+from tests.functional.programs import Case
+
+REQUIRED = "VALENCE_SCHED_REQUIRE_BROWSER"
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+WIDTHS = "[document.documentElement.scrollWidth, window.innerWidth]"
+#: What there is of a script that ran, or of a name that became an element.
+INTRUDERS = "document.querySelectorAll('script, img, [onmouseover], [onerror]').length"
+
+
+def missing() -> str:
+    """Return what is not installed for a browser, empty where all is."""
+    for module in ("playwright", "axe_core_python"):
+        if importlib.util.find_spec(module) is None:
+            return f"{module} is not installed: pip install 'valence-sched[browser]'"
+    if not any(map(shutil.which, NAMES)):
+        return "there is no Chromium: apt-get install chromium"
+    return ""
+
+
+class BrowserCase(Case):
+    """One browser for the tests of a class."""
+
+    browser: Any
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        if problem := missing():
+            if os.environ.get(REQUIRED):
+                raise AssertionError(problem)
+            raise unittest.SkipTest(problem)
+        from playwright.sync_api import sync_playwright
+
+        driver = sync_playwright().start()
+        cls.addClassCleanup(driver.stop)
+        path = next(filter(None, map(shutil.which, NAMES)))
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        cls.browser = driver.chromium.launch(executable_path=path, args=arguments)
+        cls.addClassCleanup(cls.browser.close)
+
+    def check_accessible(self, opened: Any) -> None:
+        from axe_core_python.sync_playwright import Axe
+
+        found = [f"{one['id']}: {node['target']} {node['html'][:120]}"
+                 for one in Axe().run(opened)["violations"] for node in one["nodes"]]  # fmt: skip
+        self.assertEqual([], found)
+
+    def check_fits(self, opened: Any) -> None:
+        """Nothing on the page is wider than the screen."""
+        content, window = opened.evaluate(WIDTHS)
+        self.assertLessEqual(content, window)
