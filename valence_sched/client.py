@@ -13,17 +13,18 @@ A caller imports this module, and nothing else of the project::
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from valence_sched.errors import InputError, NothingFits, RequestError, UnknownName, one_line
+from valence_sched.errors import InputError, NothingFits, one_line
 from valence_sched.model.codec import convert
 from valence_sched.model.decision import Candidate, Report
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
 from valence_sched.model.scheduler import Scheduler
+from valence_sched.model.stats import select_stats
 from valence_sched.remote.environment import connection
 
 #: A name of a resource: an id, or host and node.
@@ -37,12 +38,14 @@ def connect(
     *,
     inventories: tuple[str, ...] = (),
     state: str | None = None,
+    near_maps: tuple[str, ...] = (),
     environ: Mapping[str, str] | None = None,
 ) -> SchedulerClient:
     """Return the client of the service at a URL, else of a scheduler in this process.
 
     Without ``url`` it is that of ``VALENCE_SCHED_URL``, unless inventories or a state are named.
-    Errors as of a connection.
+    ``near_maps`` are files that tell a scheduler in this process where external resources are; a
+    service has its own. Errors as of a connection.
     """
     variables = os.environ if environ is None else environ
     if not (inventories or state):
@@ -54,7 +57,7 @@ def connect(
     from valence_sched.app import App  # the whole scheduler: only to run it here
     from valence_sched.model.read_options import ReadOptions, Selection
 
-    selection = Selection(sources=inventories, live=ReadOptions(state=state))
+    selection = Selection(sources=inventories, near_maps=near_maps, live=ReadOptions(state=state))
     return SchedulerClient(App(environ=variables).engine(selection))
 
 
@@ -113,6 +116,18 @@ class SchedulerClient:
         """
         self.scheduler.update_resource_stats(name, stats)
 
+    def fields_read(self, policy: str = "default", flavor: str | None = None) -> tuple[str, ...]:
+        """Return the fields of a resource that decisions of a policy read.
+
+        The rest need not be sent, see :func:`needed_stats`. With ``flavor`` those that decisions on
+        that flavor alone read. Of ``pools``, ``blocks``, ``stocks`` and ``amounts`` every decision
+        reads all.
+
+        Raises:
+            UnknownName: no such policy or flavor.
+        """
+        return self.scheduler.podm_reads(policy, flavor).fields
+
     def _compiled(
         self, context: object, spec: Mapping[str, Any], properties: Mapping[str, Any] | None
     ) -> Request:
@@ -123,22 +138,23 @@ class SchedulerClient:
             spec, properties = spec[PARTS[0]], spec.get(PARTS[1])
         words = {**spec, **(properties or {})}
         parsed = convert(words, RequestSpec, "the request")
-        if parsed.near or parsed.prefer_near:
-            raise RequestError("near: no resource can be located here: name a zone or aggregates")
-        request = compile_request(parsed, self._flavor(parsed))
+        if parsed.flavor is None and not (parsed.near or parsed.prefer_near):
+            request = compile_request(parsed, inline_flavor(parsed))
+        else:
+            request = self.scheduler.compile_request(parsed)
         owner = _project(context)
         if request.owner is None and owner:
             return msgspec.structs.replace(request, owner=owner)
         return request
 
-    def _flavor(self, spec: RequestSpec) -> Any:
-        if spec.flavor is None:
-            return inline_flavor(spec)
-        flavors = self.scheduler.flavors()
-        for flavor in flavors:
-            if spec.flavor in (flavor.name, flavor.uuid):
-                return flavor
-        raise UnknownName("flavor", spec.flavor, [flavor.name for flavor in flavors])
+
+def needed_stats(stats: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+    """Return what of the stats of a resource has to be sent where decisions read these fields.
+
+    ``fields`` are those that :meth:`SchedulerClient.fields_read` returns, of one policy or of all
+    that a site uses.
+    """
+    return select_stats(stats, fields)
 
 
 def resource_name(candidate: Candidate) -> ResourceName:

@@ -53,6 +53,7 @@ _READ = ("inventory", "podm_file", "source", "flavor", "flavor_file", "policy_fi
          "resource_file", "request_file", "scenario", "workload", "map_file", "baseline", "file",
          "old", "new", "planned")  # fmt: skip
 _SOURCES = ("inventory", "podm_file", "state", "from_catalog")  # of a scheduler here
+_SOURCE_VARIABLES = ("VALENCE_SCHED_INVENTORY", "VALENCE_SCHED_STATE")
 _ARGUMENTS = {"source": "path", "old": "old", "new": "new", "planned": "plan"}
 PACKAGE = "valence_sched_cli."
 STYLES = "valence_sched.formatter"  # entry points of our formatters, of lists and of one object
@@ -69,6 +70,7 @@ class PodmCommand:
     formatter: Any
     exit_code = 0
     through_service = False  # whether a service can do it as well as a scheduler here
+    reads_files_only = False  # whether its answer is the same wherever a scheduler is
     effectful = False  # whether it changes what outlives it; its effects have each change
     effects: EffectLog
     closing: list[str]
@@ -232,20 +234,32 @@ class PodmCommand:
         )
 
     def _choose_service(self, app: App) -> None:
-        """Let a service decide where an option or the environment names one.
+        """Let a service decide where an option, the environment or the catalogue names one.
 
-        What names pod managers to decide on here wins over the environment.
+        What names pod managers to decide on here wins over the environment and the catalogue.
         """
         endpoint = getattr(self.app.options, "os_scheduler_endpoint", None)
         if not endpoint and not app.config.environ.get(URL_VARIABLE):
+            self._choose_catalogue(app)
             return
         here = [name for name in _SOURCES if getattr(self._words, name, None)]
-        if endpoint and (here or not self.through_service):
+        if endpoint and (here or not (self.through_service or self.reads_files_only)):
             option = f"--{here[0].replace('_', '-')}" if here else "this command"
             raise UsageError(f"--os-scheduler-endpoint: {option} is about what is here, not about "
                              "a service: leave one of them out")  # fmt: skip
         if self.through_service and not here:
-            app.use_service(endpoint)
+            app.use_service(endpoint, token=cloud.token_source(self.app.client_manager))
+
+    def _choose_catalogue(self, app: App) -> None:
+        """Let the service of the cloud's catalogue decide, where nothing is named here."""
+        named = (*(getattr(self._words, name, None) for name in _SOURCES),
+                 *(app.config.environ.get(name) for name in _SOURCE_VARIABLES))  # fmt: skip
+        if self._words is None or not self.through_service or any(named):
+            return
+        manager = self.app.client_manager
+        if found := cloud.scheduler_endpoint(manager):
+            url, verify = found
+            app.use_service(url, token=cloud.token_source(manager), verify=verify)
 
     def live(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> ReadOptions:
         """Return which live pod managers the options name, and how they are read."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from valence_sched.model.registration import Registration
 
 SERVICE_TYPE = "podm"
+SCHEDULER_TYPE = "podm-scheduler"  # of the scheduler's service itself
 UNNAMED_CLOUDS = ("defaults", "envvars")  # as openstacksdk calls one without a name of its own
 
 
@@ -117,6 +118,55 @@ def _scope_text(sdk: Any) -> str:
     return "system scope" if access.system_scoped else "a token without a scope"
 
 
+def scheduler_endpoint(manager: Any) -> tuple[str, bool | str] | None:
+    """Return the URL of the scheduler's service in the catalogue, and how TLS is verified.
+
+    None where the program knows no cloud, or its catalogue has no such service.
+
+    Raises:
+        CloudError: the cloud does not answer; its catalogue has the service in several regions,
+            and none is configured.
+    """
+    connect = sdk_connector(manager)
+    if connect is None or not _names_cloud(manager):
+        return None
+    sdk = connect()
+    found = query_cloud(manager, lambda: _scheduler_endpoints(sdk))
+    if len(found) > 1:
+        regions = ", ".join(sorted(region or "no region" for region in found))
+        raise CloudError(one_line(f"service catalogue: {SCHEDULER_TYPE} in several regions "
+                                  f"({regions}): name one with --os-region-name"))  # fmt: skip
+    return next(((url, sdk.session.verify) for url in found.values()), None)
+
+
+def _scheduler_endpoints(sdk: Any) -> dict[str, str]:
+    """Return the URLs of the scheduler's service by region: of one that is configured, else all."""
+    config, auth = sdk.config, sdk.session.auth
+    if override := config.get_endpoint(SCHEDULER_TYPE):
+        return {config.region_name or "": override}
+    if not hasattr(auth, "get_access"):
+        return {}  # a token for one endpoint, which is another service's
+    catalog = auth.get_access(sdk.session).service_catalog
+    endpoints = catalog.get_endpoints_data(
+        service_type=SCHEDULER_TYPE,
+        interface=config.get_interface(SCHEDULER_TYPE) or "public",
+        region_name=config.region_name or None,
+    )
+    return {one.region_name or "": one.url for found in endpoints.values() for one in found}
+
+
+def token_source(manager: Any) -> Callable[[], str] | None:
+    """Return what gives a token of the cloud, None where the program knows no cloud."""
+    connect = sdk_connector(manager)
+    if connect is None or not _names_cloud(manager):
+        return None
+
+    def token() -> str:
+        return str(query_cloud(manager, connect().session.get_token))
+
+    return token
+
+
 def token_project(manager: Any, *, log_in: bool) -> str | None:
     """Return the ID of the project whose token the cloud gave to this command.
 
@@ -162,6 +212,11 @@ def _error_text(manager: Any, reason: str) -> str:
     if cloud is None:
         return one_line(f"no cloud to ask: {reason}: name one with --os-cloud or OS_CLOUD", 300)
     return one_line(f"{cloud}: {reason}", 300)
+
+
+def _names_cloud(manager: Any) -> bool:
+    """Return whether the user named a cloud, logged in to or not."""
+    return bool(_cloud_text(manager) or manager._cli_options.config.get("auth_url"))
 
 
 def _cloud_text(manager: Any) -> str | None:

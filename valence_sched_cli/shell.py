@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import stevedore
 from cliff import app
 from cliff.commandmanager import CommandManager
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from valence_sched.app import App
 
 GROUP = "openstack.podm.v1"
-COLLECT_AFTER = 50_000  # new objects: a command ends soon, and makes few that are garbage
+COLLECT_AFTER = 200_000  # new objects: a command ends soon, and makes few that are garbage
 MIN_SIMILARITY = 0.6  # from 0 to 1, of a word that stands for a command
 LEVELS = {0: logging.ERROR, 1: logging.WARNING, 2: logging.INFO}  # by how often -v is given
 
@@ -37,7 +38,9 @@ class Commands(CommandManager):
     def load_commands(self, namespace: str) -> None:
         """Remember the entry points of a group; a command is imported when it runs."""
         self.group_list.append(namespace)
-        for entry_point in importlib.metadata.entry_points(group=namespace):
+        # as stevedore finds plug-ins: the environment is searched once for all groups, or cached
+        manager: Any = stevedore.ExtensionManager.make_test_instance([], namespace)
+        for entry_point in manager.list_entry_points():
             self.commands[entry_point.name.replace("_", " ")] = entry_point
 
 

@@ -28,10 +28,16 @@ THINGS: dict[str, list[dict[str, Any]]] = {
 class Cloud:
     """A server with all services; ``asked`` remembers what it was asked, in order.
 
-    ``podms`` are regions and URLs of pod managers that its catalogue names.
+    ``podms`` and ``schedulers`` are regions and URLs of pod managers, and of schedulers' services,
+    that its catalogue names.
     """
 
-    def __init__(self, podms: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self,
+        podms: Sequence[tuple[str, str]] = (),
+        schedulers: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        self.schedulers = schedulers
         self.asked: list[str] = []
         self.podms = podms
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -101,6 +107,13 @@ class Cloud:
             for interface in ("public", "internal")
         ]  # fmt: skip
         catalog += [{"type": "podm", "name": "pods", "endpoints": podms}] if podms else []
+        schedulers = [
+            {"interface": "public", "region": region, "region_id": region, "url": url, "id": url}
+            for region, url in self.schedulers
+        ]
+        catalog += (
+            [{"type": "podm-scheduler", "name": "s", "endpoints": schedulers}] if schedulers else []
+        )
         domain = {"id": "default", "name": "Default"}
         return {
             "token": {

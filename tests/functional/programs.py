@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from tests.functional import through
 from valence_sched.model.decision import Reason
 
 ROOT = Path(__file__).parents[2]
@@ -87,6 +88,28 @@ def run(program: str, *words: str | Path, stdin: bytes = b"", **more: str) -> Do
     """
     if any(name.startswith("PYTHON") for name in more):
         return execute(program, *words, stdin=stdin, **more)
+    if through.Switch.on and (found := through.translate(tuple(map(str, words)), more)):
+        return _through(program, found, words, stdin, more)
+    return _run(program, words, stdin, more)
+
+
+def _through(
+    program: str,
+    found: through.Translation,
+    words: tuple[str | Path, ...],
+    stdin: bytes,
+    more: dict[str, str],
+) -> Done:
+    """Run a program with a service in the middle; without one, too, where that changes nothing."""
+    url = through.services(os.getpid()).url(found.settings, environment(**more))
+    here = _run(program, words, stdin, more) if found.compares else None
+    there = _run(program, found.words, stdin, found.environ | {"VALENCE_SCHED_URL": url})
+    if here is not None and not through.same(here, there):
+        raise AssertionError(through.difference(found.words, here, there))
+    return there if here is None else here
+
+
+def _run(program: str, words: tuple[str | Path, ...], stdin: bytes, more: dict[str, str]) -> Done:
     with tempfile.TemporaryDirectory(prefix="streams-") as folder:
         streams = [Path(folder, name) for name in ("in", "out", "err")]
         streams[0].write_bytes(stdin)
@@ -156,9 +179,13 @@ def execute(program: str, *words: str | Path, stdin: bytes = b"", **more: str) -
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-@functools.cache
 def asked(program: str, *words: str, **more: str) -> Done:
     """Run a program, or return what it left behind when it was run so before."""
+    return _asked(through.Switch.on, program, *words, **more)
+
+
+@functools.cache
+def _asked(_through: bool, program: str, *words: str, **more: str) -> Done:
     return run(program, *words, **more)
 
 

@@ -7,6 +7,7 @@ import select
 import stat
 import subprocess
 
+from tests.functional import through
 from tests.functional.programs import BIN, PROGRAMS, Case, Done, environment, run
 
 SECRET = "hunter2-do-not-tell"
@@ -142,6 +143,8 @@ class TestCommands(Registry):
         self.assertEqual((["state.sqlite"], 0o700), (os.listdir(home / "valence-sched"), mode))
 
     def test_reading_makes_no_state(self):
+        if through.Switch.on:
+            self.skipTest("a service makes a state")
         self.refused("list", code=2)
         self.refused("delete", "a")
         self.refused("set", "a", "--zone", "z")
@@ -173,6 +176,8 @@ class TestRefusals(Registry):
         self.assertFalse(self.state.exists())
 
     def test_what_cannot_be_is_refused(self):
+        if through.Switch.on:
+            self.skipTest("a service makes a state")
         for words, code, line in (
             (("a", "ftp://h"), 2, "which is not http://HOST or https://HOST"),
             (("a", "h:8443"), 2, "which is not http://HOST"),
@@ -300,6 +305,8 @@ class TestTyped(Registry):
         )
 
     def test_a_secure_file_that_others_can_read_stops_that_pod_manager_alone(self):
+        if through.Switch.on:
+            self.skipTest("what cannot be read is told where it is read")
         self.typed("create", "a", URL, "--username", "op", "--password-prompt")
         self.podm("create", "b", f"{URL}1")
         kept = self.state.with_name(f"{self.state.name}.passwords")

@@ -81,13 +81,12 @@ class TestRecorded(unittest.TestCase):
     def test_what_cannot_be_is_one_line(self):
         for words, endpoint, code, text in (
             (("podm", "list", "--inventory", SITE), self.url, 2, "--inventory is about"),
-            (("podm", "create", "a", "http://x"), self.url, 2, "this command is about"),
+            (("podm", "watch"), self.url, 2, "this command is about"),
+            (("podm", "create", "a", "http://x", "--password-prompt"), self.url, 2, "sent to no"),
             (("podm", "list", "--max-age", "1h"), self.url, 2, "the service decides by its own"),
             (("podm", "list"), "http://127.0.0.1:9", 1, "nobody answers there"),
             (("podm", "list"), "nope", 2, "expected the http or https URL"),
             (("podm", "list"), "http://u:secret@127.0.0.1:9", 2, "holds a password"),
-            (("podm", "schedule", "--flavor", "small", "--dispatch", "webhook=http://127.0.0.1:9"),
-             self.url, 2, "only of what is decided here"),
         ):  # fmt: skip
             with self.subTest(text):
                 done = run("valence-sched", "--os-scheduler-endpoint", endpoint, *words)
@@ -112,8 +111,37 @@ class TestLive(unittest.TestCase):
         settings = ServiceSettings(state=state)
         self.url = stack.enter_context(serving(settings, dict.fromkeys(homes, folder)))
 
+    def test_a_pod_manager_is_registered_through_it(self):
+        """What is registered through the service is what a state of one's own would have."""
+        shown = self.ours("podm", "show", "gpu-east").data
+        self.assertIn("Registered In", shown)
+        (url,) = {shown["URL"]}
+        for words, code in (
+            (("podm", "delete", "gpu-east"), 0),
+            (("podm", "delete", "gpu-east"), 1),
+            (("podm", "create", "gpu-east", url, "--zone", "z-1"), 0),
+            (("podm", "set", "gpu-east", "--aggregate", "gold"), 0),
+            (("podm", "unset", "gpu-east", "--zone"), 0),
+        ):
+            done = run("valence-sched", *words, **{URL: self.url})
+            self.assertEqual(code, done.code, (words, done.err))
+        changed = self.ours("podm", "show", "gpu-east").data
+        self.assertEqual(
+            (shown["Identity"], ["gold"]), (changed["Identity"], changed["Aggregates"])
+        )
+
     def ours(self, *words):
         return run("valence-sched", *words, "-f", "json", **{URL: self.url})
+
+    def test_what_is_planned_is_planned_with_the_inventory_of_the_service(self):
+        done = self.ours("scheduler", "whatif", "fail", "gpu-east")
+        self.assertEqual((4, 4), (done.code, len(done.data)), done.err)
+        with tempfile.TemporaryDirectory() as folder:
+            file = f"{folder}/site.json"
+            words = ("podm", "inventory", "convert", "-o", file)
+            self.assertEqual(0, run("valence-sched", *words, **{URL: self.url}).code)
+            here = run("valence-sched", "podm", "fit", "--inventory", file, "-f", "json")
+        self.assertEqual(here.data, self.ours("podm", "fit").data)
 
     def test_a_node_is_claimed_composed_and_deleted_through_it(self):
         claimed = self.ours("podm", "schedule", "--flavor", "small", "--claim")

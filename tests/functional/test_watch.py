@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``podm watch``: what is read, what is said, how it ends, and who goes on when it is killed."""
 
+import contextlib
 import queue
 import signal
 import subprocess
@@ -14,10 +15,12 @@ import sqlalchemy as sa
 
 from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, environment, run
 from tests.unit.lifecycle.site import request
+from tests.unit.messaging.broker import BrokerCase
 from tests.unit.store.engines import raw_engine
 from valence_sched.app import App
 from valence_sched.inventory.background_reader import LEASE
 from valence_sched.model.hardware import BlockFilter
+from valence_sched.model.messaging import MessagingSettings, UrlReference
 from valence_sched.model.read_options import ReadOptions, Selection
 from valence_sched.model.registration import Registration
 from valence_sched.store import tables
@@ -180,6 +183,79 @@ class TestWatch(WatchCase):
         self.assertIn("this process reads", second.line())
         self.wait_until(lambda: self.store.read_times(["gpu-east"]) != before)
         self.assertNotEqual(holder, self.store.leases.holder(LEASE))
+
+    def test_an_event_is_a_reading_and_the_line_says_which(self):
+        """With an interval of an hour nothing but the event makes it read again."""
+        podms = self.serve()
+        watch = Watch(self, self.state, "--interval", "3600", "--event-pause", "1")
+        lines = [watch.line()]
+        while "gone: not read" not in "".join(lines) or sum(
+            "follows its events" in line for line in lines
+        ) < len(podms):
+            lines.append(watch.line())
+        self.wait_until(lambda: {*podms} <= {*self.store.load_podms()})
+        tree = podms["gpu-east"].documents
+        uri = tree.member_uris("/redfish/v1/CompositionService/ResourceBlocks")[0]
+        before = self.store.load_podms()["gpu-east"]
+        tree.put(uri, {**tree.get(uri), "CompositionStatus": {"CompositionState": "Failed"}})
+        line = watch.line()
+        self.assertRegex(line, f"^gpu-east: changed, read on an event: ResourceChanged {uri}$")
+        changed = set(self.store.load_podms()["gpu-east"].blocks) ^ set(before.blocks)
+        self.assertEqual({uri}, {one.uri for one in changed})
+        watch.process.terminate()
+        self.assertEqual(0, watch.process.wait(PATIENCE_S))
+        self.assertEqual(0, podms["gpu-east"].open_sessions)
+
+    def test_without_events_no_stream_is_opened(self):
+        podms = self.serve()
+        watch = Watch(self, self.state, "--no-events")
+        self.assertIn("this process reads", watch.line())
+        self.wait_until(lambda: {*podms} <= {*self.store.load_podms()})
+        for podm in podms.values():
+            self.assertFalse([seen for seen in podm.requests if "EventService" in seen.path])
+
+
+class TestMessaging(WatchCase, BrokerCase):
+    """Hints over a real RabbitMQ."""
+
+    def setUp(self):
+        BrokerCase.setUp(self)
+        WatchCase.setUp(self)
+
+    def test_it_hears_hints_and_sends_them(self):
+        """With an interval of an hour nothing but a hint makes it read again."""
+        heard = queue.SimpleQueue()
+        messaging = MessagingSettings(url=UrlReference(env="BROKER"), topic=self.topic)
+        fanout = App(environ={"BROKER": self.url}).hint_fanout(messaging, heard.put)
+        self.addCleanup(fanout.close)
+        fanout.start()
+        self.assertTrue(fanout.listening.wait(PATIENCE_S))
+        podms = self.serve()
+        file, secret = self.folder / "messaging.yaml", self.folder / "url"
+        secret.write_text(f"{self.url}\n")
+        secret.chmod(0o600)
+        file.write_text(f"url: {{file: {secret}}}\ntopic: {self.topic}\n")
+        words = ("--interval", "3600", "--event-pause", "1", "--no-events")
+        watch = Watch(self, self.state, *words, "--messaging", str(file))
+        names = set()
+        while not {*podms} <= names:
+            names.update(heard.get(timeout=PATIENCE_S))
+        tree = podms["gpu-east"].documents
+        uri = tree.member_uris("/redfish/v1/CompositionService/ResourceBlocks")[0]
+        tree.put(uri, {**tree.get(uri), "CompositionStatus": {"CompositionState": "Failed"}})
+        until = time.monotonic() + PATIENCE_S
+        found = None
+        while found != ("gpu-east",) and time.monotonic() < until:
+            fanout.send(["gpu-east", "nobody"])  # it may not listen yet
+            with contextlib.suppress(queue.Empty):
+                found = heard.get(timeout=1)
+        self.assertEqual(("gpu-east",), found)
+        lines = []
+        while "changed" not in "".join(lines):
+            lines.append(watch.line())
+        self.assertIn("gpu-east: changed, read on a hint of another process", lines)
+        watch.process.terminate()
+        self.assertEqual(0, watch.process.wait(PATIENCE_S))
 
 
 if __name__ == "__main__":

@@ -3,9 +3,18 @@
 
 import msgspec
 
-from valence_sched.errors import ClaimLost, ClaimState, NameTaken, RequestError, UnknownName
+from valence_sched.errors import (
+    ClaimLost,
+    ClaimState,
+    NameTaken,
+    RequestError,
+    SchedulerError,
+    UnknownName,
+)
 from valence_sched.model.decision import Report
+from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.inventory import to_json
+from valence_sched.model.registration import PasswordReference, Registration, RegistrationChange
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
 from valence_sched.model.scheduler import Scheduler
@@ -130,6 +139,32 @@ class SchedulerContract:
         for one in found:
             self.assertAlmostEqual(one.stranded, sum(amount for _, amount in one.why))
 
+    def test_a_request_of_people_is_compiled_where_it_is_decided(self):
+        spec = msgspec.convert({"flavor": "small", "count": 2, "zone": "east-1"}, RequestSpec)
+        compiled = self.scheduler.compile_request(spec)
+        self.assertEqual(("small", 2, "east-1"), (compiled.flavor, compiled.count, compiled.zone))
+        self.assertTrue(compiled.needs)
+        for words, error, text in (
+            ({"flavor": "smal"}, UnknownName, "did you mean 'small'"),
+            ({"flavor": "small", "near": {"volume": "v"}}, RequestError, "where volume v is"),
+        ):
+            with self.subTest(text), self.assertRaisesRegex(error, text):
+                self.scheduler.compile_request(msgspec.convert(words, RequestSpec))
+
+    def test_the_fields_that_a_policy_reads_are_named(self):
+        """S65: the scheduler tells what of pod managers its filters and weighers read."""
+        every = self.scheduler.podm_reads("default")
+        self.assertLessEqual({"status", "zone", "facts", "nodes"}, set(every.fields))
+        few = self.scheduler.podm_reads("default", "small")
+        self.assertEqual(("small", "default"), (few.flavor, few.policy))
+        self.assertIn("facts.health", few.fields)
+        self.assertNotIn("facts", few.fields)
+        self.assertEqual(("name",), self.scheduler.podm_reads("chance").fields)
+        self.check_sendable(few)
+        for names in (("nope",), ("default", "nope")):
+            with self.assertRaisesRegex(UnknownName, "'nope'"):
+                self.scheduler.podm_reads(*names)
+
     def test_policies_and_flavors_are_named(self):
         self.assertIn("default", [policy.name for policy in self.scheduler.policies()])
         self.assertIn("small", [flavor.name for flavor in self.scheduler.flavors()])
@@ -167,6 +202,41 @@ class SchedulerContract:
         for verb in (self.scheduler.reported_stats, self.scheduler.forget_report):
             with self.assertRaises(UnknownName):
                 verb("host/n1")
+
+    def test_a_pod_manager_is_registered_changed_and_unregistered(self):
+        url = "http://127.0.0.1:9"
+        new = Registration(
+            name="rack-9", url=url, username="op", password=PasswordReference(env="NO_SUCH")
+        )
+        with self.assertRaisesRegex(SchedulerError, "rack-9|NO_SUCH"):
+            self.scheduler.register(new)
+        registered = self.scheduler.register(new, check=False)
+        self.assertEqual((new, None), (registered.registration, registered.reading))
+        self.check_sendable(registered)
+        with self.assertRaises(NameTaken):
+            self.scheduler.register(new, check=False)
+        change = RegistrationChange(zone="east-9", username=None, password=None)
+        changed = self.scheduler.change_registration("rack-9", change)
+        found = self.new_scheduler().registration("rack-9")
+        self.assertEqual(changed.registration, found.registration)
+        self.assertEqual(("east-9", None), (found.registration.zone, found.registration.password))
+        self.assertEqual([], list(self.scheduler.unregister(["rack-9"])))
+        errors = [type(error) for error in self.scheduler.unregister(["rack-9"])]
+        self.assertEqual([UnknownName], errors)
+        for verb in (self.scheduler.registration, self.change_zone):
+            with self.assertRaisesRegex(UnknownName, "rack-9"):
+                verb("rack-9")
+
+    def change_zone(self, name: str) -> None:
+        """Change the registration of a pod manager."""
+        self.scheduler.change_registration(name, RegistrationChange(zone="z"))
+
+    def test_the_documents_are_those_that_are_decided_on(self):
+        documents = list(self.scheduler.documents())
+        self.assertEqual([one.podm.id for one in self.scheduler.podms()],
+                         [podm.id for podm in documents])  # fmt: skip
+        shown = sorted(one.uri for one in self.scheduler.blocks(BlockFilter()))
+        self.assertEqual(shown, sorted(one.uri for podm in documents for one in podm.blocks))
 
     def test_what_is_not_known_is_named(self):
         for verb in (
@@ -211,6 +281,22 @@ class ClaimingContract:
         for _, uri in self.held_blocks(first.claim.parts):
             self.assertEqual(first.claim.id, usage.held[uri])
         self.check_sendable(first)
+
+    def test_whatever_places_a_node_decides_as_a_selection_does(self):
+        """S67: claims, plans and rankings come from the one decision, and see every report."""
+        for refused in ((), ("gpu-east",)):
+            for podm in refused:
+                self.scheduler.update_resource_stats(podm, {"enabled": False})
+            with self.subTest(refused=refused):
+                chosen = self.scheduler.select_destinations(request()).report.placements
+                self.assertNotIn(chosen[0].chosen.podm, refused)
+                ranked = self.scheduler.rank(request(), 1).candidates[0]
+                planned = self.scheduler.plan(request()).plan.decision.placements
+                claimed = self.scheduler.claim(request())
+                self.assertEqual(chosen[0].chosen, ranked)
+                self.assertEqual(chosen, planned)
+                self.assertEqual(chosen, claimed.decision.report.placements)
+                self.assertEqual([], list(self.scheduler.release([claimed.claim.id])))
 
     def test_the_next_decision_takes_nothing_that_is_held(self):
         claim = self.scheduler.claim(request()).claim
@@ -275,6 +361,14 @@ class ComposingContract:
         self.assertEqual([], list(self.scheduler.delete_nodes(ids)))
         self.assertEqual([], self.composed_ids())
         self.check_sendable(result)
+
+    def test_a_composition_is_of_what_a_selection_chooses(self):
+        """S67: nothing composes by a decision of its own."""
+        chosen = self.scheduler.select_destinations(request()).report.placements
+        result = self.scheduler.compose(request())
+        self.assertEqual(chosen, result.decision.report.placements)
+        held = {(node.podm, uri) for node in result.nodes for uri in node.blocks}
+        self.assertEqual(self.blocks_of(result.decision.report), held)
 
     def composed_ids(self) -> list[str]:
         """Return the ids of the nodes that pod managers show as composed here."""

@@ -2,6 +2,7 @@
 """The two calls of a caller: alike in process and over HTTP, and all that a caller imports."""
 
 import inspect
+import re
 import subprocess
 import sys
 import tempfile
@@ -12,9 +13,10 @@ from pathlib import Path
 from tests.seam.test_engine import EXAMPLE
 from tests.service.serving import serving
 from valence_sched import client
-from valence_sched.errors import InputError, NothingFits, RequestError, UnknownName, UsageError
+from valence_sched.errors import InputError, NothingFits, UnknownName, UsageError
 from valence_sched.service.settings import ServiceSettings
 
+ROOT = Path(__file__).parents[2]
 SMALL = {"properties": {"processor": {"total_cores": 8}}}
 RACK = {
     "pools": [{"id": "z"}],
@@ -27,6 +29,7 @@ class ClientCase:
     """A client over a state of its own; a mixin of a test case."""
 
     inventories: tuple[str, ...] = ()
+    near_maps: tuple[str, ...] = ()
 
     def new_client(self, **words) -> client.SchedulerClient:
         raise NotImplementedError
@@ -34,6 +37,7 @@ class ClientCase:
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
+        self.near_maps = (write_map(folder.name),)
         homes = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
         self.environ = dict.fromkeys(homes, folder.name)
         self.state = f"sqlite:///{folder.name}/state.sqlite"
@@ -44,16 +48,31 @@ class InProcess(ClientCase):
     """The scheduler is in this process."""
 
     def new_client(self):
-        return client.connect(inventories=self.inventories, state=self.state, environ=self.environ)
+        return client.connect(
+            inventories=self.inventories,
+            state=self.state,
+            near_maps=self.near_maps,
+            environ=self.environ,
+        )
 
 
 class OverHttp(ClientCase):
     """The scheduler is behind a real socket."""
 
     def new_client(self):
-        settings = ServiceSettings(state=self.state, inventories=self.inventories)
+        settings = ServiceSettings(
+            state=self.state, inventories=self.inventories, near_maps=self.near_maps
+        )
         url = self.enterContext(serving(settings, self.environ))
         return client.connect(environ={**self.environ, "VALENCE_SCHED_URL": url})
+
+
+def write_map(folder: str) -> str:
+    """Write a map of the places of two volumes; return its path."""
+    path = Path(folder, "near-map.yaml")
+    places = "v-east: {zone: east-1}, v-west: {zone: west-1}"
+    path.write_text(f"volume: {{{places}}}\n")
+    return str(path)
 
 
 class SelectingContract:
@@ -92,12 +111,34 @@ class SelectingContract:
             huge = {"properties": {"processor": {"total_cores": 10_000}}}
             self.client.select_destinations(None, huge, {})
 
+    def test_a_resource_is_placed_near_what_the_request_names(self):
+        """S16: the scheduler knows where a volume is, the caller its name alone."""
+        zones = {one.podm.id: one.podm.zone for one in self.client.scheduler.podms()}
+        for kind in ("near", "prefer_near"):
+            for volume, zone in (("v-east", "east-1"), ("v-west", "west-1")):
+                for spec in ({"flavor": "small"}, SMALL):
+                    with self.subTest(kind, volume=volume):
+                        words = {kind: {"volume": volume}}
+                        (found,) = self.client.select_destinations(None, spec, words)
+                        self.assertEqual(zone, zones[found["name"]])
+
+    def test_the_facts_that_decisions_read_are_all_that_need_be_sent(self):
+        """S65: the service tells which fields its enabled filters and weighers read."""
+        fields = self.client.fields_read("default", "small")
+        stats = {**RACK, "zone": "a", "status": "Online", "year": 2024, "health": "OK",
+                 "cooling": {"kind": "liquid"},
+                 "facts": {"watts": 9, "quarantine": "no"}}  # fmt: skip
+        sent = client.needed_stats(stats, fields)
+        self.assertEqual({*RACK, "status", "health", "facts"}, set(sent))
+        self.assertEqual({"quarantine": "no"}, sent["facts"])
+        self.assertEqual(stats, client.needed_stats(stats, self.client.fields_read()))
+
     def test_wrong_requests_are_named(self):
         for spec, error, words in (
             ({"flavor": "smal"}, UnknownName, "did you mean 'small'"),
             ({"flavor": "small", "colour": 1}, InputError, "unknown field 'colour'"),
             ({}, InputError, "a flavor, or else properties"),
-            ({"flavor": "small", "near": {"volume": "v"}}, RequestError, "near"),
+            ({"flavor": "small", "near": {"volume": "v"}}, UnknownName, "volume.*'v'"),
         ):
             with self.subTest(words), self.assertRaisesRegex(error, words):
                 self.client.select_destinations(None, spec, {})
@@ -205,8 +246,21 @@ class TestSeam(unittest.TestCase):
             print(*sorted({path[1] for path in names if path[0] == "valence_sched" and path[1:]}))
         """)
         ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                             check=True, cwd=Path(__file__).parents[2])  # fmt: skip
+                             check=True, cwd=ROOT)  # fmt: skip
         self.assertEqual("ServiceError\nclient errors model remote\n", ran.stdout)
+
+    def test_programs_that_are_shown_import_this_module_only(self):
+        """S62: what the documentation shows to callers needs no other module."""
+        shown = 0
+        for page in (ROOT / "doc" / "source").rglob("*.rst"):
+            for block in re.findall(r"code-block:: python\n\n((?:   .*\n|\n)+)", page.read_text()):
+                program = textwrap.dedent(block)
+                if "client.connect(" not in program:
+                    continue
+                shown += 1
+                imports = re.findall(r"^(?:from|import) (valence_sched.*)$", program, re.MULTILINE)
+                self.assertEqual(["valence_sched import client"], imports, page)
+        self.assertGreater(shown, 0)
 
     def test_a_url_is_one(self):
         for url in ("127.0.0.1:8790", "ftp://x/", "http://u:secret@x/"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -14,12 +14,12 @@ import requests
 from requests.utils import get_environ_proxies
 
 from valence_sched.errors import ServiceError, UsageError, one_line
-from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import problem_error
 
 T = TypeVar("T")
 
 VERSION_HEADER, VERSION = "OpenStack-API-Version", "podm-scheduler 1.0"
+TOKEN_HEADER = "X-Auth-Token"  # noqa: S105 - its name
 MAX_ANSWER_BYTES = 512 << 20
 PIECE_BYTES = 1 << 20
 _PLAIN = re.compile(r"(?!\.{1,2}$|-$)[\w.~-]+", re.ASCII)
@@ -30,6 +30,8 @@ Query = Mapping[str, Any]
 class ServiceConnection:
     """What asks the service at ``url``; ``user`` and ``password`` are for HTTP basic.
 
+    ``token`` returns a token of Keystone; it is called when the service first asks who it is, and
+    from then on, so that it may be renewed.
     ``verify`` is False for any certificate, or the file of the authorities that are trusted.
     ``timeout_s`` is how long the service may be silent. Threads may share one.
 
@@ -45,6 +47,7 @@ class ServiceConnection:
         password: str | None = None,
         verify: bool | str = True,
         timeout_s: float = 60.0,
+        token: Callable[[], str] | None = None,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -54,6 +57,7 @@ class ServiceConnection:
         self.url = url.rstrip("/").removesuffix("/v1")
         self._login = (user, password or "") if user is not None else None
         self._verify, self._timeout_s = verify, timeout_s
+        self._token, self._sends_token = token, False
         self._local = threading.local()
 
     def ask(
@@ -77,18 +81,36 @@ class ServiceConnection:
             headers["Content-Type"] = "application/json"
         if key is not None:
             headers["Idempotency-Key"] = key
+        # maps keep their order: of the attributes of a request the first that fails is the reason
+        data = None if body is None else msgspec.json.encode(body)
         where = f"{self.url}/v1/{path}"
+        status, content = self._send(method, where, words, data, headers)
+        if status == 401 and self._token is not None and not self._sends_token:
+            self._sends_token = True
+            status, content = self._send(method, where, words, data, headers)
+        if not 200 <= status < 300:
+            raise problem_error(content, status, where)
+        return content
+
+    def _send(
+        self,
+        method: str,
+        where: str,
+        words: Mapping[str, str],
+        data: bytes | None,
+        headers: Mapping[str, str],
+    ) -> tuple[int, bytes]:
+        """Return the status and the body of an answer; ServiceError where there is none."""
+        if self._token is not None and self._sends_token:
+            headers = {**headers, TOKEN_HEADER: self._token()}
         try:
             with self._session().request(
-                method, where, params=words, data=None if body is None else to_json(body),
+                method, where, params=words, data=data,
                 headers=headers, timeout=self._timeout_s, allow_redirects=False, stream=True,
             ) as answer:  # fmt: skip
-                content = _bounded(answer, where)
+                return answer.status_code, _bounded(answer, where)
         except (requests.RequestException, OSError, UnicodeError) as error:
             raise ServiceError(one_line(f"{self.url}: {_reason(error)}")) from None
-        if not 200 <= answer.status_code < 300:
-            raise problem_error(content, answer.status_code, where)
-        return content
 
     def decode(self, content: bytes, kind: type[T]) -> T:
         """Return an answer as a noun; ServiceError where it is none."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from valence_sched.errors import UsageError
 from valence_sched.remote.connection import ServiceConnection
@@ -13,10 +13,17 @@ USER, PASSWORD = "VALENCE_SCHED_USER", "VALENCE_SCHED_PASSWORD"
 AUTHORITIES = "VALENCE_SCHED_CACERT"
 
 
-def connection(environ: Mapping[str, str], url: str | None = None) -> ServiceConnection | None:
+def connection(
+    environ: Mapping[str, str],
+    url: str | None = None,
+    *,
+    token: Callable[[], str] | None = None,
+    verify: bool | str = True,
+) -> ServiceConnection | None:
     """Return the connection to a service: at ``url``, else where the environment says.
 
-    None where neither names one.
+    None where neither names one. ``token`` and ``verify`` as of a connection; authorities that the
+    environment names win over ``verify``, and where it has a user no token is sent.
 
     Raises:
         UsageError: it is no URL; a user without a password, or a password without a user.
@@ -28,4 +35,10 @@ def connection(environ: Mapping[str, str], url: str | None = None) -> ServiceCon
     if (user is None) != (password is None):
         raise UsageError(f"a login to the service needs both {USER} and {PASSWORD}")
     authorities = environ.get(AUTHORITIES)
-    return ServiceConnection(address, user=user, password=password, verify=authorities or True)
+    return ServiceConnection(
+        address,
+        user=user,
+        password=password,
+        verify=authorities or verify,
+        token=None if user else token,
+    )

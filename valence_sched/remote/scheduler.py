@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from valence_sched.errors import SchedulerError, Unverified
+from valence_sched.errors import SchedulerError, Unverified, UsageError
 from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.claim import Claim
 from valence_sched.model.decision import InventorySummary, Report, Reports
@@ -23,6 +23,7 @@ from valence_sched.model.decision_result import (
 )
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
+from valence_sched.model.inventory import FullPodm
 from valence_sched.model.lifecycle import (
     ClaimRecord,
     ClaimResult,
@@ -36,10 +37,12 @@ from valence_sched.model.lifecycle import (
 )
 from valence_sched.model.plan import Plan
 from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
-from valence_sched.model.policy import PluginKind, PluginList, Policy
+from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
 from valence_sched.model.problem import error_of
+from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
 from valence_sched.model.reports import parse_report
 from valence_sched.model.request import Request
+from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
 from valence_sched.model.service_bodies import (
     CandidatesBody,
@@ -53,11 +56,13 @@ from valence_sched.model.service_bodies import (
     PreviewBody,
     ReconcileBody,
     RefreshBody,
+    RegisterBody,
     RenewBody,
     RequestBody,
     RequestsBody,
     SelectAllBody,
     SelectBody,
+    SpecBody,
     StatsBody,
 )
 from valence_sched.model.stats import podm_id
@@ -78,6 +83,9 @@ class RemoteScheduler(Scheduler):
 
     def rank(self, request: Request, limit: int) -> Ranking:
         return self._post("candidates", CandidatesBody(compiled=request, limit=limit), Ranking)
+
+    def compile_request(self, spec: RequestSpec) -> Request:
+        return self._post("requests", SpecBody(request=spec), Request)
 
     def select_destinations(
         self, request: Request, *, detail: Detail = "placements"
@@ -129,6 +137,9 @@ class RemoteScheduler(Scheduler):
     def policies(self) -> Sequence[Policy]:
         return self._get("policies", tuple[Policy, ...])
 
+    def podm_reads(self, policy: str, flavor: str | None = None) -> PodmReads:
+        return self._get_named("policies", policy, PodmReads, "podm_reads", flavor=flavor)
+
     def flavors(self) -> Sequence[Flavor]:
         return self._get("flavors", tuple[Flavor, ...])
 
@@ -158,6 +169,38 @@ class RemoteScheduler(Scheduler):
 
     def block_usage(self, podm: str) -> BlockUsage:
         return self._get_named("podms", podm, BlockUsage, "usage")
+
+    def registration(self, name: str) -> RegisteredPodm:
+        return self._get_named("podms", name, RegisteredPodm, "registration")
+
+    def register(
+        self,
+        registration: Registration,
+        *,
+        password: str | None = None,
+        check: bool = True,
+        timeout_s: float = 30.0,
+    ) -> RegisteredPodm:
+        _refuse_password(password)
+        body = RegisterBody(registration=registration, check=check, timeout_s=timeout_s)
+        return self._post("podms", body, RegisteredPodm)
+
+    def change_registration(
+        self, name: str, change: RegistrationChange, *, password: str | None = None
+    ) -> RegisteredPodm:
+        _refuse_password(password)
+        content = self._connection.ask("PATCH", *path_of("podms", name), body=change)
+        return self._connection.decode(content, RegisteredPodm)
+
+    def unregister(self, names: Sequence[str]) -> Iterator[SchedulerError]:
+        for name in dict.fromkeys(names):
+            try:
+                self._connection.ask("DELETE", *path_of("podms", name))
+            except SchedulerError as error:
+                yield error
+
+    def documents(self) -> Iterator[FullPodm]:
+        yield from self._get("inventory/podms", tuple[FullPodm, ...])
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
         path, query = path_of("podms", podm_id(podm), "stats")
@@ -289,3 +332,9 @@ class RemoteScheduler(Scheduler):
             raise Unverified(f"operation {operation.id} was interrupted with its process: see the "
                              "claims and nodes, and reconcile them")  # fmt: skip
         return self._connection.decode(bytes(operation.result), kind)
+
+
+def _refuse_password(password: str | None) -> None:
+    if password is not None:
+        raise UsageError("a typed password is sent to no service: name --password-env or "
+                         "--password-file, which it reads where it runs")  # fmt: skip

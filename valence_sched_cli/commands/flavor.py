@@ -80,6 +80,8 @@ class ValidateFlavor(base.Lister):
     Exits 1 if a file is invalid.
     """
 
+    through_service = True
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_flavor_file_option(parser)
         add_option(parser, "<file>...: YAML or JSON file")

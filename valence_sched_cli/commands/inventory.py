@@ -30,6 +30,8 @@ class ValidateInventory(base.Lister):
     Exits 1 when a source cannot be read, 5 with --strict when a document had to be skipped.
     """
 
+    reads_files_only = True
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         words = "file, directory, archive, or -"
         parser.add_argument("source", metavar="<path>", nargs="+", help=words)
@@ -71,6 +73,8 @@ class ConvertInventory(base.ShowOne):
     .zst are compressed.
     """
 
+    through_service = True
+
     effectful = True
     examples = (
         "--inventory tree.zip --output site.json",
@@ -89,7 +93,11 @@ class ConvertInventory(base.ShowOne):
         selection = self.selection(parsed_args)
         file = parsed_args.output
         with self.effects.change("inventory", file, "may be written", "is written"):
-            podms, blocks = self.scheduler_app.loader.convert(selection, file)
+            if self.scheduler_app.service is None:
+                podms, blocks = self.scheduler_app.loader.convert(selection, file)
+            else:
+                site = self.scheduler_app.site(selection)
+                podms, blocks = self.scheduler_app.write_site(site, file)
         return self.column_names(parsed_args), (file, podms, blocks)
 
 
@@ -100,6 +108,8 @@ class EditInventory(base.Lister):
     with --output - the inventory goes to standard output, and that to standard error. The name of
     a file decides its form, as for podm inventory convert.
     """
+
+    through_service = True
 
     effectful = True
     examples = (
@@ -162,6 +172,8 @@ class DiffInventory(base.Lister):
 
     Exits 0 whether there is a difference or not; with --detailed-exitcode 10 when there is one.
     """
+
+    reads_files_only = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         what = "file, directory, archive, or - for standard input"

@@ -189,6 +189,8 @@ class ShowPodm(base.ShowOne):
         scheduler = self.scheduler(parsed_args, selection)
         overview = scheduler.podm(parsed_args.podm)
         podm = overview.podm
+        if self.scheduler_app.service and overview.live and podm.id == parsed_args.podm:
+            registered = self._service_registration_cells(scheduler, podm.id)
         counted = overview.live or selection.live.state is not None
         people = parsed_args.formatter not in MACHINE and not parsed_args.columns
         amounts = bar_cells(overview.amounts) if people else amount_cells(overview.amounts)
@@ -225,6 +227,16 @@ class ShowPodm(base.ShowOne):
             if member.registration.name == podm:
                 return registration.connection_cells(member.registration, member.source)
         return {}
+
+    def _service_registration_cells(self, scheduler: Scheduler, podm: str) -> dict[str, Any]:
+        """Return how the service reaches a pod manager, where it may be told."""
+        from valence_sched.errors import AccessDenied, UnknownName
+
+        try:
+            found = scheduler.registration(podm)
+        except (AccessDenied, UnknownName):  # only an admin is told; what reports has none
+            return {}
+        return registration.connection_cells(found.registration, found.source)
 
     def _age_cells(self, read_at: str | None) -> dict[str, Any]:
         from valence_sched.model.age import age_s

@@ -15,7 +15,7 @@ from valence_sched_cli.options.types import add_option, add_options, seconds
 from valence_sched_cli.output.cells import Sentence, or_absent
 
 if TYPE_CHECKING:
-    from valence_sched.model.inventory import FullPodm
+    from valence_sched.model.registration import PodmReading
 
 UNSET_FLAGS = {
     "driver": "ask it again what it speaks",
@@ -39,6 +39,8 @@ _UNSET_SECTIONS = {"zone": "where", "location": "where", "aggregate": "where",
 class UnsetPodm(base.Command):
     """Unset properties of a registered pod manager."""
 
+    through_service = True
+
     effectful = True
     examples = ("rack-7 --zone", "rack-7 --aggregate gold --fact year")
 
@@ -58,10 +60,10 @@ class UnsetPodm(base.Command):
         import msgspec
 
         from valence_sched.errors import UsageError
-        from valence_sched.model.registration import Registration
+        from valence_sched.model.registration import Registration, RegistrationChange
 
-        registry = self.scheduler_app.registry(parsed_args.state)
-        old = registry.get(parsed_args.podm)
+        scheduler = self.scheduler(parsed_args)
+        old = scheduler.registration(parsed_args.podm).registration
         plain = Registration(name=old.name, url=old.url)
         flags = [flag for flag in UNSET_FLAGS if getattr(parsed_args, flag)]
         if parsed_args.username:
@@ -75,8 +77,8 @@ class UnsetPodm(base.Command):
                 changes[field] = _without(getattr(old, field), names, f"{old.name}: {option}")
         if not changes:
             raise UsageError("nothing to unset: say what")
-        with self.effects.change("pod manager", old.name, "may be changed", "is changed"):
-            registry.change(msgspec.structs.replace(old, **changes))
+        new = msgspec.structs.replace(old, **changes)
+        scheduler.change_registration(old.name, RegistrationChange.between(old, new))
 
 
 def _without(known: Any, names: Iterable[str], kind: str) -> Any:
@@ -99,6 +101,8 @@ class CreatePodm(base.ShowOne):
     It is read once: one that does not answer, or lets nobody in, is not registered. Its password
     is never kept beside it, only where it is.
     """
+
+    through_service = True
 
     effectful = True
     examples = (
@@ -126,7 +130,6 @@ class CreatePodm(base.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.errors import UsageError
         from valence_sched.model.podm_url import strip_service_root, url_problem
-        from valence_sched.model.progress import awaiting
         from valence_sched.model.registration import Registration
 
         name = parsed_args.name
@@ -134,26 +137,22 @@ class CreatePodm(base.ShowOne):
             raise UsageError("an empty name")
         if wrong := url_problem(parsed_args.url):
             raise UsageError(f"url: found {wrong}")
-        registry = self.scheduler_app.registry(parsed_args.state)
+        scheduler, here = self.scheduler(parsed_args), self.scheduler_app.service is None
         plain = Registration(name=name, url=strip_service_root(parsed_args.url))
-        registered = registration.with_options(plain, parsed_args)
-        registry.check_new(registered)
-        password = registration.prompt_password(parsed_args, name)
-        found = []
-        if not parsed_args.no_check:
-            with awaiting(self.progress, name, "reading"):
-                podm, diagnostics = registry.check(
-                    registered, password, parsed_args.request_timeout
-                )
-            self.scheduler_app.diagnostics.extend(diagnostics)
-            found = [f"{name} is {_found(podm)}"]
-        with (
-            self.effects.change("pod manager", name, "may be registered", "is registered"),
-            awaiting(self.progress, name, "asking who it is"),
-        ):
-            registered = registry.create(registered, password)
-        self.closing += [*found, *registration.warnings_on(registered)]
-        cells = registration.registration_cells(registered, registry.where)
+        wanted = registration.with_options(plain, parsed_args, here=here)
+        if parsed_args.password_prompt and here:  # nobody types one for what is refused
+            self.scheduler_app.registry(parsed_args.state).check_new(wanted)
+        result = scheduler.register(
+            wanted,
+            password=registration.prompt_password(parsed_args, name, here=here),
+            check=not parsed_args.no_check,
+            timeout_s=parsed_args.request_timeout,
+        )
+        self.scheduler_app.diagnostics.extend(result.diagnostics)
+        if result.reading is not None:
+            self.closing.append(f"{name} is {_found(result.reading)}")
+        self.closing += registration.warnings_on(result.registration)
+        cells = registration.registration_cells(result.registration, result.source)
         columns = registration.column_names(parsed_args)
         return columns, tuple(cells[column] for column in columns)
 
@@ -162,11 +161,11 @@ class _Problem(Sentence):
     width = 35  # leaves room for the other columns
 
 
-def _found(podm: FullPodm) -> str:
+def _found(podm: PodmReading) -> str:
     """Return what a pod manager has, in words."""
     from valence_sched.model.quantity import format_count
 
-    numbers = ((len(podm.blocks), "block"), (len(podm.pools), "pool"), (len(podm.nodes), "node"))
+    numbers = ((podm.blocks, "block"), (podm.pools, "pool"), (podm.nodes, "node"))
     counts = ", ".join(format_count(number, noun) for number, noun in numbers)
     return f"{podm.status}: {counts}, driver {podm.driver or 'unknown'}"
 
@@ -221,6 +220,8 @@ class SetPodm(base.Command):
     Aggregates, traits, capabilities and facts are added to those that it has.
     """
 
+    through_service = True
+
     effectful = True
     examples = ("rack-7 --zone east-1 --disable", "rack-7 --aggregate gold --capability os=linux")
 
@@ -235,24 +236,21 @@ class SetPodm(base.Command):
 
         from valence_sched.errors import UsageError
         from valence_sched.model.podm_url import strip_service_root, url_problem
-        from valence_sched.model.progress import awaiting
+        from valence_sched.model.registration import RegistrationChange
 
         url = parsed_args.url
         if url is not None and (wrong := url_problem(url)):
             raise UsageError(f"--url: found {wrong}")
-        registry = self.scheduler_app.registry(parsed_args.state)
-        old = registry.get(parsed_args.podm)
-        new = registration.with_options(old, parsed_args)
+        scheduler, here = self.scheduler(parsed_args), self.scheduler_app.service is None
+        old = scheduler.registration(parsed_args.podm).registration
+        new = registration.with_options(old, parsed_args, here=here)
         if url is not None:
             new = msgspec.structs.replace(new, url=strip_service_root(url))
         if new == old and not parsed_args.password_prompt:
             raise UsageError("nothing to set: say what is different from now")
-        password = registration.prompt_password(parsed_args, old.name)
-        with (
-            self.effects.change("pod manager", old.name, "may be changed", "is changed"),
-            awaiting(self.progress, old.name, "asking who it is"),
-        ):
-            registry.change(new, password)
+        password = registration.prompt_password(parsed_args, old.name, here=here)
+        change = RegistrationChange.between(old, new)
+        scheduler.change_registration(old.name, change, password=password)
         self.closing += registration.warnings_on(new)
 
 
@@ -262,6 +260,8 @@ class DeletePodm(base.Command):
     One of which claims or nodes exist stays there.
     """
 
+    through_service = True
+
     effectful = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -269,10 +269,4 @@ class DeletePodm(base.Command):
         inventory.add_state_option(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        registry = self.scheduler_app.registry(parsed_args.state)
-
-        def delete(name: str) -> None:
-            with self.effects.change("pod manager", name, "may be deleted", "is deleted"):
-                registry.delete(name)
-
-        self.change_each(delete, parsed_args.podm)
+        self.tell_errors(self.scheduler(parsed_args).unregister(parsed_args.podm))

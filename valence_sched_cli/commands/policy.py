@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
@@ -75,8 +76,19 @@ class ShowPolicy(base.ShowOne):
                 "solver_nodes": policy.budget.solver_nodes,
             }),
             "Goals": ", ".join(policy.goals),
+            "Reads": WordLines(self._fields_read(parsed_args)),
         }  # fmt: skip
         return list(cells), list(cells.values())
+
+    def _fields_read(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        """Return the fields of pod managers that decisions of the policy read."""
+        if parsed_args.policy_file:  # a service knows no policy of a file
+            return (
+                self.scheduler_app.engine(self.selection(parsed_args))
+                .podm_reads(parsed_args.policy)
+                .fields
+            )
+        return self.scheduler(parsed_args).podm_reads(parsed_args.policy).fields
 
 
 def _overrides(use: WeigherUse) -> dict[str, Any]:
@@ -91,6 +103,8 @@ class ValidatePolicy(base.Lister):
 
     Exits 1 if a file is invalid.
     """
+
+    reads_files_only = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<file>...: YAML file")

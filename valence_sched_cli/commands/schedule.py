@@ -128,22 +128,14 @@ class SchedulePodm(base.Lister):
                 self.exit_code = 0 if claimed.claim.nodes == request.count else 4
                 return self._rows(parsed_args, claim_compose.claim_rows(claimed.claim))
         else:
-            engine = self._engine(parsed_args) if parsed_args.dispatch is not None else None
-            scheduler: Scheduler = engine or self.scheduler(parsed_args)
+            scheduler = self.scheduler(parsed_args)
             self._read_hardware(lambda: scheduler, reads_again=parsed_args.plan is not None)
             with flavor_named(request, parsed_args):
                 result = self._decide(parsed_args, request, scheduler)
-            if engine is not None and result.report.placements:
-                report = engine.dispatchable(result.report)
+            if parsed_args.dispatch is not None and result.report.placements:
+                report = self.scheduler_app.dispatchable(scheduler, result.report)
                 return self._dispatch(parsed_args, msgspec.structs.replace(result, report=report))
         return self._show_decision(parsed_args, result)
-
-    def _engine(self, parsed_args: argparse.Namespace) -> Any:
-        """Return the scheduler here, which knows what of a decision is a recording."""
-        if self.scheduler_app.service is not None:
-            raise UsageError("--dispatch: only of what is decided here: name an inventory or a "
-                             "state, or leave the service out")  # fmt: skip
-        return self.scheduler_app.engine(self.selection(parsed_args))
 
     def _read_hardware(
         self, scheduler: Callable[[], Scheduler], *, reads_again: bool = False

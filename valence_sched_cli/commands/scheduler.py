@@ -29,6 +29,8 @@ class ExplainScheduler(base.Lister):
     per pod manager.
     """
 
+    reads_files_only = True
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<report>: report of a decision: a file, or - for stdin")
 

@@ -37,6 +37,8 @@ class CheckScheduler(base.Lister):
     met, 10 if one is not.
     """
 
+    through_service = True
+
     effectful = True
     examples = (
         "examples/check.yaml --inventory examples/site.json",

@@ -14,8 +14,10 @@ class WatchPodm(base.Command):
     """Keep the readings of pod managers fresh.
 
     Reads each registered pod manager again and again into the state, until Ctrl-C or SIGTERM ends
-    it, which exits 0. Each change is a line on standard error: a pod manager that cannot be read,
-    and one that can again. Of several that share a state one reads; when it dies, another goes on.
+    it, which exits 0. One that sends events is read sooner for them. Each change is a line on
+    standard error: a pod manager that cannot be read, one that can again, and one that is not as it
+    was, with the event or the interval for which it was read. Of several that share a state one
+    reads; when it dies, another goes on.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -29,6 +31,10 @@ class WatchPodm(base.Command):
                 with each failure (default: 900)
             --open-after <failures>: failures in a row from which on one pod manager of all that
                 fail is tried at a time (default: 5)
+            --event-pause <seconds>: shortest time between two readings of a pod manager that sends
+                events (default: 5)
+            --messaging <file>: YAML file of a message broker, over which processes hint at changes
+            --no-events: read pod managers at their interval only
             --readers <n>: how many pod managers are read at once at most (default: 32)
             --request-timeout <seconds>: how long each pod manager may take to answer (default: 30)
             --parallel <requests>: how many requests at once each pod manager gets at most
@@ -37,6 +43,7 @@ class WatchPodm(base.Command):
             """,
             interval={"type": seconds, "default": 60.0},
             max_interval={"type": seconds, "default": 900.0},
+            event_pause={"type": seconds, "default": 5.0},
             open_after={"type": positive, "default": 5},
             readers={"type": positive, "default": 32},
             request_timeout={"type": seconds, "default": 30.0},
@@ -57,10 +64,17 @@ class WatchPodm(base.Command):
             interval_s=parsed_args.interval,
             backoff_s=parsed_args.max_interval,
             open_after=parsed_args.open_after,
+            events=not parsed_args.no_events,
+            event_pause_s=parsed_args.event_pause,
         )
         try:
             self.scheduler_app.watch(
-                live, self.tell, pace=pace, threads=parsed_args.readers, once=parsed_args.once
+                live,
+                self.tell,
+                pace=pace,
+                threads=parsed_args.readers,
+                once=parsed_args.once,
+                messaging=parsed_args.messaging,
             )
         except KeyboardInterrupt:
             if parsed_args.once:

@@ -30,6 +30,8 @@ class NeedWhatif(base.Lister):
     node after another reaches fewer than the purchase makes room for.
     """
 
+    through_service = True
+
     examples = (
         "--flavor gpu-large --count 5 --inventory examples/site.json --buy GPU-03@gpu-east "
         "--buy Compute-02@gpu-east",

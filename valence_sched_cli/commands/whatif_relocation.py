@@ -54,6 +54,8 @@ MOST_MOVES_TO_DEFRAGMENT = 20
 class _MoveLister(base.Lister):
     """A list of moves."""
 
+    through_service = True
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_inventory_options(parser)
         inventory.add_policy_file_option(parser)

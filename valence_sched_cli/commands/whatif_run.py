@@ -51,6 +51,8 @@ class RunWhatif(base.Lister):
     inventory without them is replayed as well.
     """
 
+    through_service = True
+
     examples = (
         "--workload workload.csv --policy default --policy pack --compare",
         "--rate 10/h --mix gpu-large=1,small=3 --lifetime 2d --horizon 30d --seed 7",

@@ -37,6 +37,8 @@ class SweepWhatif(base.Lister):
     scenario, policy and seed; they are the same with any number of processes, and on a cluster.
     """
 
+    through_service = True
+
     effectful = True
     examples = (
         "--inventory examples/site.json --rate 2/h --mix small=6,gpu-large=1 --lifetime 8h "

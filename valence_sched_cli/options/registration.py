@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from valence_sched.errors import InputError, UsageError, one_line
+from valence_sched.errors import UsageError, one_line
 from valence_sched_cli.options.help import section
 from valence_sched_cli.options.request import nonempty_name
 from valence_sched_cli.options.types import add_option, positive
@@ -89,10 +89,13 @@ def _add_descriptions(parser: argparse.ArgumentParser) -> None:
     add_option(enabled, "--disable: place nothing on it")
 
 
-def with_options(registration: Registration, args: argparse.Namespace) -> Registration:
+def with_options(
+    registration: Registration, args: argparse.Namespace, *, here: bool = True
+) -> Registration:
     """Return a pod manager with what the words of the shell say of it.
 
-    UsageError if they contradict each other, InputError if certificates cannot be read.
+    Files of what is not registered ``here`` are named as they are: they are a service's.
+    UsageError if they contradict each other.
     """
     import msgspec
 
@@ -106,10 +109,10 @@ def with_options(registration: Registration, args: argparse.Namespace) -> Regist
     for name in ("driver", "username", "auth", "zone"):
         if getattr(args, name) is not None:
             changes[name] = getattr(args, name)
-    if password := _password(args):
+    if password := _password(args, here=here):
         changes["password"] = password
     if args.cacert is not None:
-        changes |= {"cacert": _cacert(args.cacert), "insecure": False}
+        changes |= {"cacert": _file(args.cacert, here=here), "insecure": False}
     if args.insecure:
         changes |= {"cacert": None, "insecure": True}
     if args.enable or args.disable:
@@ -117,16 +120,19 @@ def with_options(registration: Registration, args: argparse.Namespace) -> Regist
     return msgspec.structs.replace(registration, **changes)
 
 
-def prompt_password(args: argparse.Namespace, name: str) -> str | None:
+def prompt_password(args: argparse.Namespace, name: str, *, here: bool = True) -> str | None:
     """Return the password that a person types, None without ``--password-prompt``.
 
-    UsageError if there is no terminal, or nothing was typed.
+    UsageError if there is no terminal, nothing was typed, or it would go to a service.
     """
     import getpass
     import warnings
 
     if not args.password_prompt:
         return None
+    if not here:
+        raise UsageError("--password-prompt: a typed password is sent to no service: name "
+                         "--password-env or --password-file, which it reads")  # fmt: skip
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", getpass.GetPassWarning)
@@ -186,7 +192,7 @@ def warnings_on(registration: Registration) -> list[str]:
             "read it"]  # fmt: skip
 
 
-def _password(args: argparse.Namespace) -> Any:
+def _password(args: argparse.Namespace, *, here: bool) -> Any:
     from valence_sched.model.registration import PasswordReference, is_variable
 
     if args.password_env is not None:
@@ -196,19 +202,13 @@ def _password(args: argparse.Namespace) -> Any:
     if args.password_file is not None:
         if not args.password_file:
             raise UsageError("--password-file: an empty name")
-        return PasswordReference(file=str(Path(args.password_file).expanduser().absolute()))
+        return PasswordReference(file=_file(args.password_file, here=here))
     return PasswordReference(stored=True) if args.password_prompt else None
 
 
-def _cacert(file: str) -> str:
-    path = Path(file).expanduser().absolute()
-    try:
-        with path.open("rb") as stream:
-            stream.read(1)
-    except (OSError, ValueError) as error:
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise InputError(file, "", reason, "certificates in PEM") from None
-    return str(path)
+def _file(name: str, *, here: bool) -> str:
+    """Return the path of a file wherever a command runs; a service's is named as it is."""
+    return str(Path(name).expanduser().absolute()) if here else name
 
 
 def _merge(known: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
