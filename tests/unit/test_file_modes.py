@@ -24,6 +24,7 @@ WRITERS = {
     "drivers/crawl/document_cache": ["cache of documents"],
     "drivers/files/tree_writer": ["Redfish tree"],
     "files": ["report", "plan", "inventory", "page", "results and golden decisions"],
+    "store/maintenance": ["copy of a state"],
     "store/schema": ["state file"],
     "testing/generate": ["generated inventory"],
 }

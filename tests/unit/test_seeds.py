@@ -381,6 +381,8 @@ class TestS1(unittest.TestCase):
                     if top == "openstack" and file.parent.name == "resolvers":
                         self.assertGreater(node.col_offset, 0, f"{file}: imported at the top")
                         continue
+                    if top.startswith("oslo") and file.parent.name in ("server", "messaging"):
+                        continue  # how a process meets Keystone and the broker of a site
                     self.assertNotIn(top, others, f"{file}:{node.lineno}")
                     self.assertFalse(top.startswith("oslo_"), f"{file}:{node.lineno}")
         self.assertGreater(seen, 100)

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real program with its worker processes, which a test may kill one by one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from tests.functional.programs import environment
+from tests.proofs.caller import Caller
+
+PROGRAM = [sys.executable, "-m", "valence_sched.server.main", "serve", "--port", "0"]
+START_S = 60
+
+
+class SchedulerProcess:
+    """A service of several workers, running from the start; its log is a file of ``folder``.
+
+    ``context`` is that of a client where it speaks TLS.
+    """
+
+    def __init__(
+        self, folder: Path, workers: int, words: Sequence[str],
+        context: ssl.SSLContext | None = None,
+    ) -> None:  # fmt: skip
+        self._context = context
+        self.workers, self._log = workers, folder / "service.log"
+        homes = {f"XDG_{kind}_HOME": str(folder) for kind in ("CONFIG", "STATE", "CACHE")}
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*PROGRAM, "--workers", str(workers), *words],
+                env=environment(**homes), stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+        self.pid = self._process.pid
+        self.url = self._listening()
+        self.wait_for(lambda: len(self.worker_pids()) == workers, "workers")
+        self.wait_for(self._answers, "an answer")
+
+    def worker_pids(self) -> list[int]:
+        """Return the processes that answer now."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        return [int(word) for word in children.split() if _is_alive(int(word))]
+
+    def booted(self) -> int:
+        """Return how many workers were started so far."""
+        return self.log().count("Booting worker")
+
+    def log(self) -> str:
+        """Return what it logged so far."""
+        return self._log.read_text()
+
+    def defects(self) -> str:
+        """Return the lines of its log that tell of its own defects, tracebacks as they are."""
+        lines = [line for line in self.log().splitlines() if "raceback" in line]
+        return "\n".join(lines).replace("\\n", "\n")
+
+    def kill_worker(self, pid: int) -> None:
+        """Kill a worker as by ``kill -9``."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+    def restart_workers(self) -> None:
+        """Replace every worker, as an operator does after an upgrade: those that answer finish."""
+        self._process.send_signal(signal.SIGHUP)
+
+    def wait_for(self, found: Callable[[], object], what: str) -> None:
+        """Wait until a thing is found; AssertionError with the log where it never is."""
+        until = time.monotonic() + START_S
+        while not found():
+            if self._process.poll() is not None or time.monotonic() > until:
+                raise AssertionError(f"no {what}: {self.log()[-3000:]}")
+            time.sleep(0.02)
+
+    def stop(self) -> int:
+        """End it as an operator does; return its exit code."""
+        if self._process.poll() is None:
+            self._process.terminate()
+        return self._process.wait(60)
+
+    def _listening(self) -> str:
+        pattern = re.compile(r"Listening at: (https?://[\d.:]+)")
+        self.wait_for(lambda: pattern.search(self.log()), "address")
+        found = pattern.search(self.log())
+        assert found
+        return found[1]
+
+    def _answers(self) -> bool:
+        with contextlib.closing(Caller(self.url, context=self._context)) as caller:
+            try:
+                return caller.call("GET", "/healthcheck").status == 200
+            except OSError:
+                return False
+
+
+@contextlib.contextmanager
+def scheduler_process(
+    folder: Path, workers: int, *words: str, context: ssl.SSLContext | None = None
+) -> Iterator[SchedulerProcess]:
+    """Yield a service that ends with the context manager."""
+    process = SchedulerProcess(folder, workers, words, context)
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+def open_files(pid: int) -> int:
+    """Return how many files and sockets a process has open."""
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def threads(pid: int) -> int:
+    """Return how many threads a process has."""
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slow clients, large bodies and hard questions keep no other client of a worker waiting."""
+
+import contextlib
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+from random import Random
+from urllib.parse import urlsplit
+
+from tests.proofs.caller import Caller
+from tests.proofs.scheduler_process import scheduler_process
+from tests.proofs.served_site import inventory
+from tests.service.application import SMALL
+from tests.unit.core.fit import hard_covers
+
+SLOW = 40  # clients, many more than the threads of the worker
+BODY = json.dumps(SMALL).encode()
+HEAD = (
+    b"POST /v1/select_destinations HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+    b"Content-Length: %d\r\n\r\n"
+)
+
+
+class TestSlowClients(unittest.TestCase):
+    """One worker of few threads over a recording."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        cover = hard_covers.split(28, Random(1))
+        site = inventory(2, 8)
+        site["podms"].append(hard_covers.podm("hard", cover))
+        (folder / "site.json").write_text(json.dumps(site))
+        (folder / "service.yaml").write_text("threads: 4\nlimits: {read_s: 6, body_bytes: 100000}")
+        cls.hard = {"request": {"properties": hard_covers.properties(cover), "podms": ["hard"]}}
+        words = ("--config", f"{folder}/service.yaml", "--inventory", f"{folder}/site.json",
+                 "--state", f"sqlite:///{folder}/state.db")  # fmt: skip
+        cls.service = cls.enterClassContext(scheduler_process(folder, 1, *words))
+
+    def setUp(self):
+        self.caller = self.enterContext(contextlib.closing(Caller(self.service.url)))
+
+    def open(self, *parts: bytes) -> socket.socket:
+        """Return a connection over which some bytes were sent."""
+        address = urlsplit(self.service.url)
+        line = self.enterContext(socket.create_connection((address.hostname, address.port), 30))
+        for part in parts:
+            line.sendall(part)
+        return line
+
+    def check_others(self, slow=()):
+        """Other clients are answered, on connections old and new, while the slow ones are open."""
+        for _ in range(5):
+            with contextlib.closing(Caller(self.service.url)) as other:
+                for caller in (other, self.caller):
+                    answer = caller.call("POST", "/v1/select_destinations", SMALL)
+                    self.assertEqual(200, answer.status, answer.body)
+        for line in slow:
+            self.assertTrue(is_open(line))
+
+    def test_heads_that_do_not_end(self):
+        for part in (b"", b"POST /v1/select_dest", HEAD[:-2] % 10 + b"X: y\r\n"):
+            with self.subTest(part):
+                slow = [self.open(part) for _ in range(SLOW)]
+                self.check_others(slow)
+
+    def test_bodies_that_do_not_end(self):
+        slow = [self.open(HEAD % len(BODY), BODY[:-1]) for _ in range(SLOW)]
+        self.check_others(slow)
+        slow[0].sendall(BODY[-1:])
+        self.assertIn(b"200 OK", slow[0].recv(1000))
+
+    def test_chunks_that_do_not_end(self):
+        head = HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked")
+        slow = [self.open(head, b"5\r\n" + BODY[:5] + b"\r\n", b"%x\r\n" % (len(BODY) - 5))
+                for _ in range(SLOW)]  # fmt: skip
+        self.check_others(slow)
+        slow[0].sendall(BODY[5:] + b"\r\n0\r\n\r\n")
+        self.assertIn(b"200 OK", slow[0].recv(1000))
+
+    def test_requests_that_do_not_end_are_dropped(self):
+        for line in [self.open(part) for part in (b"", b"GET", HEAD % 10, HEAD % 10 + b"[")]:
+            self.assertEqual(b"", line.recv(1000))
+
+    def test_clients_that_do_not_close(self):
+        """They have their last answer, and keep the connection."""
+        head = b"GET /healthcheck HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
+        slow = [self.open(head) for _ in range(SLOW)]
+        for line in slow:
+            self.assertIn(b"200 OK", line.recv(1000))
+        self.check_others()
+
+    def test_clients_that_do_not_read(self):
+        slow = [self.open(b"GET /v1/openapi.json HTTP/1.1\r\nHost: here\r\n\r\n" * 20)
+                for _ in range(2)]  # fmt: skip
+        self.check_others(slow)
+
+    def test_large_bodies(self):
+        """They are refused, whether their length is told or not, and nobody waits for their end."""
+        large = [self.open(HEAD % (1 << 30), b"[" * 1000) for _ in range(SLOW)]
+        chunked = HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked")
+        large += [self.open(chunked, b"30000\r\n" + b"[" * 0x30000 + b"\r\n")]
+        for line in large:
+            self.assertIn(b"413 Content Too Large", line.recv(1000))
+        head = [self.open(b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000)]
+        self.assertIn(b" 431 ", head[0].recv(1000))
+        self.check_others()
+
+    def test_hard_questions(self):
+        """As many clients as there are threads ask what is hard to settle; others are answered."""
+        stop, asked = threading.Event(), []
+
+        def ask():
+            with contextlib.closing(Caller(self.service.url)) as caller:
+                while not stop.is_set():
+                    answer = caller.call("POST", "/v1/select_destinations", self.hard)
+                    asked.append(answer.status)
+
+        clients = [threading.Thread(target=ask) for _ in range(3)]
+        for client in clients:
+            client.start()
+        try:
+            self.check_others()
+        finally:
+            stop.set()
+            for client in clients:
+                client.join()
+        self.assertEqual(set(), set(asked) - {200, 503})
+
+
+@unittest.skipUnless(shutil.which("openssl"), "no program openssl to make a certificate")
+class TestSlowClientsOverTls(unittest.TestCase):
+    """The same where handshakes may be slow, too."""
+
+    def test_handshakes_and_requests_that_do_not_end(self):
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj",
+                 "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2",
+                 "-keyout", f"{folder}/key", "-out", f"{folder}/crt"]  # fmt: skip
+        subprocess.run(words, check=True, capture_output=True)
+        (folder / "site.json").write_text(json.dumps(inventory(2, 8)))
+        settings = f"{{threads: 2, certificate: {folder}/crt, private_key: {folder}/key}}"
+        (folder / "service.yaml").write_text(settings)
+        words = ("--config", f"{folder}/service.yaml", "--inventory", f"{folder}/site.json",
+                 "--state", f"sqlite:///{folder}/state.db")  # fmt: skip
+        context = ssl.create_default_context(cafile=f"{folder}/crt")
+        service = self.enterContext(scheduler_process(folder, 1, *words, context=context))
+        address = (urlsplit(service.url).hostname, urlsplit(service.url).port)
+        slow = [self.enterContext(socket.create_connection(address, 30)) for _ in range(SLOW)]
+        for part in (b"POST /v1", HEAD % len(BODY) + BODY[:-1]):
+            line = context.wrap_socket(socket.create_connection(address, 30),
+                                       server_hostname=address[0])  # fmt: skip
+            self.enterContext(line).sendall(part)
+        for _ in range(5):
+            with contextlib.closing(Caller(service.url, context=context)) as caller:
+                for _ in range(3):
+                    answer = caller.call("POST", "/v1/select_destinations", SMALL)
+                    self.assertEqual(200, answer.status, answer.body)
+        line.sendall(BODY[-1:])
+        self.assertIn(b"200 OK", line.recv(1000))
+        for one in slow:
+            self.assertTrue(is_open(one))
+
+
+def is_open(line: socket.socket) -> bool:
+    """Return whether nothing came over a connection, not its end either."""
+    line.setblocking(False)
+    try:
+        return bool(line.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return True
+    finally:
+        line.settimeout(30)
