@@ -46,6 +46,25 @@ class Plan(Noun, frozen=True, kw_only=True):
     podms: tuple[PodmBasis, ...]
     digest: str = ""
 
+    def __post_init__(self) -> None:
+        """Refuse a plan that takes what none of its pod managers has."""
+        known = {basis.podm.id: basis.podm for basis in self.podms}
+        if len(known) != len(self.podms):
+            raise ValueError("Expected each pod manager once in `podms`")
+        uris = {
+            name: {one.uri for one in (*podm.blocks, *podm.stocks)} for name, podm in known.items()
+        }
+        for placement in self.decision.placements:
+            chosen = placement.chosen
+            if chosen.podm not in known:
+                raise ValueError(
+                    f"Expected pod manager {chosen.podm!r} in `podms`: a node is on it"
+                )
+            for taken in (*chosen.blocks, *chosen.grants):
+                if taken.uri not in uris[chosen.podm]:
+                    text = f"Expected {taken.uri!r} on pod manager {chosen.podm!r}: a node takes it"
+                    raise ValueError(text)
+
 
 class _PlanHead(msgspec.Struct):
     """The fields that identify a document; all others are ignored."""

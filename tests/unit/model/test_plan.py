@@ -5,6 +5,7 @@ import json
 import unittest
 
 import msgspec
+from msgspec import ValidationError
 from msgspec.structs import replace
 
 from tests.unit.core.deciders import built_in
@@ -14,7 +15,14 @@ from valence_sched.core.decider import Decider
 from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import InputError, NewerSchema
 from valence_sched.model.inventory import LeanPodm, to_json
-from valence_sched.model.plan import make_plan, parse_plan, plan_drift, podm_digest, same_placement
+from valence_sched.model.plan import (
+    Plan,
+    make_plan,
+    parse_plan,
+    plan_drift,
+    podm_digest,
+    same_placement,
+)
 from valence_sched.testing import request
 from valence_sched.view.builder import ViewBuilder
 
@@ -55,6 +63,16 @@ class TestPlan(unittest.TestCase):
                      self.changed(more=1), self.changed(decided_at=None)):  # fmt: skip
             with self.assertRaisesRegex(InputError, "somebody changed it"):
                 parse_plan(text, "f")
+
+    def test_what_no_pod_manager_of_it_has_is_refused(self):
+        whole = json.loads(self.text)
+        for name, value in (("podm", "q"), ("blocks", [{"uri": "/gone", "type": []}])):
+            document = json.loads(self.text)
+            document["decision"]["placements"][0]["chosen"][name] = value
+            with self.subTest(name), self.assertRaisesRegex(ValidationError, "Expected .*(q|gone)"):
+                msgspec.convert(document, Plan)
+        with self.assertRaisesRegex(ValidationError, "each pod manager once"):
+            msgspec.convert({**whole, "podms": whole["podms"] * 2}, Plan)
 
     def test_a_newer_major_version_is_refused_before_anything_else(self):
         with self.assertRaisesRegex(NewerSchema, "found 2.0, expected at most 1.x"):
