@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decisions of the store: the newest, by owner, without their documents."""
 
+import time
+
 from tests.unit.store.engines import StoreCase, on_each_engine
 from valence_sched.model.decision_summary import DecisionSummary
+
+TICK_S = 0.002  # the clock of SQLite counts milliseconds
 
 
 @on_each_engine
@@ -15,6 +19,7 @@ class TestNewest(StoreCase):
         store = self.store()
         for number in range(5):
             self.save(store, f"d{number}")
+            time.sleep(TICK_S)
         decisions = self.store().decisions
         self.assertEqual(["d4", "d3"], [one.id for one in decisions.newest(2)])
         self.assertEqual(["d1", "d0"], [one.id for one in decisions.newest(9, skip=3)])
