@@ -113,6 +113,7 @@ class TestSequences(FuzzCase):
     def setUp(self):
         self.podms = self.enterContext(served(EXAMPLE))
         super().setUp()
+        self.read_podms()  # until then there is nothing to decide on, which is a 503
 
     def new_process(self, **words):
         with Store(self.state) as store:
