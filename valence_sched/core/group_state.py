@@ -6,8 +6,9 @@ batch places.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -23,25 +24,44 @@ from valence_sched.view.view import Mask, View
 GROUP_STATE_FIELDS = frozenset(("group", "owner", "company"))
 
 CountByPodm = dict[int, int]  # nodes by number of the podm
+Owner = TypeVar("Owner", str, str | None)
 
 
 @dataclass(slots=True)
 class NodeCounts:
-    """Nodes counted by group and podm, and by owner and podm."""
+    """Nodes counted by group, owner and podm, and by owner and podm."""
 
-    by_group: dict[str, CountByPodm] = field(default_factory=dict)
+    by_group: dict[str, dict[str | None, CountByPodm]] = field(default_factory=dict)
     by_owner: dict[str, CountByPodm] = field(default_factory=dict)
 
     def add(self, group: str | None, owner: str | None, podm: int, number: int = 1) -> None:
         """Count a node; with ``number`` -1 one fewer, also of nodes that are counted elsewhere."""
-        for name, table in ((group, self.by_group), (owner, self.by_owner)):
-            if name is not None:
-                counts = table.setdefault(name, {})
-                total = counts.pop(podm, 0) + number
-                if total:
-                    counts[podm] = total
-                elif not counts:
-                    del table[name]
+        if group is not None:
+            of_group = self.by_group.setdefault(group, {})
+            _add_count(of_group, owner, podm, number)
+            if not of_group:
+                del self.by_group[group]
+        if owner is not None:
+            _add_count(self.by_owner, owner, podm, number)
+
+    def members(self, group: str, owner: str | None) -> Iterator[CountByPodm]:
+        """Yield the counts of the nodes that an owner has in a group.
+
+        Owners may use one name for groups of their own: an owner has the nodes of nobody as well,
+        and who asks without an owner has all.
+        """
+        for of, counts in self.by_group.get(group, {}).items():
+            if owner is None or of is None or of == owner:
+                yield counts
+
+
+def _add_count(table: dict[Owner, CountByPodm], owner: Owner, podm: int, number: int) -> None:
+    counts = table.setdefault(owner, {})
+    total = counts.pop(podm, 0) + number
+    if total:
+        counts[podm] = total
+    elif not counts:
+        del table[owner]
 
 
 NONE_EARLIER = NodeCounts()
@@ -69,7 +89,8 @@ def with_group_state(
     nodes = view.memoise(("nodes",), lambda: _count_nodes(view))
     group_counts, owner_counts = Counter[int](), Counter[int]()
     for counted in (nodes, earlier):
-        group_counts.update(counted.by_group.get(group.name, {}) if group else {})
+        for counts in counted.members(group.name, request.owner) if group else ():
+            group_counts.update(counts)
         owner_counts.update(counted.by_owner.get(request.owner, {}) if request.owner else {})
     state = GroupState(
         members=_members(view, group, +group_counts) if group else {},

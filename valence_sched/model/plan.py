@@ -48,22 +48,19 @@ class Plan(Noun, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse a plan that takes what none of its pod managers has."""
-        known = {basis.podm.id: basis.podm for basis in self.podms}
+        known = {basis.podm.id: _uris(basis.podm) for basis in self.podms}
         if len(known) != len(self.podms):
             raise ValueError("Expected each pod manager once in `podms`")
-        uris = {
-            name: {one.uri for one in (*podm.blocks, *podm.stocks)} for name, podm in known.items()
-        }
         for placement in self.decision.placements:
             chosen = placement.chosen
             if chosen.podm not in known:
                 raise ValueError(
                     f"Expected pod manager {chosen.podm!r} in `podms`: a node is on it"
                 )
-            for taken in (*chosen.blocks, *chosen.grants):
-                if taken.uri not in uris[chosen.podm]:
-                    text = f"Expected {taken.uri!r} on pod manager {chosen.podm!r}: a node takes it"
-                    raise ValueError(text)
+            taken = {one.uri for one in chosen.blocks} | {one.uri for one in chosen.grants}
+            if gone := sorted(taken - known[chosen.podm]):
+                text = f"Expected {gone[0]!r} on pod manager {chosen.podm!r}: a node takes it"
+                raise ValueError(text)
 
 
 class _PlanHead(msgspec.Struct):
@@ -153,6 +150,10 @@ def podm_digest(podm: FullPodm) -> str:
     """Return a digest of the content of a pod manager, whatever the time of the reading."""
     content = msgspec.structs.replace(without_credentials(podm), generation=0, read_at=None)
     return hashlib.blake2b(to_json(content), digest_size=16).hexdigest()
+
+
+def _uris(podm: FullPodm) -> set[str]:
+    return {one.uri for one in podm.blocks} | {one.uri for one in podm.stocks}
 
 
 def _placement_content(placement: Placement) -> tuple[Any, ...]:

@@ -85,6 +85,22 @@ class TestCompany(unittest.TestCase):
         self.assertEqual(({}, {"a": 2, "b": 2, "c": 1}),
                          (asked.company.members, asked.company.owned))  # fmt: skip
 
+    def test_a_group_of_another_owner_that_has_the_same_name_is_another_group(self):
+        web = Group(name="web", anti_affinity=("podm",))
+        earlier = NodeCounts()
+        for who, podm in (("me", 0), ("you", 1), (None, 2)):
+            earlier.add("web", who, podm)
+        for who, expected in (
+            ("me", {"a": 1, "c": 1}),
+            ("you", {"b": 1, "c": 1}),
+            ("new", {"c": 1}),
+            (None, {"a": 1, "b": 1, "c": 1}),
+        ):
+            with self.subTest(who):
+                site = view({"id": "a"}, {"id": "b"}, {"id": "c"})
+                asked = with_group_state(site, Request(group=web, owner=who), self.fail, earlier)
+                self.assertEqual({"podm": expected}, asked.company.members)
+
     def test_only_what_is_counted_by_podm_matters_there_alone(self):
         there = (Group(name="g", anti_affinity=("podm",), at_most={"podm": 2}), None)
         all_over = (
