@@ -8,7 +8,7 @@ import logging
 import os
 import ssl
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -18,7 +18,6 @@ from valence_sched.errors import InputError, SchedulerError, StoreError
 from valence_sched.model.decision_summary import DecisionSummary
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.hardware import BlockFilter
-from valence_sched.model.quota import Quota
 from valence_sched.model.read_pace import ReadPace
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
@@ -82,15 +81,6 @@ class SharedState:
     def get(self, id_: str) -> tuple[bytes, float] | None:
         return self.store().records.get(id_)
 
-    def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> None:
-        self.store().quotas.set(owner, limits)
-
-    def quotas(self) -> Sequence[Quota]:
-        return self.store().quotas.list()
-
-    def quota(self, owner: str) -> Quota:
-        return self.store().quotas.show(owner)
-
     def save_decision(self, decision_id: str, document: bytes, summary: DecisionSummary) -> None:
         self.store().save_decision(decision_id, document, summary)
 
@@ -122,7 +112,6 @@ class ServiceProcess:
             schedulers=self.engines,
             compile_spec=self._compile,
             records=state,
-            quotas=state,
             operations=self.operations,
             limits=settings.limits,
             gate=TenantGate(_most_of_a_tenant(settings)),

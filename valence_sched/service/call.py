@@ -22,7 +22,7 @@ from valence_sched.model.service_bodies import Health
 from valence_sched.service.fairness import TenantGate
 from valence_sched.service.operations import Operations
 from valence_sched.service.rate_limits import RateLimiter
-from valence_sched.service.records import QuotaStore, RecordStore
+from valence_sched.service.records import RecordStore
 from valence_sched.service.settings import Limits
 from valence_sched.service.users import User
 from valence_sched.service.visibility import own_nodes, visible
@@ -55,7 +55,6 @@ class ServiceParts:
     schedulers: Schedulers
     compile_spec: CompileSpec
     records: RecordStore
-    quotas: QuotaStore
     operations: Operations
     limits: Limits
     gate: TenantGate

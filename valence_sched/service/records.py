@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RecordStore and QuotaStore: what the processes of one service share besides claims and nodes."""
+"""RecordStore: what the processes of one service share besides claims and nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from valence_sched.model.decision_summary import DecisionSummary
-from valence_sched.model.quota import Quota
 
 
 class RecordStore(Protocol):
@@ -27,16 +25,3 @@ class RecordStore(Protocol):
 
     def newest_decisions(self, most: int, skip: int, owner: str | None) -> list[DecisionSummary]:
         """Return the newest decisions of an owner, None: of everybody, after ``skip`` newer."""
-
-
-class QuotaStore(Protocol):
-    """The quotas of owners; an owner None stands for all without limits of their own."""
-
-    def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> None:
-        """Set the limits of an owner in place of all that it had."""
-
-    def quotas(self) -> Sequence[Quota]:
-        """Return the limits that are set."""
-
-    def quota(self, owner: str) -> Quota:
-        """Return the limits that hold for an owner, and what its claims count."""

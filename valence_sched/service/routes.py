@@ -26,7 +26,7 @@ from valence_sched.model.lifecycle import (
 )
 from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
 from valence_sched.model.policy import PluginList, PodmReads, Policy
-from valence_sched.model.quota import Quota, QuotaLimits
+from valence_sched.model.quota import Quota, QuotaChange, QuotaLimits
 from valence_sched.model.registration import RegisteredPodm, RegistrationChange
 from valence_sched.model.request import Request
 from valence_sched.model.service_bodies import (
@@ -115,8 +115,10 @@ ROUTES = (
     Route("GET", "/v1/operations/{name}", nodes.operation, None, Operation, "operations:get"),
     Route("GET", "/v1/quotas", quotas.quotas, None, tuple[Quota, ...], "quotas:list", "admin"),
     Route("PUT", "/v1/quotas", quotas.set_default, QuotaLimits, Quota, "quotas:update", "admin"),
+    Route("PATCH", "/v1/quotas", quotas.change_default, QuotaChange, Quota, "quotas:update", "admin"),
     Route("GET", "/v1/quotas/{name}", quotas.quota, None, Quota, "quotas:get"),
     Route("PUT", "/v1/quotas/{name}", quotas.set_quota, QuotaLimits, Quota, "quotas:update", "admin"),
+    Route("PATCH", "/v1/quotas/{name}", quotas.change_quota, QuotaChange, Quota, "quotas:update", "admin"),
     Route("GET", "/v1/policies", catalogue.policies, None, tuple[Policy, ...], "policies:list"),
     Route("GET", "/v1/policies/{name}/podm_reads", catalogue.podm_reads, None, PodmReads, "policies:list", query=("flavor",)),
     Route("GET", "/v1/flavors", catalogue.flavors, None, tuple[Flavor, ...], "flavors:list"),
