@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RecordStore: what the processes of one service share besides claims and nodes."""
+"""RecordStore and EventSink: what the processes of one service share besides claims and nodes."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 from valence_sched.model.decision_summary import DecisionSummary
 
@@ -25,3 +26,13 @@ class RecordStore(Protocol):
 
     def newest_decisions(self, most: int, skip: int, owner: str | None) -> list[DecisionSummary]:
         """Return the newest decisions of an owner, None: of everybody, after ``skip`` newer."""
+
+
+class EventSink(Protocol):
+    """Takes the events that pod managers send."""
+
+    def podm_of(self, token: str) -> str | None:
+        """Return the pod manager that a token was given to, None for what is no token."""
+
+    def take(self, podm: str, records: Iterable[Any]) -> None:
+        """Keep a hint that a pod manager may have changed, if its event says so."""
