@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from valence_sched.inventory.capture import Captures
     from valence_sched.messaging.fanout import HintFanout
     from valence_sched.model.check import Check
+    from valence_sched.model.event_address import EventAddress
     from valence_sched.model.messaging import MessagingSettings
     from valence_sched.model.page import Page
     from valence_sched.model.podm_overview import PodmOverview
@@ -109,6 +110,7 @@ class App:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
         changed: Callable[[Sequence[str]], object] = lambda _names: None,
+        address: EventAddress | None = None,
     ) -> BackgroundReader:
         """Return what keeps the registered pod managers in a store fresh; arguments as of it."""
         return self.sources.background_reader(
@@ -121,6 +123,7 @@ class App:
             clock=clock,
             sleep=sleep,
             changed=changed,
+            address=address,
         )
 
     def watch(

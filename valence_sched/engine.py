@@ -63,6 +63,7 @@ from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsRep
 from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
 from valence_sched.model.progress import awaiting
 from valence_sched.model.quantity import format_count
+from valence_sched.model.quota import Quota, check_limits, check_owner
 from valence_sched.model.read_options import DEFAULT_SELECTION, Selection
 from valence_sched.model.registration import (
     PodmReading,
@@ -475,6 +476,32 @@ class Engine(Scheduler):
         with self._access(wait_s) as access:
             nodes = access.store.nodes
             yield from _each(lambda id_: access.composer.remove(nodes.show(id_)), node_ids)
+
+    def quotas(self) -> Sequence[Quota]:
+        if self._registry.empty:
+            return ()
+        with self._registry.store() as store:
+            return tuple(store.quotas.list())
+
+    def quota(self, owner: str) -> Quota:
+        check_owner(owner)
+        if self._registry.empty:
+            return Quota(owner=owner)
+        with self._registry.store() as store:
+            return store.quotas.show(owner)
+
+    def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
+        return self._limit(owner, limits, keep=False)
+
+    def change_quota(self, owner: str | None, limits: Mapping[str, float | None]) -> Quota:
+        return self._limit(owner, limits, keep=True)
+
+    def _limit(self, owner: str | None, limits: Mapping[str, float | None], *, keep: bool) -> Quota:
+        check_owner(owner)
+        check_limits(limits, "limits")
+        name = owner if owner is not None else "of all owners"
+        with self._registry.store() as store, self._change("quota", name, "set"):
+            return store.quotas.change(owner, limits, keep=keep)
 
     def preview(self, report: Report) -> Iterator[Preview]:
         self._refuse_recordings("asked for a preview")

@@ -65,7 +65,8 @@ CHANGES = ("podm create", "podm delete", "podm set", "podm unset", "podm capture
            "podm claim reap", "podm node list", "podm node show", "podm node delete", "podm apply",
            "podm stats set", "podm stats show", "podm stats unset", "podm serve", "podm watch",
            "podm capture", "podm inventory diff",
-           "scheduler whatif rebalance")  # fmt: skip
+           "scheduler quota list", "scheduler quota set", "scheduler quota show",
+           "scheduler quota unset", "scheduler whatif rebalance")  # fmt: skip
 # A word of a heading: a capital first, or a unit, or a link between words.
 TITLE = re.compile(r"(?:[A-Z][A-Za-z]*|MiB|GPUs|NICs)(?: (?:[A-Z][A-Za-z]*|MiB|GPUs|NICs|of|At))*")
 

@@ -135,6 +135,13 @@ def _recorded(here: Here) -> Prepared:
     return ("scheduler", "check", file, "--record", "--state", here.state), str(golden)
 
 
+def _quota(verb: str, *words: str) -> Callable[[Here], Prepared]:
+    def prepare(here: Here) -> Prepared:
+        return ("scheduler", "quota", verb, "team-a", *words, "--state", here.state), "team-a"
+
+    return prepare
+
+
 def _sweep(here: Here) -> Prepared:
     file = str(here.folder / "sweep.csv")
     drawn = ("--rate", "1/h", "--mix", "small", "--horizon", "1d", "--jobs", "1")
@@ -178,6 +185,8 @@ ROWS: dict[str, tuple[Row, ...]] = {
         Row(_with(Here.reported, "stats", "unset", "NAME"), prints=False),
     ),
     "scheduler_check": (Row(_recorded),),
+    "scheduler_quota_set": (Row(_quota("set", "--resource", "nodes=1")),),
+    "scheduler_quota_unset": (Row(_quota("unset"), prints=False),),
     "scheduler_whatif_sweep": (Row(_sweep),),
     "podm_unset": (Row(lambda here: (here.words("unset", PODM, "--zone"), PODM), prints=False),),
 }  # fmt: skip
@@ -189,7 +198,8 @@ READERS = {
     "podm_flavor_validate", "podm_inventory_diff", "podm_inventory_validate", "podm_list",
     "podm_node_list", "podm_node_show", "podm_serve", "podm_show", "podm_stats_show", "podm_watch",
     "scheduler_explain", "scheduler_filter_list", "scheduler_policy_list", "scheduler_policy_show",
-    "scheduler_policy_validate", "scheduler_weigher_list", "scheduler_whatif_drain",
+    "scheduler_policy_validate", "scheduler_quota_list", "scheduler_quota_show",
+    "scheduler_weigher_list", "scheduler_whatif_drain",
     "scheduler_whatif_fail", "scheduler_whatif_need", "scheduler_whatif_rebalance",
     "scheduler_whatif_run",
 }  # fmt: skip

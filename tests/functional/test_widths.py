@@ -95,6 +95,9 @@ LIVE = (
     "podm claim list --all", "podm node delete {node}",
     f"podm stats set rack-9 {DOC}/stats-rack.json", "podm stats show rack-9", "podm list",
     "podm stats unset rack-9", "podm capture gpu-east --output {folder}/capture.json",
+    "scheduler quota set team-a --resource nodes=20 --resource accelerators:a100=8",
+    "scheduler quota set --default --resource claims=50", "scheduler quota list",
+    "scheduler quota show ana", "scheduler quota unset team-a --resource nodes",
     "podm capture --all --tree {folder}/tree",
 )  # fmt: skip
 

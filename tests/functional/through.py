@@ -39,7 +39,7 @@ HERE_ONLY = re.compile(
 )
 #: Commands and options that change what outlives them: they are not to run twice.
 CHANGES = ("podm claim", "podm node", "podm apply", "podm stats", "podm create", "podm set",
-           "podm unset", "podm delete")  # fmt: skip
+           "podm unset", "podm delete", "scheduler quota")  # fmt: skip
 CHANGING_OPTIONS = ("--claim", "--compose", "--dispatch", "--journal")
 #: Commands that need no pod manager.
 NAMING = ("podm flavor", "scheduler policy", "scheduler filter", "scheduler weigher")

@@ -24,12 +24,12 @@ class _Quiet(simple_server.WSGIRequestHandler):
 
 
 @contextlib.contextmanager
-def serving(settings: ServiceSettings, environ: Mapping[str, str]) -> Iterator[str]:
+def serving(settings: ServiceSettings, environ: Mapping[str, str], port: int = 0) -> Iterator[str]:
     """Yield the URL of a service that listens, and has tried to read what is registered."""
     process = ServiceProcess(settings, time.monotonic, environ)
     process.start()
     await_reading(process)
-    server = simple_server.make_server("127.0.0.1", 0, process.application, _Server, _Quiet)
+    server = simple_server.make_server("127.0.0.1", port, process.application, _Server, _Quiet)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:

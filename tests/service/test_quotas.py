@@ -41,6 +41,22 @@ class TestQuotas(LivePodmsCase):
         self.assertEqual([(None, 2), ("mo", 1)], found)
         self.assertEqual(2, self.put("/v1/quotas/mo", {}).json["limits"]["claims"])
 
+    def test_a_change_keeps_the_limits_that_it_does_not_name(self):
+        self.put("/v1/quotas/mo", {"claims": 1, "nodes": 2})
+        change = {"limits": {"claims": 3, "nodes": None, "cores": 4}}
+        shown = self.call("PATCH", "/v1/quotas/mo", change, user="ann").json
+        self.assertEqual({"claims": 3, "cores": 4}, shown["limits"])
+        shown = self.call("PATCH", "/v1/quotas", {"limits": {"nodes": 7}}, user="ann").json
+        self.assertEqual({"nodes": 7}, shown["limits"])
+        for path in ("/v1/quotas", "/v1/quotas/mo"):
+            refused = self.call("PATCH", path, change, user="mo")
+            self.check_problem(refused, 403, "access_denied")
+
+    def test_the_name_of_an_owner_is_not_empty(self):
+        result = self.put("/v1/quotas/-?name=", {"claims": 0})
+        self.check_problem(result, 400, "input_invalid", "owner: found 0 characters")
+        self.assertEqual([], self.call("GET", "/v1/quotas", user="ann").json)
+
     def test_what_is_no_quota_is_refused(self):
         for limits, words in (
             ({"claim": 1}, "did you mean 'claims'"),

@@ -22,6 +22,7 @@ BODIES = {
     "ReconcileBody": {},
     "StatsBody": {"stats": {"load": 1}},
     "QuotaLimits": {"limits": {"claims": 100}},
+    "QuotaChange": {"limits": {"claims": 100}},
 }
 
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from valence_sched.drivers.crawl.pool import GRACE_S
 from valence_sched.drivers.events.stream import NoEvents
+from valence_sched.drivers.events.subscription import SubscriptionLeft
 from valence_sched.drivers.http.connection import LOGOUT_S
 from valence_sched.drivers.http.exchange import Unreachable
 from valence_sched.errors import SchedulerError, one_line
@@ -45,10 +46,11 @@ OpenStream = Callable[[Registration], HintStream]
 
 
 class StreamEnd(NamedTuple):
-    """How a stream ended, and whether the pod manager did not answer."""
+    """How a stream ended, whether the pod manager did not answer, and whether it sends on."""
 
     problem: str
     unreachable: bool = False
+    left: bool = False
 
 
 class _Follower:
@@ -131,6 +133,8 @@ class EventListener:
                 one.ended.wait(LOOK_AGAIN_S)
                 continue
             if one.ended.is_set():
+                if end.left:
+                    self._tell(one_line(f"{name}: {end.problem}: delete it there"))
                 return
             # the readings of one that does not answer say so by themselves
             if end.problem != told and (was_open or not end.unreachable):
@@ -153,7 +157,8 @@ class EventListener:
             return None
         except SchedulerError as error:
             problem = str(error).removeprefix(f"{name}: ")
-            return StreamEnd(problem, unreachable=isinstance(error, Unreachable))
+            left = isinstance(error, SubscriptionLeft)
+            return StreamEnd(problem, unreachable=isinstance(error, Unreachable), left=left)
         except Exception as error:
             return StreamEnd(f"{type(error).__name__}: {error} (please report this)")
         return StreamEnd("the pod manager ended its stream")

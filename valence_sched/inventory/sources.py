@@ -21,10 +21,11 @@ from valence_sched.model.progress import NoProgress, Progress
 from valence_sched.model.read_options import ReadOptions, Selection
 
 if TYPE_CHECKING:
-    from valence_sched.inventory.background_reader import BackgroundReader
+    from valence_sched.inventory.background_reader import BackgroundReader, Events
     from valence_sched.inventory.event_listener import EventListener
     from valence_sched.inventory.live import LiveReader
     from valence_sched.inventory.stored import StoredReader
+    from valence_sched.model.event_address import EventAddress
     from valence_sched.model.read_pace import ReadPace
     from valence_sched.model.registration import Registration
     from valence_sched.store.store import Store
@@ -133,14 +134,17 @@ class SourceReader:
         clock: Callable[[], float],
         sleep: Callable[[float], object],
         changed: Callable[[Sequence[str]], object] = lambda _names: None,
+        address: EventAddress | None = None,
     ) -> BackgroundReader:
         """Return what keeps the registered pod managers in a store fresh.
 
-        ``changed`` takes the names of those that a reading found to be otherwise.
+        ``changed`` takes the names of those that a reading found to be otherwise. Pod managers
+        without a stream of events send theirs to an ``address``, if there is one.
         """
         from valence_sched.drivers.crawl import pool  # HTTP: only to read live ones
         from valence_sched.drivers.crawl.reading import Reading, ReadSettings, ReadTarget
         from valence_sched.inventory.background_reader import BackgroundReader, ReaderClock
+        from valence_sched.inventory.event_receiver import ReceivedEvents
 
         dialects = plugins.installed(plugins.DIALECTS)
         cache = Homes(self.config.environ).cache
@@ -151,24 +155,36 @@ class SourceReader:
             return reading
 
         registry = self.registry(live.state)
-        events = self._event_listener(registry, live.timeout_s, tell) if pace.events else None
+        events: Events | None = None
+        if pace.events:
+            listener = self._event_listener(registry, live.timeout_s, tell, address)
+            events = listener if address is None else ReceivedEvents(listener, store, clock)
         holder = f"{socket.gethostname()[:60]} process {os.getpid()} {secrets.token_hex(4)}"
         return BackgroundReader(registry, live, store, read, holder=holder, tell=tell, pace=pace,
                                 threads=threads, events=events, changed=changed, lease_s=lease_s,
                                 clock=ReaderClock(clock, sleep=sleep))  # fmt: skip
 
     def _event_listener(
-        self, registry: Registry, timeout_s: float, tell: Callable[[str], object]
+        self,
+        registry: Registry,
+        timeout_s: float,
+        tell: Callable[[str], object],
+        address: EventAddress | None,
     ) -> EventListener:
         from valence_sched.drivers.crawl.reading import ReadTarget
         from valence_sched.drivers.events.stream import EventStream
+        from valence_sched.drivers.events.subscription import EventSubscription, PushedEvents
         from valence_sched.drivers.http.tls import TlsContexts
-        from valence_sched.inventory.event_listener import EventListener
+        from valence_sched.inventory.event_listener import EventListener, HintStream
 
         tls = TlsContexts()
 
-        def open_stream(one: Registration) -> EventStream:
-            return EventStream(ReadTarget(one, registry.password(one)), timeout_s, tls)
+        def open_stream(one: Registration) -> HintStream:
+            target = ReadTarget(one, registry.password(one))
+            stream = EventStream(target, timeout_s, tls)
+            if address is None:
+                return stream
+            return PushedEvents(stream, EventSubscription(target, address, timeout_s, tls))
 
         return EventListener(open_stream, tell)
 

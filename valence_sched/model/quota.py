@@ -26,8 +26,11 @@ from valence_sched.model.base import Noun
 from valence_sched.model.claim import ClaimPart
 from valence_sched.model.need import Need
 from valence_sched.model.node_request import NodeRequest
+from valence_sched.model.quantity import format_count
 
-Limit = Annotated[float, Meta(ge=0, le=1e15)]
+MAX_LIMIT = 1e15
+MAX_OWNER = 255  # characters, as of a request
+Limit = Annotated[float, Meta(ge=0, le=MAX_LIMIT)]
 PLAIN = ("claims", "nodes", "cores", "processors", "memory_mib", "accelerators", "drives", "nics")
 _NAMED = re.compile(r"(accelerators|stock):[!-~]{1,200}")
 _MEASURES = {"cores": "cores", "sockets": "processors", "capacity_mib": "memory_mib"}
@@ -52,9 +55,24 @@ class QuotaLimits(Noun, frozen=True, kw_only=True):
     limits: dict[str, Limit]
 
 
-def check_resources(names: Iterable[str], place: str) -> None:
-    """Raise InputError for a name that no claim counts."""
-    for name in names:
+class QuotaChange(Noun, frozen=True, kw_only=True):
+    """Limits by resource that are changed, null: no limit of the owner's own; others stay."""
+
+    limits: dict[str, Limit | None]
+
+
+def check_owner(owner: str | None) -> None:
+    """Raise InputError for what is no name of an owner; None stands for all of them."""
+    if owner is not None and not 1 <= len(owner) <= MAX_OWNER:
+        expected = f"1 to {MAX_OWNER} characters"
+        raise InputError("owner", "", format_count(len(owner), "character"), expected)
+
+
+def check_limits(limits: Mapping[str, float | None], place: str) -> None:
+    """Raise InputError for a name that no claim counts, and for a number that is no limit."""
+    for name, most in limits.items():
+        if most is not None and not 0 <= most <= MAX_LIMIT:
+            raise InputError(place, name, f"{most:g}", f"0 to {MAX_LIMIT:g}")
         if name not in PLAIN and not _NAMED.fullmatch(name):
             hint = suggest(name, (*PLAIN, "accelerators:NAME", "stock:NAME"))
             raise InputError(place, name, "no resource of a quota", hint=hint)

@@ -22,6 +22,7 @@ from valence_sched.model.inventory import FullPodm
 from valence_sched.model.plan import Plan
 from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
 from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
+from valence_sched.model.quota import Quota
 from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
@@ -302,6 +303,27 @@ class Scheduler(Ranker, Protocol):
         self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
     ) -> Iterator[SchedulerError]:
         """Have nodes decomposed; yield the error about each that could not be, or not for sure."""
+
+    def quotas(self) -> Sequence[Quota]:
+        """Return the limits that are set, first those of all owners, whose owner is None."""
+
+    def quota(self, owner: str) -> Quota:
+        """Return the limits that hold for an owner, and what it has claimed and composed."""
+
+    def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
+        """Set the limits of an owner, None: of all, by resource, in place of those it had.
+
+        Return what then holds for the owner. What is in use beyond a limit stays.
+
+        Raises:
+            InputError: a resource is not counted, or a limit is not one.
+        """
+
+    def change_quota(self, owner: str | None, limits: Mapping[str, float | None]) -> Quota:
+        """Change limits of an owner, None: of all; a limit None is unset, others stay.
+
+        Errors and answer as to set a quota.
+        """
 
     def preview(self, report: Report) -> Iterator[lifecycle.Preview]:
         """Ask the chosen pod managers whether they would compose the nodes of a decision."""

@@ -162,6 +162,12 @@ class RenewBody(Noun, frozen=True, kw_only=True):
     ttl_s: TtlSeconds = TTL_S
 
 
+class EventBody(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of a pod manager, as Redfish has it; what else it says is passed over."""
+
+    records: tuple[dict[str, Any], ...] = msgspec.field(name="Events", default=())
+
+
 class ReconcileBody(Noun, frozen=True, kw_only=True):
     """How to reconcile; ``keep_s`` is the age at which what ended is forgotten."""
 

@@ -39,6 +39,7 @@ from valence_sched.model.plan import Plan
 from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
 from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
 from valence_sched.model.problem import error_of
+from valence_sched.model.quota import Quota, QuotaChange, QuotaLimits
 from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
 from valence_sched.model.reports import parse_report
 from valence_sched.model.request import Request
@@ -282,6 +283,23 @@ class RemoteScheduler(Scheduler):
                 self._operate(self._connection.decode(content, Operation), type(None))
             except SchedulerError as error:
                 yield error
+
+    def quotas(self) -> Sequence[Quota]:
+        return self._get("quotas", tuple[Quota, ...])
+
+    def quota(self, owner: str) -> Quota:
+        return self._get_named("quotas", owner, Quota)
+
+    def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
+        return self._limit("PUT", owner, QuotaLimits(limits=dict(limits)))
+
+    def change_quota(self, owner: str | None, limits: Mapping[str, float | None]) -> Quota:
+        return self._limit("PATCH", owner, QuotaChange(limits=dict(limits)))
+
+    def _limit(self, method: str, owner: str | None, body: msgspec.Struct) -> Quota:
+        path, query = ("quotas", {}) if owner is None else path_of("quotas", owner)
+        content = self._connection.ask(method, path, query, body=body)
+        return self._connection.decode(content, Quota)
 
     def preview(self, report: Report) -> Iterator[Preview]:
         yield from self._post("previews", PreviewBody(decision=report), tuple[Preview, ...])

@@ -8,7 +8,7 @@ import logging
 import os
 import ssl
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from valence_sched.app import App
 from valence_sched.errors import InputError, SchedulerError, StoreError
 from valence_sched.model.decision_summary import DecisionSummary
+from valence_sched.model.event_address import EventAddress
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.hardware import BlockFilter
-from valence_sched.model.quota import Quota
 from valence_sched.model.read_pace import ReadPace
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
@@ -39,6 +39,7 @@ from valence_sched.service.users import Access, BasicAccess, OpenAccess
 
 if TYPE_CHECKING:
     from valence_sched.inventory.background_reader import BackgroundReader
+    from valence_sched.inventory.event_receiver import EventReceiver
     from valence_sched.store.store import Store
 
 LOG = logging.getLogger(__name__)
@@ -82,15 +83,6 @@ class SharedState:
     def get(self, id_: str) -> tuple[bytes, float] | None:
         return self.store().records.get(id_)
 
-    def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> None:
-        self.store().quotas.set(owner, limits)
-
-    def quotas(self) -> Sequence[Quota]:
-        return self.store().quotas.list()
-
-    def quota(self, owner: str) -> Quota:
-        return self.store().quotas.show(owner)
-
     def save_decision(self, decision_id: str, document: bytes, summary: DecisionSummary) -> None:
         self.store().save_decision(decision_id, document, summary)
 
@@ -112,6 +104,7 @@ class ServiceProcess:
         self._settings, self._environ, self._clock = settings, environ, clock
         self._state = state = SharedState(environ, settings.state)
         self._config = App(environ=environ).config
+        self._address = event_address(settings, environ)
         make_app = functools.partial(App, environ=environ)
         self.operations = Operations(state, settings.limits.operations)
         state_reader = StateReader(make_app, selection_of(settings), state.store)
@@ -122,7 +115,6 @@ class ServiceProcess:
             schedulers=self.engines,
             compile_spec=self._compile,
             records=state,
-            quotas=state,
             operations=self.operations,
             limits=settings.limits,
             gate=TenantGate(_most_of_a_tenant(settings)),
@@ -130,6 +122,7 @@ class ServiceProcess:
             openapi=openapi.document,
             metrics=metrics.text,
             health=state_reader.health,
+            events=self._event_receiver(),
         )
         self.application: Application = create_application(
             self.parts, metrics, access_of(settings, environ)
@@ -140,6 +133,14 @@ class ServiceProcess:
             connect = functools.partial(make_app().hint_fanout, messaging)
             self.hints = ServiceHints(connect, self._refresh, self._hint_reader)
             self.application = self.hints.wrap(self.application)
+
+    def _event_receiver(self) -> EventReceiver | None:
+        """Return what takes the events of pod managers; a process that does not read takes them."""
+        if self._address is None:
+            return None
+        from valence_sched.inventory.event_receiver import EventReceiver
+
+        return EventReceiver(self._address, self._state.store)
 
     def _hint_reader(self, names: tuple[str, ...]) -> None:
         """Let the reader of this process, if it has one, read these soon."""
@@ -183,11 +184,14 @@ class ServiceProcess:
                 jitter=chosen.jitter,
                 backoff_s=chosen.max_interval_s,
                 open_after=chosen.open_after,
+                events=chosen.events != "off",
+                event_pause_s=chosen.event_pause_s,
             ),
             threads=chosen.readers,
             lease_s=chosen.lease_s,
             clock=self._clock,
             sleep=sleep,
+            address=self._address,
             **words,
         )
         self._reader_hint = reader.hint
@@ -221,6 +225,20 @@ def rate_limiter(settings: ServiceSettings, environ: Mapping[str, str]) -> RateL
     what = "rate_limits: redis_password"
     password = App(environ=environ).secret(reference, what) if reference is not None else None
     return RateLimiter(settings.rate_limits, password)
+
+
+def event_address(settings: ServiceSettings, environ: Mapping[str, str]) -> EventAddress | None:
+    """Return where pod managers send events, None where none does.
+
+    Raises:
+        InputError, CredentialError: as of an address, and of a password reference.
+    """
+    reader = settings.reader_settings
+    if reader is None or reader.receiver is None:
+        return None
+    what = "reader: receiver: secret"
+    secret = App(environ=environ).secret(reader.receiver.secret, what)
+    return EventAddress(reader.receiver.url, secret)
 
 
 def access_of(settings: ServiceSettings, environ: Mapping[str, str]) -> Access:
@@ -264,6 +282,7 @@ def configuration_problems(
     checks: tuple[Callable[[], object], ...] = (
         lambda: access_of(settings, environ),
         lambda: rate_limiter(settings, environ),
+        lambda: event_address(settings, environ),
         open_state,
         *((check_messaging,) if settings.messaging is not None else ()),
         lambda: config.policies(settings.policy_files),

@@ -14,7 +14,13 @@ from typing import Any
 
 import falcon
 
-from valence_sched.errors import RateLimited, SchedulerError, Unauthenticated, one_line
+from valence_sched.errors import (
+    NothingMatches,
+    RateLimited,
+    SchedulerError,
+    Unauthenticated,
+    one_line,
+)
 from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import MEDIA_TYPE, Problem, http_problem, problem_of
 from valence_sched.model.redact import redact_text
@@ -28,6 +34,10 @@ from valence_sched.service.routes import ROUTES, Route
 from valence_sched.service.users import Access, User
 
 LOG = logging.getLogger("valence_sched.service")
+
+EVENTS = "/v1/events/"
+#: Bytes of an event that a pod manager sends, at most.
+EVENT_BYTES = 1 << 20
 
 REQUEST_ID = "X-Openstack-Request-Id"
 
@@ -95,7 +105,7 @@ class Envelope:
         line = LogFields({
             "request_id": _request_id(req),
             "method": method,
-            "path": redact_text(one_line(req.path, 200)),
+            "path": _loggable(req.path),
             "status": status,
             "seconds": round(seconds, 6),
             "user": _noted(req, "user", "-"),
@@ -108,6 +118,13 @@ class Envelope:
 def _responder(route: Route, parts: ServiceParts, access: Access) -> Callable[..., None]:
     def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
         req.context["media"] = route.media
+        if route.takes_token:
+            sender = _sender(req, parts, path["token"])
+            req.context.update({"user": sender.name, "tenant": sender.tenant})
+            parts.rates.count(sender.tenant, change=False)
+            with parts.gate.passing(sender.tenant):
+                answer(req, resp, sender, path, min(parts.limits.body_bytes, EVENT_BYTES))
+            return
         if not route.rule:
             answer(req, resp, User("-", "reader"), path)
             return
@@ -119,9 +136,13 @@ def _responder(route: Route, parts: ServiceParts, access: Access) -> Callable[..
             answer(req, resp, user, path)
 
     def answer(
-        req: falcon.Request, resp: falcon.Response, user: User, path: dict[str, str]
+        req: falcon.Request,
+        resp: falcon.Response,
+        user: User,
+        path: dict[str, str],
+        most: int = parts.limits.body_bytes,
     ) -> None:
-        body = read_body(req, route.body, parts.limits.body_bytes) if route.body else None
+        body = read_body(req, route.body, most) if route.body else None
         key = check_key(req.get_header(KEY_HEADER)) if route.method == "POST" else None
         query = {name: _single(value) for name, value in req.params.items()}
         call = Call(parts, user, path, query, body, key, _request_id(req))
@@ -144,8 +165,29 @@ def _authenticated(req: falcon.Request, parts: ServiceParts, access: Access) -> 
         raise
 
 
+def _sender(req: falcon.Request, parts: ServiceParts, token: str) -> User:
+    """Return the pod manager of a token, as a tenant that is no user's; NothingMatches for others.
+
+    An address from which too many wrong ones came waits.
+    """
+    address = req.remote_addr or "-"
+    parts.rates.check_address(address)
+    name = parts.events.podm_of(token) if parts.events is not None else None
+    if name is None:
+        parts.rates.count_failure(address)
+        raise NothingMatches("token of a pod manager")
+    return User(name, "reader", project=f"events of {name}")
+
+
 def _single(value: Any) -> Any:
     return value[-1] if isinstance(value, list) and value else value
+
+
+def _loggable(path: str) -> str:
+    """Return a path without a token in it."""
+    if EVENTS in path:
+        path = path[: path.index(EVENTS) + len(EVENTS)] + "***"
+    return redact_text(one_line(path, 200))
 
 
 def _noted(req: falcon.Request, name: str, default: Any) -> Any:
@@ -199,7 +241,7 @@ def _http_error(
 ) -> None:
     for name, value in dict(error.headers or {}).items():
         resp.set_header(name, value)
-    text = error.description or f"{req.method} {one_line(req.path, 200)}: {error.title}"
+    text = error.description or f"{req.method} {_loggable(req.path)}: {error.title}"
     title = error.title or "error"
     problem = http_problem(error.status_code, title, text, _request_id(req))
     _send_problem(req, resp, problem)

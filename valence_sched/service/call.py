@@ -22,7 +22,7 @@ from valence_sched.model.service_bodies import Health
 from valence_sched.service.fairness import TenantGate
 from valence_sched.service.operations import Operations
 from valence_sched.service.rate_limits import RateLimiter
-from valence_sched.service.records import QuotaStore, RecordStore
+from valence_sched.service.records import EventSink, RecordStore
 from valence_sched.service.settings import Limits
 from valence_sched.service.users import User
 from valence_sched.service.visibility import own_nodes, visible
@@ -50,12 +50,14 @@ CompileSpec = Callable[[RequestSpec, Flavor | None], Request]
 
 @dataclasses.dataclass(frozen=True)
 class ServiceParts:
-    """What handlers work with; ``compile_spec`` compiles a request with its flavor."""
+    """What handlers work with; ``compile_spec`` compiles a request with its flavor.
+
+    ``events`` takes those that pod managers send, where they do.
+    """
 
     schedulers: Schedulers
     compile_spec: CompileSpec
     records: RecordStore
-    quotas: QuotaStore
     operations: Operations
     limits: Limits
     gate: TenantGate
@@ -63,6 +65,7 @@ class ServiceParts:
     openapi: Callable[[], bytes]
     metrics: Callable[[], tuple[str, bytes]]
     health: Callable[[], Health]
+    events: EventSink | None = None
 
 
 class CallResult(NamedTuple):

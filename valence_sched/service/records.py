@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RecordStore and QuotaStore: what the processes of one service share besides claims and nodes."""
+"""RecordStore and EventSink: what the processes of one service share besides claims and nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 from valence_sched.model.decision_summary import DecisionSummary
-from valence_sched.model.quota import Quota
 
 
 class RecordStore(Protocol):
@@ -29,14 +28,11 @@ class RecordStore(Protocol):
         """Return the newest decisions of an owner, None: of everybody, after ``skip`` newer."""
 
 
-class QuotaStore(Protocol):
-    """The quotas of owners; an owner None stands for all without limits of their own."""
+class EventSink(Protocol):
+    """Takes the events that pod managers send."""
 
-    def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> None:
-        """Set the limits of an owner in place of all that it had."""
+    def podm_of(self, token: str) -> str | None:
+        """Return the pod manager that a token was given to, None for what is no token."""
 
-    def quotas(self) -> Sequence[Quota]:
-        """Return the limits that are set."""
-
-    def quota(self, owner: str) -> Quota:
-        """Return the limits that hold for an owner, and what its claims count."""
+    def take(self, podm: str, records: Iterable[Any]) -> None:
+        """Keep a hint that a pod manager may have changed, if its event says so."""

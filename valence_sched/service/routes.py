@@ -26,7 +26,7 @@ from valence_sched.model.lifecycle import (
 )
 from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
 from valence_sched.model.policy import PluginList, PodmReads, Policy
-from valence_sched.model.quota import Quota, QuotaLimits
+from valence_sched.model.quota import Quota, QuotaChange, QuotaLimits
 from valence_sched.model.registration import RegisteredPodm, RegistrationChange
 from valence_sched.model.request import Request
 from valence_sched.model.service_bodies import (
@@ -34,6 +34,7 @@ from valence_sched.model.service_bodies import (
     CandidatesBody,
     CapacityBody,
     ClaimBody,
+    EventBody,
     FitsBody,
     Generation,
     Health,
@@ -53,7 +54,16 @@ from valence_sched.model.service_bodies import (
     StatsBody,
 )
 from valence_sched.service.call import Call
-from valence_sched.service.handlers import catalogue, claims, decisions, nodes, podms, quotas, ui
+from valence_sched.service.handlers import (
+    catalogue,
+    claims,
+    decisions,
+    events,
+    nodes,
+    podms,
+    quotas,
+    ui,
+)
 from valence_sched.service.html import MEDIA_TYPE as HTML
 from valence_sched.service.users import Role
 
@@ -61,7 +71,8 @@ from valence_sched.service.users import Role
 class Route(NamedTuple):
     """One method of one path.
 
-    ``rule`` names who may, ``role`` is the least role that does; without a rule everybody may.
+    ``rule`` names who may, ``role`` is the least role that does; without a rule everybody may, or
+    of a path with a ``{token}`` its pod manager alone.
     ``query`` are the words of the query besides the name of a path that ends in ``-``, ``media``
     is the type of what it answers.
     """
@@ -76,6 +87,11 @@ class Route(NamedTuple):
     status: int = 200
     query: Sequence[str] = ()
     media: str = "application/json"
+
+    @property
+    def takes_token(self) -> bool:
+        """Return whether the path has a secret of its caller."""
+        return "{token}" in self.path
 
 
 _BLOCKS = BlockFilter.__struct_fields__
@@ -115,8 +131,10 @@ ROUTES = (
     Route("GET", "/v1/operations/{name}", nodes.operation, None, Operation, "operations:get"),
     Route("GET", "/v1/quotas", quotas.quotas, None, tuple[Quota, ...], "quotas:list", "admin"),
     Route("PUT", "/v1/quotas", quotas.set_default, QuotaLimits, Quota, "quotas:update", "admin"),
+    Route("PATCH", "/v1/quotas", quotas.change_default, QuotaChange, Quota, "quotas:update", "admin"),
     Route("GET", "/v1/quotas/{name}", quotas.quota, None, Quota, "quotas:get"),
     Route("PUT", "/v1/quotas/{name}", quotas.set_quota, QuotaLimits, Quota, "quotas:update", "admin"),
+    Route("PATCH", "/v1/quotas/{name}", quotas.change_quota, QuotaChange, Quota, "quotas:update", "admin"),
     Route("GET", "/v1/policies", catalogue.policies, None, tuple[Policy, ...], "policies:list"),
     Route("GET", "/v1/policies/{name}/podm_reads", catalogue.podm_reads, None, PodmReads, "policies:list", query=("flavor",)),
     Route("GET", "/v1/flavors", catalogue.flavors, None, tuple[Flavor, ...], "flavors:list"),
@@ -133,6 +151,7 @@ ROUTES = (
     Route("GET", "/v1/podms/{name}/stats", podms.reported_stats, None, StatsReport, "stats:get"),
     Route("POST", "/v1/podms/{name}/stats", podms.update_stats, StatsBody, Generation, "stats:update", "admin"),
     Route("DELETE", "/v1/podms/{name}/stats", podms.forget_report, None, None, "stats:delete", "admin", 204),
+    Route("POST", "/v1/events/{token}", events.receive, EventBody, None, status=204),
     Route("GET", "/v1/blocks", podms.blocks, None, tuple[BlockOverview, ...], "blocks:list", query=_BLOCKS),
     Route("GET", "/v1/blocks/{name}", podms.block, None, BlockOverview, "blocks:get", query=("podm",)),
     Route("GET", "/v1/pools", podms.pools, None, tuple[PoolOverview, ...], "pools:list", query=("podm",)),

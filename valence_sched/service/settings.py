@@ -79,6 +79,17 @@ class KeystoneSettings(Noun, frozen=True, kw_only=True):
     token_cache_s: Seconds = 60.0
 
 
+class EventReceiverSettings(Noun, frozen=True, kw_only=True):
+    """Where pod managers send events: the base ``url`` of this service as they reach it.
+
+    ``secret`` refers to the text that the token of each pod manager is made of, the same for all
+    processes of the service.
+    """
+
+    url: str
+    secret: PasswordReference
+
+
 class ReaderSettings(Noun, frozen=True, kw_only=True):
     """How the registered pod managers are read, by one of all processes.
 
@@ -87,6 +98,10 @@ class ReaderSettings(Noun, frozen=True, kw_only=True):
     is tried at a time. ``readers`` are read at once at most, and each may take
     ``request_timeout_s`` to answer. Another process takes over ``lease_s`` after the one that reads
     has died.
+
+    With ``events: sse`` a pod manager that offers a stream of events is read when it sends one, no
+    sooner than ``event_pause_s`` after its last reading; with ``push`` one that offers no stream
+    sends its events to the ``receiver``.
     """
 
     interval_s: Pause = 60.0
@@ -96,6 +111,9 @@ class ReaderSettings(Noun, frozen=True, kw_only=True):
     readers: Positive = 32
     request_timeout_s: Pause = 30.0
     lease_s: Annotated[float, Meta(ge=1, le=3600)] = 30.0
+    events: Literal["off", "sse", "push"] = "sse"
+    event_pause_s: Pause = 5.0
+    receiver: EventReceiverSettings | None = None
 
 
 class ServiceSettings(Noun, frozen=True, kw_only=True):
@@ -166,6 +184,7 @@ def check_settings(settings: ServiceSettings, path: str) -> None:
     """
     if settings.messaging is not None:
         check_messaging(settings.messaging, path)
+    _check_events(settings, path)
     if settings.auth == "basic" and settings.users_file is None:
         raise UsageError(f"{path}: auth is basic without a users_file: name the file of users")
     _check_keystone(settings, path)
@@ -181,6 +200,21 @@ def check_settings(settings: ServiceSettings, path: str) -> None:
     if (settings.certificate is None) != (settings.private_key is None):
         raise UsageError(f"{path}: a certificate and its private_key are set together or not at "
                          "all")  # fmt: skip
+
+
+def _check_events(settings: ServiceSettings, path: str) -> None:
+    reader = settings.reader_settings
+    if reader is None:
+        return
+    if (reader.events == "push") != (reader.receiver is not None):
+        raise UsageError(f"{path}: reader: events: push and a receiver are set together or not at "
+                         "all")  # fmt: skip
+    if reader.receiver is None:
+        return
+    reference = reader.receiver.secret
+    if reference.stored or (reference.env is None) == (reference.file is None):
+        raise UsageError(f"{path}: reader: receiver: secret refers to one of env: NAME and file: "
+                         "PATH")  # fmt: skip
 
 
 def _check_keystone(settings: ServiceSettings, path: str) -> None:

@@ -26,18 +26,30 @@ class Quotas:
     def __init__(self, database: Database) -> None:
         self._read, self._write = database.read, database.write
 
-    def set(self, owner: str | None, limits: Mapping[str, float]) -> None:
+    def set(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
         """Set the limits of an owner, by resource, in place of all that it had."""
+        return self.change(owner, limits, keep=False)
 
-        def work(connection: sa.Connection) -> None:
+    def change(
+        self, owner: str | None, limits: Mapping[str, float | None], *, keep: bool = True
+    ) -> Quota:
+        """Change limits of an owner, by resource, None: it has none of its own; return the quota.
+
+        Its other limits stay where they are to ``keep``.
+        """
+
+        def work(connection: sa.Connection) -> Quota:
             key = _owner_key(owner)
-            connection.execute(sa.delete(_quotas).where(_quotas.c.owner_key == key))
+            old = sa.delete(_quotas).where(_quotas.c.owner_key == key)
+            connection.execute(old.where(_quotas.c.resource.in_(limits)) if keep else old)
             rows = [{"owner_key": key, "owner": owner, "resource": name, "most": most}
-                    for name, most in sorted(limits.items())]  # fmt: skip
+                    for name, most in sorted(limits.items()) if most is not None]  # fmt: skip
             if rows:
                 connection.execute(sa.insert(_quotas), rows)
+            used = {} if owner is None else _used(connection, owner)
+            return Quota(owner=owner, limits=_limits(connection, owner), used=used)
 
-        self._write(work, "setting a quota")
+        return self._write(work, "setting a quota")
 
     def list(self) -> Sequence[Quota]:
         """Return the limits that are set, those of all owners first, then by owner."""
@@ -131,7 +143,7 @@ def _owner_key(owner: str | None) -> str:
     return key_of(owner or "")
 
 
-def _limits(connection: sa.Connection, owner: str) -> dict[str, float]:
+def _limits(connection: sa.Connection, owner: str | None) -> dict[str, float]:
     """Return the limits that hold for an owner: of each resource its own before the one of all."""
     of, key, default = _quotas.c, _owner_key(owner), _owner_key(None)
     query = sa.select(of.owner_key, of.resource, of.most).where(of.owner_key.in_((key, default)))

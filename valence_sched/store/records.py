@@ -10,6 +10,7 @@ from valence_sched.store.database import Database
 from valence_sched.store.tables import now
 
 _of = tables.records.c
+_END = b"\0"  # of a word
 
 
 class Records:
@@ -30,6 +31,38 @@ class Records:
             return document
 
         return self._database.write(work, "keeping a record")
+
+    def add_word(self, id_: str, word: bytes) -> None:
+        """Add a word without NUL to the set of words that a record is; it is made where missing."""
+
+        def work(connection: sa.Connection) -> None:
+            known = connection.scalar(
+                sa.select(_of.document).where(_of.id == id_).with_for_update()
+            )
+            if known is None:
+                row = {"id": id_, "at": now(), "document": word}
+                connection.execute(sa.insert(tables.records).values(row))
+            elif word not in (words := bytes(known).split(_END)):
+                values = {"at": now(), "document": _END.join([*words, word])}
+                connection.execute(sa.update(tables.records).where(_of.id == id_).values(values))
+
+        found = self.get(id_)
+        if found is None or word not in found[0].split(_END):  # a read is cheaper than a lock
+            self._database.write(work, "keeping a record")
+
+    def take_words(self, id_: str) -> list[bytes]:
+        """Remove the set of words of a record, and return it."""
+
+        def work(connection: sa.Connection) -> list[bytes]:
+            known = connection.scalar(
+                sa.select(_of.document).where(_of.id == id_).with_for_update()
+            )
+            connection.execute(sa.delete(tables.records).where(_of.id == id_))
+            return [] if known is None else bytes(known).split(_END)
+
+        if self.get(id_) is None:
+            return []
+        return self._database.write(work, "taking a record")
 
     def replace(self, id_: str, document: bytes) -> None:
         """Replace a record; one that is not there is not made."""

@@ -108,6 +108,19 @@ def age(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def resource_limit(text: str) -> tuple[str, float]:
+    """Parse ``NAME=LIMIT``, a number from 0 to 1e15."""
+    name, _, number = text.rpartition("=")
+    try:
+        limit = float(number)
+    except ValueError:
+        limit = -1.0
+    if not name or not 0.0 <= limit <= 1e15:
+        hint = "as in nodes=20, with a number from 0 to 1e15"
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not NAME=LIMIT, {hint}")
+    return name, limit
+
+
 def flavor_shares(text: str) -> dict[str, float]:
     """Parse ``FLAVOR=SHARE,FLAVOR=SHARE``; a flavor alone has a share of 1."""
     shares: dict[str, float] = {}

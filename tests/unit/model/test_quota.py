@@ -7,7 +7,7 @@ from valence_sched.errors import InputError
 from valence_sched.model.claim import ClaimPart, NodeAllocation
 from valence_sched.model.need import Alternative, Need, Test
 from valence_sched.model.node_request import NodeRequest
-from valence_sched.model.quota import check_resources, claim_charges, node_charges
+from valence_sched.model.quota import check_limits, check_owner, claim_charges, node_charges
 
 CORES = Need(kind="processor", measure="cores", amount=8)
 MEMORY = Need(kind="memory", measure="capacity_mib", amount=1024)
@@ -54,8 +54,22 @@ class TestCharges(unittest.TestCase):
         self.assertEqual({"claims": 1, "nodes": 3, "cores": 24}, claim_charges(parts))
 
     def test_a_resource_has_a_name_that_some_claim_may_count(self):
-        check_resources(("claims", "nodes", "accelerators:a100", "stock:power_w"), "f")
+        names = ("claims", "nodes", "accelerators:a100", "stock:power_w")
+        check_limits(dict.fromkeys(names, 1.0), "f")
         for name, hint in (("claim", "claims"), ("stock:", "stock:NAME"), ("", "known"),
                            ("accelerators:a b", "accelerators")):  # fmt: skip
             with self.subTest(name), self.assertRaisesRegex(InputError, hint):
-                check_resources((name,), "f")
+                check_limits({name: None}, "f")
+
+    def test_a_limit_is_a_number_from_0_on_or_none(self):
+        check_limits({"claims": 0.0, "nodes": 1e15, "cores": None}, "f")
+        for most in (-1.0, 1e16, float("nan"), float("inf")):
+            with self.subTest(most), self.assertRaisesRegex(InputError, "f: claims: found"):
+                check_limits({"claims": most}, "f")
+
+    def test_the_name_of_an_owner_is_not_empty_and_not_too_long(self):
+        for owner in (None, "a", "a" * 255):
+            check_owner(owner)
+        for owner in ("", "a" * 256):
+            with self.subTest(owner), self.assertRaisesRegex(InputError, "1 to 255 characters"):
+                check_owner(owner)

@@ -188,6 +188,10 @@ class TestDoing(StoreCase):
         ):
             with self.subTest(doing):
                 self.check(prepare, doing)
+        self.check(lambda s: lambda: s.records.add_word("x", b"a"),
+                   "reading a record", "keeping a record")  # fmt: skip
+        self.check(lambda s: s.records.add_word("x", b"a") or (lambda: s.records.take_words("x")),
+                   "reading a record", "taking a record")  # fmt: skip
 
 
 def away(name: str) -> tuple[FullPodm, ReadFailure]:

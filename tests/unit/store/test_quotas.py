@@ -38,6 +38,14 @@ class TestQuotas:
         expected = Quota(owner="red", used={"claims": 4, "nodes": 4})
         self.assertEqual(expected, self.stored.quotas.show("red"))
 
+    def test_a_change_keeps_the_limits_that_it_does_not_name(self):
+        self.stored.quotas.set(None, {"nodes": 9})
+        self.stored.quotas.set("red", {"claims": 1, "nodes": 2, "cores": 3})
+        changed = self.stored.quotas.change("red", {"claims": 5, "nodes": None})
+        self.assertEqual({"claims": 5, "cores": 3, "nodes": 9}, changed.limits)
+        self.assertEqual({}, self.stored.quotas.change(None, {"nodes": None}).limits)
+        self.assertEqual({"claims": 5, "cores": 3}, self.stored.quotas.show("red").limits)
+
     def test_a_claim_beyond_a_limit_is_refused_with_the_numbers_and_holds_nothing(self):
         self.stored.quotas.set("red", {"claims": 2, "nodes": 10})
         self.claim("c0")

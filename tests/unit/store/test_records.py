@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records: what the processes of a service share."""
 
+import threading
+
 import sqlalchemy as sa
 
 from tests.unit.store.engines import StoreCase, on_each_engine
@@ -25,6 +27,33 @@ class TestRecords(StoreCase):
         records.put_new("x", b"a")
         records.replace("x", b"b" * 100_000)
         self.assertEqual(b"b" * 100_000, records.get("x")[0])
+
+    def test_words_are_a_set_until_they_are_taken(self):
+        one, other = self.store().records, self.store().records
+        self.assertEqual([], one.take_words("w"))
+        for word in (b"a", b"b", b"a", b"ab"):
+            one.add_word("w", word)
+        other.add_word("v", b"c")
+        self.assertEqual([b"a", b"b", b"ab"], other.take_words("w"))
+        self.assertEqual([], one.take_words("w"))
+        self.assertEqual([b"c"], one.take_words("v"))
+
+    def test_no_word_is_lost_where_several_add_and_one_takes(self):
+        words = [b"%d-%d" % (adder, number) for adder in range(3) for number in range(10)]
+
+        def add(adder):
+            records = self.store().records
+            for word in words[adder * 10 : adder * 10 + 10]:
+                records.add_word("w", word)
+
+        threads = [threading.Thread(target=add, args=(adder,)) for adder in range(3)]
+        for thread in threads:
+            thread.start()
+        taken, records = [], self.store().records
+        while any(thread.is_alive() for thread in threads):
+            taken += records.take_words("w")
+        taken += records.take_words("w")
+        self.assertEqual(sorted(words), sorted(taken))
 
     def test_old_records_are_purged(self):
         store = self.store()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -34,7 +35,12 @@ def hint_of(data: bytes) -> str | None:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     records = event.get("Events") if isinstance(event, dict) else None
-    for record in records if isinstance(records, list) else ():
+    return hint_of_records(records if isinstance(records, list) else ())
+
+
+def hint_of_records(records: Iterable[Any]) -> str | None:
+    """Return the first of the records of an event that may change a reading, None for none."""
+    for record in records:
         if isinstance(record, dict) and (text := _hint_of_record(record)):
             return one_line(text, _MOST_TEXT)
     return None

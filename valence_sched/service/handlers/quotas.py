@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handlers of quotas: list, show, set."""
+"""Handlers of quotas: list, show, set, change."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from valence_sched.errors import UnknownName
-from valence_sched.model.quota import Quota, check_resources
-from valence_sched.service.call import Call, CallResult
+from valence_sched.model.quota import Quota
+from valence_sched.service.call import Call
 
 
 def quotas(call: Call) -> Sequence[Quota]:
     """List the quotas that are set; the one without an owner is that of all others."""
-    return tuple(call.parts.quotas.quotas())
+    with call.parts.schedulers.changing() as scheduler:
+        return tuple(scheduler.quotas())
 
 
 def quota(call: Call) -> Quota:
@@ -20,19 +21,29 @@ def quota(call: Call) -> Quota:
     name = call.name()
     if call.user.owner not in (None, name):
         raise UnknownName("owner", name, ())
-    return call.parts.quotas.quota(name)
+    with call.parts.schedulers.changing() as scheduler:
+        return scheduler.quota(name)
 
 
 def set_quota(call: Call) -> Quota:
     """Set the limits of an owner in place of those that it had; none: those of all hold."""
-    name = call.name()
-    check_resources(call.body.limits, "the body: $.limits")
-    call.parts.quotas.set_quota(name, call.body.limits)
-    return call.parts.quotas.quota(name)
+    with call.parts.schedulers.changing() as scheduler:
+        return scheduler.set_quota(call.name(), call.body.limits)
 
 
-def set_default(call: Call) -> CallResult:
+def change_quota(call: Call) -> Quota:
+    """Change limits of an owner; null: that of all holds."""
+    with call.parts.schedulers.changing() as scheduler:
+        return scheduler.change_quota(call.name(), call.body.limits)
+
+
+def set_default(call: Call) -> Quota:
     """Set the limits of each owner that has none of its own."""
-    check_resources(call.body.limits, "the body: $.limits")
-    call.parts.quotas.set_quota(None, call.body.limits)
-    return CallResult(Quota(limits=call.body.limits))
+    with call.parts.schedulers.changing() as scheduler:
+        return scheduler.set_quota(None, call.body.limits)
+
+
+def change_default(call: Call) -> Quota:
+    """Change limits of each owner that has none of its own; null: there is no limit."""
+    with call.parts.schedulers.changing() as scheduler:
+        return scheduler.change_quota(None, call.body.limits)

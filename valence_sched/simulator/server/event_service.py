@@ -26,19 +26,23 @@ MESSAGES = {
     "ResourceUpdated": ("ResourceChanged", "One or more resource properties have changed."),
     "ResourceRemoved": ("ResourceRemoved", "The resource was removed successfully."),
 }
+#: The properties that say where events can be had.
+OFFERS = ("ServerSentEventUri", "Subscriptions")
 #: Events of one message.
 MOST_EVENTS = 100
 
 
 def add_event_service(documents: DocumentTree, faults: Faults) -> str:
-    """Give a tree an event service; return the URI of its stream, empty where it has none."""
+    """Give a tree an event service; return the URI of its stream, empty where it has none.
+
+    Subscriptions of a recording are not its own, and go.
+    """
     root = documents.get(ROOT) or {}
     service_uri = uri_of(value_at(root, "EventService")) or SERVICE
     known = documents.get(service_uri)
     if "no-events" in faults:
         if known is not None:
-            plain = {name: value for name, value in known.items() if name != "ServerSentEventUri"}
-            documents.put(service_uri, plain)
+            documents.put(service_uri, _without_offers(known))
         return ""
     service: Json = known or {
         "@odata.type": "#EventService.v1_10_3.EventService",
@@ -48,18 +52,31 @@ def add_event_service(documents: DocumentTree, faults: Faults) -> str:
         "ServiceEnabled": True,
         "Status": {"State": "Enabled", "Health": "OK"},
     }
-    stream = f"{service_uri}/SSE"
+    stream = "" if "no-stream" in faults else f"{service_uri}/SSE"
     collection = uri_of(value_at(service, "Subscriptions")) or f"{service_uri}/Subscriptions"
-    if collection not in documents:
-        type_ = "EventDestinationCollection"
-        documents.put(collection, collection_document(collection, type_, "Subscriptions"))
-    offered = {"ServerSentEventUri": stream, "Subscriptions": {"@odata.id": collection}}
-    documents.put(service_uri, {**service, **offered})
+    for old in documents.member_uris(collection):
+        documents.remove(old)
+    type_ = "EventDestinationCollection"
+    documents.put(collection, collection_document(collection, type_, "Subscriptions"))
+    offered: Json = {"Subscriptions": {"@odata.id": collection}}
+    offered |= {"ServerSentEventUri": stream} if stream else {}
+    documents.put(service_uri, {**_without_offers(service), **offered})
     documents.put(ROOT, {**root, "EventService": {"@odata.id": service_uri}})
     return stream
 
 
+def _without_offers(service: Json) -> Json:
+    """Return an event service without a stream and subscriptions."""
+    return {name: value for name, value in service.items() if name not in OFFERS}
+
+
 def events_of(changes: Iterable[Change], number: int, *, older: bool = False) -> Iterator[bytes]:
+    """Yield the messages of changes as server-sent events, as :func:`bodies_of`."""
+    for index, body in enumerate(bodies_of(changes, number, older=older)):
+        yield b"id: %d\ndata: %s\n\n" % (number + index, msgspec.json.encode(body))
+
+
+def bodies_of(changes: Iterable[Change], number: int, *, older: bool = False) -> Iterator[Json]:
     """Yield the messages of changes, each resource once, numbered from ``number``.
 
     ``older`` services name a type in place of a message, and an origin that is no link.
@@ -74,13 +91,12 @@ def events_of(changes: Iterable[Change], number: int, *, older: bool = False) ->
             _record(kind, uri, index, older=older)
             for index, (uri, kind) in enumerate(named[start : start + MOST_EVENTS])
         ]
-        body = {
+        yield {
             "@odata.type": "#Event.v1_2_0.Event" if older else "#Event.v1_10_0.Event",
             "Id": str(number),
             "Name": "Event Array",
             "Events": records,
         }
-        yield b"id: %d\ndata: %s\n\n" % (number, msgspec.json.encode(body))
         number += 1
 
 

@@ -25,6 +25,7 @@ from valence_sched.simulator.server.habits import is_root_elsewhere
 from valence_sched.simulator.server.load import complete
 from valence_sched.simulator.server.reads import DocumentReads, HttpRequest
 from valence_sched.simulator.server.sessions import Account, Sessions, add_session_service
+from valence_sched.simulator.server.subscriptions import Subscriptions
 
 #: Documents that can be read without a login.
 PUBLIC_PATHS = ("/redfish", "/redfish/v1")
@@ -74,6 +75,7 @@ class SimulatedPodm:
             collection=add_session_service(documents, settings.session_timeout_s),
         )
         self._event_stream = add_event_service(documents, self.faults)
+        self.subscriptions = Subscriptions(documents)
         self.writes = writes.DocumentWrites(documents, self.faults, settings.clock, settings.task_s)
         self._reads = DocumentReads(documents, self.faults, self.writes.tasks, settings.page_size)
         self._cache: dict[str, EncodedReply] = {}
@@ -144,6 +146,11 @@ class SimulatedPodm:
             return self.sessions.delete(path)
         if request.method == "POST" and path.removesuffix("/Members") == self.sessions.collection:
             return self.sessions.create(writes.json_of(request.body))
+        collection = self.subscriptions.collection
+        if request.method == "DELETE" and collection and path.startswith(f"{collection}/"):
+            return self.subscriptions.delete(path)
+        if request.method == "POST" and collection and path == collection:
+            return self.subscriptions.create(writes.json_of(request.body))
         if request.method in ("POST", "PATCH", "DELETE"):
             self._check_tag(request, path)
             return self.writes.answer(request.method, path, request.body, request.headers, user)

@@ -145,7 +145,10 @@ async def listen(
     """Answer on these sockets while the context lasts; a fault rule may keep one from it."""
     from aiohttp import web  # an extra, needed only to serve
 
+    from valence_sched.simulator.server.event_delivery import deliver_events
+
     runners = []
+    delivery: asyncio.Task[None] | None = None
     try:
         for app, sock in zip(apps, sockets, strict=True):
             if "refuse" in app.podm.faults:
@@ -156,8 +159,12 @@ async def listen(
             await runner.setup()
             runners.append(runner)
             await web.SockSite(runner, sock, backlog=512).start()
+        delivery = asyncio.create_task(deliver_events([app.podm for app in apps]))
         yield
     finally:
+        if delivery is not None:
+            delivery.cancel()
+            await asyncio.gather(delivery, return_exceptions=True)
         await asyncio.gather(*(runner.cleanup() for runner in runners))
         for sock in sockets:
             sock.close()

@@ -114,6 +114,11 @@ class TestFaults(Case):
     def test_no_events_offers_no_stream(self):
         self.assertNotIn("EventService", self.serve("no-events").get(ROOT).json())
 
+    def test_no_stream_takes_subscriptions(self):
+        service = self.serve("no-stream").get(f"{ROOT}/EventService").json()
+        self.assertNotIn("ServerSentEventUri", service)
+        self.assertIn("Subscriptions", service)
+
     def test_stream_cut_ends_it_after_so_many_events(self):
         self.assertEqual(b": events follow\n\nCUT", self.stream("stream-cut:0"))
         found = self.stream("stream-cut:1")

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands ``scheduler quota list, set, show, unset``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from valence_sched_cli import base, paging
+from valence_sched_cli.options import inventory
+from valence_sched_cli.options.types import add_option, resource_limit
+from valence_sched_cli.output.cells import PairLines, or_absent
+
+if TYPE_CHECKING:
+    from valence_sched.model.quota import Quota
+
+COLUMNS = ("Owner", "Limits", "Used")
+
+
+class ListQuota(paging.PagedLister):
+    """List the limits that are set, by owner.
+
+    Those without an owner hold for each owner that has no limit of its own on a resource.
+    """
+
+    through_service = True
+
+    marker_columns = ("Owner", "Resource")
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        inventory.add_state_option(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        rows = [
+            (or_absent(quota.owner), name, limit)
+            for quota in self.scheduler(parsed_args).quotas()
+            for name, limit in sorted(quota.limits.items())
+        ]
+        return ("Owner", "Resource", "Limit"), rows
+
+
+class ShowQuota(base.ShowOne):
+    """Show the limits of an owner, and what it uses."""
+
+    through_service = True
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<owner>: owner (project, or user of a password file)")
+        inventory.add_state_option(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        return COLUMNS, _cells(self.scheduler(parsed_args).quota(parsed_args.owner))
+
+
+class SetQuota(base.ShowOne):
+    """Set limits on what an owner claims and composes.
+
+    They hold for what it has at a time. Its limits on other resources stay, and so does what is in
+    use beyond a lower limit.
+    """
+
+    through_service = True
+
+    effectful = True
+
+    examples = (
+        "team-a --resource nodes=20 --resource accelerators:a100=8",
+        "--default --resource claims=50",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _add_owner(parser)
+        add_option(
+            parser,
+            "--resource <name=limit>...: most of claims, nodes, cores, processors, memory_mib, "
+            "drives, nics, accelerators, accelerators:NAME or stock:NAME (repeat for several)",
+            type=resource_limit,
+            required=True,
+        )
+        inventory.add_state_option(parser)
+
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        return COLUMNS
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        owner = _owner(parsed_args)
+        quota = self.scheduler(parsed_args).change_quota(owner, dict(parsed_args.resource))
+        return COLUMNS, _cells(quota)
+
+
+class UnsetQuota(base.Command):
+    """Unset limits of an owner.
+
+    All of them are unset where no resource is named. What holds for every owner then holds for it.
+    """
+
+    through_service = True
+
+    effectful = True
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _add_owner(parser)
+        add_option(parser, "--resource <name>...: only the limit on this (repeat for several)")
+        inventory.add_state_option(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        owner, scheduler = _owner(parsed_args), self.scheduler(parsed_args)
+        if parsed_args.resource:
+            scheduler.change_quota(owner, dict.fromkeys(parsed_args.resource))
+        else:
+            scheduler.set_quota(owner, {})
+
+
+def _add_owner(parser: argparse.ArgumentParser) -> None:
+    add_option(parser, "<owner>: owner (project, or user of a password file)", nargs="?")
+    add_option(parser, "--default: what holds for each owner without a limit of its own")
+
+
+def _owner(parsed_args: argparse.Namespace) -> str | None:
+    """Return the owner of the words, None for all; UsageError where both or none is named."""
+    from valence_sched.errors import UsageError
+
+    owner: str | None = parsed_args.owner
+    if (owner is None) != parsed_args.default:
+        raise UsageError("name either an owner or --default")
+    return owner
+
+
+def _cells(quota: Quota) -> tuple[object, ...]:
+    return or_absent(quota.owner), PairLines(quota.limits), PairLines(quota.used)
