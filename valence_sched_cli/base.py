@@ -216,6 +216,7 @@ class PodmCommand:
             flavor_files=tuple(getattr(parsed_args, "flavor_file", ())),
             policy_files=tuple(getattr(parsed_args, "policy_file", ())),
             live=self.live(parsed_args, only),
+            no_cache=getattr(parsed_args, "no_cache", False),
         )
 
     def _configure(self, app: App) -> None:

@@ -11,6 +11,7 @@ import sys
 
 from tests.benchmarks import (
     batching,
+    caching,
     claiming,
     deciding,
     disrupting,
@@ -42,6 +43,7 @@ ALL = {
     "looking": claiming.looking,
     "live": live.live,
     "reading": reading.reading,
+    "caching": caching.caching,
     "replaying": replaying.replaying,
     "editing": editing.editing,
     "whatif-fail": disrupting.disrupting,

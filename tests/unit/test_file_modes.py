@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from valence_sched import files
 from valence_sched.config.credentials import SecureFile
 from valence_sched.drivers.crawl.document_cache import DocumentCache
 from valence_sched.drivers.files import tree_writer
+from valence_sched.inventory.view_cache import ViewCache
 from valence_sched.store.store import Store
-from valence_sched.testing import generate
+from valence_sched.testing import generate, view
 
 #: The modules that make files, and the rows of the table that are theirs.
 WRITERS = {
@@ -24,6 +26,7 @@ WRITERS = {
     "drivers/crawl/document_cache": ["cache of documents"],
     "drivers/files/tree_writer": ["Redfish tree"],
     "files": ["report", "plan", "inventory", "page", "results and golden decisions"],
+    "inventory/view_cache": ["cache of views"],
     "store/maintenance": ["copy of a state"],
     "store/schema": ["state file"],
     "testing/generate": ["generated inventory"],
@@ -90,6 +93,16 @@ class TestModes(unittest.TestCase):
         cache = DocumentCache(place / "cache", "https://h", None, 0.0)
         cache.save([("/redfish/v1", {"a": 1})])
 
+    def views(self, place):
+        file = place / "site.json"
+        file.write_text('{"id": "a", "blocks": []}')
+        file.chmod(0o600)  # it is not what is looked at
+        cache = ViewCache(place / "views", self.fail, min_bytes=0,
+                          now_ns=lambda: time.time_ns() + 10**10)  # fmt: skip
+        cached = cache.load(str(file))
+        cache.save(cached.key, view({"id": "a"}))
+        self.assertEqual(1, len(list((place / "views").iterdir())))
+
     def state(self, place):
         Store(f"sqlite:///{place / 'state.db'}").close()
 
@@ -102,7 +115,7 @@ class TestModes(unittest.TestCase):
         return {stat.S_IMODE(path.stat().st_mode) for path in place.rglob("*") if path.is_file()}
 
     def test_what_may_hold_a_secret_is_for_its_owner_alone(self):
-        for write in (self.secure, self.cache, self.state):
+        for write in (self.secure, self.cache, self.views, self.state):
             for umask in (0, 0o027):
                 with self.subTest(write.__name__, umask=umask):
                     self.assertEqual({0o600}, self.modes(write, umask))

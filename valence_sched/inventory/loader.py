@@ -6,12 +6,15 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
+import os
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from valence_sched import files
+from valence_sched.config.requests import split_plugin_name
+from valence_sched.config.settings import Homes
 from valence_sched.drivers import recorded
 from valence_sched.errors import (
     DuplicateId,
@@ -31,24 +34,33 @@ from valence_sched.model.read_options import ReadOptions, Selection
 from valence_sched.view.builder import ViewBuilder, repeated_id
 from valence_sched.view.view import View
 
+if TYPE_CHECKING:
+    from valence_sched.inventory.view_cache import ViewCache
+
 LIVENESS = "VALENCE_SCHED_LIVENESS"
+NO_CACHE = "VALENCE_SCHED_NO_CACHE"
+MIN_CACHED_BYTES = 8 << 20  # a smaller file is read about as fast as its cached view
 
 P = TypeVar("P", bound=Podm[Any, Any])
 PlacedPodm = tuple[LeanPodm, str, str]  # with its file and its place in that
 
 
 class InventoryLoader:
-    """Loads the pod managers of all sources; with ``strict`` an unreadable one is an error."""
+    """Loads the pod managers of all sources; with ``strict`` an unreadable one is an error.
 
-    def __init__(self, sources: SourceReader) -> None:
+    The view of an inventory file of ``min_cached_bytes`` or more is cached.
+    """
+
+    def __init__(self, sources: SourceReader, min_cached_bytes: int = MIN_CACHED_BYTES) -> None:
         self._sources, self._config = sources, sources.config
-        self._diagnostics = sources.diagnostics
+        self._diagnostics, self._min_cached_bytes = sources.diagnostics, min_cached_bytes
 
     def view(self, selection: Selection, texts: dict[str, bytes] | None = None) -> View:
         """Read inventories and live pod managers into one View.
 
         Blocks and amounts that claims hold are in use on pod managers that the state knows.
-        ``texts`` gets the JSON of each pod manager as it was read, by its id.
+        ``texts`` gets the JSON of each pod manager as it was read, by its id. The view of one large
+        file, to which nothing else is added, comes from the cache if the file has not changed.
 
         Raises:
             UsageError: no inventory is named, and no pod manager is known.
@@ -56,7 +68,22 @@ class InventoryLoader:
             InventoryIncomplete: with ``strict``, something could not be read.
             InventoryStale: something is older than ``selection.live`` allows.
         """
-        return self._build(selection, texts)
+        source = self._cacheable_source(selection) if texts is None else None
+        if source is None:
+            return self._build(selection, texts)
+        cache = self._view_cache()
+        with collector_paused():
+            cached = cache.load(source)
+        if cached is None:
+            return self._build(selection, None)
+        if cached.view is not None:
+            return self._checked_again(cached.view, selection)
+        before, trees = len(self._diagnostics), set[str]()
+        view = self._build(selection, None, trees=trees)
+        # a dialect may read a tree otherwise tomorrow, and what is doubtful is told each time
+        if not trees and {one.kind for one in self._diagnostics[before:]} <= {"warning"}:
+            cache.save(cached.key, view)
+        return view
 
     def view_and_podms(self, selection: Selection) -> tuple[View, tuple[LeanPodm, ...]]:
         """Return a view and, in its order, the pod managers that it is of; errors as for a view."""
@@ -68,11 +95,12 @@ class InventoryLoader:
         selection: Selection,
         texts: dict[str, bytes] | None,
         added: list[LeanPodm] | None = None,
+        trees: set[str] | None = None,
     ) -> View:
         builder, old = ViewBuilder(), OldReadings(selection.live.warn_age_s)
         declared = self._declared_resources(selection)
         with collector_paused():
-            placed = self._lean_podms(selection, declared, texts, old)
+            placed = self._lean_podms(selection, declared, texts, old, trees)
             podms = self._with_status(placed, selection, requests=added is not None)
             for podm, file, place in podms:
                 try:
@@ -86,6 +114,44 @@ class InventoryLoader:
             self._remark_declared(declared)
             old.warn(self._diagnostics)
             return builder.view()
+
+    def _view_cache(self) -> ViewCache:
+        from valence_sched.inventory.view_cache import ViewCache  # only for large files
+
+        return ViewCache(
+            Homes(self._config.environ).cache / "views",
+            self._config.remarks.append,
+            now_ns=lambda: int(self._sources.now().timestamp() * 1e9),
+            min_bytes=self._min_cached_bytes,
+        )
+
+    def _cacheable_source(self, selection: Selection) -> str | None:
+        """Return the only source of a selection if it is a large file and decides alone."""
+        sources, live = self._sources.named_sources(selection), selection.live
+        if selection.no_cache or self._config.environ.get(NO_CACHE) or len(sources) != 1:
+            return None
+        (source,) = sources
+        if self._changes_recordings(live) or source == "-" or split_plugin_name(source)[0]:
+            return None
+        try:
+            large = os.stat(source).st_size >= self._min_cached_bytes
+        except (OSError, ValueError):  # reading it says why
+            return None
+        return source if large and self._declared_resources(selection) is None else None
+
+    def _changes_recordings(self, live: ReadOptions) -> bool:
+        """Return whether a state or a liveness changes what was recorded, or live ones join it."""
+        changes = live.selects_live or live.subtract_claims or live.state is not None
+        return bool(changes or live.liveness or self._config.environ.get(LIVENESS))
+
+    def _checked_again(self, view: View, selection: Selection) -> View:
+        """Return a cached view after what depends on the time; errors as for a view."""
+        self._sources.forget()
+        old = OldReadings(selection.live.warn_age_s)
+        for podm in view.podms:
+            self._check_age(podm, selection.live, old)
+        old.warn(self._diagnostics)
+        return view
 
     def podms(self, selection: Selection) -> Iterator[FullPodm]:
         """Yield pod managers whole, as their documents describe them; errors as for a view."""
@@ -152,7 +218,12 @@ class InventoryLoader:
         declared: DeclaredStocks | None,
         texts: dict[str, bytes] | None,
         old: OldReadings,
+        trees: set[str] | None,
     ) -> Iterator[PlacedPodm]:
+        """Yield pod managers without the inside of their blocks.
+
+        ``texts`` as of a view, ``trees`` gets the files that are Redfish trees.
+        """
         decoder, services = msgspec.json.Decoder(LeanPodm), _Services()
         for record in self._sources.records(selection):
             json = record.json
@@ -165,6 +236,8 @@ class InventoryLoader:
                 continue
             if texts is not None:
                 texts[podm.id] = bytes(json)
+            if trees is not None and record.tree is not None:
+                trees.add(record.file)
             yield with_declared_stocks(podm, declared), record.file, record.place
 
     def _with_status(
@@ -176,12 +249,10 @@ class InventoryLoader:
         unless the selection also names a state or a liveness.
         """
         live = selection.live
-        recordings = bool(self._sources.named_sources(selection)) and not live.selects_live
-        liveness = live.liveness or self._config.environ.get(LIVENESS)
-        every = live.subtract_claims or live.state is not None
-        if recordings and not every and not liveness:
+        if self._sources.named_sources(selection) and not self._changes_recordings(live):
             yield from placed
             return
+        every = live.subtract_claims or live.state is not None
         podms, places = [], []
         for podm, file, place in placed:
             podms.append(podm)
@@ -216,14 +287,19 @@ class InventoryLoader:
         """Return a podm with the time of its reading, if that is recent enough to decide on."""
         if podm.read_at is None and record.captured_at is not None:
             podm = msgspec.structs.replace(podm, read_at=record.captured_at)
-        old.note(podm.id, podm.read_at, self._sources.now())
+        self._check_age(podm, live, old)
+        return podm
+
+    def _check_age(self, podm: Podm[Any, Any], live: ReadOptions, old: OldReadings) -> None:
+        """Note when a pod manager was read; raise InventoryStale if that is too long ago."""
+        now = self._sources.now()
+        old.note(podm.id, podm.read_at, now)
         limit = live.max_age_s
         if limit is None or podm.id in self._sources.unread_ids:  # noted already, never chosen
-            return podm
-        age = age_s(podm.read_at, self._sources.now())
+            return
+        age = age_s(podm.read_at, now)
         if age is None or age > limit:
-            raise stale_error(podm.id, podm.read_at, limit, self._sources.now())
-        return podm
+            raise stale_error(podm.id, podm.read_at, limit, now)
 
     def _skip(self, error: InputError) -> None:
         """Note a document that is skipped; a repeated id is refused, its blocks are ambiguous."""

@@ -77,14 +77,18 @@ class SourceReader:
             sources = inventories.split(os.pathsep)
         return [source for source in sources if source]
 
+    def forget(self) -> None:
+        """Forget which live pod managers were read before."""
+        # new ones: what follows a state keeps those that it has set
+        self.unread_ids, self.live_ids, self.read_ids = set(), set(), set()
+        self.stored_names = frozenset()
+
     def records(self, selection: Selection) -> Iterator[recorded.Record]:
         """Yield the podms of inventories, then the live ones.
 
         Live ones are read when the selection names some, and when it names no inventory.
         """
-        # new ones: what follows a state keeps those that it has set
-        self.unread_ids, self.live_ids, self.read_ids = set(), set(), set()
-        self.stored_names = frozenset()
+        self.forget()
         sources = self.named_sources(selection)
         try:
             for number, record in enumerate(self._recorded(sources), 1):

@@ -46,7 +46,8 @@ class Selection(Struct, frozen=True, kw_only=True):
 
     ``sources`` are inventories (empty: those of the environment, else the live pod managers that
     ``live`` names). ``near_maps`` say where external resources are. With ``strict`` a document or
-    pod manager that cannot be read is an error.
+    pod manager that cannot be read is an error. With ``no_cache`` inventory files are read whole,
+    whether or not their views are cached.
     """
 
     sources: tuple[str, ...] = ()
@@ -56,6 +57,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     policy_files: tuple[str, ...] = ()
     near_maps: tuple[str, ...] = ()
     live: ReadOptions = DEFAULT_READ_OPTIONS
+    no_cache: bool = False
 
 
 DEFAULT_SELECTION = Selection()

@@ -42,6 +42,11 @@ def add_inventory_options(parser: argparse.ArgumentParser) -> None:
     add_resource_file_option(parser)
     add_option(
         group,
+        "--no-cache: read large inventory files whole, and do not use or write the view that is "
+        "cached of each (or set VALENCE_SCHED_NO_CACHE)",
+    )
+    add_option(
+        group,
         "--strict: exit 5 when a pod manager could not be read or any document had to be skipped, "
         "and fail when a plug-in does",
     )
