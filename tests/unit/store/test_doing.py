@@ -169,6 +169,10 @@ class TestDoing(StoreCase):
             ("keeping a decision", lambda s: lambda: s.save_decision("d", b"{}")),
             ("reading a decision",
              lambda s: s.save_decision("d", b"{}") or (lambda: s.decision("d"))),
+            ("reading decisions", lambda s: lambda: s.decisions.newest(1)),
+            ("setting a quota", lambda s: lambda: s.quotas.set("o", {"claims": 1})),
+            ("reading quotas", lambda s: s.quotas.list),
+            ("reading quotas", lambda s: lambda: s.quotas.show("o")),
         ):  # fmt: skip
             with self.subTest(doing):
                 self.assertEqual(doing, self.failures(prepare)[-1])

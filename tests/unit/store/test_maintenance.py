@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Maintenance: a store goes down to each version and up again, is checked, and is copied."""
 
+import itertools
 import sqlite3
 import stat
 import threading
+from pathlib import Path
 
 import sqlalchemy as sa
 
@@ -13,6 +15,7 @@ from valence_sched.errors import StoreError
 from valence_sched.model.registration import Registration
 from valence_sched.store import schema, tables
 from valence_sched.store.maintenance import Maintenance
+from valence_sched.store.url import StoreUrl
 
 
 class MaintenanceCase:
@@ -93,6 +96,15 @@ class TestVersions(MaintenanceCase):
         self.assertIn("use a newer valence-sched", problem)
         self.execute(sa.update(tables.version).values(version_num="0004"))
 
+    def test_a_check_names_what_it_looked_at(self):
+        maintenance = self.maintenance()
+        found = maintenance.check()
+        self.assertEqual(str(StoreUrl(self.url)), found.address)
+        self.assertEqual(found.address, maintenance.address)
+        self.assertEqual((tables.REVISION, tables.REVISION), (found.revision, found.latest))
+        maintenance.downgrade("0004")
+        self.assertEqual(("0004", tables.REVISION), maintenance.check()[1:3])
+
     def test_only_a_file_is_copied_here(self):
         path = self.folder / "copy.sqlite"
         if self.engine == "sqlite":
@@ -140,6 +152,60 @@ class TestFile(MaintenanceCase, StoreCase):
             self.maintenance().backup(path)
         self.assertEqual("mine", path.read_text())
 
+    def test_a_copy_that_cannot_be_written_leaves_nothing_and_is_named(self):
+        file, path = self.url.removeprefix("sqlite:///"), self.folder / "copy"
+        maintenance = self.maintenance()
+        Path(file).write_bytes(b"no database" * 1000)
+        with self.assertRaisesRegex(StoreError, f"^{file}: backing up: file is not a database"):
+            maintenance.backup(path)
+        self.assertFalse(path.exists())
+
+    def test_each_look_that_fails_is_named_by_what_was_being_done(self):
+        for number, doing in enumerate(("looking", "checking", "counting rows")):
+            maintenance, count = self.maintenance(), itertools.count()
+
+            def fail(connection, number=number, count=count):
+                if next(count) == number:
+                    connection.exec_driver_sql("SELECT * FROM absent")
+
+            sa.event.listen(maintenance._database.reader, "begin", fail)
+            with self.subTest(doing), self.assertRaisesRegex(StoreError, f": {doing}: no such tab"):
+                maintenance.check()
+
+    def test_a_copy_in_a_folder_that_is_not_there_is_refused(self):
+        path = self.folder / "none" / "copy"
+        with self.assertRaisesRegex(StoreError, f"^{path}: no such file or directory: name anoth"):
+            self.maintenance().backup(path)
+
+    def test_a_store_without_tables_is_named_so(self):
+        path = self.folder / "empty.sqlite"
+        path.touch()
+        with Maintenance(f"sqlite:///{path}") as empty:
+            self.assertIsNone(empty.revision)
+            found = empty.check()
+            self.assertEqual(("no tables are there: store upgrade makes them",), found.problems)
+            self.assertEqual((None, {}), (found.revision, found.rows))
+            self.assertIsNone(empty.upgrade())
+            self.assertEqual(tables.REVISION, empty.revision)
+
+    def test_the_tool_that_copies_a_database_is_named(self):
+        """No server is asked for it."""
+        for url, tool in (
+            ("postgresql://u@127.0.0.1:1/x", "pg_dump --format=custom"),
+            ("mysql://u@127.0.0.1:1/x", "mysqldump --single-transaction"),
+            ("mariadb://u@127.0.0.1:1/x", "mariadb-dump --single-transaction"),
+            ("sqlite://", "its own tool"),
+        ):
+            with self.subTest(url), Maintenance(url) as maintenance:
+                with self.assertRaises(StoreError) as raised:
+                    maintenance.backup(self.folder / "copy")
+                self.assertEqual(
+                    f"{maintenance.address}: a database is backed up with its own tool, in one "
+                    f"transaction: {tool}",
+                    str(raised.exception),
+                )
+                self.assertFalse((self.folder / "copy").exists())
+
     def test_damage_is_named(self):
         file = self.url.removeprefix("sqlite:///")
         connection = sqlite3.connect(file)
@@ -148,7 +214,20 @@ class TestFile(MaintenanceCase, StoreCase):
         connection.commit()
         connection.close()
         (problem, *_) = self.maintenance().check().problems
-        self.assertRegex(problem, "a row names one of claims that is not there")
+        self.assertRegex(problem, "^[a-z_]+: a row names one of claims that is not there$")
+
+    def test_a_damaged_index_is_named(self):
+        connection = sqlite3.connect(self.url.removeprefix("sqlite:///"), isolation_level=None)
+        connection.execute("PRAGMA writable_schema = ON")
+        ((name,), *_) = connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'index' AND sql LIKE '%claims%'"
+        )
+        connection.execute("DELETE FROM sqlite_master WHERE name = ?", (name,))
+        connection.close()
+        problems = self.maintenance().check().problems
+        self.assertTrue(problems)
+        for problem in problems:
+            self.assertRegex(problem, "^damaged: ")
 
     def test_a_store_that_is_not_there_is_not_made(self):
         path = self.folder / "none.sqlite"

@@ -58,6 +58,24 @@ class TestQuotas:
         self.claim("c2", owner="blue")
         self.claim("c3", owner=None)
 
+    def test_each_limit_that_is_exceeded_is_named_also_where_nothing_is_in_use(self):
+        self.stored.quotas.set("red", {"claims": 0, "nodes": 0.5, "cores": 0})
+        with self.assertRaises(QuotaExceeded) as raised:
+            self.claim("c0")
+        self.assertEqual(
+            "quota of 'red': claims: 0 in use and 1 more asked for, 0 allowed; "
+            "nodes: 0 in use and 1 more asked for, 0.5 allowed: "
+            "release something, or ask the operator for more",
+            str(raised.exception),
+        )
+
+    def test_owners_are_listed_in_their_order_after_the_limits_of_all(self):
+        for owner in ("red", None, "blue", "green"):
+            self.stored.quotas.set(owner, {"nodes": 1, "claims": 2})
+        quotas = self.stored.quotas.list()
+        self.assertEqual([None, "blue", "green", "red"], [one.owner for one in quotas])
+        self.assertEqual(["claims", "nodes"], list(quotas[1].limits))
+
     def test_what_is_released_or_over_counts_no_longer(self):
         self.stored.quotas.set(None, {"claims": 1})
         first = self.claim("c0")

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Offers: what the pods of one zone offer to a tree of zones, and what they count as taken."""
+
+import unittest
+from random import Random
+
+from tests.unit.core.deciders import cpu, cpus, engine_of
+from tests.unit.core.fit.hard_covers import FAMILIES, podm, properties
+from tests.unit.core.test_undecided import WithoutOptimiser, asked, decider
+from valence_sched.errors import StaleOffer
+from valence_sched.model.decision import PoolRef
+from valence_sched.model.group import GroupState
+from valence_sched.model.zone import OfferQuery
+from valence_sched.testing import request
+
+CORES = {"processor": {"total_cores": 8}}
+DISK = {"stocks": [{"resource": "gib", "amount": 4}]}
+APART = {"name": "web", "anti_affinity": ["podm"]}
+
+
+def site():
+    """Return pod managers that are named out of the order in which they are chosen."""
+    return [
+        {"id": "c", "zone": "az1", "facts": {"rack": "r1"}, "blocks": cpus(2, 64)},
+        {"id": "a", "zone": "az2", "facts": {"rack": "r1"}, "blocks": cpus(2)},
+        {"id": "b", "zone": "az2", "facts": {"rack": "r2"}, "blocks": cpus(1)},
+    ]
+
+
+def query(properties=CORES, limit=0, per_podm=False, turn=0, company=None, closed=(), **words):
+    order = "lot" if words.get("policy") == "chance" else "cost"
+    return OfferQuery(
+        request=request(properties, **words), order=order, limit=limit, per_podm=per_podm,
+        turn=turn, company=company, closed=closed,
+    )  # fmt: skip
+
+
+def candidates(offers):
+    return [one.candidate for one in offers]
+
+
+class TestNodes(unittest.TestCase):
+    """Nodes one after another."""
+
+    def test_they_are_those_that_a_decision_places(self):
+        decider = engine_of(*site())
+        for policy in ("default", "pack", "chance"):
+            with self.subTest(policy):
+                words = {"count": 4, "min_count": 0, "policy": policy}
+                placed = decider.select_destinations(request(CORES, **words)).placements
+                found = decider.offers(query(**words), ()).nodes
+                self.assertEqual([one.chosen for one in placed], candidates(found))
+                self.assertEqual(4, len(found))
+
+    def test_as_many_as_fit_are_offered_where_all_do_not(self):
+        self.assertEqual(5, len(engine_of(*site()).offers(query(count=9), ()).nodes))
+        self.assertEqual((), engine_of({"id": "a"}).offers(query(), ()).nodes)
+
+    def test_a_later_turn_draws_lots_anew(self):
+        decider = engine_of(*({"id": f"p{n}", "blocks": cpus(9)} for n in range(9)))
+        placed = decider.select_destinations(request(CORES, count=6, policy="chance")).placements
+        drawn = [
+            decider.offers(query(policy="chance", turn=turn, limit=9, per_podm=True), ())
+            for turn in range(6)
+        ]
+        expected = [one.chosen.podm for one in placed]
+        self.assertEqual(expected, [one.nodes[0].candidate.podm for one in drawn])
+        self.assertEqual(expected, [one.ranking[0].candidate.podm for one in drawn])
+        self.assertGreater(len(set(expected)), 1)
+
+    def test_the_place_is_told_where_the_group_stays_together(self):
+        group = {"name": "web", "affinity": ["zone", "aggregate"], "anti_affinity": ["podm"]}
+        decider = engine_of({**site()[0], "aggregates": ["z", "y"]})
+        found = decider.offers(query(group=group, limit=1), ())
+        expected = {"zone": ("az1",), "aggregate": ("y", "z")}
+        places = [one.place for one in (*found.nodes, *found.ranking)]
+        self.assertEqual([expected, expected], places)
+        for other in (None, APART):
+            (offer,) = decider.offers(query(group=other), ()).nodes
+            self.assertEqual({}, offer.place)
+
+
+class TestRanking(unittest.TestCase):
+    """The best candidates for the first node."""
+
+    def test_they_are_the_best_of_a_ranking_and_no_more_than_the_limit(self):
+        decider = engine_of(*site(), {"id": "small", "blocks": cpus(1, 4)})
+        for limit in (0, 1, 2, 9):
+            with self.subTest(limit):
+                best = decider.rank(request(CORES), limit).candidates
+                found = decider.offers(query(limit=limit), ()).ranking
+                self.assertEqual(list(best), candidates(found))
+                self.assertEqual(min(limit, 3), len(found))
+
+    def test_a_pod_manager_stands_in_it_once_where_that_is_asked(self):
+        blocks = [cpu(f"{pool}{n}", 8, pools=[pool]) for pool in "pq" for n in range(2)]
+        twice = {"id": "twice", "pools": [{"id": "p"}, {"id": "q"}], "blocks": blocks}
+        full = {"id": "full", "pools": [{"id": "p"}, {"id": "q"}],
+                "blocks": [cpu("low", 4, pools=["p"]), cpu("high", 8, pools=["q"])]}  # fmt: skip
+        decider = engine_of(twice, full)
+        every = decider.offers(query(limit=9), ()).ranking
+        self.assertEqual(3, len(every))
+        once = decider.offers(query(limit=9, per_podm=True), ()).ranking
+        first = {one.candidate.podm: one for one in reversed(every)}
+        self.assertEqual([one for one in every if one in first.values()], list(once))
+        self.assertEqual({"twice", "full"}, {one.candidate.podm for one in once})
+
+    def test_by_lot_it_is_in_the_order_of_the_lots(self):
+        podms = [{"id": f"p{n}", "blocks": cpus(1)} for n in range(12)]
+        orders = {
+            order: [one.podm for one in candidates(
+                engine_of(*podms).offers(query(limit=12, policy=order), ()).ranking)]
+            for order in ("default", "chance")
+        }  # fmt: skip
+        self.assertEqual({f"p{n}" for n in range(12)}, set(orders["chance"]))
+        self.assertNotEqual(orders["default"], orders["chance"])
+
+
+class TestTaken(unittest.TestCase):
+    """Candidates that the same decision took before."""
+
+    def test_their_blocks_are_not_offered_again(self):
+        decider, taken = engine_of(*site()), []
+        for _ in range(5):
+            (offer,) = decider.offers(query(limit=9), taken).nodes
+            ranked = decider.offers(query(limit=9), taken).ranking
+            self.assertEqual(offer, ranked[0])
+            taken.append(offer.candidate)
+        self.assertEqual(5, len({(one.podm, one.blocks[0].uri) for one in taken}))
+        found = decider.offers(query(limit=9), taken)
+        self.assertEqual(((), ()), (found.nodes, found.ranking))
+
+    def test_they_are_the_nodes_that_a_decision_places_next(self):
+        decider = engine_of(*site())
+        placed = decider.select_destinations(request(CORES, count=5, policy="pack")).placements
+        for number, one in enumerate(placed):
+            earlier = [before.chosen for before in placed[:number]]
+            found = decider.offers(query(policy="pack", limit=1), earlier)
+            self.assertEqual([one.chosen], candidates(found.nodes))
+            self.assertEqual([one.chosen], candidates(found.ranking))
+
+    def test_the_amounts_of_their_stocks_are_not_offered_again(self):
+        decider = engine_of({"id": "a", "stocks": [
+            {"uri": "s", "resource": "gib", "total": 6},
+            {"uri": "t", "resource": "gib", "total": 5},
+        ]})  # fmt: skip
+        taken = []
+        for _ in range(2):
+            (offer,) = decider.offers(query(DISK, limit=1), taken).nodes
+            self.assertEqual((offer,), decider.offers(query(DISK, limit=1), taken).ranking)
+            taken.append(offer.candidate)
+        self.assertEqual({"s", "t"}, {grant.uri for one in taken for grant in one.grants})
+        found = decider.offers(query(DISK, limit=1), taken)
+        self.assertEqual(((), ()), (found.nodes, found.ranking))
+
+    def test_one_that_is_no_longer_free_is_stale(self):
+        (offer,) = engine_of(site()[1]).offers(query(), ()).nodes
+        (_, other) = cpus(2)
+        gone = {
+            "its pod manager is gone": site()[0],
+            "its block is gone": {**site()[1], "blocks": [other]},
+            "its block is reserved": {
+                **site()[1], "blocks": [cpu("c0", 8, status={"reserved": True}), other]},
+            "its pool is gone": {**site()[1], "pools": [{"id": "new"}],
+                                 "blocks": [cpu("c0", 8, pools=["new"])]},
+        }  # fmt: skip
+        self.assertEqual(["c0"], [block.uri for block in offer.candidate.blocks])
+        for what, now in gone.items():
+            with self.subTest(what):
+                with self.assertRaises(StaleOffer) as raised:
+                    engine_of(now).offers(query(), [offer.candidate])
+                self.assertEqual("a: a block of an offer is no longer free", str(raised.exception))
+
+    def test_one_whose_stock_is_gone_is_stale(self):
+        stock = {"uri": "s", "resource": "gib", "total": 6}
+        (offer,) = engine_of({"id": "a", "stocks": [stock]}).offers(query(DISK), ()).nodes
+        now = engine_of({"id": "a", "stocks": [{**stock, "uri": "t"}]})
+        with self.assertRaises(StaleOffer):
+            now.offers(query(DISK), [offer.candidate])
+
+    def test_the_pool_of_a_candidate_is_found_by_its_name(self):
+        """Of two pools with blocks of their own, the node is taken from the one that is named."""
+        blocks = [cpu(f"{pool}{n}", 8, pools=[pool]) for pool in "pq" for n in range(2)]
+        pools = [{"id": "p"}, {"id": "q"}]
+        decider = engine_of({"id": "a", "pools": pools, "blocks": blocks})
+        best = decider.offers(query(limit=2), ()).ranking
+        for offer in best:
+            found = decider.offers(query(count=9), [offer.candidate]).nodes
+            left = {block["uri"] for block in blocks} - {offer.candidate.blocks[0].uri}
+            self.assertEqual(left, {one.candidate.blocks[0].uri for one in found})
+
+
+class TestClosed(unittest.TestCase):
+    """Places at which the first node of a group must not be."""
+
+    GROUP = {"name": "web", "affinity": ["zone", "facts.rack"]}  # noqa: RUF012
+
+    def first(self, *closed):
+        found = engine_of(*site()).offers(query(group=self.GROUP, closed=closed), ()).nodes
+        return found[0].candidate.podm if found else None
+
+    def test_the_first_node_is_at_none_of_them(self):
+        every = [{"zone": ("az1",), "facts.rack": ("r1",)},
+                 {"zone": ("az2",), "facts.rack": ("r1",)},
+                 {"zone": ("az2",), "facts.rack": ("r2",)}]  # fmt: skip
+        names, closed = set(), []
+        for _ in every:
+            podm_ = self.first(*closed)
+            names.add(podm_)
+            closed.append(every["cab".index(podm_)])
+        self.assertEqual({"a", "b", "c"}, names)
+        self.assertIsNone(self.first(*closed))
+
+    def test_a_place_is_closed_only_where_each_of_its_domains_agrees(self):
+        """Another rack of the same zone, or the same rack name in another zone, stays open."""
+        closed = [{"zone": zone, "facts.rack": ("r1",)} for zone in (("az2",), ("az1",))]
+        self.assertEqual("b", self.first(*closed))
+        self.assertEqual("b", self.first(*reversed(closed)))
+
+
+class TestAnswer(WithoutOptimiser):
+    """What else an answer tells the zone above."""
+
+    def test_a_pool_that_is_not_settled_is_named(self):
+        split = FAMILIES["split"](44, Random(4))
+        hard = decider(podm("hard", split), podm("hard-2", split))
+        node = properties(split)
+        expected = {("hard", "p"), ("hard-2", "p")}
+        for limit in (0, 9):
+            with self.subTest(limit):
+                words = OfferQuery(request=asked(), limit=limit)
+                self.assertEqual(request(node, policy="tight"), words.request)
+                found = hard.offers(words, ())
+                self.assertEqual(((), ()), (found.nodes, found.ranking))
+                self.assertEqual(expected, {(one.podm, one.pool) for one in found.undecided})
+                self.assertIsInstance(found.undecided[0], PoolRef)
+
+    def test_the_worst_cost_is_that_of_a_score_of_nothing(self):
+        found = engine_of(*site()).offers(query(limit=9), ())
+        for offer in found.ranking:
+            one = offer.candidate
+            self.assertAlmostEqual(one.score, 1 - one.cost / found.worst_cost, places=6)
+            self.assertLess(one.score, 1.0)
+
+    def test_names_of_no_pod_manager_here_are_told(self):
+        podms = [{**one, "name": f"{one['id']}-name"} for one in site()]
+        found = engine_of(*podms).offers(
+            query(podms=["b", "nowhere", "a-name"], exclude_podms=["c-name", "gone"]), ()
+        )
+        self.assertEqual(("nowhere", "gone"), found.unknown_podms)
+        self.assertEqual((), engine_of(*podms).offers(query(podms=["c"]), ()).unknown_podms)
+
+    def test_offers_are_coupled_where_a_node_elsewhere_may_change_them(self):
+        """A rule of one pod manager does not reach another; a spread over zones does."""
+        decider = engine_of(*site())
+        for group, coupled in (
+            (None, False),
+            (APART, False),
+            ({"name": "web", "spread": [{"over": "zone"}]}, True),
+            ({"name": "web", "anti_affinity": ["zone"]}, True),
+        ):
+            with self.subTest(group):
+                self.assertIs(coupled, decider.offers(query(group=group), ()).coupled)
+
+
+class TestCompany(unittest.TestCase):
+    """The group state of all zones, which counts what was taken here."""
+
+    def setUp(self):
+        self.decider = engine_of(*site())
+        (offer,) = self.decider.offers(query(group=APART), ()).nodes
+        self.taken = offer.candidate
+
+    def test_the_group_state_counts_what_was_taken(self):
+        asked_ = query(group=APART, owner="red")
+        self.assertEqual({}, self.decider.group_state(asked_, ()).owned)
+        state = self.decider.group_state(asked_, [self.taken])
+        expected = {self.taken.podm: 1}
+        self.assertEqual(({"podm": expected}, expected), (state.members, state.owned))
+
+    def test_a_node_taken_here_keeps_the_next_one_elsewhere_with_the_state_of_all_zones(self):
+        state = self.decider.group_state(query(group=APART), [self.taken])
+        found = self.decider.offers(query(group=APART, company=state), [self.taken])
+        (offer,) = found.nodes
+        self.assertNotEqual(self.taken.podm, offer.candidate.podm)
+
+    def test_a_node_in_another_zone_is_counted_by_the_state_that_is_given(self):
+        elsewhere = GroupState(members={"zone": {"az2": 1}})
+        group = {"name": "web", "anti_affinity": ["zone"]}
+        found = self.decider.offers(query(group=group, company=elsewhere, limit=9), ())
+        self.assertEqual(["c"], [one.candidate.podm for one in found.nodes])
+        self.assertEqual({"c"}, {one.candidate.podm for one in found.ranking})
+        every = self.decider.offers(query(group=group, limit=9), ())
+        self.assertEqual({"a", "b", "c"}, {one.candidate.podm for one in every.ranking})
+
+
+if __name__ == "__main__":
+    unittest.main()
