@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import statistics
+import subprocess
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ def sized(full: int, tiny: int) -> int:
 
 
 PROBES = sized(9, 1)  # passes of the probe before and after each turn
+SLICE_S, SLICE_PASSES = 0.5, sized(100, 1)  # of a program, then of the probe
 
 
 class Measurement(msgspec.Struct, kw_only=True):
@@ -63,15 +67,20 @@ def peak_mib() -> float:
     return int(found[1]) / 1024
 
 
-def median_ms(run: Callable[[], Any], times: int, before: Callable[[], Any] | None = None) -> float:
-    """Return the median time of a call in milliseconds; ``before`` is not counted."""
+def median_ms(
+    run: Callable[[], Any],
+    times: int,
+    before: Callable[[], Any] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> float:
+    """Return the median time of a call in milliseconds by a clock; ``before`` is not counted."""
     found = []
     for _ in range(sized(times, 1)):
         if before is not None:
             before()
-        started = time.perf_counter()
+        started = clock()
         run()
-        found.append((time.perf_counter() - started) * 1000)
+        found.append((clock() - started) * 1000)
     return statistics.median(found)
 
 
@@ -98,6 +107,56 @@ def in_turns(
         name=name, value=middle(values), unit="ms", probe=middle(probes), ratio=middle(ratios),
         target=target,
     )  # fmt: skip
+
+
+def program_in_slices(words: Sequence[str]) -> tuple[float, float, float, str]:
+    """Run a program to its end; return its CPU ms, the probe's, their ratio, and its output.
+
+    The program is stopped after every slice, the probe is run, and the program goes on: the CPU
+    time of each slice counts in passes of the probe at that moment. The probe is idle meanwhile,
+    and what the program does is neither less nor more than without.
+    """
+    probe = numpy_pass()
+    median_ms(probe, 100, clock=time.process_time)
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(words, stdout=output, stderr=subprocess.DEVNULL)
+        passes, total, probes = 0.0, 0.0, []
+        while True:
+            ended = _ends_within(process, SLICE_S)
+            if not ended:
+                process.send_signal(signal.SIGSTOP)
+            probes.append(median_ms(probe, SLICE_PASSES, clock=time.process_time))
+            now = _cpu_ms(process.pid)
+            passes += (now - total) / probes[-1]
+            total = now
+            if ended:
+                break
+            process.send_signal(signal.SIGCONT)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        text = output.read()
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, list(words), text)
+    took = (usage.ru_utime + usage.ru_stime) * 1000
+    return took, statistics.median(probes), passes * took / total, text
+
+
+def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Return whether a program ends within some time; it stays to be waited for."""
+    deadline = time.monotonic() + seconds
+    flags = os.WEXITED | os.WNOWAIT | os.WNOHANG
+    while os.waitid(os.P_PID, process.pid, flags) is None:
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def _cpu_ms(pid: int) -> float:
+    """Return the CPU time of a program so far, as Linux tells it."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * 1000.0 / os.sysconf("SC_CLK_TCK")
 
 
 def numpy_pass(rows: int = 10_000, classes: int = 8) -> Callable[[], int]:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-import resource
-import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.benchmarks.measure import Measurement, against, median_ms, numpy_pass, peak_mib, sized
+from tests.benchmarks.measure import Measurement, against, peak_mib, program_in_slices, sized
 
 PODMS, BLOCKS, REQUESTS = sized(1_000, 6), sized(40, 10), sized(100_000, 50)
 MIX = "small=3,medium=2,gpu-large=1"
@@ -30,33 +28,29 @@ MOST_MIB = 1024.0
 def replaying() -> Iterator[Measurement]:
     """At least 5,000 decisions a second by the default policy, 1,500 by fragmentation, in 1 GiB.
 
-    Times are of the processor, of the whole program; the ratio is to passes of numpy in this run.
+    Times are of the processor, of the whole program; the ratio is to passes of numpy in between.
     """
     with tempfile.TemporaryDirectory() as folder:
         site = str(Path(folder, "site.jsonl"))
         _python("-m", "valence_sched.testing.generate", "--podms", str(PODMS),
                 "--blocks", str(BLOCKS), "--seed", "1", "--output", site)  # fmt: skip
         for policy, wanted in WANTED_MS.items():
-            probe = numpy_pass()
-            before = median_ms(probe, 200)
-            took, memory = _replay(site, policy)
-            passes = statistics.mean((before, median_ms(probe, 200)))
-            name = f"replaying: a decision, {policy}"
-            yield against(name, took / REQUESTS, passes, wanted / PROBE_MS)
-            yield against(f"replaying: peak memory, {policy}", memory, MOST_MIB, 1.0, "MiB")
+            took, probe, passes, memory = program_in_slices(_replay(site, policy))
+            yield Measurement(
+                name=f"replaying: a decision, {policy}", value=took / REQUESTS, unit="ms",
+                probe=probe, ratio=passes / REQUESTS, target=wanted / PROBE_MS,
+            )  # fmt: skip
+            name = f"replaying: peak memory, {policy}"
+            yield against(name, float(memory), MOST_MIB, 1.0, "MiB")
 
 
-def _replay(site: str, policy: str) -> tuple[float, float]:
-    """Return the CPU time of a replay in milliseconds, and its peak MiB."""
-    words = ("scheduler", "whatif", "run", "--inventory", site, "--rate", "1/s", "--mix", MIX,
-             "--lifetime", "50m", "--horizon", f"{REQUESTS}s", "--seed", "1",
-             "--policy", policy)  # fmt: skip
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    memory = _python("-m", "tests.benchmarks.replaying", *words)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000, float(
-        memory
-    )
+def _replay(site: str, policy: str) -> tuple[str, ...]:
+    """Return the words that run a replay and tell its peak MiB."""
+    return (
+        sys.executable, "-m", "tests.benchmarks.replaying",
+        "scheduler", "whatif", "run", "--inventory", site, "--rate", "1/s", "--mix", MIX,
+        "--lifetime", "50m", "--horizon", f"{REQUESTS}s", "--seed", "1", "--policy", policy,
+    )  # fmt: skip
 
 
 def _python(*words: str) -> str:

@@ -25,6 +25,38 @@ _UNIT_FLOAT = 1.5 * 2**52
 _UNIT_BITS = int(np.float64(_UNIT_FLOAT).view(np.int64))
 
 
+Answers = tuple[Mask, Floats, Ints]  # the verdicts, scores and costs of some rows
+
+
+class LateAnswers:
+    """Verdicts and scores of whole podms that are written into an evaluation once they are read.
+
+    Ranking reads costs alone: of most podms nobody reads more before their answers change again.
+    ``podm_of`` has the podm of each row, and ``rows`` the rows of each podm.
+    """
+
+    __slots__ = ("_podm_of", "_rows", "by_podm")
+
+    def __init__(self, podm_of: Sequence[int], rows: Sequence[slice]) -> None:
+        self.by_podm: dict[int, Answers] = {}
+        self._podm_of, self._rows = podm_of, rows
+
+    def write(self, verdicts: Mask, scores: Floats) -> None:
+        """Write all into the tables of an evaluation."""
+        for podm, answers in self.by_podm.items():
+            rows = self._rows[podm]
+            verdicts[:, rows], scores[:, rows], _ = answers
+        self.by_podm.clear()
+
+    def scores_of(self, row: int) -> tuple[float, ...] | None:
+        """Return the scores of a row; None where the evaluation has them."""
+        podm = self._podm_of[row]
+        answers = self.by_podm.get(podm)
+        if answers is None:
+            return None
+        return tuple(answers[1][:, row - self._rows[podm].start].tolist())
+
+
 @dataclass(slots=True)
 class Evaluation:
     """The answers of every filter and weigher for every pool.
@@ -35,6 +67,7 @@ class Evaluation:
     ``availability_readers`` names the plug-ins that read free capacity: depletion can change only
     their answers. ``group_state_readers`` names those that read the group state: a placed node can
     change their answers for any pool. ``failed_plugins`` are not called again in one decision.
+    ``late`` has verdicts and scores that both tables get when they are read.
     """
 
     filter_verdicts: Sequence[Mask] | Mask
@@ -44,24 +77,41 @@ class Evaluation:
     availability_readers: frozenset[str] = frozenset()
     failed_plugins: set[str] = field(default_factory=set)
     group_state_readers: frozenset[str] = frozenset()
+    late: LateAnswers | None = None
 
     @property
     def verdicts(self) -> Mask:
         """The verdicts as one table, filters × pools, which may be written."""
+        if self.late is not None:
+            self.late.write(self._verdict_table, self._score_table)
+        return self._verdict_table
+
+    @property
+    def scores(self) -> Floats:
+        """The scores as one table, weighers × pools, which may be written."""
+        if self.late is not None:
+            self.late.write(self._verdict_table, self._score_table)
+        return self._score_table
+
+    @property
+    def _verdict_table(self) -> Mask:
         if not isinstance(self.filter_verdicts, np.ndarray):
             size = (len(self.filter_verdicts), len(self.cost))
             self.filter_verdicts = np.array(self.filter_verdicts, dtype=bool).reshape(size)
         return self.filter_verdicts
 
     @property
-    def scores(self) -> Floats:
-        """The scores as one table, weighers × pools, which may be written."""
+    def _score_table(self) -> Floats:
         if not isinstance(self.weigher_scores, np.ndarray):
             size = (len(self.weigher_scores), len(self.cost))
             self.weigher_scores = np.array(self.weigher_scores, dtype=np.float64).reshape(size)
         return self.weigher_scores
 
     def scores_of(self, row: int) -> tuple[float, ...]:
+        if self.late is not None:
+            scores = self.late.scores_of(row)
+            if scores is not None:
+                return scores
         if isinstance(self.weigher_scores, np.ndarray):
             return tuple(self.weigher_scores[:, row].tolist())
         return tuple([float(scores[row]) for scores in self.weigher_scores])
@@ -75,11 +125,18 @@ class Evaluation:
         rows = slice(first, last)
         return self.with_rows(self.verdicts[:, rows], self.scores[:, rows], self.cost[rows])
 
+    def current_part(self, rows: Ints | slice) -> Evaluation:
+        """Return the evaluation of some rows, of which none are late."""
+        verdicts, scores = self._verdict_table[:, rows], self._score_table[:, rows]
+        return self.with_rows(verdicts, scores, self.cost[rows])
+
     def select(self, rows: Ints) -> Evaluation:
         return self.with_rows(self.verdicts[:, rows], self.scores[:, rows], self.cost[rows])
 
     def write(self, rows: Ints | slice, part: Evaluation) -> None:
-        self.verdicts[:, rows], self.scores[:, rows] = part.verdicts, part.scores
+        """Write the evaluation of some rows, of which none are late."""
+        self._verdict_table[:, rows] = part.verdicts
+        self._score_table[:, rows] = part.scores
         self.cost[rows] = part.cost
 
     def with_rows(self, verdicts: Mask, scores: Floats, cost: Ints) -> Evaluation:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from valence_sched.core.evaluate import reevaluate
-from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.evaluation import Answers, EvaluationContext, LateAnswers
 from valence_sched.core.evaluation_cache import CachedEvaluation, EvaluationCache
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.policy import BoundPolicy
@@ -17,14 +17,13 @@ from valence_sched.model.request import Request
 from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.overlay import Overlay, Undo
 from valence_sched.view.selection import was_derived
-from valence_sched.view.view import Floats, Ints, Mask, View
+from valence_sched.view.view import View
 
 MOST_EVALUATIONS = 512  # evaluations that are remembered
 MOST_STATES = 200_000  # answers for podms in a state that are remembered, of all evaluations
 
 MOST_WINDOWS = 4096  # podms whose rows are remembered as a View of their own
 
-Answers = tuple[Mask, Floats, Ints]  # the verdicts, scores and costs of some rows
 UsageKey = tuple[int, tuple[int, ...], tuple[tuple[int, float], ...]]
 
 
@@ -115,8 +114,8 @@ class _UsedSnapshot:
         self._windows: BoundedMemo[int, View] = BoundedMemo(MOST_WINDOWS)  # by podm
         self._last_change = np.zeros(len(view.podms), dtype=np.int64)  # its version, by podm
         ends = view.first_row.tolist()
-        rows = (slice(first, last) for first, last in itertools.pairwise(ends))
-        self._places = [(one, (slice(None), one)) for one in rows]  # by podm, of its answers
+        self._rows = [slice(first, last) for first, last in itertools.pairwise(ends)]  # by podm
+        self._podm_of: list[int] = view.podm_of.tolist()  # quicker to look up one by one
 
     def note_change(self, podm: int) -> None:
         self.version += 1
@@ -137,33 +136,32 @@ class _UsedSnapshot:
             self._answer_count = 0
             self._states.clear()
         evaluation, answers = cached.evaluation, self._answers[cached.number]
-        verdicts, scores, cost = evaluation.verdicts, evaluation.scores, evaluation.cost
-        new: list[tuple[int, int, int]] = []
-        states, state_of, places = self._states.current, self._states.number, self._places
+        if evaluation.late is None:
+            evaluation.late = LateAnswers(self._podm_of, self._rows)
+        late, cost, rows = evaluation.late.by_podm, evaluation.cost, self._rows
+        new: list[tuple[int, int]] = []
+        states, state_of = self._states.current, self._states.number
         for podm in (self._last_change > cached.version).nonzero()[0].tolist():
             state = states[podm]
             if state is None:
                 state = state_of(podm)
             known = answers.get(state)
             if known is None:
-                new.append((*self.overlay.rows(podm), state))
+                new.append((podm, state))
+                late.pop(podm, None)
             else:
-                rows, columns = places[podm]
-                verdicts[columns], scores[columns], cost[rows] = known
+                late[podm] = known
+                cost[rows[podm]] = known[2]
         return self._evaluate(new, cached, request, strict) if new else 0
 
     def _evaluate(
-        self,
-        podms: list[tuple[int, int, int]],
-        cached: CachedEvaluation,
-        request: Request,
-        strict: bool,
+        self, podms: list[tuple[int, int]], cached: CachedEvaluation, request: Request, strict: bool
     ) -> int:
-        """Evaluate podms, given by first row, last row and state; return how many rows."""
+        """Evaluate podms, given with the state that each is in; return how many rows."""
         if len(podms) == 1:
             return self._evaluate_podm(*podms[0], cached, request, strict)
-        dirty = np.array([row for first, last, _ in podms for row in range(first, last)])
-        part = cached.evaluation.select(dirty)
+        dirty = np.array([row for podm, _ in podms for row in range(*self.overlay.rows(podm))])
+        part = cached.evaluation.current_part(dirty)
         every = len(dirty) == len(self.view)
         view = self.uncached_view() if every else self.view.take_counts(dirty)
         view.precompute_free(request.needs)
@@ -172,7 +170,8 @@ class _UsedSnapshot:
         if every or part.failed_plugins or was_derived(view, "block_tables"):
             return len(dirty)  # the counts may not be all that the answers depend on
         position = 0
-        for first, last, state in podms:
+        for podm, state in podms:
+            first, last = self.overlay.rows(podm)
             end = position + last - first
             rows = slice(position, end)
             answers = part.verdicts[:, rows], part.scores[:, rows], part.cost[rows]
@@ -181,29 +180,22 @@ class _UsedSnapshot:
         return len(dirty)
 
     def _evaluate_podm(
-        self,
-        first: int,
-        last: int,
-        state: int,
-        cached: CachedEvaluation,
-        request: Request,
-        strict: bool,
+        self, podm: int, state: int, cached: CachedEvaluation, request: Request, strict: bool
     ) -> int:
         """Evaluate a podm in place, on a window that is kept for the next time."""
-        podm = int(self.view.podm_of[first])
         view = self._windows.get(podm)
         if view is None:
             view = self._windows.store(podm, self.view.podm_window(podm))
         view.forget_changes()
         view.precompute_free(request.needs)
-        part = cached.evaluation.window(first, last)
+        part = cached.evaluation.current_part(self._rows[podm])
         reevaluate(view, request, cached.bound, part, strict=strict)
         if was_derived(view, "block_tables"):
             del self._windows[podm]  # the counts may not be all that the answers depend on
         elif not part.failed_plugins:
             answers = part.verdicts.copy(), part.scores.copy(), part.cost.copy()
             self._remember(cached, state, answers)
-        return last - first
+        return len(view)
 
     def _remember(self, cached: CachedEvaluation, state: int, answers: Answers) -> None:
         self._answers[cached.number][state] = answers

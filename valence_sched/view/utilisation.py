@@ -14,7 +14,7 @@ import numpy as np
 
 from valence_sched.model.need import Need
 from valence_sched.view.availability import infeasible_rows, subjects_and_amounts
-from valence_sched.view.view import By, Floats, View, read_only
+from valence_sched.view.view import By, Floats, Ints, View, read_only
 
 EPSILON = 1e-9  # the rounding error of a share
 
@@ -118,12 +118,20 @@ def _share_table(view: View, needs: tuple[Need, ...], by: By) -> _ShareTable:
 def _inverses(view: View, needs: tuple[Need, ...], by: By) -> tuple[Floats, Floats | None]:
     """Return one over the total of each need, and the share of the needs that have a total of 0.
 
-    The rows of another View, which are few, remember it.
+    The rows of another View, which are few, remember it; they have it from there if that has it.
     """
     if view.origin is None:
         return _new_inverses(view, needs, by)
     key = ("inverses", needs, by)
-    return view.memoise(key, lambda: _new_inverses(view, needs, by))  # type: ignore[no-any-return]
+    return view.memoise_selected(key, _selected, lambda: _new_inverses(view, needs, by))  # type: ignore[no-any-return]
+
+
+def _selected(
+    whole: tuple[Floats, Floats | None], rows: Ints | slice
+) -> tuple[Floats, Floats | None]:
+    """Return the inverses of some rows of another View."""
+    inverse, absent = whole[0][:, rows], whole[1]
+    return inverse, None if absent is None or inverse.all() else absent[rows]
 
 
 def _new_inverses(view: View, needs: tuple[Need, ...], by: By) -> tuple[Floats, Floats | None]:

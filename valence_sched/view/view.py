@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -207,6 +208,25 @@ class View:
         value = self._memo.get(key)
         return self._memoise(key, make) if value is None else value
 
+    def memoise_selected(
+        self,
+        key: tuple[Any, ...],
+        select: Callable[[Any, Any], Any],
+        make: Callable[[], Any],
+    ) -> Any:
+        """Return a remembered value that no node changes, else ``select(whole, rows)``.
+
+        ``whole`` is what the View that these rows are from remembers by the same key; where that
+        has nothing, the value is that of ``make``.
+        """
+        value = self._memo.get(key)
+        if value is not None:
+            return value
+        known = self.origin.whole._memo.get(key) if self.origin else None
+        if known is not None and self.origin is not None:
+            return self._memoise(key, select, known, self.origin.rows)
+        return self._memoise(key, make)
+
     def memoise_latest(self, name: object, key: object, make: Callable[[], Any]) -> Any:
         """Return the remembered value of ``make``, of each name only that of the latest key."""
         latest = self._memo.get(name)
@@ -313,12 +333,10 @@ class View:
         """Return what no node changes, from the View that the rows are from if that has it."""
         key = (name, subject, by)
         value = self._memo.get(key)
-        if value is not None:
-            return value  # type: ignore[no-any-return]
-        known = self.origin.whole._memo.get(key) if self.origin else None
-        if known is not None and self.origin is not None:
-            return self._memoise(key, operator.getitem, known, self.origin.rows)  # type: ignore[no-any-return]
-        return self._memoise(key, make, subject, by)  # type: ignore[no-any-return]
+        if value is None:
+            make_fixed = functools.partial(make, subject, by)
+            value = self.memoise_selected(key, operator.getitem, make_fixed)
+        return value  # type: ignore[no-any-return]
 
     def _column(self, resource: str) -> stocks.StockColumn:
         column = self.resources.get(resource)

@@ -14,6 +14,7 @@ from tests.unit.core.deciders import built_in, cpu, engine, gpu
 from tests.unit.core.sites import AMOUNTS, quietly
 from tests.unit.view.test_overlay import composed
 from tests.unit.view.test_view import FULL_SITES
+from valence_sched.core.evaluate import evaluate
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.ledger import Ledger
 from valence_sched.core.policy import bind
@@ -96,6 +97,28 @@ class TestLedger(unittest.TestCase):
             self.assertIsNone(decided(ledger, asked, bound=bound))
             ledger.give_back(fit)
         self.assertEqual([2, 1, 1], rows)  # at first, without the node, and after the first one
+
+    def test_verdicts_and_scores_of_a_state_that_it_had_are_those_of_a_new_evaluation(self):
+        asked = request({"processor": {"total_cores": 8}})
+        ledger, bound = Ledger(view(*({"id": name, "blocks": [cpu("c", 8), cpu("d", 8)]}
+                                      for name in "abc"))), bind(POLICY)  # fmt: skip
+        fit = decided(ledger, asked, bound=bound)
+        other = msgspec.structs.replace(fit, row=(fit.row + 1) % 3)
+        for turn in range(3):  # in the second turn every state is known
+            ledger.take(fit)
+            ledger.context(asked, bound)
+            ledger.take(other)
+            ledger.give_back(fit)
+            known = ledger.context(asked, bound).evaluation
+            new = evaluate(ledger.view, asked, bound)
+            self.assertEqual(new.cost.tolist(), known.cost.tolist())
+            by_row = [known.scores_of(row) for row in range(3)]
+            self.assertEqual([new.scores_of(row) for row in range(3)], by_row)
+            table = (lambda one: one.verdicts, lambda one: one.scores)[turn % 2]
+            self.assertEqual(table(new).tolist(), table(known).tolist())
+            self.assertEqual(new.scores.tolist(), known.scores.tolist())
+            ledger.give_back(other)
+            ledger.context(asked, bound)
 
     def test_a_plug_in_that_reads_blocks_one_by_one_is_asked_in_every_state(self):
         asked = request({"processor": {"total_cores": 8}})

@@ -38,6 +38,8 @@ class SearchOutcome(Struct, frozen=True, gc=False):
 class Spending:
     """What one decision has left, and the answers that it was given."""
 
+    __slots__ = ("_answers", "left")
+
     def __init__(self, budget: Budget = DEFAULT_BUDGET) -> None:
         self.left = budget.decision_states
         self._answers: dict[Hashable, SearchOutcome] = {}
