@@ -106,7 +106,8 @@ class ServiceProcess:
         self._config = App(environ=environ).config
         self._address = event_address(settings, environ)
         make_app = functools.partial(App, environ=environ)
-        self.operations = Operations(state, settings.limits.operations)
+        self.hints: ServiceHints | None = None
+        self.operations = Operations(state, settings.limits.operations, ended=self._hint_others)
         state_reader = StateReader(make_app, selection_of(settings), state.store)
         metrics = Metrics(state_reader.facts)
         self.engines = EnginePool(make_app, settings, state.mark, metrics.note_changes)
@@ -128,7 +129,6 @@ class ServiceProcess:
             self.parts, metrics, access_of(settings, environ)
         )
         self._reader_hint: Callable[[Iterable[str], str], object] | None = None
-        self.hints: ServiceHints | None = None
         if (messaging := settings.messaging) is not None:
             connect = functools.partial(make_app().hint_fanout, messaging)
             self.hints = ServiceHints(connect, self._refresh, self._hint_reader)
@@ -146,6 +146,11 @@ class ServiceProcess:
         """Let the reader of this process, if it has one, read these soon."""
         if self._reader_hint is not None:
             self._reader_hint(names, "a hint of another process")
+
+    def _hint_others(self) -> None:
+        """Hint that something changed: what an operation did comes long after its request."""
+        if self.hints is not None:
+            self.hints.start().send()
 
     def _refresh(self) -> None:
         """Take in what changed, as the first verb of the next request would."""
