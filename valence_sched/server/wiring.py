@@ -24,7 +24,7 @@ from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.server.engine_pool import EnginePool, selection_of
 from valence_sched.server.hints import Application, ServiceHints
-from valence_sched.server.preparation import prepare_nouns
+from valence_sched.server.preparation import prepare_process
 from valence_sched.server.reader_thread import ReaderThread
 from valence_sched.server.state_facts import StateReader
 from valence_sched.service import openapi
@@ -99,7 +99,7 @@ class ServiceProcess:
         clock: Callable[[], float],
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        prepare_nouns()
+        prepare_process()
         environ = os.environ if environ is None else environ
         self._settings, self._environ, self._clock = settings, environ, clock
         self._state = state = SharedState(environ, settings.state)
