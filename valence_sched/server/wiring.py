@@ -8,13 +8,15 @@ import logging
 import os
 import ssl
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from valence_sched.app import App
 from valence_sched.errors import InputError, SchedulerError, StoreError
+from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
+from valence_sched.model.composition import ComposedNode
 from valence_sched.model.decision_summary import DecisionSummary
 from valence_sched.model.event_address import EventAddress
 from valence_sched.model.flavor import Flavor
@@ -88,6 +90,18 @@ class SharedState:
 
     def newest_decisions(self, most: int, skip: int, owner: str | None) -> list[DecisionSummary]:
         return list(self.store().decisions.newest(most, skip=skip, owner=owner))
+
+    def newest_claims(
+        self, most: int, skip: int, owner: str | None, podm: str | None, *, ended: bool
+    ) -> tuple[Sequence[Claim], int]:
+        claims, states = self.store().claims, (*ACTIVE_STATES, *(FINAL_STATES if ended else ()))
+        claims.expire()
+        return claims.newest(most, skip=skip, states=states, podm=podm, owner=owner)
+
+    def newest_nodes(
+        self, most: int, skip: int, owner: str | None, podm: str | None
+    ) -> tuple[Sequence[ComposedNode], int]:
+        return self.store().nodes.newest(most, skip=skip, podm=podm, owner=owner)
 
 
 class ServiceProcess:
