@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -53,6 +54,16 @@ if TYPE_CHECKING:
     from valence_sched.whatif.sweep_journal import SweepJournal
     from valence_sched.whatif.whatif import WhatIf
     from valence_sched.whatif.workload import Workload as Workload
+
+
+#: Imported late, by what needs them; they define, or import, what a scheduler here decodes.
+LATE_MODULES = ("drivers.crawl.document_cache", "lifecycle.access", "store.store")
+
+
+def import_late_modules() -> None:
+    """Import what is imported late otherwise: where threads decide, in one of them."""
+    for name in LATE_MODULES:
+        importlib.import_module(f"valence_sched.{name}")
 
 
 class App:

@@ -21,6 +21,7 @@ import msgspec
 from valence_sched.errors import InputError, NothingFits, one_line
 from valence_sched.model.codec import convert
 from valence_sched.model.decision import Candidate, Report
+from valence_sched.model.preparation import prepare_nouns
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
 from valence_sched.model.scheduler import Scheduler
@@ -45,7 +46,7 @@ def connect(
 
     Without ``url`` it is that of ``VALENCE_SCHED_URL``, unless inventories or a state are named.
     ``near_maps`` are files that tell a scheduler in this process where external resources are; a
-    service has its own. Errors as of a connection.
+    service has its own. Errors as of a connection. Several threads may connect at once.
     """
     variables = os.environ if environ is None else environ
     if not (inventories or state):
@@ -53,16 +54,22 @@ def connect(
         if service is not None:
             from valence_sched.remote.scheduler import RemoteScheduler
 
+            prepare_nouns()
             return SchedulerClient(RemoteScheduler(service))
-    from valence_sched.app import App  # the whole scheduler: only to run it here
+    from valence_sched.app import App, import_late_modules  # the whole scheduler: only to run it
     from valence_sched.model.read_options import ReadOptions, Selection
 
+    import_late_modules()
+    prepare_nouns()
     selection = Selection(sources=inventories, near_maps=near_maps, live=ReadOptions(state=state))
     return SchedulerClient(App(environ=variables).engine(selection))
 
 
 class SchedulerClient:
-    """The two calls of a caller, to any scheduler; errors are those of its verbs."""
+    """The two calls of a caller, to any scheduler; errors are those of its verbs.
+
+    Threads may share one of a service; one of a scheduler in this process is for one at a time.
+    """
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler

@@ -2,6 +2,7 @@
 """The two calls of a caller: alike in process and over HTTP, and all that a caller imports."""
 
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -73,6 +74,80 @@ def write_map(folder: str) -> str:
     places = "v-east: {zone: east-1}, v-west: {zone: west-1}"
     path.write_text(f"volume: {{{places}}}\n")
     return str(path)
+
+
+#: Prints which nouns msgspec still builds when they are decoded, after a client has connected.
+FIRST_PROGRAM = """
+import contextlib, json, sys
+import msgspec
+from valence_sched import client
+
+def built(kind):
+    seen = []
+    sys.setprofile(lambda frame, event, _: seen.append(frame.f_code.co_name))
+    with contextlib.suppress(msgspec.ValidationError):
+        msgspec.json.decode(b"null", type=kind)
+    sys.setprofile(None)
+    return "get_class_annotations" in seen
+
+from valence_sched.model.request_spec import RequestSpec
+before = built(RequestSpec)
+connected = client.connect(**json.loads(sys.argv[1]))
+from valence_sched.model.decision_result import DecisionResult
+from valence_sched.model.inventory import FullPodm, LeanPodm
+from valence_sched.model.policy import PodmReads
+from valence_sched.model.problem import Problem
+from valence_sched.model.request import Request
+nouns = (RequestSpec, DecisionResult, FullPodm, LeanPodm, PodmReads, Problem, Request)
+print(json.dumps([before, [kind.__name__ for kind in nouns if built(kind)]]))
+"""
+#: Many threads connect and ask at once; a process that dies of it has a negative exit code.
+THREADS_PROGRAM = """
+import json, sys, threading
+sys.setswitchinterval(1e-6)
+from valence_sched import client
+together, found = threading.Barrier(8), []
+
+def ask():
+    together.wait()
+    connected = client.connect(**json.loads(sys.argv[1]))
+    chosen = connected.select_destinations(None, {"flavor": "small"}, {})
+    found.append(chosen[0]["name"])
+
+threads = [threading.Thread(target=ask) for _ in range(8)]
+for one in threads: one.start()
+for one in threads: one.join()
+print(json.dumps(found))
+"""
+
+
+class TestThreads(unittest.TestCase):
+    """Threads of a caller, none of which is the first to decode anything."""
+
+    def run_program(self, program, **words):
+        done = subprocess.run([sys.executable, "-c", program, json.dumps(words)],
+                              capture_output=True, text=True, check=False, cwd=ROOT)  # fmt: skip
+        self.assertEqual((0, ""), (done.returncode, done.stderr))
+        return json.loads(done.stdout)
+
+    def service(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        homes = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
+        settings = ServiceSettings(
+            state=f"sqlite:///{folder}/state.sqlite", inventories=(str(EXAMPLE),)
+        )
+        return self.enterContext(serving(settings, dict.fromkeys(homes, folder)))
+
+    def test_every_noun_is_prepared_before_the_first_use(self):
+        for words in ({"url": self.service()}, {"inventories": [str(EXAMPLE)]}):
+            with self.subTest(words):
+                self.assertEqual([True, []], self.run_program(FIRST_PROGRAM, **words))
+
+    def test_threads_that_connect_at_once_get_the_same_answer(self):
+        for words in ({"url": self.service()}, {"inventories": [str(EXAMPLE)]}):
+            with self.subTest(words):
+                (name,) = {*self.run_program(THREADS_PROGRAM, **words)}
+                self.assertTrue(name)
 
 
 class SelectingContract:

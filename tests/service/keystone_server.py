@@ -34,6 +34,7 @@ key_repository = {folder}/fernet
 key_repository = {folder}/credential
 [token]
 provider = fernet
+expiration = {expiration_s}
 [identity]
 password_hash_rounds = 4
 [cache]
@@ -120,13 +121,13 @@ def require_keystone() -> None:
 
 
 @contextlib.contextmanager
-def keystone() -> Iterator[KeystoneServer]:
-    """Yield a new Keystone, which ends afterwards."""
+def keystone(expiration_s: int = 3600) -> Iterator[KeystoneServer]:
+    """Yield a new Keystone, which ends afterwards; its tokens expire after so long."""
     require_keystone()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         config = folder / "keystone.conf"
-        config.write_text(_CONFIG.format(folder=folder))
+        config.write_text(_CONFIG.format(folder=folder, expiration_s=expiration_s))
         for keys in ("fernet", "credential"):
             (folder / keys).mkdir(mode=0o700)
             for number in "01":  # as keystone-manage makes them, which takes seconds for each

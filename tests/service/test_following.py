@@ -97,6 +97,38 @@ class TestChanges(FollowingCase):
         self.store.change(registration("a", zone="east", aggregates=("gold",)))
         self.assertEqual([{"a": 3}] * 2, self.room(**where))
 
+    def test_what_an_operator_unsets_counts_before_the_next_reading(self):
+        words = {"zone": "east", "aggregates": ("gold", "ssd"), "traits": ("T", "U"),
+                 "capabilities": {"net": ("ib",), "disk": ("ssd",)},
+                 "facts": {"power_w": 1, "rack": "r"}}  # fmt: skip
+        self.store.register(registration("a", **words))
+        own = {**words, "aggregates": ("its-own", *words["aggregates"])}
+        self.read("a", **own)
+        self.assertEqual([{"a": 3}] * 2, self.room(zone="east", aggregates=["gold"]))
+        left = {"aggregates": ("ssd",), "traits": ("U",), "capabilities": {"disk": ("ssd",)},
+                "facts": {"rack": "r"}}  # fmt: skip
+        self.store.change(registration("a", **left))
+        for where in ({"zone": "east"}, {"aggregates": ["gold"]}, {"traits": {"required": ["T"]}}):
+            self.assertEqual([{}, {}], self.room(**where), where)
+        self.assertEqual(
+            [{"a": 3}] * 2, self.room(aggregates=["ssd", "its-own"], traits={"required": ["U"]})
+        )
+        found = self.store.load_podms()["a"]
+        self.assertEqual((None, ("its-own", "ssd")), (found.zone, found.aggregates))
+        self.assertEqual(({"disk": ("ssd",)}, {"rack": "r"}), (found.capabilities, found.facts))
+
+    def test_what_a_pod_manager_reports_by_itself_stays_when_an_operator_unsets_it(self):
+        self.store.register(registration("a", zone="east"))
+        self.read("a", zone="east")
+        self.store.update_stats("a", {"zone": "east"})
+        generation = self.store.load_podms()["a"].generation
+        self.store.change(registration("a"))
+        found = self.store.load_podms()["a"]
+        self.assertEqual(("east", generation), (found.zone, found.generation))
+        self.store.register(registration("never-read", zone="east"))
+        self.store.change(registration("never-read"))
+        self.assertNotIn("never-read", self.store.load_podms())
+
     def test_claims_and_releases_of_another_process(self):
         self.add("a")
         self.check(a=3)

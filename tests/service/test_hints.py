@@ -8,13 +8,17 @@ from types import MappingProxyType
 
 from falcon import testing
 
-from tests.service.application import ApplicationCase
+from tests.service.application import EXAMPLE, SMALL, ApplicationCase
+from tests.service.serving import await_reading
 from tests.unit.messaging.broker import BrokerCase
 from valence_sched.app import App
 from valence_sched.errors import InputError
 from valence_sched.model.messaging import MessagingSettings, UrlReference
+from valence_sched.model.registration import Registration
 from valence_sched.server import wiring
 from valence_sched.service.settings import ServiceSettings, check_settings
+from valence_sched.store.store import Store
+from valence_sched.testing.served import served
 
 PATIENCE_S = 60
 
@@ -75,6 +79,29 @@ class TestHints(HintsCase):
         self.report(client, 16, "rack-2")
         self.assertEqual(("rack-1",), heard.get(timeout=PATIENCE_S))
         self.assertEqual(("rack-2",), heard.get(timeout=PATIENCE_S))
+
+    def test_a_compose_sends_one_when_it_ends(self):
+        """Its request is answered before anything is composed."""
+        podms = self.enterContext(served(EXAMPLE, fail=("delay:1500:POST:*Systems",)))
+        with Store(self.state) as store:
+            store.register(Registration(name="gpu-east", url=podms["gpu-east"].url))
+        _, other = self.start()
+        client, _ = self.start()
+        self.process.start()
+        await_reading(self.process)
+        heard = queue.SimpleQueue()
+        listener = App(environ=self.environ).hint_fanout(self.messaging, heard.put)
+        self.addCleanup(listener.close)
+        listener.start()
+        self.assertTrue(listener.listening.wait(PATIENCE_S))
+        begun = client.simulate_post("/v1/nodes", json=SMALL)
+        self.assertEqual(202, begun.status_code, begun.text)
+        where = begun.headers["location"]
+        self.assertEqual((), heard.get(timeout=PATIENCE_S))
+        self.assertEqual("running", client.simulate_get(where).json["state"])
+        self.assertEqual((), heard.get(timeout=PATIENCE_S))
+        self.assertEqual("done", client.simulate_get(where).json["state"])
+        self.wait_until(lambda: other.refreshes)
 
     def test_without_the_broker_all_answers_are_the_same(self):
         """A hint that is lost changes no answer: the next request takes in what changed."""

@@ -7,13 +7,20 @@ import logging
 import socket
 import types
 from types import MappingProxyType
+from unittest import mock
+
+from keystoneauth1.identity import v3
 
 from tests.service.application import EXAMPLE, SMALL, ApplicationCase
 from tests.service.keystone_server import ADMIN_PASSWORD, keystone
+from tests.service.test_reader import wait_for
 from valence_sched.model.registration import PasswordReference
 from valence_sched.service.routes import ROUTES
 from valence_sched.service.settings import KeystoneSettings
+from valence_sched.service.users import BASIC
 
+EXPIRATION_S = 10
+ADMIN_SCOPE = {"project": {"name": "admin", "domain": {"id": "default"}}}
 _STACK = contextlib.ExitStack()
 SITE = types.SimpleNamespace()
 TOKENS: dict[str, str] = {}
@@ -124,6 +131,93 @@ class TestTokens(KeystoneCase):
         self.client = self.new_keystone_client()
         result = self.ask("GET", "/v1/policies", TOKENS["ann"])
         self.check_problem(result, 503, "identity_unavailable")
+
+
+class TestExpired(KeystoneCase):
+    """A Keystone whose tokens last seconds."""
+
+    def test_an_expired_token_is_one_no_longer(self):
+        server = self.enterContext(keystone(EXPIRATION_S))
+        self.client = self.new_keystone_client(auth_url=server.url)
+        token = server.token("admin", ADMIN_PASSWORD, ADMIN_SCOPE)
+        self.assertEqual(200, self.ask("GET", "/v1/policies", token).status_code)
+        result = wait_for(lambda: self.refused(token))
+        self.check_problem(result, 401, "unauthenticated", "no longer: get another")
+        self.assertIn("Keystone uri=", result.headers["www-authenticate"])
+        new = server.token("admin", ADMIN_PASSWORD, ADMIN_SCOPE)
+        self.assertEqual(200, self.ask("GET", "/v1/policies", new).status_code)
+
+    def refused(self, token):
+        result = self.ask("GET", "/v1/policies", token)
+        return result if result.status_code != 200 else None
+
+
+class TestBrowser(KeystoneCase):
+    """A browser has no token: it sends a name and a password, for pages alone."""
+
+    def page(self, user, path="/ui/claims", password=None, **headers):
+        name = f"{user}:{password or user.partition('@')[0] + '-password'}"
+        return self.call("GET", path, user=name, headers=headers)
+
+    def test_a_page_asks_for_name_and_password(self):
+        result = self.call("GET", "/ui/claims")
+        self.assertEqual(401, result.status_code)
+        self.assertEqual(BASIC, result.headers["www-authenticate"])
+        self.assertIn("text/html", result.headers["content-type"])
+
+    def test_a_user_of_a_project_sees_the_pages_of_that_project(self):
+        result = self.page("mo@red")
+        self.assertEqual(200, result.status_code, result.text)
+        self.assertNotIn("set-cookie", result.headers)
+        for user, password in (
+            ("mo@red", "wrong"), ("mo@blue", None), ("nobody@red", None), ("mo@none", None),
+            ("mo", None), ("@red", "x"), ("mo@", "mo-password"),
+        ):  # fmt: skip
+            with self.subTest(user):
+                result = self.page(user, password=password)
+                self.assertEqual(401, result.status_code, result.text)
+                self.assertEqual(BASIC, result.headers["www-authenticate"])
+
+    def test_a_name_and_a_password_open_no_route_of_the_api(self):
+        """A browser sends them along with any request, also with one that another site makes."""
+        for method, path, body in (
+            ("GET", "/v1/claims", None), ("POST", "/v1/claims", SMALL), ("GET", "/metrics", None),
+        ):  # fmt: skip
+            result = self.call(method, path, body, user="ann@red:ann-password")
+            self.check_problem(result, 401, "unauthenticated")
+            self.assertIn("Keystone uri=", result.headers["www-authenticate"])
+
+    def test_keystone_is_asked_for_one_token_and_about_it_each_time(self):
+        user = SITE.server.make_user("pat", "pat-password")
+        SITE.server.grant(user, "reader", f"projects/{PROJECTS['red']}")
+        with mock.patch.object(v3.Password, "get_token", autospec=True,
+                               side_effect=v3.Password.get_token) as log_in:  # fmt: skip
+            for _ in range(3):
+                self.assertEqual(200, self.page("pat@red").status_code)
+            logins = [
+                call
+                for call in log_in.call_args_list
+                if call.args[0].auth_methods[0].username == "pat"
+            ]
+        self.assertEqual(1, len(logins))
+        SITE.server.call("PATCH", f"/users/{user}", {"user": {"password": "another"}})
+        self.assertEqual(401, self.page("pat@red").status_code)
+        self.assertEqual(200, self.page("pat@red", password="another").status_code)
+
+    def test_a_keystone_that_does_not_answer_is_not_a_wrong_password(self):
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            url = f"http://127.0.0.1:{closed.getsockname()[1]}/v3"
+            self.client = self.new_keystone_client(auth_url=url)
+            self.assertEqual(503, self.page("mo@red").status_code)
+
+    def test_no_password_is_logged(self):
+        with self.assertLogs(level="DEBUG") as logs:
+            self.page("mo@red")
+            self.page("mo@red", password="wr0ng-one")
+        text = "\n".join(logs.output)
+        for secret in ("mo-password", "wr0ng-one"):
+            self.assertNotIn(secret, text)
 
 
 class TestScopes(KeystoneCase):

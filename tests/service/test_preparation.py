@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import contextlib, json, sys
 import msgspec
-from valence_sched.server.preparation import prepare_nouns
+from valence_sched.server.preparation import prepare_process
 from valence_sched.server.wiring import ServiceProcess
 from valence_sched.service.routes import ROUTES
 
@@ -26,7 +26,7 @@ def built(kind):
 
 bodies = [route.body for route in ROUTES if route.body]
 before = built(bodies[0])
-prepare_nouns()
+prepare_process()
 print(json.dumps([before, [str(kind) for kind in bodies if built(kind)]]))
 """
 

@@ -7,6 +7,7 @@ A registration never contains the password, only a reference to it.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -14,7 +15,14 @@ from msgspec import UNSET, UnsetType
 
 from valence_sched.model.base import Fact, Noun
 from valence_sched.model.diagnostic import Diagnostic
-from valence_sched.model.inventory import SINGLE_PER_NODE, BlockType, Name, PodmStatus, Positive
+from valence_sched.model.inventory import (
+    SINGLE_PER_NODE,
+    BlockType,
+    FullPodm,
+    Name,
+    PodmStatus,
+    Positive,
+)
 
 Auth = Literal["auto", "session", "basic"]
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"  # the name of an environment variable
@@ -122,6 +130,33 @@ class RegisteredPodm(Noun, frozen=True, kw_only=True):
     source: str
     reading: PodmReading | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def loses_properties(old: Registration, new: Registration) -> bool:
+    """Return whether a registration has a place, capability, trait or fact no more."""
+    return any(
+        set(getattr(old, name)) - set(getattr(new, name))
+        for name in ("aggregates", "capabilities", "traits", "facts")
+    ) or (old.zone is not None and new.zone is None)
+
+
+def without_unset(podm: FullPodm, old: Registration, new: Registration) -> FullPodm:
+    """Return a pod manager without what its registration had and has no more."""
+    capabilities = old.capabilities.keys() - new.capabilities.keys()
+    facts = old.facts.keys() - new.facts.keys()
+    return msgspec.structs.replace(
+        podm,
+        zone=None if new.zone is None and podm.zone == old.zone else podm.zone,
+        aggregates=_without(podm.aggregates, old.aggregates, new.aggregates),
+        traits=_without(podm.traits, old.traits, new.traits),
+        capabilities={name: one for name, one in podm.capabilities.items()
+                      if name not in capabilities},
+        facts={name: one for name, one in podm.facts.items() if name not in facts},
+    )  # fmt: skip
+
+
+def _without(names: Iterable[str], old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name in new or name not in old)
 
 
 def max_blocks_of(number: int) -> dict[BlockType, Positive]:

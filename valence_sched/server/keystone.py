@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import hmac
+import os
 import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from keystoneauth1 import loading
-from keystoneauth1.exceptions import ClientException
+from keystoneauth1.exceptions import ClientException, Unauthorized
+from keystoneauth1.identity import v3
+from keystoneauth1.session import Session
 from keystonemiddleware import auth_token  # type: ignore[import-untyped]
 from oslo_config import cfg
 
@@ -19,12 +25,14 @@ from valence_sched.errors import AccessDenied, IdentityUnavailable, Unauthentica
 from valence_sched.server.access_rules import ALL_OWNERS, AccessRules
 from valence_sched.service.microversion import SERVICE_TYPE
 from valence_sched.service.settings import KeystoneSettings
-from valence_sched.service.users import Role, User
+from valence_sched.service.users import BASIC, Role, User, basic_credentials
 
 GROUP = "keystone_authtoken"  # of the options of the middleware
 CACHE = "valence_sched.token_cache"  # in the environment of a request, where the middleware looks
 CACHE_SIZE = 10_000
 MAX_TOKEN = 8192  # characters
+MAX_PASSWORD = 1024  # bytes
+LOGIN_S = 600.0  # how long a browser's name and password stand for a token
 _TOKEN = re.compile(r"[!-~]+")
 
 
@@ -60,6 +68,59 @@ class TokenCache:
                 self._cached.popitem(last=False)
 
 
+class KeystoneLogins:
+    """Logs users of browsers in at Keystone, whose names are ``USER@PROJECT``.
+
+    A token stands for its name and password for ``LOGIN_S``, and is asked about each time.
+    """
+
+    def __init__(self, settings: KeystoneSettings) -> None:
+        self._settings = settings
+        self._secret = os.urandom(32)
+        self._cache = TokenCache()
+
+    def tokens(self, name: str, password: bytes) -> Iterator[str]:
+        """Yield the token that is known, and a new one if the caller asks for another.
+
+        Raises:
+            Unauthenticated: Keystone knows no such user, password or project.
+            IdentityUnavailable: Keystone does not answer.
+        """
+        words = name.encode() + b"\0" + password
+        key = hmac.digest(self._secret, words, hashlib.sha256).hex()
+        known = self._cache.get(key)
+        if known is not None:
+            yield known.decode()
+        token = self._log_in(name, password)
+        self._cache.set(key, token.encode(), LOGIN_S)
+        yield token
+
+    def _log_in(self, name: str, password: bytes) -> str:
+        user, at, project = name.rpartition("@")
+        settings = self._settings
+        if not (user and at and project):
+            raise Unauthenticated("the name is USER@PROJECT, of Keystone: log in with that")
+        try:
+            plugin = v3.Password(
+                settings.auth_url,
+                username=user,
+                password=password.decode(),
+                user_domain_name=settings.ui_domain_name,
+                project_name=project,
+                project_domain_name=settings.ui_domain_name,
+                include_catalog=False,
+            )
+            session = Session(verify=settings.cafile or True, timeout=settings.timeout_s)
+            token: str | None = plugin.get_token(session)
+        except (Unauthorized, UnicodeDecodeError):
+            raise Unauthenticated("Keystone knows no such user, password or project") from None
+        except ClientException as error:
+            raise _unavailable(type(error).__name__) from None
+        if not token:
+            raise _unavailable("no token")
+        return token
+
+
 class KeystoneAccess:
     """Takes tokens of Keystone, of a project or of the system; rules say what they allow.
 
@@ -69,18 +130,23 @@ class KeystoneAccess:
     def __init__(self, settings: KeystoneSettings, password: str, rules: AccessRules) -> None:
         self._rules = rules
         self._cache = TokenCache()
+        self._logins = KeystoneLogins(settings)
         public = settings.public_url or settings.auth_url
         self.challenge: str | None = f'Keystone uri="{public}"'
+        self.page_challenge: str | None = BASIC
         self._middleware = auth_token.AuthProtocol(_confirm, _options(settings, password, public))
 
-    def authenticate(self, environ: Mapping[str, Any]) -> User:
-        """Return the user of the header ``X-Auth-Token``.
+    def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
+        """Return the user of the header ``X-Auth-Token``; of a page also of HTTP basic.
 
         Raises:
-            Unauthenticated: there is no token, or an invalid, expired or revoked one.
+            Unauthenticated: there is no token, or an invalid, expired or revoked one; Keystone
+                does not know the user of a browser.
             AccessDenied: the token is of no project.
             IdentityUnavailable: Keystone does not answer, or does not let the service ask.
         """
+        if page and not environ.get("HTTP_X_AUTH_TOKEN"):
+            return self._browser_user(environ)
         token = environ.get("HTTP_X_AUTH_TOKEN", "")
         if not token:
             raise Unauthenticated("this service takes a token of Keystone: send X-Auth-Token")
@@ -106,6 +172,17 @@ class KeystoneAccess:
         if status != "204":
             raise _unavailable(f"status {status}")
         return self._user(confirmed)
+
+    def _browser_user(self, environ: Mapping[str, Any]) -> User:
+        """Return the user whose name and password a browser sends, by a token of Keystone.
+
+        One that Keystone takes no more, as after another password, is asked for once again.
+        """
+        name, password = basic_credentials(environ.get("HTTP_AUTHORIZATION"), MAX_PASSWORD)
+        for token in self._logins.tokens(name, password):
+            with contextlib.suppress(Unauthenticated):
+                return self.authenticate({**environ, "HTTP_X_AUTH_TOKEN": token})
+        raise Unauthenticated("Keystone does not take its own token: try again")
 
     def check(self, user: User, rule: str, role: Role) -> None:
         """Raise AccessDenied unless a user meets a rule."""

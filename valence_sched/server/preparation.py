@@ -3,40 +3,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-from collections.abc import Iterator
-from typing import Any
 
-import msgspec
+from valence_sched.app import import_late_modules
+from valence_sched.model.preparation import ROOM, prepare_nouns
 
-ROOM = "valence_sched."
 #: Imported late by their callers; they define, or import, what a request decodes.
-MODULES = (
-    "drivers.crawl.document_cache",
-    "lifecycle.access",
-    "service.idempotency",
-    "service.operations",
-    "store.store",
-)
+MODULES = ("service.idempotency", "service.operations")
 
 
-def prepare_nouns() -> int:
-    """Have msgspec build what it knows of every noun that is there; return how many there are.
-
-    It builds that when a noun is first decoded. Two threads that are first at once make it free
-    what the other still uses, and the process dies.
-    """
+def prepare_process() -> int:
+    """Prepare every noun that a request may decode; return how many there are."""
+    import_late_modules()
     for name in MODULES:
         importlib.import_module(ROOM + name)
-    nouns = [kind for kind in _subclasses(msgspec.Struct) if kind.__module__.startswith(ROOM)]
-    for kind in nouns:
-        with contextlib.suppress(TypeError):  # it is only ever encoded
-            msgspec.json.Decoder(kind)
-    return len(nouns)
-
-
-def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
-    for one in kind.__subclasses__():
-        yield one
-        yield from _subclasses(one)
+    return prepare_nouns()

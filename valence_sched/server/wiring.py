@@ -8,13 +8,15 @@ import logging
 import os
 import ssl
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from valence_sched.app import App
 from valence_sched.errors import InputError, SchedulerError, StoreError
+from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
+from valence_sched.model.composition import ComposedNode
 from valence_sched.model.decision_summary import DecisionSummary
 from valence_sched.model.event_address import EventAddress
 from valence_sched.model.flavor import Flavor
@@ -24,7 +26,7 @@ from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.server.engine_pool import EnginePool, selection_of
 from valence_sched.server.hints import Application, ServiceHints
-from valence_sched.server.preparation import prepare_nouns
+from valence_sched.server.preparation import prepare_process
 from valence_sched.server.reader_thread import ReaderThread
 from valence_sched.server.state_facts import StateReader
 from valence_sched.service import openapi
@@ -89,6 +91,18 @@ class SharedState:
     def newest_decisions(self, most: int, skip: int, owner: str | None) -> list[DecisionSummary]:
         return list(self.store().decisions.newest(most, skip=skip, owner=owner))
 
+    def newest_claims(
+        self, most: int, skip: int, owner: str | None, podm: str | None, *, ended: bool
+    ) -> tuple[Sequence[Claim], int]:
+        claims, states = self.store().claims, (*ACTIVE_STATES, *(FINAL_STATES if ended else ()))
+        claims.expire()
+        return claims.newest(most, skip=skip, states=states, podm=podm, owner=owner)
+
+    def newest_nodes(
+        self, most: int, skip: int, owner: str | None, podm: str | None
+    ) -> tuple[Sequence[ComposedNode], int]:
+        return self.store().nodes.newest(most, skip=skip, podm=podm, owner=owner)
+
 
 class ServiceProcess:
     """The application of one process, with what is to end before it does."""
@@ -99,14 +113,15 @@ class ServiceProcess:
         clock: Callable[[], float],
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        prepare_nouns()
+        prepare_process()
         environ = os.environ if environ is None else environ
         self._settings, self._environ, self._clock = settings, environ, clock
         self._state = state = SharedState(environ, settings.state)
         self._config = App(environ=environ).config
         self._address = event_address(settings, environ)
         make_app = functools.partial(App, environ=environ)
-        self.operations = Operations(state, settings.limits.operations)
+        self.hints: ServiceHints | None = None
+        self.operations = Operations(state, settings.limits.operations, ended=self._hint_others)
         state_reader = StateReader(make_app, selection_of(settings), state.store)
         metrics = Metrics(state_reader.facts)
         self.engines = EnginePool(make_app, settings, state.mark, metrics.note_changes)
@@ -128,7 +143,6 @@ class ServiceProcess:
             self.parts, metrics, access_of(settings, environ)
         )
         self._reader_hint: Callable[[Iterable[str], str], object] | None = None
-        self.hints: ServiceHints | None = None
         if (messaging := settings.messaging) is not None:
             connect = functools.partial(make_app().hint_fanout, messaging)
             self.hints = ServiceHints(connect, self._refresh, self._hint_reader)
@@ -146,6 +160,11 @@ class ServiceProcess:
         """Let the reader of this process, if it has one, read these soon."""
         if self._reader_hint is not None:
             self._reader_hint(names, "a hint of another process")
+
+    def _hint_others(self) -> None:
+        """Hint that something changed: what an operation did comes long after its request."""
+        if self.hints is not None:
+            self.hints.start().send()
 
     def _refresh(self) -> None:
         """Take in what changed, as the first verb of the next request would."""

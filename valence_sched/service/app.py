@@ -52,7 +52,7 @@ def create_application(
     app.req_options.strip_url_path_trailing_slash = False
     app.add_error_handler(Exception, _defect)
     app.add_error_handler(falcon.HTTPError, _http_error)
-    app.add_error_handler(SchedulerError, _scheduler_error_handler(access.challenge))
+    app.add_error_handler(SchedulerError, _scheduler_error_handler(access))
     app.set_error_serializer(_serialize)
     resources: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
@@ -128,7 +128,7 @@ def _responder(route: Route, parts: ServiceParts, access: Access) -> Callable[..
         if not route.rule:
             answer(req, resp, User("-", "reader"), path)
             return
-        user = _authenticated(req, parts, access)
+        user = _authenticated(req, parts, access, page=route.media == html.MEDIA_TYPE)
         req.context.update({"user": user.name, "tenant": user.tenant})
         parts.rates.count(user.tenant, change=route.role != "reader")
         access.check(user, route.rule, route.role)
@@ -154,12 +154,12 @@ def _responder(route: Route, parts: ServiceParts, access: Access) -> Callable[..
     return respond
 
 
-def _authenticated(req: falcon.Request, parts: ServiceParts, access: Access) -> User:
+def _authenticated(req: falcon.Request, parts: ServiceParts, access: Access, *, page: bool) -> User:
     """Return the user of a request; an address from which logins failed too often waits."""
     address = req.remote_addr or "-"
     parts.rates.check_address(address)
     try:
-        return access.authenticate(req.env)
+        return access.authenticate(req.env, page=page)
     except Unauthenticated:
         parts.rates.count_failure(address)
         raise
@@ -219,10 +219,12 @@ def _send_problem(req: falcon.Request, resp: falcon.Response, problem: Problem) 
     resp.data = to_json(problem)
 
 
-def _scheduler_error_handler(challenge: str | None) -> Callable[..., None]:
+def _scheduler_error_handler(access: Access) -> Callable[..., None]:
     def handle(
         req: falcon.Request, resp: falcon.Response, error: SchedulerError, _path: object
     ) -> None:
+        page = _noted(req, "media", "") == html.MEDIA_TYPE
+        challenge = access.page_challenge if page else access.challenge
         if isinstance(error, Unauthenticated) and challenge is not None:
             resp.set_header("WWW-Authenticate", challenge)
         if isinstance(error, RateLimited):

@@ -28,10 +28,20 @@ PREFIX = "operation-"
 
 
 class Operations:
-    """The operations of one process, at most ``most`` at a time, recorded in ``records``."""
+    """The operations of one process, at most ``most`` at a time, recorded in ``records``.
 
-    def __init__(self, records: RecordStore, most: int, beat_s: float = BEAT_S) -> None:
+    ``ended`` is called after each, when its end is recorded.
+    """
+
+    def __init__(
+        self,
+        records: RecordStore,
+        most: int,
+        beat_s: float = BEAT_S,
+        ended: Callable[[], object] = lambda: None,
+    ) -> None:
         self._records, self._most, self._beat_s = records, most, beat_s
+        self._note_ended = ended
         self._lock = threading.Lock()
         self._running: set[str] = set()
         self._idle = threading.Condition(self._lock)
@@ -92,6 +102,7 @@ class Operations:
         except SchedulerError as error:
             LOG.error("operation %s: its end is not recorded: %s", operation.id, error)
         finally:
+            self._note_ended()
             with self._idle:
                 self._running.discard(operation.id)
                 self._idle.notify_all()

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from valence_sched.model.claim import Claim
+from valence_sched.model.composition import ComposedNode
 from valence_sched.model.decision_summary import DecisionSummary
 
 
@@ -26,6 +28,19 @@ class RecordStore(Protocol):
 
     def newest_decisions(self, most: int, skip: int, owner: str | None) -> list[DecisionSummary]:
         """Return the newest decisions of an owner, None: of everybody, after ``skip`` newer."""
+
+    def newest_claims(
+        self, most: int, skip: int, owner: str | None, podm: str | None, *, ended: bool
+    ) -> tuple[Sequence[Claim], int]:
+        """Return the newest claims after ``skip`` newer ones, and how many there are in all.
+
+        Of an owner and a pod manager, None: of all; with ``ended`` also those that have ended.
+        """
+
+    def newest_nodes(
+        self, most: int, skip: int, owner: str | None, podm: str | None
+    ) -> tuple[Sequence[ComposedNode], int]:
+        """Return the nodes of the newest claims as :meth:`newest_claims` does."""
 
 
 class EventSink(Protocol):

@@ -62,6 +62,7 @@ class KeystoneSettings(Noun, frozen=True, kw_only=True):
     credential, whose id is ``application_credential_id``; ``password`` refers to the password or
     the secret. Clients are told to log in at ``public_url``. A token that was valid counts for
     ``token_cache_s`` without asking again, and so does one that was revoked meanwhile.
+    Users and projects of browsers are those of the domain ``ui_domain_name``.
     """
 
     auth_url: str
@@ -72,6 +73,7 @@ class KeystoneSettings(Noun, frozen=True, kw_only=True):
     project_domain_name: str = "Default"
     application_credential_id: str | None = None
     public_url: str | None = None
+    ui_domain_name: str = "Default"
     region_name: str | None = None
     interface: Literal["internal", "public", "admin"] = "internal"
     cafile: str | None = None

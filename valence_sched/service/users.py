@@ -25,6 +25,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 CACHE_SIZE = 1000  # verified passwords, so that not every request costs a hash of bcrypt
 MAX_PASSWORD_BYTES = 72  # of which bcrypt reads no more
+BASIC = 'Basic realm="podm-scheduler", charset="UTF-8"'  # the header that asks for a login
 _NAME = re.compile(r"[A-Za-z0-9][\w.@+-]{0,254}")
 
 
@@ -75,8 +76,12 @@ class Access(Protocol):
     def challenge(self) -> str | None:
         """Return the header ``WWW-Authenticate`` of an answer to somebody who is nobody's user."""
 
-    def authenticate(self, environ: Mapping[str, Any]) -> User:
-        """Return the user of a WSGI environment.
+    @property
+    def page_challenge(self) -> str | None:
+        """Return the same header for pages: a browser asks for name and password where it can."""
+
+    def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
+        """Return the user of a WSGI environment, of a ``page`` also the user of a browser.
 
         Raises:
             Unauthenticated: it has no credentials, or wrong ones.
@@ -90,9 +95,9 @@ class Access(Protocol):
 class OpenAccess:
     """Lets everybody do everything: for a service that this machine alone reaches."""
 
-    challenge = None
+    challenge = page_challenge = None
 
-    def authenticate(self, environ: Mapping[str, Any]) -> User:
+    def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
         """Return the user that stands for anybody."""
         return ANYBODY
 
@@ -104,12 +109,12 @@ class OpenAccess:
 class BasicAccess:
     """Takes HTTP basic of the users of a password file."""
 
-    challenge = 'Basic realm="podm-scheduler", charset="UTF-8"'
+    challenge = page_challenge = BASIC
 
     def __init__(self, users_file: str) -> None:
         self._users = PasswordFile(users_file)
 
-    def authenticate(self, environ: Mapping[str, Any]) -> User:
+    def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
         """Return the user of the header ``Authorization``; errors as of a password file."""
         return self._users.authenticate(environ.get("HTTP_AUTHORIZATION"))
 
@@ -144,7 +149,7 @@ class PasswordFile:
 
     def authenticate(self, authorization: str | None) -> User:
         """Return the user of a header ``Authorization``; Unauthenticated where it is not one's."""
-        name, password = _credentials(authorization)
+        name, password = basic_credentials(authorization, MAX_PASSWORD_BYTES)
         entry = self._current_entries().get(name)
         known = entry.password_hash if entry else self._nobody
         if not self._matches(password, known) or entry is None:
@@ -207,7 +212,11 @@ def parse_users(data: bytes, file: str) -> dict[str, UserEntry]:
     return entries
 
 
-def _credentials(authorization: str | None) -> tuple[str, bytes]:
+def basic_credentials(authorization: str | None, most: int) -> tuple[str, bytes]:
+    """Return the name and the password of a header ``Authorization``, of ``most`` bytes.
+
+    Unauthenticated where it is not one of HTTP basic.
+    """
     if not authorization:
         raise Unauthenticated("this service takes a user name and a password: send HTTP basic")
     scheme, _, encoded = authorization.partition(" ")
@@ -215,7 +224,7 @@ def _credentials(authorization: str | None) -> tuple[str, bytes]:
         if scheme.lower() != "basic":
             raise ValueError
         name, colon, password = base64.b64decode(encoded, validate=True).partition(b":")
-        if not colon or b"\0" in password or len(password) > MAX_PASSWORD_BYTES:
+        if not colon or b"\0" in password or len(password) > most:
             raise ValueError
         return name.decode(), password
     except (ValueError, binascii.Error):

@@ -52,6 +52,31 @@ def insert(connection: sa.Connection, claim: Claim) -> None:
 def find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Claim]:
     """Return claims in the order in which they were created."""
     query = sa.select(*_COLUMNS).where(*where).order_by(_table.c.created_at, _table.c.id)
+    return _claims(connection, query)
+
+
+def newest(
+    connection: sa.Connection, most: int, skip: int, *where: sa.ColumnElement[bool]
+) -> tuple[list[Claim], int]:
+    """Return claims, the newest first, after ``skip`` newer ones, and how many there are in all."""
+    order = (_table.c.created_at.desc(), _table.c.id)
+    query = sa.select(*_COLUMNS).where(*where).order_by(*order).limit(most).offset(skip)
+    count = sa.select(sa.func.count()).select_from(_table).where(*where)
+    return _claims(connection, query), connection.scalar(count) or 0
+
+
+def holds_of(connection: sa.Connection, podm: str) -> sa.ColumnElement[bool]:
+    """Return whether a claim has a part on a pod manager, also one that has ended.
+
+    The parts of those stand in their documents alone: a part begins with its pod manager.
+    """
+    words = sa.literal(b'{"podm":%s,"generation":' % to_json(podm), sa.LargeBinary)
+    if connection.dialect.name == "postgresql":
+        return sa.func.position(words.op("IN")(_table.c.document)) > 0
+    return sa.func.instr(_table.c.document, words) > 0
+
+
+def _claims(connection: sa.Connection, query: sa.Select[Any]) -> list[Claim]:
     return [
         Claim(id=id_, state=state, owner=owner, group=group, key=key, content=content,
               created_at=created_at, expires_at=expires_at, note=note,

@@ -254,6 +254,31 @@ class Claims:
         claims = self._read(lambda c: claim_rows.find(c, *where), "reading claims")
         return [claim for claim in claims if podm is None or podm in claim.podms]
 
+    def newest(
+        self,
+        most: int,
+        *,
+        skip: int = 0,
+        states: Sequence[State] = ACTIVE_STATES,
+        podm: str | None = None,
+        owner: str | None = None,
+    ) -> tuple[Sequence[Claim], int]:
+        """Return ``most`` claims, the newest first, after ``skip`` newer ones; and how many in all.
+
+        Arguments as to list claims. No document of another claim leaves the database.
+        """
+        of = tables.claims.c
+
+        def work(connection: sa.Connection) -> tuple[Sequence[Claim], int]:
+            where: list[sa.ColumnElement[bool]] = [of.state.in_(states)]
+            if owner is not None:
+                where.append(of.owner == owner)
+            if podm is not None:
+                where.append(claim_rows.holds_of(connection, podm))
+            return claim_rows.newest(connection, most, skip, *where)
+
+        return self._read(work, "reading claims")
+
     def _begin(self, claim: Claim, part: ClaimPart, ttl_s: float) -> Claim:
         attempts = itertools.count()
 

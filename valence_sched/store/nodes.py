@@ -33,6 +33,29 @@ class Nodes:
         rows = self._database.read(lambda c: c.scalars(query).all(), "reading nodes")
         return [msgspec.json.decode(row, type=ComposedNode) for row in rows]
 
+    def newest(
+        self, most: int, *, skip: int = 0, podm: str | None = None, owner: str | None = None
+    ) -> tuple[Sequence[ComposedNode], int]:
+        """Return ``most`` nodes after ``skip`` newer ones, and how many there are in all.
+
+        The node of the newest claim is the first. Of one pod manager or owner if given.
+        """
+        claims = tables.claims
+        both = tables.nodes.outerjoin(claims, claims.c.id == _of.claim_id)
+        where = [sa.true() if podm is None else _of.podm_key == key_of(podm)]
+        if owner is not None:
+            where.append(claims.c.owner == owner)
+        order = (sa.func.coalesce(claims.c.created_at, 0.0).desc(), _of.id)
+        query = sa.select(_of.document).select_from(both).where(*where).order_by(*order)
+        count = sa.select(sa.func.count()).select_from(both).where(*where)
+
+        def work(connection: sa.Connection) -> tuple[Sequence[ComposedNode], int]:
+            rows = connection.scalars(query.limit(most).offset(skip)).all()
+            found = [msgspec.json.decode(row, type=ComposedNode) for row in rows]
+            return found, connection.scalar(count) or 0
+
+        return self._database.read(work, "reading nodes")
+
     def show(self, node_id: str) -> ComposedNode:
         """Return a node by its id, or by its URI where only one has it; else UnknownName."""
         nodes = self.list()

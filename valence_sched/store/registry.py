@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
 from valence_sched.errors import InUse, NameTaken, UnknownName, one_line
 from valence_sched.model.inventory import FullPodm, to_json
-from valence_sched.model.registration import Registration
+from valence_sched.model.registration import Registration, loses_properties, without_unset
 from valence_sched.model.stats import Stats, apply_stats, merge_stats
 from valence_sched.store import change_log, identities, podms, tables
 from valence_sched.store.podms import EncodedPodm, PodmUpdate, ReportedStats
@@ -44,16 +45,38 @@ def register(connection: sa.Connection, registration: Registration) -> None:
 
 
 def change(connection: sa.Connection, registration: Registration) -> None:
-    """Replace the registered pod manager of the same name; without identity it is to be any."""
+    """Replace the registered pod manager of the same name; without identity it is to be any.
+
+    What was registered and is no more goes from what was read as well.
+    """
     key = key_of(registration.name)
     change_log.log_registry_change(connection)
+    known: Any = connection.scalar(_document(registration.name).with_for_update())
+    if known is None:
+        raise _unknown(connection, registration.name)
     identities.check_free(connection, registration)
     update = sa.update(_table).where(_table.c.podm_key == key)
-    result = connection.execute(update.values(**identities.registration_columns(registration)))
-    if not result.rowcount and connection.scalar(_document(registration.name)) is None:
-        raise _unknown(connection, registration.name)
+    connection.execute(update.values(**identities.registration_columns(registration)))
+    _drop_unset(connection, msgspec.json.decode(known, type=Registration), registration)
     if registration.identity is None:
         identities.forget_read(connection, registration.name)
+
+
+def _drop_unset(connection: sa.Connection, old: Registration, new: Registration) -> None:
+    """Remove from a stored pod manager what its registration had and has no more.
+
+    What it told of the same by itself comes back with its next reading.
+    """
+    if not loses_properties(old, new):
+        return
+    row = podms.lock_row(connection, key_of(new.name))
+    stored = podms.load(connection, [new.name]).get(new.name)
+    if row is None or row.gone or stored is None:
+        return
+    podm = apply_stats(without_unset(stored, old, new), row.reported.stats)
+    update = PodmUpdate(key_of(new.name), EncodedPodm(podm), row, row.stats, is_read=False)
+    if update.content_changed:
+        podms.write(connection, [update])
 
 
 def unregister(connection: sa.Connection, name: str) -> None:

@@ -4,7 +4,7 @@
 import threading
 
 from tests.unit.store.engines import on_each_engine
-from tests.unit.store.site import expire, part, podm
+from tests.unit.store.site import backdate, expire, part, podm
 from valence_sched.errors import ClaimLost, ClaimState, InUse, NameTaken, UnknownName
 from valence_sched.model.claim import ClaimPart, Grant
 from valence_sched.model.composition import ComposedNode
@@ -36,6 +36,28 @@ class TestCreate:
         other = self.store()
         self.assertEqual({"c0": 1, "c1": 1}, usage(other).blocks)
         self.assertEqual(claim, other.claims.show(claim.id))
+
+    def test_the_newest_are_found_in_parts_with_how_many_there_are(self):
+        self.one.remember(podm('q"é'))
+        claims = [self.create(f"c{number}", owner=f"o{number % 2}") for number in range(3)]
+        for claim in claims:
+            backdate(self, claim, 9.0 - claims.index(claim))
+        other = self.one.claims.create([part('q"é', 1, "c0")], owner="o0")
+        self.one.claims.release(claims[0].id)
+
+        def found(most=9, **words):
+            newest, every = self.one.claims.newest(most, **words)
+            return [one.id for one in newest], every
+
+        ids = [claim.id for claim in claims]
+        self.assertEqual(([other.id, ids[2], ids[1]], 3), found())
+        self.assertEqual(([ids[2]], 3), found(1, skip=1))
+        self.assertEqual(([], 3), found(skip=3))
+        self.assertEqual(([other.id, ids[2]], 2), found(owner="o0"))
+        self.assertEqual(([other.id], 1), found(podm='q"é'))
+        self.assertEqual(([ids[2], ids[1]], 2), found(podm="p"))
+        self.assertEqual(([], 0), found(podm="P"))
+        self.assertEqual(([ids[0]], 1), found(podm="p", states=("RELEASED",)))
 
     def test_a_block_is_held_once_and_the_loser_hears_by_whom(self):
         claim = self.create("c0", owner="first")

@@ -12,6 +12,7 @@ from valence_sched.errors import UnknownName
 from valence_sched.model.base import Noun
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.hardware import BlockFilter, BlockOverview, PoolOverview
+from valence_sched.model.lifecycle import NodeStatus
 from valence_sched.model.page import Frame, Page, SearchField
 from valence_sched.model.podm_overview import PodmOverview
 from valence_sched.pages.decision import decision_page
@@ -98,13 +99,13 @@ def decision(call: Call) -> CallResult:
 def claims(call: Call) -> CallResult:
     """Show the claims that the user may see as a page, the newest first."""
     wanted = call.query_noun(RecordsQuery)
-    with call.parts.schedulers.changing() as scheduler:
-        owner = call.user.owner or wanted.owner or None
-        found = scheduler.claims(podm=wanted.podm or None, owner=owner, ended=wanted.ended)
-    newest = sorted(found, key=lambda one: (-one.created_at, one.id))
-    part, around = _part(newest, wanted.page, MOST_ROWS, _words(wanted))
+    skip = (wanted.page - 1) * MOST_ROWS
+    part, every = call.parts.records.newest_claims(
+        MOST_ROWS, skip, _owner(call, wanted), wanted.podm or None, ended=wanted.ended
+    )
+    around = _around(wanted.page, skip, part, skip + MOST_ROWS < every, _words(wanted), every)
     links = PageLinks(1)
-    page = claims_page(part, links, every=len(newest))
+    page = claims_page(part, links, every=every)
     ended = SearchField(name="ended", label="", value="true")
     fields = (*_record_fields(call, wanted), *([ended] if wanted.ended else []))
     return _shown(call, page, "Claims", links, around, fields)
@@ -120,13 +121,14 @@ def claim(call: Call) -> CallResult:
 def nodes(call: Call) -> CallResult:
     """Show the nodes that the user may see as a page, the newest first."""
     wanted = call.query_noun(RecordsQuery)
-    with call.parts.schedulers.changing() as scheduler:
-        owner = call.user.owner or wanted.owner or None
-        found = scheduler.nodes(podm=wanted.podm or None, owner=owner)
-    newest = sorted(found, key=lambda one: (-one.node.created_at, one.node.id))
-    part, around = _part(newest, wanted.page, MOST_ROWS, _words(wanted))
+    skip = (wanted.page - 1) * MOST_ROWS
+    found, every = call.parts.records.newest_nodes(
+        MOST_ROWS, skip, _owner(call, wanted), wanted.podm or None
+    )
+    part = [NodeStatus(node=node, state="COMPOSED") for node in found]
+    around = _around(wanted.page, skip, part, skip + MOST_ROWS < every, _words(wanted), every)
     links = PageLinks(1)
-    page = nodes_page(part, links, every=len(newest))
+    page = nodes_page(part, links, every=every)
     return _shown(call, page, "Nodes", links, around, _record_fields(call, wanted))
 
 
@@ -199,6 +201,11 @@ def _named_podms(report: Report | Reports) -> set[str]:
         for placement in decided.placements
         for one in (placement.chosen, *placement.alternates)
     }
+
+
+def _owner(call: Call, wanted: RecordsQuery) -> str | None:
+    """Return whose claims or nodes are shown: a user of a project sees that one's alone."""
+    return call.user.owner or wanted.owner or None
 
 
 def _words(wanted: RecordsQuery) -> dict[str, object]:
