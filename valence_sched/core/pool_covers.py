@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class PoolCovers:
         self._columns = np.unique(np.array(kinds, dtype=np.int64))  # the kind of each
         self._column = {kind: column for column, kind in enumerate(self._columns.tolist())}
         self._nodes: dict[int, list[CoverNode]] = {}  # by row
-        self._spending = [Spending(budget) for _ in view.podms]
+        self._spending: defaultdict[int, Spending] = defaultdict(lambda: Spending(budget))
         self._podm_of: list[int] = view.podm_of.tolist()
         self._entries, self._has = self._entries_by_column()
         #: What a pool needs of each column for its cover: more than there is, until it has one.
@@ -55,6 +55,25 @@ class PoolCovers:
     def holds(self, rows: Ints, free: Counts) -> Mask:
         """Return for which rows the blocks of the last cover are still there."""
         return np.logical_and.reduce(free >= self._needed[rows], axis=1)  # type: ignore[no-any-return]
+
+    def settle(self, rows: Ints) -> tuple[Mask, Mask]:
+        """Return which of some rows have a cover, and of which that is known by shared searches."""
+        free = self.free(rows)
+        has_cover, known = np.ones(len(rows), dtype=bool), np.ones(len(rows), dtype=bool)
+        numbers = {limits: number for number, limits in enumerate(dict.fromkeys(self._limits))}
+        limits_of = np.array([numbers[limits] for limits in self._limits])[rows]
+        for limits, number in numbers.items():
+            some = (limits_of == number).nonzero()[0]
+            trees = self._trees_of.get(limits)
+            if trees is None:
+                known[some] = False
+                continue
+            columns = {kind: free[some, column] for kind, column in self._column.items()}
+            for tree in trees:
+                covered, settled = tree.settle(columns, len(some))
+                has_cover[some] &= covered
+                known[some] &= settled
+        return has_cover, known
 
     def find(self, row: int, free: Counts) -> bool:
         """Find the cover of a row; false if there is none, or in ``undecided_rows``."""

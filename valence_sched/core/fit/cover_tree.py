@@ -15,8 +15,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
+
 from valence_sched.core.fit.dive import Item
 from valence_sched.core.fit.set_cover import cheapest_cover
+from valence_sched.view.block_counts import Counts
+
+Mask = npt.NDArray[np.bool_]
 
 Offer = tuple[int, ...]  # numbers by kind
 
@@ -113,6 +119,30 @@ class CoverTree:
             else:
                 return node
         return node
+
+    def settle(self, free: Mapping[int, Counts], size: int) -> tuple[Mask, Mask]:
+        """Return which of several offers have a cover, and of which that is known.
+
+        ``free`` has a number for each offer by kind, and there are ``size`` offers.
+        """
+        has_cover, known = np.zeros(size, dtype=bool), np.ones(size, dtype=bool)
+        waiting = [(self.root, np.arange(size))]
+        while waiting:
+            node, offers = waiting.pop()
+            if not node.complete:
+                known[offers] = False
+                continue
+            for kind, number in node.cover or ():
+                numbers = free[kind][offers]
+                lacking = numbers < number
+                if lacking.any():
+                    for fewer in np.unique(numbers[lacking]).tolist():
+                        child = self._child(node, kind, int(fewer))
+                        waiting.append((child, offers[numbers == fewer]))
+                    offers = offers[~lacking]
+            if node.cover is not None:
+                has_cover[offers] = True
+        return has_cover, known
 
     def _child(self, node: CoverNode, kind: int, number: int) -> CoverNode:
         child = node.children.get((kind, number))

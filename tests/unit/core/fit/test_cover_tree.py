@@ -5,6 +5,7 @@ import unittest
 from dataclasses import replace
 from unittest import mock
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,6 +45,14 @@ class TestCoverTree(unittest.TestCase):
                 pairs = zip(kinds, expected, strict=True)
                 expected = {kind: number for kind, number in pairs if number}
             self.assertEqual(expected, cover)
+        columns = {kind: np.array([offer[place] for offer in offers], dtype=np.float32)
+                   for place, kind in enumerate(kinds)}  # fmt: skip
+        settled = [tree.settle(columns, len(offers)) for tree in trees]
+        frees = [dict(zip(kinds, offer, strict=False)) for offer in offers]
+        expected = [found(trees, free)[1] is not None for free in frees]
+        have = [all(one[0][number] for one in settled) for number in range(len(offers))]
+        self.assertEqual(expected, have)
+        self.assertTrue(all(one[1].all() for one in settled))
 
     @quietly(200)
     @given(ITEMS, ASKED, CAPS, st.lists(st.integers(0, 4), max_size=6))
@@ -75,6 +84,8 @@ class TestCoverTree(unittest.TestCase):
         root = CoverTree(part, 1).root
         self.assertFalse(root.complete)
         self.assertIsNone(root.cover)
+        free = {kind: np.full(2, 9, dtype=np.float32) for kind in range(8)}
+        self.assertEqual([False, False], CoverTree(part, 1).settle(free, 2)[1].tolist())
 
 
 class TestCoverComponents(unittest.TestCase):
