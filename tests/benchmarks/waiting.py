@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -16,13 +15,10 @@ import msgspec
 from tests.benchmarks.deciding import BLOCKS, PODMS, view
 from tests.benchmarks.measure import (
     Measurement,
-    against,
     in_turns,
-    median_ms,
-    numpy_pass,
+    program_in_slices,
     sized,
 )
-from tests.benchmarks.starting import once_ms
 from valence_sched.app import App
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
@@ -84,10 +80,9 @@ def _site(folder: str, podms: int) -> str:
 
 
 def _by_program(name: str, words: tuple[str, ...], wanted_ms: float) -> Measurement:
-    """Return the CPU time of the program to passes of numpy in this run, and what is wanted."""
-    probe = numpy_pass()
-    before = median_ms(probe, 200)
-    once_ms([PROGRAM, *words])
-    took = statistics.median(once_ms([PROGRAM, *words]) for _ in range(sized(3, 1)))
-    passes = statistics.mean((before, median_ms(probe, 200)))
-    return against(f"waiting: {name}", took, passes, wanted_ms / PROBE_MS)
+    """Return the CPU time of the program to passes of numpy in between, and what is wanted."""
+    program_in_slices([PROGRAM, *words])
+    found = [program_in_slices([PROGRAM, *words]) for _ in range(sized(3, 1))]
+    took, probe, passes, _ = sorted(found, key=lambda one: one[2])[len(found) // 2]
+    return Measurement(name=f"waiting: {name}", value=took, unit="ms", probe=probe, ratio=passes,
+                       target=wanted_ms / PROBE_MS)  # fmt: skip

@@ -13,6 +13,7 @@ from valence_sched.core.batch import Batch, PlacedNode
 from valence_sched.core.evaluation import COST_SCALE, INFINITE_COST, EvaluationContext
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.group_state import substitute_rows, with_members
+from valence_sched.core.row_fits import RowFits
 from valence_sched.model.decision import (
     BlockRef,
     Candidate,
@@ -56,6 +57,11 @@ class Decision:
     @property
     def batch(self) -> Batch:
         return self.main_attempt.batch
+
+    @functools.cached_property
+    def row_fits(self) -> RowFits:
+        """Return which rows make the next node, as this decision left them."""
+        return RowFits(self.context, self.batch)
 
     @property
     def request(self) -> Request:

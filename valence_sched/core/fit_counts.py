@@ -4,6 +4,7 @@
 Placing one after another gives a lower bound: packing a whole pod at its best is a harder problem.
 Pods do not depend on each other, so each turn places one node on every pod that still makes one,
 and evaluates all these pods in one call. The counts are the same as those of one pod at a time.
+Where a fit is a cover of blocks alone, pools whose offers are alike share it (``cover_tree``).
 """
 
 from __future__ import annotations
@@ -21,8 +22,12 @@ from valence_sched.core.evaluate import reevaluate
 from valence_sched.core.evaluation import INFINITE_COST, EvaluationContext
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.spending import Spending, Undecided
+from valence_sched.core.pool_covers import MIN_POOLS, PoolCovers
 from valence_sched.core.ranking import choose_fit, draw_lots, rank_rows
+from valence_sched.view.blocks import BlocksLeft
 from valence_sched.view.overlay import Overlay
+from valence_sched.view.selection import was_derived
+from valence_sched.view.view import Ints
 
 FitCount = tuple[int, int, int | None]  # podm number, nodes, and a pool that may make more
 
@@ -38,7 +43,9 @@ def count_fits(
     counts = None
     can_share = not context.request.fallbacks and not context.evaluation.group_state_readers
     if listener is None and can_share:
-        counts = _Rounds(context, most).run()
+        if context.fitter.covers_blocks_alone and context.bound.policy.pick.best_of == 1:
+            counts = _CoverRounds(context, most).run()
+        counts = counts or _Rounds(context, most).run()
     if counts is None:
         for podm in range(len(context.view.podms)):
             yield _count_alone(context, podm, most, listener)
@@ -135,3 +142,94 @@ class _Rounds:
         self._evaluation.write(rows, part)
         for podm in podms:
             podm.rows_without_fit.clear()
+
+
+class _CoverRounds:
+    """The same for nodes that are covers of blocks alone, each on the best pool that makes it.
+
+    A pool keeps its cover for as long as it has the blocks (``cover_tree``), and no block table is
+    made for a node: what plug-ins read of one cannot be counted here.
+    """
+
+    def __init__(self, context: EvaluationContext, most: int, min_pools: int = MIN_POOLS) -> None:
+        self._context, self._most = context, most
+        self._overlay = Overlay(context.view)
+        self._evaluation = context.evaluation.copy()
+        self._lots = draw_lots(context.view.lot, context.request)
+        self._covers = PoolCovers(context, self._overlay.view, min_pools)
+        self._first_row: list[int] = context.view.first_row.tolist()
+        self._position_of: list[int] = context.view.position_of.tolist()
+        self._left: dict[int, BlocksLeft] = {}  # by podm
+        self._open: dict[int, int] = {}  # the first pool of a podm that may make more
+
+    def run(self) -> list[FitCount] | None:
+        """Return the count of each podm; None where plug-ins fail, or read more than counts."""
+        size = len(self._context.view.podms)
+        counts, podms = [0] * size, list(range(size))
+        failed = set(self._evaluation.failed_plugins)
+        for turn in range(self._most):
+            chosen = self._choose(podms)
+            if not chosen:
+                break
+            podms = [podm for podm, _ in chosen]
+            for podm in podms:
+                counts[podm] += 1
+            if turn + 1 < self._most:
+                counts_alone = self._take(chosen)
+                if not counts_alone or self._evaluation.failed_plugins != failed:
+                    return None
+        return [
+            (podm, count, self._open.get(podm) if count < self._most else None)
+            for podm, count in enumerate(counts)
+        ]
+
+    def _choose(self, podms: list[int]) -> list[tuple[int, int]]:
+        """Return the podms that make another node, each with the pool that makes it."""
+        view, cost, covers = self._overlay.view, self._evaluation.cost, self._covers
+        rows = self._rows(podms)
+        rows = rows[np.lexsort((self._lots[rows], cost[rows], view.podm_of[rows]))]
+        passing = (cost[rows] != INFINITE_COST).tolist()
+        free = covers.free(rows)
+        has_cover = covers.holds(rows, free).tolist()
+        ranked, chosen, place = rows.tolist(), [], 0
+        for podm in podms:
+            end = place + self._first_row[podm + 1] - self._first_row[podm]
+            for number in range(place, end):
+                row = ranked[number]
+                if not passing[number]:
+                    break  # those that do not pass are the last
+                if has_cover[number] or covers.find(row, free[number]):
+                    chosen.append((podm, row))
+                    break
+                if row in covers.undecided_rows:
+                    self._open[podm] = min(row, self._open.get(podm, row))
+            place = end
+        return chosen
+
+    def _rows(self, podms: list[int]) -> Ints:
+        """Return the rows of these podms, which are in order."""
+        if len(podms) == len(self._context.view.podms):
+            return np.arange(len(self._context.view))
+        first = self._first_row
+        return np.array([row for podm in podms for row in range(first[podm], first[podm + 1])])
+
+    def _take(self, chosen: list[tuple[int, int]]) -> bool:
+        """Take a node of each podm, and evaluate its rows: false if block tables were read."""
+        context, tables = self._context, self._context.view.block_tables
+        full: list[int] = []
+        of_podm: list[int] = []
+        for podm, row in chosen:
+            left = self._left.get(podm)
+            if left is None:
+                left = self._left[podm] = BlocksLeft(tables[podm])
+            blocks = left.take(self._position_of[row], self._covers.by_row[row])
+            full += blocks
+            of_podm += [podm] * len(blocks)
+        self._overlay.reduce_counts(of_podm, full)
+        rows = self._rows([podm for podm, _ in chosen])
+        view = self._overlay.view.take_counts(rows)
+        view.precompute_free(context.request.needs)
+        part = self._evaluation.select(rows)
+        reevaluate(view, context.request, context.bound, part, strict=context.strict)
+        self._evaluation.write(rows, part)
+        return not was_derived(view, "block_tables")

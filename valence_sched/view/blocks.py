@@ -59,11 +59,14 @@ class BlockTable:
 
     def _in_order(self, kind: int, position: int) -> Sequence[int]:
         """Return the blocks of a kind in a pool, those in the fewest pools first."""
-        if not self._ordered:
-            for block in sorted(range(len(self.kinds)), key=lambda block: len(self.pools[block])):
-                for pool_position in self.pools[block]:
-                    self._ordered.setdefault((self.kinds[block], pool_position), []).append(block)
-        return self._ordered.get((kind, position), ())
+        ordered = self._ordered
+        if not ordered:
+            kinds, pools = self.kinds, self.pools
+            pool_counts = list(map(len, pools))
+            for block in sorted(range(len(kinds)), key=pool_counts.__getitem__):
+                for pool_position in pools[block]:
+                    ordered.setdefault((kinds[block], pool_position), []).append(block)
+        return ordered.get((kind, position), ())
 
     def _shared_first(self, blocks: list[int]) -> list[int]:
         if not any(map(self.shared.__getitem__, blocks)):
@@ -152,3 +155,24 @@ class BlockTable:
             self.uris, self.kinds, slots, shared, self.pools, stocks, self.stock_pools,
             self.gains, self.topologies, self._ordered, self._stocks_of,
         )  # fmt: skip
+
+
+class BlocksLeft:
+    """The blocks of a block table while nodes take them, one after another; the table stays."""
+
+    def __init__(self, table: BlockTable) -> None:
+        self._left = table.allocate((), ())  # its slots and shares are its own
+
+    def take(self, position: int, counts: Mapping[int, int]) -> list[int]:
+        """Take ``counts[kind]`` blocks in a pool, as :meth:`BlockTable.free_blocks` has them.
+
+        Return those that are full now.
+        """
+        left = self._left
+        slots, shared, full = left.slots, left.shared, []
+        for block in left.free_blocks(position, counts):
+            slots[block] -= 1
+            shared[block] = True
+            if not slots[block]:
+                full.append(block)
+        return full

@@ -2,19 +2,21 @@
 """Counting the nodes of all pod managers at once gives what counting each by itself gives."""
 
 import unittest
+from dataclasses import replace
 
 import msgspec
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.core.deciders import built_in
+from tests.unit.core.deciders import built_in, cpu
 from tests.unit.core.sites import quietly
 from tests.unit.core.test_ledger import ASKED, POLICY
 from tests.unit.view.test_view import FULL_SITES
 from valence_sched.core import fit_counts
 from valence_sched.core.evaluate import context_of
 from valence_sched.core.policy import bind
-from valence_sched.model.policy import Pick
+from valence_sched.model.policy import Budget, Pick
 from valence_sched.testing import contract, request, view
 
 DEFAULT = next(policy for policy in built_in() if policy.name == "default")
@@ -37,5 +39,30 @@ class TestFitCounts(unittest.TestCase):
         before = contract.fingerprint(site, context.request)
         alone = [fit_counts._count_alone(context, podm, most) for podm in range(len(podms))]
         self.assertEqual(alone, fit_counts._Rounds(context, most).run())
+        if context.fitter.covers_blocks_alone and policy.pick.best_of == 1:
+            for min_pools in (1, len(site) + 1):
+                rounds = fit_counts._CoverRounds(context, most, min_pools)
+                self.assertEqual(alone, rounds.run())
         self.assertEqual(alone, list(fit_counts.count_fits(context, most)))
         self.assertEqual(before, contract.fingerprint(site, context.request))
+
+    def test_a_plug_in_that_reads_blocks_one_by_one_is_counted_with_block_tables(self):
+        site = view({"id": "a", "blocks": [cpu("c1", 8), cpu("c2", 8), cpu("c3", 8)]})
+        bound = bind(DEFAULT)
+
+        def two_left(seen, _):
+            return np.array([sum(table.slots) > 1 for table in seen.block_tables])
+
+        use = replace(bound.filters[0], evaluate=two_left)
+        bound = replace(bound, filters=(*bound.filters[1:], use))
+        context = context_of(site, request({"processor": {"sockets": 1}}), bound)
+        self.assertIsNone(fit_counts._CoverRounds(context, 5).run())
+        self.assertEqual([(0, 2, None)], list(fit_counts.count_fits(context, 5)))
+
+    def test_what_the_budget_leaves_open_is_undecided(self):
+        blocks = [cpu(f"c{n}", n) for n in (3, 5, 7, 9, 11, 13)]
+        policy = msgspec.structs.replace(DEFAULT, budget=Budget(pool_states=1, decision_states=1))
+        asked = request({"processor": {"total_cores": 47}})
+        context = context_of(view({"id": "a", "blocks": blocks}), asked, bind(policy))
+        self.assertEqual([(0, 0, 0)], list(fit_counts.count_fits(context, 5)))
+        self.assertEqual([(0, 0, 0)], fit_counts._CoverRounds(context, 5, 1).run())

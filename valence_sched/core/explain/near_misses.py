@@ -73,7 +73,7 @@ class NearMissSearch:
             if self._fits >= MOST_FITS:
                 return
             self._fits += 1
-            if not isinstance(self.decision.context.fit(view, row), Fit):
+            if self.decision.row_fits.of(row) != "fits":
                 continue
             seen_podms.add(podm)
             yield NearMiss(podm=view.podms[podm].id, pool=view.pools[row].id, kind="word",
@@ -103,6 +103,7 @@ class NearMissSearch:
     def _takes_node(self, podm: int) -> bool:
         """Return whether a podm takes the next node, or may take it: it was not settled."""
         view, cost = self.decision.batch.view, self.decision.batch.evaluation.cost
+        row_fits = self.decision.row_fits
         first, last = int(view.first_row[podm]), int(view.first_row[podm + 1])
         for row in range(first, last):
             if cost[row] == INFINITE_COST or row in self.decision.batch.rows_without_fit:
@@ -110,7 +111,7 @@ class NearMissSearch:
             if self._fits >= MOST_FITS:
                 return True
             self._fits += 1
-            if self.decision.context.fit(view, row) is not None:
+            if row_fits.of(row) != "none":
                 return True
         return False
 

@@ -145,8 +145,8 @@ def _inventory_digest(view: View) -> str:
     for podm, table in zip(view.podms, view.block_tables, strict=True):
         total.update(to_json(replace(podm, read_at=None)))
         total.update("\0".join(table.uris).encode())
-        total.update(b"\0".join([order[kind] for kind in table.kinds]))
-        pools = ", ".join([texts[one] for one in table.pools])
+        total.update(b"\0".join(map(order.__getitem__, table.kinds)))
+        pools = ", ".join(map(texts.__getitem__, table.pools))
         total.update(f"({table.slots!r}, [{pools}], {table.stock_pools!r})".encode())
         total.update(to_json(table.stocks))
         if table.topologies:

@@ -16,7 +16,6 @@ import numpy as np
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluate import first_failures
 from valence_sched.core.evaluation import INFINITE_COST
-from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.policy import BoundFilter
 from valence_sched.errors import describe_error, one_line
@@ -36,7 +35,6 @@ class Verdicts:
         self.context, self.batch = decision.context, decision.batch
         self._bounds: list[int] = self.view.first_row.tolist()
         self._terms: dict[str, list[tuple[Term, Mask]] | None] = {}
-        self._fits: dict[int, Fit | Undecided | None] = {}  # by row
 
     def podm_verdicts(self) -> Iterator[PodmVerdict]:
         """Yield one verdict per pod manager: chosen, others best first, then the rejected."""
@@ -126,18 +124,16 @@ class Verdicts:
         nearness: Floats = self._first_failures + met / (len(needs) + 1)
         return nearness
 
-    def _fit(self, row: int) -> Fit | Undecided | None:
-        """Return what fitting says of a row that passed every filter, None for others."""
-        if row not in self._fits:
-            passed = self.batch.evaluation.cost[row] != INFINITE_COST
-            self._fits[row] = self.context.fit(self.batch.view, row) if passed else None
-        return self._fits[row]
-
     def _makes_node(self, row: int) -> bool:
-        return isinstance(self._fit(row), Fit)
+        return self._passes[row] and self.decision.row_fits.of(row) == "fits"
 
     def _is_undecided(self, row: int) -> bool:
-        return isinstance(self._fit(row), Undecided)
+        return self._passes[row] and self.decision.row_fits.of(row) == "undecided"
+
+    @functools.cached_property
+    def _passes(self) -> list[bool]:
+        """Whether each row passed every filter."""
+        return (self.batch.evaluation.cost != INFINITE_COST).tolist()  # type: ignore[no-any-return]
 
     def _reasons(self, row: int, *, full: bool = False) -> Iterator[Reason]:
         """Yield the reasons against a row; ``full`` ones say what there is instead."""

@@ -18,6 +18,7 @@ import numpy as np
 from msgspec import Struct
 
 from valence_sched.core.fit import stock_allocation, topology
+from valence_sched.core.fit.cover_tree import CoverComponent, cover_components
 from valence_sched.core.fit.demands import Demand, demands, least_blocks, waste
 from valence_sched.core.fit.dive import Item, upper_bound
 from valence_sched.core.fit.set_cover import cheapest_cover
@@ -174,6 +175,26 @@ class Fitter:
             return answer
 
         return spending.answer((self.needs, self.bonds, key), short, long)
+
+    @property
+    def covers_blocks_alone(self) -> bool:
+        """Return whether the fit of a pool is a cover of blocks: no stock, no topology, no none."""
+        return bool(self.demands) and not self._amounts and self._topology is None
+
+    def cover_components(self, pool: Pool) -> list[CoverComponent]:
+        """Return the parts of the cover that makes the node in a pool, by kind of block."""
+        every = [(kind, self._most_useful(kind, pool)) for kind in range(len(self.kinds))]
+        offer = sorted([pair for pair in every if pair[1]],
+                       key=lambda pair: self.kinds.kinds[pair[0]].sort_key)  # fmt: skip
+        items, caps, amounts = self._cover_problem(pool, offer)
+        return cover_components([kind for kind, _ in offer], items, amounts, caps)
+
+    def pool_cover(self, view: View, row: int, spending: Spending) -> SearchOutcome:
+        """Return the cheapest cover by kind of what is free in a pool, and whether that is sure."""
+        answer = self._answer(*self._cover_question(view, row), spending)
+        if answer.found is None:
+            return answer
+        return SearchOutcome(answer.found[0], answer.complete, answer.states)
 
     def shortfall(self, view: View, row: int) -> tuple[str, float, float]:
         """Return why no set of blocks makes the node: a label, the amount needed, the most."""

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows are settled together as each is by itself."""
+
+import unittest
+
+from tests.benchmarks.instances import FLAVORS, generated_view
+from tests.unit.core.deciders import built_in, engine
+from valence_sched.core.evaluation import INFINITE_COST
+from valence_sched.core.fit.fit import Fit
+from valence_sched.core.row_fits import MIN_ROWS, RowFits
+from valence_sched.testing import request, view
+
+DEFAULT = next(policy for policy in built_in() if policy.name == "default")
+
+
+def decided(flavor: str, count: int = 1):
+    asked = request(FLAVORS[flavor], count=count)
+    return engine(generated_view(120, 20, 1), DEFAULT).select_destinations(asked)
+
+
+class TestRowFits(unittest.TestCase):
+    """What a decision left."""
+
+    def test_many_rows_are_settled_as_each_is_by_itself(self):
+        for flavor, count in (("small", 1), ("gpu", 40), ("large", 3)):
+            decision = decided(flavor, count)
+            context, batch, fits = decision.context, decision.batch, decision.row_fits
+            passing = (batch.evaluation.cost != INFINITE_COST).nonzero()[0].tolist()
+            expected = [isinstance(context.fit(batch.view, row), Fit) for row in passing]
+            with self.subTest(flavor):
+                self.assertIn(True, expected)
+                self.assertEqual(set(passing), set(fits._settled))
+                self.assertEqual(expected, [fits.of(row) == "fits" for row in passing])
+
+    def test_a_row_that_the_batch_left_open_is_not_settled_with_the_others(self):
+        decision = decided("small")
+        passing = (decision.batch.evaluation.cost != INFINITE_COST).nonzero()[0].tolist()
+        decision.batch.undecided_rows.add(passing[3])
+        fits = RowFits(decision.context, decision.batch)
+        self.assertEqual(set(passing) - {passing[3]}, set(fits._settled))
+
+    def test_a_few_rows_are_searched_one_by_one(self):
+        asked = request(FLAVORS["small"])
+        decision = engine(generated_view(5, 20, 1), DEFAULT).select_destinations(asked)
+        self.assertEqual({}, decision.row_fits._settled)
+        fits = [row for row in range(len(decision.view))
+                if isinstance(decision.context.fit(decision.view, row), Fit)]  # fmt: skip
+        self.assertEqual(fits, [row for row in range(len(decision.view))
+                                if decision.row_fits.of(row) == "fits"])  # fmt: skip
+
+    def test_amounts_of_stocks_are_settled_one_by_one(self):
+        asked = request({"stocks": [{"resource": "gib", "amount": 5}]})
+        stocks = [{"uri": "s", "resource": "gib", "total": 9}]
+        site = view(*({"id": str(number), "stocks": stocks} for number in range(MIN_ROWS)))
+        decision = engine(site, DEFAULT).select_destinations(asked)
+        self.assertEqual({}, decision.row_fits._settled)
+        self.assertEqual("fits", decision.row_fits.of(0))

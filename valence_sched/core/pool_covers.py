@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pool covers: the blocks that make a node in each pool, for as long as they are free."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import numpy as np
+
+from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.fit.cover_tree import CoverComponent, CoverNode, CoverTree
+from valence_sched.core.fit.spending import Spending
+from valence_sched.view.block_counts import Counts
+from valence_sched.view.view import Ints, Mask, View
+
+MIN_POOLS = 8  # pools of equal limits from which on they share their covers
+MOST_KINDS = 64  # of blocks in a part: of more, the search in all of them would be too wide
+
+
+class PoolCovers:
+    """The cover of each pool, found when it is asked for; ``by_row`` has the numbers by kind.
+
+    A column is a kind of block that helps to make the node in any of the pools. Fewer pools of
+    equal limits than ``min_pools`` do not share their covers.
+    """
+
+    def __init__(self, context: EvaluationContext, view: View, min_pools: int = MIN_POOLS) -> None:
+        self._context, self._view = context, view
+        budget = context.bound.policy.budget
+        self._states = budget.pool_states
+        self._trees: dict[CoverComponent, CoverTree] = {}
+        self._limits = [tuple(pool.limits.items()) for pool in view.pools]
+        pools, sizes = dict(zip(self._limits, view.pools, strict=True)), Counter(self._limits)
+        parts = {limits: context.fitter.cover_components(pool) for limits, pool in pools.items()}
+        self._trees_of = {limits: [self._tree(part) for part in some]
+                          for limits, some in parts.items()
+                          if sizes[limits] >= min_pools and _is_narrow(some)}  # fmt: skip
+        kinds = [kind for some in parts.values() for part in some for kind in part.kinds]
+        self._columns = np.unique(np.array(kinds, dtype=np.int64))  # the kind of each
+        self._column = {kind: column for column, kind in enumerate(self._columns.tolist())}
+        self._nodes: dict[int, list[CoverNode]] = {}  # by row
+        self._spending: defaultdict[int, Spending] = defaultdict(lambda: Spending(budget))
+        self._podm_of: list[int] = view.podm_of.tolist()
+        self._entries, self._has = self._entries_by_column()
+        #: What a pool needs of each column for its cover: more than there is, until it has one.
+        self._needed = np.full(self._entries.shape, np.inf, dtype=np.float32)
+        self.by_row: dict[int, dict[int, int]] = {}
+        self.undecided_rows: set[int] = set()
+
+    def free(self, rows: Ints) -> Counts:
+        """Return how many blocks are free now on some rows; shape ``(rows, columns)``."""
+        free: Counts = self._view.block_counts.free[self._entries[rows]] * self._has[rows]
+        return free
+
+    def holds(self, rows: Ints, free: Counts) -> Mask:
+        """Return for which rows the blocks of the last cover are still there."""
+        return np.logical_and.reduce(free >= self._needed[rows], axis=1)  # type: ignore[no-any-return]
+
+    def settle(self, rows: Ints) -> tuple[Mask, Mask]:
+        """Return which of some rows have a cover, and of which that is known by shared searches."""
+        free = self.free(rows)
+        has_cover, known = np.ones(len(rows), dtype=bool), np.ones(len(rows), dtype=bool)
+        numbers = {limits: number for number, limits in enumerate(dict.fromkeys(self._limits))}
+        limits_of = np.array([numbers[limits] for limits in self._limits])[rows]
+        for limits, number in numbers.items():
+            some = (limits_of == number).nonzero()[0]
+            trees = self._trees_of.get(limits)
+            if trees is None:
+                known[some] = False
+                continue
+            columns = {kind: free[some, column] for kind, column in self._column.items()}
+            for tree in trees:
+                covered, settled = tree.settle(columns, len(some))
+                has_cover[some] &= covered
+                known[some] &= settled
+        return has_cover, known
+
+    def find(self, row: int, free: Counts) -> bool:
+        """Find the cover of a row; false if there is none, or in ``undecided_rows``."""
+        nodes = self._find_nodes(row, free)
+        if nodes is not None:
+            if any(node.cover is None for node in nodes):
+                return False
+            cover = {kind: number for node in nodes for kind, number in node.cover or ()}
+            return self._keep(row, cover, complete=True)
+        spending = self._spending[self._podm_of[row]]
+        answer = self._context.fitter.pool_cover(self._view, row, spending)
+        if answer.found is None:
+            if not answer.complete:
+                self.undecided_rows.add(row)
+            return False
+        return self._keep(row, answer.found, answer.complete)
+
+    def _find_nodes(self, row: int, free: Counts) -> list[CoverNode] | None:
+        """Return the nodes of all parts; None where a tree has no sure answer, or there is none."""
+        trees = self._trees_of.get(self._limits[row])
+        if trees is None:
+            return None
+        by_kind = dict(zip(self._column, free.tolist(), strict=True))
+        before = self._nodes.get(row) or [tree.root for tree in trees]
+        nodes = [tree.find(node, by_kind) for tree, node in zip(trees, before, strict=True)]
+        self._nodes[row] = nodes
+        return nodes if all(node.complete for node in nodes) else None
+
+    def _keep(self, row: int, cover: dict[int, int], complete: bool) -> bool:
+        self.by_row[row] = cover
+        self._needed[row] = 0.0 if complete else np.inf
+        if complete:
+            for kind, number in cover.items():
+                self._needed[row, self._column[kind]] = number
+        return True
+
+    def _tree(self, part: CoverComponent) -> CoverTree:
+        tree = self._trees.get(part)
+        if tree is None:
+            tree = self._trees[part] = CoverTree(part, self._states)
+        return tree
+
+    def _entries_by_column(self) -> tuple[Ints, Mask]:
+        """Return the entry of block counts of each row and column, and where there is one."""
+        counts = self._view.block_counts
+        columns = np.full(len(self._view.kinds), -1)
+        columns[self._columns] = range(len(self._columns))
+        rows = np.repeat(np.arange(len(counts)), np.diff(counts.start))
+        column = columns[counts.kind]
+        useful = (column >= 0).nonzero()[0]
+        entries = np.zeros((len(counts), len(self._columns)), dtype=np.int64)
+        has = np.zeros(entries.shape, dtype=bool)
+        entries[rows[useful], column[useful]] = useful
+        has[rows[useful], column[useful]] = True
+        return entries, has
+
+
+def _is_narrow(parts: list[CoverComponent]) -> bool:
+    return max(len(part.kinds) for part in parts) <= MOST_KINDS

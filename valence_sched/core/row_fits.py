@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Row fits: which rows make a node as a decision left them, without which blocks those are."""
+
+from __future__ import annotations
+
+import functools
+from typing import Literal
+
+import numpy as np
+
+from valence_sched.core.batch import Batch
+from valence_sched.core.evaluation import INFINITE_COST, EvaluationContext
+from valence_sched.core.fit.fit import Fit
+from valence_sched.core.pool_covers import PoolCovers
+
+MIN_ROWS = 64  # that pass all filters, from which on it pays to settle them together
+
+RowFit = Literal["fits", "none", "undecided"]
+
+
+class RowFits:
+    """Says of rows that pass every filter whether they make the next node of a batch.
+
+    Of many rows at once where their fit is a cover of blocks alone, else one by one. Rows that the
+    batch has left open are undecided.
+    """
+
+    def __init__(self, context: EvaluationContext, batch: Batch) -> None:
+        self._context, self._batch = context, batch
+        self._known: dict[int, RowFit] = {}
+
+    def of(self, row: int) -> RowFit:
+        """Return whether the blocks of a row make the node, whatever the filters say."""
+        known = self._known.get(row) or self._settled.get(row)
+        if known is None:
+            fit = self._context.fit(self._batch.view, row)
+            known = "none" if fit is None else "fits" if isinstance(fit, Fit) else "undecided"
+            self._known[row] = known
+        return known
+
+    @functools.cached_property
+    def _settled(self) -> dict[int, RowFit]:
+        passing = (self._batch.evaluation.cost != INFINITE_COST).nonzero()[0]
+        if len(passing) < MIN_ROWS or not self._context.fitter.covers_blocks_alone:
+            return {}
+        has_cover, known = PoolCovers(self._context, self._batch.view).settle(passing)
+        left = known & ~np.isin(passing, list(self._batch.undecided_rows))
+        rows, fits = passing[left].tolist(), has_cover[left].tolist()
+        return {row: "fits" if fit else "none" for row, fit in zip(rows, fits, strict=True)}
