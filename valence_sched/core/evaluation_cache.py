@@ -8,6 +8,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 import numpy as np
 
 from valence_sched.core.evaluate import evaluate
@@ -15,11 +16,15 @@ from valence_sched.core.evaluation import INFINITE_COST, Evaluation, EvaluationC
 from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.fit.spending import Spending
 from valence_sched.core.policy import BoundPolicy
-from valence_sched.model.request import Request
+from valence_sched.model.request import Mix, Request
+from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.update import Splice
 from valence_sched.view.view import Ints, View
 
 MOST_EVALUATIONS = 64
+MOST_MIXES = 16  # of which the scarcity is remembered
+MOST_REQUESTS = 1024  # that are remembered with a completed mix
+SCARCITY_PART = 5  # the scarcity is renewed after changes to this part of the pools
 MOST_LAG = 32  # replaced podms after which evaluating all rows is as quick as catching up
 
 
@@ -32,6 +37,26 @@ class CachedEvaluation:
     fitter: Fitter
     version: int
     number: int  # its own in the cache
+
+
+class CompletedMix:
+    """A mix with what weighers need to know of all pools, as of a version of the snapshot."""
+
+    def __init__(self, bound: BoundPolicy, mix: Mix, version: int) -> None:
+        self._bound = bound  # held, so that its id stays its own
+        self._mix = mix
+        self.version = version
+        self._requests: BoundedMemo[int, tuple[Request, Request]] = BoundedMemo(MOST_REQUESTS)
+
+    def request(self, request: Request) -> Request:
+        """Return a request with this mix, the same for the same request."""
+        if not self._mix.scarcity:
+            return request
+        known = self._requests.get(id(request))
+        if known is None or known[0] is not request:
+            completed = msgspec.structs.replace(request, mix=self._mix)
+            known = self._requests.store(id(request), (request, completed))
+        return known[1]
 
 
 class Snapshot(Protocol):
@@ -58,6 +83,7 @@ class EvaluationCache:
         self._most = most
         self._entries: OrderedDict[tuple[int, bytes], CachedEvaluation] = OrderedDict()
         self._made = 0
+        self._mixes: dict[tuple[int, str], CompletedMix] = {}
         self.rows_evaluated = 0
 
     def context(
@@ -68,6 +94,8 @@ class EvaluationCache:
         Raises:
             PluginError: with ``strict``, the first plug-in that broke its contract.
         """
+        if bound.mix_completers and request.mix.shares and not request.mix.scarcity:
+            request = self._with_completed_mix(request, bound)
         key = (id(bound), request.evaluation_key)
         cached = self._entries.get(key)
         if cached is not None:
@@ -84,6 +112,24 @@ class EvaluationCache:
             self._snapshot.view, request, bound, cached.evaluation, cached.fitter, strict,
             spending=Spending(bound.policy.budget),
         )  # fmt: skip
+
+    def _with_completed_mix(self, request: Request, bound: BoundPolicy) -> Request:
+        """Return a request with what weighers need to know of all pools about its mix.
+
+        That is renewed after some changes, not after each: what was evaluated can then be used
+        again. The request carries it, so that the decision can be repeated from the request.
+        """
+        key, version = (id(bound), request.mix.digest), self._snapshot.version
+        completed = self._mixes.get(key)
+        changes = version - completed.version if completed else 0
+        if completed is None or (changes and changes >= len(self._snapshot.view) // SCARCITY_PART):
+            mix, view = request.mix, self._snapshot.uncached_view()
+            for complete in bound.mix_completers:
+                mix = complete(view, mix)
+            while len(self._mixes) >= MOST_MIXES:
+                del self._mixes[next(iter(self._mixes))]
+            completed = self._mixes[key] = CompletedMix(bound, mix, version)
+        return completed.request(request)
 
     def _evaluate(self, request: Request, bound: BoundPolicy, strict: bool) -> CachedEvaluation:
         view = self._snapshot.uncached_view()

@@ -19,7 +19,7 @@ from valence_sched.errors import InputError, PluginError, suggest
 from valence_sched.model.codec import convert
 from valence_sched.model.need import Alternative, Need
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse, WeightOverrides
-from valence_sched.model.request import Request
+from valence_sched.model.request import Mix, Request
 from valence_sched.view.reads import Reads, declarations
 from valence_sched.view.view import Floats, Ints, Mask, View
 
@@ -47,6 +47,7 @@ class BoundWeigher:
     evaluate: Callable[[View, Request], Floats]
     overrides: WeightOverrides = NO_OVERRIDES
     reads: tuple[Reads, ...] = ()
+    complete_mix: Callable[[View, Mix], Mix] | None = None
 
     @property
     def heaviest(self) -> int:
@@ -99,6 +100,12 @@ class BoundPolicy:
     def idle_candidates(self) -> tuple[RequestReader, ...]:
         """Return the readers that have no work unless a request sets what they read."""
         return tuple(reader for reader in self.readers if not reader.optional)
+
+    @functools.cached_property
+    def mix_completers(self) -> tuple[Callable[[View, Mix], Mix], ...]:
+        """Return what completes the mix of a request for the weighers."""
+        found = (weigher.complete_mix for weigher in self.weighers)
+        return tuple(complete for complete in found if complete is not None)
 
     @functools.cached_property
     def fields_read(self) -> frozenset[str]:
@@ -174,7 +181,11 @@ def _bind_weigher(use: WeigherUse, where: str) -> BoundWeigher:
     check_declarations(function, "weigher", use.name, where)
     options = _check_options(function, use.name, use.options, where)
     weight, evaluate = round(use.weight * WEIGHT_UNITS), functools.partial(function, **options)
-    return BoundWeigher(use.name, weight, evaluate, use.overrides, declarations(function))
+    complete = getattr(function, "complete_mix", None)
+    complete_mix = functools.partial(complete, **options) if complete else None
+    return BoundWeigher(
+        use.name, weight, evaluate, use.overrides, declarations(function), complete_mix
+    )
 
 
 def _check_options(

@@ -94,12 +94,19 @@ class FlavorShare(Noun, frozen=True):
 
 
 class Mix(Noun, frozen=True, dict=True):
-    """The workload over time, as shares of flavors: a decision should leave room for it."""
+    """The workload over time, as shares of flavors: a decision should leave room for it.
+
+    ``scarcity`` says for each share how many times as much its supply counts as that of the share
+    that most of what is free can serve. It is worked out from all pools at once, and a request
+    carries it, so that plug-ins stay row-local. Empty: all supplies count alike.
+    """
 
     shares: tuple[FlavorShare, ...] = ()
+    scarcity: tuple[Annotated[float, Meta(ge=1, le=10**6)], ...] = ()
 
     @functools.cached_property
     def digest(self) -> str:
+        """Return a digest of the shares; the scarcity changes with every node."""
         return hashlib.blake2b(msgspec.json.encode(self.shares), digest_size=8).hexdigest()
 
 
@@ -140,11 +147,12 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     @functools.cached_property
     def evaluation_key(self) -> bytes:
         """Return all that filters and weighers may read, as bytes: equal bytes, equal verdicts."""
+        scarcity = msgspec.json.encode(self.mix.scarcity) if self.mix.scarcity else b""
         if _is_plain(self):
-            return self.identity
+            return self.identity + scarcity
         values = _evaluated_values(type(self))(self)
         mix = self.mix.digest if self.mix.shares else None
-        return msgspec.json.encode((mix, *values), order="deterministic")
+        return msgspec.json.encode((mix, *values), order="deterministic") + scarcity
 
     @functools.cached_property
     def identity(self) -> bytes:
@@ -270,6 +278,10 @@ def _check_requirements(request: Request) -> None:
     for kind, names in (("aggregate", request.aggregates), ("trait", request.traits)):
         if problem := names.contradiction:
             raise RequestError(one_line(f"{kind} {problem}"))
+    shares, scarcity = len(request.mix.shares), len(request.mix.scarcity)
+    if scarcity not in (0, shares):
+        text = f"a mix of {format_count(shares, 'share')} with {scarcity} of scarcity"
+        raise RequestError(f"{text}: give one for each share, or none")
     if request.group is not None and not request.group.name:
         raise RequestError("a group without a name, and no flavor to name it after: name it")
     for path, text in request.attributes.items():

@@ -17,6 +17,7 @@ from valence_sched.view.stock_grants import StockGrants
 from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 
 ACCELERATORS = "accelerators"  # the scarce resource that is not a stock but devices of blocks
+MOST_SCARCITY = 1000.0  # a share with next to no supply is worth no more than that
 #: A mix has several flavors: besides heavy nodes, nodes that need less of the rest use the cards.
 LIGHTER_NODES_FACTOR = 3.0
 
@@ -26,7 +27,7 @@ class MixSupply(NamedTuple):
 
     ``have`` is the amount of each line of the mix per row, shape ``(lines, rows)``; ``fractions``
     is the same in fractions of a grant, and infinite for the scarce resource; ``useful`` is the
-    free amount of the scarce resource of a kind and size for each share, ``(shares, rows)``;
+    free amount of the scarce resource of a kind and size for each needs, ``(needs, rows)``;
     ``free`` is its whole free amount.
     """
 
@@ -48,13 +49,21 @@ class FlavorMix:
 
     def __init__(self, shares: Sequence[FlavorShare], scarce_resource: str) -> None:
         self.scarce_resource = scarce_resource
-        self._shares = [share for share in shares if self._scarce_needs(share)]
+        scarce = [bool(self._scarce_needs(share.needs)) for share in shares]
+        self._indices = [number for number, one in enumerate(scarce) if one]
+        self._share_count = len(shares)
+        self._shares = [shares[number] for number in self._indices]
         weights = np.array([share.weight for share in self._shares])
-        self._weights = (weights / weights.sum())[:, None] if len(weights) else weights
+        self._weights = weights / weights.sum() if len(weights) else weights
         self._useful = np.empty((0, 0))
-        self._traits = [share.traits for share in self._shares]
-        self._accepts: tuple[Sequence[Any] | None, Mask] = None, np.empty((0, 0), dtype=bool)
-        needs = [[need for need in share.needs if need.amount > 0] for share in self._shares]
+        self._table: tuple[Sequence[Any] | None, Sequence[float], Floats] = None, (), self._useful
+        numbers: dict[tuple[Need, ...], int] = {}
+        #: Of each share the number of its needs: shares that differ in traits alone have the same.
+        self._needs_of = [
+            numbers.setdefault(tuple(need for need in share.needs if need.amount > 0), len(numbers))
+            for share in self._shares
+        ]
+        needs = list(numbers)
         flat = list(itertools.chain.from_iterable(needs))
         stocks = sorted({(need.resource, need.amount) for need in flat if need.kind == "stock"})
         self._stocks = {
@@ -65,23 +74,31 @@ class FlavorMix:
         self._blocks = tuple(dict.fromkeys(need for need in flat if need.kind != "stock"))
         lines: dict[object, int] = {line: number for number, line in enumerate(stocks)}
         lines |= {need: len(stocks) + number for number, need in enumerate(self._blocks)}
-        self._line = [
-            lines[(need.resource, need.amount) if need.kind == "stock" else need] for need in flat
-        ]
-        self._least = np.array([[_count(need)] for need in flat])
-        self._first = [0, *itertools.accumulate(len(share_needs) for share_needs in needs)][:-1]
-        scarce_needs = [self._scarce_needs(share) for share in self._shares]
-        smallest = [min(need.amount for need in some) for some in scarce_needs]
+        line = np.array(
+            [lines[(need.resource, need.amount) if need.kind == "stock" else need] for need in flat]
+        )
+        least = np.array([[_count(need)] for need in flat])
+        self._scarce = [self._scarce_needs(some) for some in needs]
+        smallest = [min(need.amount for need in some) for some in self._scarce]
         amounts = [amount for name, amount in stocks if name == scarce_resource]
         self._unit = [amounts.index(amount) for amount in smallest] if amounts else []
         self.largest_request = float(max(amounts, default=1.0))
-        amounts_per_node = [sum(map(_scarce_amount, some)) for some in scarce_needs]
-        amounts_per_need = np.repeat(amounts_per_node, [len(share_needs) for share_needs in needs])
-        #: The amount of the scarce resource that a unit of each line makes usable.
-        self._rate = amounts_per_need[:, None] * (LIGHTER_NODES_FACTOR / self._least)
+        amounts_per_node = [sum(map(_scarce_amount, some)) for some in self._scarce]
+        amounts_per_need = np.repeat(amounts_per_node, [len(some) for some in needs])
+        #: Of the first need of all needs, of the second and so on: its lines, how much it takes of
+        #: them, and the amount of the scarce resource that a unit of each makes usable. Shorter
+        #: needs repeat their last one.
+        self._terms = []
+        if needs:
+            rate = amounts_per_need[:, None] * (LIGHTER_NODES_FACTOR / least)
+            sizes = np.array([len(some) for some in needs])
+            first = np.cumsum(sizes) - sizes
+            for number in range(sizes.max()):
+                terms = first + np.minimum(number, sizes - 1)
+                self._terms.append((line[terms], least[terms], rate[terms]))
         cards = scarce_resource == ACCELERATORS
-        scarce = [cards and need.kind == "accelerator" for need in self._blocks]
-        self._endless = np.where(scarce, np.inf, 0.0)[:, None]
+        endless = [cards and need.kind == "accelerator" for need in self._blocks]
+        self._endless = np.where(endless, np.inf, 0.0)[:, None]
 
     def __bool__(self) -> bool:
         return bool(self._shares)
@@ -94,25 +111,37 @@ class FlavorMix:
     def uses_blocks(self) -> bool:
         return bool(self._blocks)
 
-    def _scarce_needs(self, share: FlavorShare) -> list[Need]:
+    def _scarce_needs(self, needs: Sequence[Need]) -> list[Need]:
         if self.scarce_resource == ACCELERATORS:
-            return [need for need in share.needs if need.kind == "accelerator" and need.amount]
-        return [one for one in share.needs if one.resource == self.scarce_resource and one.amount]
+            return [need for need in needs if need.kind == "accelerator" and need.amount]
+        return [one for one in needs if one.resource == self.scarce_resource and one.amount]
 
-    def accepts(self, traits: Labels) -> Mask:
-        """Return per share and row whether the row has the traits that the share requires."""
-        values, accepts = self._accepts
-        if values is not traits.values:  # selections of a View share their values
-            table = [[_traits_match(names, has) for has in traits.values] for names in self._traits]
-            accepts = np.array(table, dtype=bool)
-            self._accepts = traits.values, accepts
-        return accepts[:, traits.codes]
+    def weights(self, traits: Labels, scarcity: Sequence[float] = ()) -> Floats:
+        """Return per needs and row the weight of the shares that take the traits of the row.
+
+        Each counts as many times as it is scarce; without ``scarcity`` none is.
+        """
+        values, known, table = self._table
+        if values is not traits.values or known != scarcity:  # selections share their values
+            table = np.zeros((len(self._scarce), len(traits.values)))
+            weights = self._weights * [scarcity[one] if scarcity else 1.0 for one in self._indices]
+            for number, weight, accepts in zip(
+                self._needs_of, weights, self._accepts(traits), strict=True
+            ):
+                table[number] += weight * accepts
+            self._table = traits.values, scarcity, table
+        return table[:, traits.codes]
+
+    def _accepts(self, traits: Labels) -> Mask:
+        """Return per share and value whether the value has the traits that the share requires."""
+        table = [[_traits_match(one.traits, has) for has in traits.values] for one in self._shares]
+        return np.array(table, dtype=bool)
 
     def supply(self, leftover: Leftover) -> MixSupply:
         """Return the part of what is free that the mix can use."""
         have = np.empty((len(self._amounts) + len(self._blocks), leftover.blocks.shape[1]))
         fractions = np.full_like(have, np.inf)
-        useful, free = np.zeros((len(self._shares), have.shape[1])), np.zeros(have.shape[1])
+        useful, free = np.zeros((len(self._scarce), have.shape[1])), np.zeros(have.shape[1])
         kinds, blocks = leftover.kinds, leftover.blocks
         if self._blocks:
             have[len(self._amounts) :] = kinds.amount_matrix(self._blocks) @ blocks
@@ -136,20 +165,47 @@ class FlavorMix:
         supply = MixSupply(have, fractions, useful, free)
         return self._add_stocks(rest.stocks_after(needs), supply)
 
-    def fragmentation(self, supply: MixSupply, accepts: Mask) -> Floats:
+    def scarcity(self, view: View) -> tuple[float, ...]:
+        """Return the scarcity of each share of the mix on a View, empty if nothing is scarce.
+
+        Of a share that :func:`names_hardware`: the amount that the best supplied share can take, to
+        its own, each plus ``largest_request``, at most ``MOST_SCARCITY``. With it the growth of the
+        fragmentation is the gradient of ``-sum(weight × log(supply))``. Of any other share 1.
+        """
+        if not self._shares:
+            return ()
+        supply = self.supply(leftover(view, self.resources, blocks=self.uses_blocks))
+        by_value = np.zeros((len(view.traits.values), len(self._scarce)))
+        np.add.at(by_value, view.traits.codes, self._usable(supply).T)
+        accepts = self._accepts(view.traits)
+        amounts = (by_value.T[self._needs_of] * accepts).sum(axis=1) + self.largest_request
+        scarcity = [1.0] * self._share_count
+        for index, share, amount in zip(self._indices, self._shares, amounts.tolist(), strict=True):
+            if names_hardware(share):
+                scarcity[index] = min(float(amounts.max()) / amount, MOST_SCARCITY)
+        return tuple(scarcity) if max(scarcity) > 1.0 else ()
+
+    def fragmentation(self, supply: MixSupply, weights: Floats) -> Floats:
         """Return per row the free amount that the mix is expected to have no use for.
 
         The weighted mean over the shares: all of it if the row cannot make a node of the share;
         else the units that are too small or of another kind, and the amount beyond
         ``LIGHTER_NODES_FACTOR`` times that of the nodes for which the other resources suffice.
+        Where ``weights`` count scarcity it may be below 0; then only its growth has a meaning.
         """
-        sufficient = supply.have[self._line] >= self._least
-        fits: Mask = np.logical_and.reduceat(sufficient, self._first, axis=0)
-        usable = np.minimum.reduceat(supply.fractions[self._line] * self._rate, self._first, axis=0)
-        used = np.minimum(supply.useful, usable) * (fits & accepts) * self._weights
+        used = self._usable(supply) * weights
         # Added one after another, so that one row gets the same sum as many.
         expected: Floats = supply.free - np.add.accumulate(used, axis=0)[-1]
         return expected
+
+    def _usable(self, supply: MixSupply) -> Floats:
+        """Return per needs and row the free amount that nodes with these needs can use."""
+        usable, fits = supply.useful, np.True_
+        for line, least, rate in self._terms:
+            fits = fits & (supply.have[line] >= least)
+            usable = np.minimum(usable, supply.fractions[line] * rate)
+        amounts: Floats = usable * fits
+        return amounts
 
     def _add_stocks(self, stocks: Mapping[str, StockGrants], supply: MixSupply) -> MixSupply:
         """Update a supply by these stocks and by the blocks in it."""
@@ -171,14 +227,19 @@ class FlavorMix:
         return MixSupply(supply.have, supply.fractions, useful, free)
 
     def _useful_accelerators(self, kinds: BlockKinds) -> Floats:
-        """Return per share and kind of block the number of accelerators that the share can use."""
+        """Return per needs and kind of block the number of accelerators that they can use."""
         if self._useful.shape[1] != len(kinds):
-            needs = map(self._scarce_needs, self._shares)
             serves = [
-                np.logical_or.reduce([kinds.amounts(n) > 0.0 for n in some]) for some in needs
+                np.logical_or.reduce([kinds.amounts(need) > 0.0 for need in some])
+                for some in self._scarce
             ]
             self._useful = _accelerators_by_kind(kinds) * np.array(serves)
         return self._useful
+
+
+def names_hardware(share: FlavorShare) -> bool:
+    """Return whether a share takes no device or pool of another model, kind or trait."""
+    return share.traits != NameRequirements() or any(need.tests for need in share.needs)
 
 
 def flavor_mix(view: View, mix: Mix, scarce_resource: str) -> FlavorMix:
@@ -194,7 +255,7 @@ def useless_and_free(view: View, rows: Ints, workload: FlavorMix) -> tuple[Float
     """Return per row the free accelerators that a mix has no use for, and all that are free."""
     part = view.take(rows)
     supply = workload.supply(leftover(part, workload.resources, blocks=workload.uses_blocks))
-    return workload.fragmentation(supply, workload.accepts(part.traits)), supply.free
+    return workload.fragmentation(supply, workload.weights(part.traits)), supply.free
 
 
 def has_accelerators(view: View) -> bool:

@@ -63,6 +63,20 @@ def declarations(plugin: Callable[..., Any]) -> tuple[Reads, ...]:
     return declared if isinstance(declared, tuple) else ()
 
 
+def completes_mix(complete: Callable[..., Any]) -> Callable[[Plugin], Plugin]:
+    """Declare what completes the mix of a request for a weigher, from all pools at once.
+
+    ``complete(view, mix, **options)`` returns the mix, with the options of the weigher. Answers for
+    a row must not depend on other rows, so this is worked out now and then, not for every row.
+    """
+
+    def declare(plugin: Plugin) -> Plugin:
+        plugin.complete_mix = complete  # type: ignore[attr-defined]
+        return plugin
+
+    return declare
+
+
 def penalises_unknown(weigher: Plugin) -> Plugin:
     """Declare the weigher that a policy gets which says ``unknown: penalise`` and has none."""
     weigher.penalises_unknown = True  # type: ignore[attr-defined]

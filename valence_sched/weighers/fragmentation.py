@@ -4,18 +4,34 @@
 import functools
 from typing import Annotated
 
+import msgspec
 import numpy as np
 from msgspec import Meta
 
 from valence_sched.model.request import FlavorShare, Mix, Request
 from valence_sched.view.availability import feasible_rows
-from valence_sched.view.fragmentation import FlavorMix, MixSupply, flavor_mix
+from valence_sched.view.fragmentation import FlavorMix, MixSupply, flavor_mix, names_hardware
 from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.podm_fields import reads_podm
-from valence_sched.view.reads import reads
+from valence_sched.view.reads import completes_mix, reads
 from valence_sched.view.view import Floats, Ints, Mask, View
 
 
+def with_scarcity(view: View, mix: Mix, *, of: str = "accelerators", step: float = 0.0) -> Mix:
+    """Return a mix with the scarcity of its shares on all pools of a View.
+
+    What a share can take is the sum over the pools of the free amount of the scarce thing that it
+    can use. The scarcity of a share that requires traits, or models or other attributes of devices,
+    is ``(most + one) / (own + one)``, at most 1,000, where ``most`` is what the best supplied share
+    can take; of all other shares it is 1. A mix that has its scarcity keeps it.
+    """
+    if mix.scarcity or not any(map(names_hardware, mix.shares)):
+        return mix
+    scarcity = flavor_mix(view, mix, of).scarcity(view)
+    return msgspec.structs.replace(mix, scarcity=scarcity) if scarcity else mix
+
+
+@completes_mix(with_scarcity)
 @reads("mix", optional=True)
 @reads_podm("traits")
 def fragmentation(
@@ -33,7 +49,9 @@ def fragmentation(
     that they need, the pool has enough for ``m``, the least of ``free / needed`` and no whole
     number. The score is ``0.5 - g / (2 * (|g| + one))``, where ``g`` is the growth of ``F`` when
     this very node is taken: 0.5 where nothing is lost, less where use is lost, more where useless
-    rests are used up. Which blocks that are is an estimate where several needs could share them:
+    rests are used up. Where flavors name traits, models or other attributes, ``F`` counts the use
+    of such a flavor as many times as it is scarce: the flavor that finds most on all pools finds so
+    many times as much. Which blocks that are is an estimate where several needs could share them:
     need by need those that cost least for it. The scarce thing is ``accelerators`` of blocks, or
     ``of`` names a stock resource; ``one`` is one device, or the most that a flavor asks of one
     stock. Growths that round to one multiple of ``step``, in parts of ``one``, are equal. A pool
@@ -51,9 +69,10 @@ def fragmentation(
     rows, free, before = _scarce_rows(view, workload, mix.digest, candidates)
     if not len(rows):
         return view.constant(0.5)
-    accepts = workload.accepts(view.traits)[:, rows]
+    weights = workload.weights(view.traits.select(rows), mix.scarcity)
     after = workload.supply_after(before, free, request.needs)
-    growth = workload.fragmentation(after, accepts) - workload.fragmentation(before, accepts)
+    growth = workload.fragmentation(after, weights)
+    growth -= workload.fragmentation(before, weights)
     growth = growth / workload.largest_request
     if step:
         growth = np.rint(np.round(growth / step, 6)) * step

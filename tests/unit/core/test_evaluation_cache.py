@@ -6,16 +6,22 @@ import unittest
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.unit.core.bound import bound
-from tests.unit.core.deciders import built_in, cpus, engine, lean
+from tests.unit.core.deciders import built_in, cpus, engine, gpu, lean
 from tests.unit.core.sites import quietly
 from valence_sched.core.decider import Decider
 from valence_sched.core.evaluation import Evaluation
 from valence_sched.core.evaluation_cache import MOST_LAG, EvaluationCache, SplicedSnapshot
 from valence_sched.core.explain.report import decision_report
+from valence_sched.core.fit.fit import Fitter
+from valence_sched.core.fit.spending import Spending
+from valence_sched.core.ledger import Ledger
+from valence_sched.core.policy import bind
 from valence_sched.errors import PluginError
 from valence_sched.model.inventory import to_json
+from valence_sched.model.request import FlavorShare, Mix, NameRequirements, sealed
 from valence_sched.testing import request, view
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.update import splice
@@ -193,3 +199,64 @@ class TestStrict(unittest.TestCase):
         fails = True
         with self.assertRaisesRegex(PluginError, "broken"):
             cache.context(asked, policy, strict=True)
+
+
+class TestMix(unittest.TestCase):
+    """What weighers need to know of all pools about the mix of a request."""
+
+    def setUp(self):
+        flavor = {"processor": {"total_cores": 8}, "accelerators": [{}]}
+        needs, names = request(flavor).needs, NameRequirements(required=("RARE",))
+        self.mix = Mix((FlavorShare(needs), FlavorShare(needs, names)))
+        self.asked = sealed(replace(request(flavor), mix=self.mix))
+        self.site = [self.pod(f"p{n}", 2, traits=["RARE"] if n < 4 else []) for n in range(20)]
+        policies = {policy.name: policy for policy in built_in()}
+        self.bound = bind(policies["fragmentation"])
+        self.ledger = Ledger(view(*self.site))
+
+    @staticmethod
+    def pod(name: str, size: int, **words) -> dict:
+        return {"id": name, "blocks": [*cpus(size), *(gpu(f"g{n}") for n in range(size))], **words}
+
+    def scarcity(self) -> tuple[float, ...]:
+        return self.ledger.context(self.asked, self.bound).request.mix.scarcity
+
+    def take(self, *podms: int) -> None:
+        for podm in podms:
+            needs = self.asked.needs
+            fit = Fitter(needs, self.ledger.view.kinds).fit(self.ledger.view, podm, Spending())
+            self.ledger.take(fit)
+
+    def test_the_context_carries_a_request_with_the_scarcity_of_its_snapshot(self):
+        self.assertEqual((1.0, 41 / 9), self.scarcity())
+        context = self.ledger.context(self.asked, self.bound)
+        self.assertEqual(self.asked.id, context.request.id)
+        self.assertEqual(self.asked.identity, context.request.identity)
+        self.assertNotEqual(self.asked.evaluation_key, context.request.evaluation_key)
+
+    def test_it_is_renewed_after_a_fifth_as_many_changes_as_there_are_pools(self):
+        self.scarcity()
+        self.take(0, 1, 2)
+        self.assertEqual((1.0, 41 / 9), self.scarcity())
+        self.take(3)
+        self.assertEqual((1.0, 37 / 5), self.scarcity())
+
+    def test_one_request_gets_one_request_until_then(self):
+        first = self.ledger.context(self.asked, self.bound).request
+        self.assertIs(first, self.ledger.context(self.asked, self.bound).request)
+
+    def test_a_request_that_brings_it_is_decided_as_it_was(self):
+        carried = self.ledger.context(self.asked, self.bound).request
+        before = self.ledger.context(carried, self.bound).evaluation.scores.tolist()
+        fresh = Ledger(view(*self.site))
+        self.assertEqual(before, fresh.context(carried, self.bound).evaluation.scores.tolist())
+        self.take(0, 1, 2, 3, 4)
+        self.assertIs(carried, self.ledger.context(carried, self.bound).request)
+
+    def test_a_policy_that_does_not_read_the_mix_leaves_the_request_alone(self):
+        bound = bind(built_in()[0])
+        self.assertIs(self.asked, self.ledger.context(self.asked, bound).request)
+
+    def test_where_nothing_is_scarce_the_request_stays_as_it_is(self):
+        asked = sealed(replace(self.asked, mix=Mix(self.mix.shares[:1]), id=""))
+        self.assertIs(asked, self.ledger.context(asked, self.bound).request)

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from tests.unit.core.deciders import cpu, engine, gpu
 from tests.unit.core.sites import quietly
-from valence_sched.model.request import FlavorShare, Mix, NameRequirements
+from valence_sched.errors import RequestError
+from valence_sched.model.request import FlavorShare, Mix, NameRequirements, sealed
 from valence_sched.testing import check_weigher, request, view
-from valence_sched.weighers.fragmentation import fragmentation
+from valence_sched.weighers.fragmentation import fragmentation, with_scarcity
 
 CARD = 1000
 
@@ -226,6 +227,83 @@ class TestBlocks(unittest.TestCase):
         self.assertEqual([scored(0.0)], fragmentation(site, asked).tolist())
 
 
+class TestScarcity(unittest.TestCase):
+    """What flavors that require traits are worth."""
+
+    def setUp(self):
+        one_card = request({"stocks": needs(1, CARD, 1)})
+        self.asked = one_card
+        self.flexible = FlavorShare(one_card.needs, weight=6)
+        self.rare = FlavorShare(one_card.needs, NameRequirements(required=("RARE",)), 4)
+        self.mix = Mix((self.flexible, self.rare))
+        self.site = view(
+            {"id": "common", "stocks": stocks(8, [CARD] * 8)},
+            {"id": "rare", "traits": ["RARE"], "stocks": stocks(1, [CARD])},
+        )
+
+    def test_it_is_what_the_best_supplied_share_may_take_to_what_the_share_may(self):
+        # nine cards for all, one of them for the rare ones, and one card more of both
+        found = with_scarcity(self.site, self.mix, of="milli")
+        self.assertEqual((1.0, 10 / 2), found.scarcity)
+        self.assertEqual(self.mix.shares, found.shares)
+
+    def test_a_supply_that_is_used_up_is_worth_most_and_not_without_end(self):
+        pools = [{"id": str(n), "stocks": stocks(8, [CARD] * 8)} for n in range(200)]
+        found = with_scarcity(view(*pools), self.mix, of="milli")
+        self.assertEqual((1.0, 1000.0), found.scarcity)
+
+    def test_nothing_is_scarce_where_no_flavor_names_hardware(self):
+        mix = Mix((self.flexible,))
+        self.assertIs(mix, with_scarcity(self.site, mix, of="milli"))
+
+    def test_a_model_of_few_devices_is_scarce(self):
+        few = {"id": "few", "blocks": [cpu("c", 8), gpu("g", model="NVIDIA H100")]}
+        many = {"id": "many", "blocks": [cpu("c", 8), gpu("g", 4)]}
+        node = {"processor": {"total_cores": 8}}
+        shares = tuple(FlavorShare(request({**node, "accelerators": [wanted]}).needs)
+                       for wanted in ({}, {"model": "A100"}, {"model": "H100"}))  # fmt: skip
+        # beside 8 cores at most 3 cards are of use: 3 + 1 of any model, 3 and 1 of each
+        found = with_scarcity(view(few, many), Mix(shares)).scarcity
+        self.assertEqual((1.0, (4 + 1) / (3 + 1), (4 + 1) / (1 + 1)), found)
+
+    def test_flavors_that_all_find_alike_are_not_scarce(self):
+        site = view({"id": "a", "blocks": [cpu("c", 8), gpu("g", 2)]})
+        shares = tuple(FlavorShare(request({"accelerators": [wanted]}).needs)
+                       for wanted in ({}, {"model": "A100"}))  # fmt: skip
+        self.assertEqual((), with_scarcity(site, Mix(shares)).scarcity)
+
+    def test_nothing_is_scarce_where_no_flavor_needs_the_scarce_thing(self):
+        self.assertEqual((), with_scarcity(self.site, self.mix, of="drives").scarcity)
+
+    def test_a_flavor_without_the_scarce_thing_has_a_scarcity_of_one(self):
+        plain = FlavorShare(request({"stocks": needs(1, 0, 0)}).needs)
+        found = with_scarcity(self.site, Mix((plain, *self.mix.shares)), of="milli")
+        self.assertEqual((1.0, 1.0, 5.0), found.scarcity)
+
+    def test_a_mix_that_has_its_scarcity_keeps_it(self):
+        mix = Mix(self.mix.shares, (1.0, 2.0))
+        self.assertIs(mix, with_scarcity(self.site, mix, of="milli"))
+
+    def test_the_use_of_a_flavor_counts_as_many_times_as_it_is_scarce(self):
+        mix = with_scarcity(self.site, self.mix, of="milli")
+        found = fragmentation(self.site, replaced(self.asked, mix), of="milli")
+        # a card less: of the common ones 0.6 is lost to the mix, of the rare ones 0.6 + 5 x 0.4
+        self.assertEqual([scored(0.6 - 1), scored(0.6 + 5 * 0.4 - 1)], found.tolist())
+
+    def test_flavors_that_differ_in_traits_alone_are_added_up(self):
+        half = FlavorShare(self.rare.needs, self.rare.traits, 2)
+        whole, halves = (replaced(self.asked, Mix((self.flexible, *shares)))
+                         for shares in ((self.rare,), (half, half)))  # fmt: skip
+        self.assertEqual(fragmentation(self.site, whole, of="milli").tolist(),
+                         fragmentation(self.site, halves, of="milli").tolist())  # fmt: skip
+
+    def test_a_scarcity_for_each_share_or_none(self):
+        with self.assertRaisesRegex(
+            RequestError, "a mix of 2 shares with 1 of scarcity: give one for each share, or none"
+        ):
+            sealed(replaced(self.asked, Mix(self.mix.shares, (1.0,))))
+
+
 class TestPolicy(unittest.TestCase):
     """The policy that ships."""
 
@@ -238,6 +316,18 @@ class TestPolicy(unittest.TestCase):
             made = engine(view(*site), mix=lambda: mix)
             asked = request({"processor": {"total_cores": 8}}, policy="fragmentation")
             self.assertEqual("plain", made.select_destinations(asked).placements[0].chosen.podm)
+
+    def test_a_node_that_needs_no_trait_leaves_a_scarce_model_free(self):
+        node = {"processor": {"total_cores": 8}, "accelerators": [{}]}
+        rare = {"id": "rare", "traits": ["RARE"], "blocks": [cpu("c", 8), gpu("g")]}
+        common = {"id": "common", "blocks": [cpu(f"c{n}", 8) for n in range(4)]
+                  + [gpu(f"g{n}") for n in range(4)]}  # fmt: skip
+        names = NameRequirements(required=("RARE",))
+        mix = Mix((FlavorShare(request(node).needs), FlavorShare(request(node).needs, names)))
+        for site in ((rare, common), (common, rare)):
+            made = engine(view(*site), mix=lambda: mix)
+            decided = made.select_destinations(request(node, policy="fragmentation"))
+            self.assertEqual("common", decided.placements[0].chosen.podm)
 
     def test_the_mix_is_asked_for_only_when_a_policy_looks_at_it(self):
         def never():
