@@ -33,7 +33,7 @@ from valence_sched.lifecycle.intake import Intake
 from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
 from valence_sched.model.codec import decode
-from valence_sched.model.decision import InventorySummary, Report, Reports
+from valence_sched.model.decision import Candidate, InventorySummary, Report, Reports
 from valence_sched.model.decision_result import (
     DecisionResult,
     DecisionResults,
@@ -378,6 +378,22 @@ class Engine(Scheduler):
         if outcome.decision:
             decision = self._no_outage([request], decision_result(outcome.decision, detail))
         return ClaimResult(claim=outcome.claim, decision=decision, retries=outcome.retries)
+
+    def claim_candidates(
+        self,
+        request: Request,
+        candidates: Sequence[Candidate],
+        *,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
+        content: str | None = None,
+    ) -> Claim:
+        """Hold the very candidates that were offered for a request; errors as of a claimer."""
+        self._refuse_recordings("claimed")
+        with self._changing_store() as store, self._claimer(store) as claimer:
+            return claimer.claim_candidates(
+                request, candidates, key=key, ttl_s=ttl_s, content=content
+            )
 
     def compose(
         self,

@@ -24,7 +24,13 @@ from valence_sched.core.policy import BoundPolicy
 from valence_sched.core.preparation import Preparation
 from valence_sched.core.ranking import rank_rows
 from valence_sched.core.succession import Succession, eligible_rows
-from valence_sched.errors import DecisionUndecided, RequestError, UnknownName
+from valence_sched.errors import (
+    DecisionUndecided,
+    RequestError,
+    StaleOffer,
+    UnknownName,
+    one_line,
+)
 from valence_sched.model.decision import Candidate, PoolRef
 from valence_sched.model.decision_result import Ranking
 from valence_sched.model.group import GroupState
@@ -153,6 +159,24 @@ class Decider:
         eligible = functools.partial(self._eligible, request, bound)
         request = with_group_state(self._view, request, eligible)
         return with_candidates(self._view, request, earlier).company
+
+    def check_candidates(self, request: Request, candidates: Sequence[Candidate]) -> None:
+        """Check that nodes of a request can be made of what these pods offered earlier.
+
+        Errors as for a decision, and:
+
+        Raises:
+            StaleOffer: a block of a candidate is not free, or a filter rejects its pool now.
+        """
+        request, bound = self._prepared_elsewhere(request)
+        with_candidates(self._view, request, candidates)  # finds the blocks of each
+        eligible = self._eligible(request, bound)
+        for candidate in candidates:
+            first, last = self._view.rows_of(candidate.podm)
+            pools = [pool.id for pool in self._view.pools[first:last]]
+            if not eligible[first + pools.index(candidate.pool)]:
+                text = f"{candidate.podm}: pool {candidate.pool!r} has changed since it was offered"
+                raise StaleOffer(one_line(text))
 
     def _prepared_elsewhere(self, request: Request) -> tuple[Request, BoundPolicy]:
         request = msgspec.structs.replace(request, fallbacks=(), min_count=0)
