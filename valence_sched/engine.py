@@ -16,6 +16,7 @@ from valence_sched.core.decider import Decider
 from valence_sched.core.plugins import plugin_list
 from valence_sched.errors import (
     InventoryIncomplete,
+    NoPodm,
     RequestError,
     SchedulerError,
     UnknownName,
@@ -45,6 +46,7 @@ from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.dispatch import Receipt
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.flavor import Flavor
+from valence_sched.model.group import GroupState
 from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.lifecycle import (
@@ -75,7 +77,9 @@ from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
 from valence_sched.model.stats import podm_id
+from valence_sched.model.zone import OfferQuery, OwnPodms, SealedRequest, ZoneAnswer
 from valence_sched.view import hardware
+from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.summary import overview, overviews
 from valence_sched.view.view import View
 
@@ -90,7 +94,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", DecisionResult, DecisionResults)
 
 
-class Engine(Scheduler):
+class Engine(Scheduler, OwnPodms):
     """Implements every verb of a scheduler on the pod managers that ``selection`` names.
 
     What it decides on is read once, when a verb first needs it, and again after a verb changed
@@ -165,6 +169,22 @@ class Engine(Scheduler):
         with awaiting(self._sources.progress, format_count(len(requests), "request"), "deciding"):
             result = decision_results(decider.select_all(requests), detail)
         return self._no_outage(requests, result)
+
+    def seal(self, request: Request) -> SealedRequest:
+        decider = self._zone_decider()
+        policy, most_cost = decider.policy(request.policy)
+        return SealedRequest(
+            request=decider.seal(request),
+            policy=policy,
+            most_cost=most_cost,
+            inventory=inventory_summary(decider.snapshot()),
+        )
+
+    def offers(self, query: OfferQuery, earlier: Sequence[Candidate]) -> ZoneAnswer:
+        return self._zone_decider().offers(query, earlier)
+
+    def group_state(self, query: OfferQuery, earlier: Sequence[Candidate]) -> GroupState:
+        return self._zone_decider().group_state(query, earlier)
 
     def count_fits(self, request: Request, most: int) -> FitCounts:
         warnings: list[str] = []
@@ -564,6 +584,13 @@ class Engine(Scheduler):
             self._decider = self._intake.decider(self.view(), policies)
         return self._decider
 
+    def _zone_decider(self) -> Decider:
+        """Return the decider, in a zone without pod managers of its own one on none."""
+        try:
+            return self.decider()
+        except NoPodm:
+            return self._intake.decider(ViewBuilder().view(), self._intake.policies())
+
     @contextlib.contextmanager
     def _changing_store(self) -> Iterator[Store]:
         """Yield the store; the next decision reads again what it decides on."""
@@ -578,7 +605,7 @@ class Engine(Scheduler):
         """Return what follows the state; a state that is not there is made only to ``create``."""
         if self._stored is None:
             if self._registry.empty and not create:
-                raise UsageError(self._sources.no_podm_message(self._live))
+                raise NoPodm(self._sources.no_podm_message(self._live))
             from valence_sched.lifecycle.stored_deciders import StoredDeciders  # SQL
 
             self._stored = StoredDeciders(self._intake, self._registry.store(self._effects))

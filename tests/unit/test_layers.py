@@ -75,6 +75,7 @@ MAY_IMPORT["server"] = {
     "inventory",
     "service",
     "store",
+    "zones",
 }  # processes that serve the service
 MAY_IMPORT["valence_sched_cli"] = {"errors", "model", "app"}
 
@@ -113,7 +114,7 @@ ONLY_IN = {
     "stevedore": {"core/plugins", "valence_sched_cli/shell"},
     "sushy": {"drivers"},
     "tabulate": {"valence_sched_cli/output/formatters", "valence_sched_cli/output/heat"},
-    "urllib3": {"integrations", "drivers/http/sushy_transport"},
+    "urllib3": {"integrations", "drivers/http/sushy_transport", "remote/connection"},
     "yaml": {"model/codec", "model/plain_yaml"},
     "zstandard": {"drivers", "files", "testing"},
 }

@@ -11,7 +11,7 @@ import msgspec
 from valence_sched.core.alternatives import Attempt, AttemptListener, try_alternatives
 from valence_sched.core.batch import Batch, schedule
 from valence_sched.core.decision import Decision
-from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.evaluation import COST_SCALE, EvaluationContext
 from valence_sched.core.evaluation_cache import EvaluationCache, SplicedSnapshot
 from valence_sched.core.explain.undecided import undecided_text
 from valence_sched.core.explain.unknown_terms import unknown_terms
@@ -82,6 +82,11 @@ class Decider:
     def policies(self) -> Sequence[Policy]:
         """Return the policies a request may name."""
         return self._preparation.policies()
+
+    def policy(self, name: str) -> tuple[Policy, int]:
+        """Return a policy and the cost of a score of 0 under it; UnknownName, as for binding it."""
+        bound = self._preparation.policy(name)
+        return bound.policy, bound.worst_cost * COST_SCALE
 
     def select_destinations(self, request: Request) -> Decision:
         """Choose pool and blocks for every node of a request; if nothing fits, the reasons.

@@ -14,7 +14,7 @@ from valence_sched.config.requests import split_plugin_name
 from valence_sched.config.settings import Configuration, Homes
 from valence_sched.core import plugins
 from valence_sched.drivers import recorded
-from valence_sched.errors import UsageError, one_line
+from valence_sched.errors import NoPodm, one_line
 from valence_sched.inventory.registry import Registry
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.progress import NoProgress, Progress
@@ -188,7 +188,7 @@ class SourceReader:
     def _live_records(self, live: ReadOptions, *, alone: bool) -> Iterator[recorded.Record]:
         reader = self._stored_reader(live) if live.stored else self.live_reader(live)
         if alone and not reader:
-            raise UsageError(self.no_podm_message(live))
+            raise NoPodm(self.no_podm_message(live))
         self.stored_names = reader.stored_names
         try:
             for reading in reader:

@@ -3,18 +3,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal, Protocol
 
 from msgspec import Meta, Struct
 
 from valence_sched.model.base import Noun
-from valence_sched.model.decision import Candidate, PoolRef
+from valence_sched.model.decision import Candidate, InventorySummary, PoolRef
+from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.group import GroupState
+from valence_sched.model.policy import Policy
 from valence_sched.model.request import MAX_NODES, Request
 
 MOST_HOPS = 16  # levels of zones below the one that is asked first
 
+MOST_LEFT_OUT = 10_000
+
 ZoneName = Annotated[str, Meta(min_length=1, max_length=255)]
+#: The way down to a zone: names with a slash between them.
+ZonePath = Annotated[str, Meta(min_length=1, max_length=1 << 13)]
 #: What a zone gave with an offer, and alone can read.
 Token = Annotated[str, Meta(min_length=1, max_length=1 << 20)]
 
@@ -35,6 +42,9 @@ class OfferQuery(Noun, frozen=True, kw_only=True):
     many nodes it has placed in all zones, and ``company`` is the group state of all of them. The
     first node goes to none of the ``closed`` places, each of which has the values of its domains.
 
+    No candidate costs more than ``most_cost``, whatever a zone says. ``left_out`` are the zones
+    below that gave no answer to the same decision before: they are not asked again.
+
     ``route`` are the ids of the zones from the first one down, which end a loop; ``hops`` is how
     many levels may still be asked, and ``deadline_s`` how long the answer is waited for.
     """
@@ -47,6 +57,8 @@ class OfferQuery(Noun, frozen=True, kw_only=True):
     turn: Annotated[int, Meta(ge=0, le=MAX_NODES)] = 0
     company: GroupState | None = None
     closed: tuple[DomainValues, ...] = ()
+    most_cost: Annotated[int, Meta(ge=0)] | None = None
+    left_out: Annotated[tuple[ZonePath, ...], Meta(max_length=MOST_LEFT_OUT)] = ()
     route: tuple[ZoneName, ...] = ()
     hops: Annotated[int, Meta(ge=0, le=MOST_HOPS)] = MOST_HOPS
     deadline_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
@@ -65,20 +77,13 @@ class Offer(Struct, frozen=True, kw_only=True):
     place: DomainValues = {}
 
 
-class SilentZone(Struct, frozen=True, kw_only=True):
-    """A zone that has no part in an answer, and why: the answer may lack the best."""
-
-    zone: str
-    reason: str
-
-
 class ZoneAnswer(Struct, frozen=True, kw_only=True):
     """What a zone answers: its nodes one after another, and its best candidates now.
 
     ``worst_cost`` is the cost of a candidate that scores 0. With ``coupled`` a node that another
     zone takes may change these offers. ``unknown_podms`` are the pod managers of the request that
     no zone of this answer has. ``silent`` zones did not answer; ``excluded`` ones were not asked,
-    as their capabilities rule the request out.
+    as their capabilities rule the request out. ``answered`` counts the zones of this answer.
     """
 
     nodes: tuple[Offer, ...] = ()
@@ -89,6 +94,7 @@ class ZoneAnswer(Struct, frozen=True, kw_only=True):
     unknown_podms: tuple[str, ...] = ()
     silent: tuple[SilentZone, ...] = ()
     excluded: tuple[SilentZone, ...] = ()
+    answered: int = 1
 
 
 class GroupAnswer(Struct, frozen=True, kw_only=True):
@@ -96,3 +102,42 @@ class GroupAnswer(Struct, frozen=True, kw_only=True):
 
     company: GroupState
     silent: tuple[SilentZone, ...] = ()
+
+
+class SealedRequest(Struct, frozen=True, kw_only=True):
+    """A request as it is asked of every zone, with what the zone that is asked first knows of it.
+
+    ``most_cost`` is the largest cost that its policy knows. ``inventory`` is the summary of the pod
+    managers of that zone itself.
+    """
+
+    request: Request
+    policy: Policy
+    most_cost: int
+    inventory: InventorySummary
+
+
+class OfferingZone(Protocol):
+    """What can be asked for offers: a child over HTTP, or a whole tree in this process."""
+
+    def offers(self, query: OfferQuery) -> ZoneAnswer:
+        """Return what the zone and those below it offer; errors as of a scheduler."""
+
+    def group_state(self, query: OfferQuery) -> GroupAnswer:
+        """Return the group state of the request on its pod managers and those below."""
+
+
+class OwnPodms(Protocol):
+    """The pod managers directly below a zone; it signs what they offer.
+
+    ``earlier`` are those of their candidates that the tokens of the query stand for.
+    """
+
+    def seal(self, request: Request) -> SealedRequest:
+        """Return a request as it is asked of every zone; errors as for a decision."""
+
+    def offers(self, query: OfferQuery, earlier: Sequence[Candidate]) -> ZoneAnswer:
+        """Return what they offer, without tokens; errors as for a decision."""
+
+    def group_state(self, query: OfferQuery, earlier: Sequence[Candidate]) -> GroupState:
+        """Return the group state of the request on them, which counts the ``earlier`` ones."""
