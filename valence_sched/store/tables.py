@@ -96,7 +96,7 @@ def _mysql_statement_time(_element: statement_time, _compiler: Any, **_words: An
     return "(unix_timestamp(now(6)) + 0e0)"
 
 
-REVISION = "0008"  # the latest of migrations/versions, so that opening need not import alembic
+REVISION = "0009"  # the latest of migrations/versions, so that opening need not import alembic
 SHARDS = 64
 REGISTRY_SHARD = SHARDS  # counts the changes of registrations, and has no pod manager
 ZONES_SHARD = SHARDS + 1  # counts the changes of child zones, and has no pod manager either
@@ -289,6 +289,24 @@ quota_charges = table(
     sa.Column("owner_key", KEY, nullable=False),
     sa.Column("amount", sa.Double, nullable=False),
     sa.Index("quota_charges_owner", "owner_key"),
+)
+
+#: Claims over the zones directly below, also those that ended; ``document`` has their parts, each
+#: a zone and its claim there. ``consumer_key`` as of a claim.
+zone_claims = table(
+    "zone_claims",
+    sa.Column("id", sa.String(40), primary_key=True),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("owner", TEXT),
+    sa.Column("group_name", TEXT),
+    sa.Column("idempotency_key", TEXT),
+    sa.Column("consumer_key", KEY, unique=True),
+    sa.Column("content", KEY, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("expires_at", sa.Double),
+    sa.Column("note", TEXT),
+    sa.Column("document", DOCUMENT, nullable=False),
+    sa.Index("zone_claims_state", "state", "expires_at"),
 )
 
 #: The history of claims after they were created, in order.
