@@ -77,7 +77,13 @@ from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
 from valence_sched.model.stats import podm_id
-from valence_sched.model.zone import OfferQuery, OwnPodms, SealedRequest, ZoneAnswer
+from valence_sched.model.zone import (
+    OfferQuery,
+    OtherCandidate,
+    OwnPodms,
+    SealedRequest,
+    ZoneAnswer,
+)
 from valence_sched.view import hardware
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.summary import overview, overviews
@@ -180,11 +186,21 @@ class Engine(Scheduler, OwnPodms):
             inventory=inventory_summary(decider.snapshot()),
         )
 
-    def offers(self, query: OfferQuery, earlier: Sequence[Candidate]) -> ZoneAnswer:
-        return self._zone_decider().offers(query, earlier)
+    def offers(
+        self,
+        query: OfferQuery,
+        earlier: Sequence[Candidate],
+        others: Sequence[OtherCandidate] = (),
+    ) -> ZoneAnswer:
+        return self._zone_decider().offers(query, earlier, others)
 
-    def group_state(self, query: OfferQuery, earlier: Sequence[Candidate]) -> GroupState:
-        return self._zone_decider().group_state(query, earlier)
+    def group_state(
+        self,
+        query: OfferQuery,
+        earlier: Sequence[Candidate],
+        others: Sequence[OtherCandidate] = (),
+    ) -> GroupState:
+        return self._zone_decider().group_state(query, earlier, others)
 
     def count_fits(self, request: Request, most: int) -> FitCounts:
         warnings: list[str] = []
