@@ -178,9 +178,10 @@ class Engine(Scheduler, OwnPodms):
 
     def seal(self, request: Request) -> SealedRequest:
         decider = self._zone_decider()
-        policy, most_cost = decider.policy(request.policy)
+        sealed = decider.seal(request)
+        policy, most_cost = decider.policy(sealed)
         return SealedRequest(
-            request=decider.seal(request),
+            request=sealed,
             policy=policy,
             most_cost=most_cost,
             inventory=inventory_summary(decider.snapshot()),

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import contextlib
+import http.server
 import json
+import socketserver
 import tempfile
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +79,47 @@ class ZoneServices:
 def scheduler(url: str) -> RemoteScheduler:
     """Return the scheduler of a service."""
     return RemoteScheduler(ServiceConnection(url), sleep=lambda _s: None)
+
+
+class _ChildServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    daemon_threads = True
+
+
+@contextlib.contextmanager
+def child_server(respond: Callable[[str, dict[str, Any]], Any]) -> Iterator[str]:
+    """Yield the URL of a child that answers what ``respond`` makes of a path and a query.
+
+    That is JSON, or bytes, or a callable that writes to the socket itself.
+    """
+
+    class Child(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            query = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            answer = respond(self.path, query)
+            if callable(answer):
+                with contextlib.suppress(OSError):
+                    answer(self.wfile)
+                self.close_connection = True
+                return
+            content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                self.wfile.write(content)
+
+        def log_message(self, *_words: object) -> None:
+            """Print nothing."""
+
+    server = _ChildServer(("127.0.0.1", 0), Child)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -79,10 +79,16 @@ class Decider:
         """Return the policies a request may name."""
         return self._preparation.policies()
 
-    def policy(self, name: str) -> tuple[Policy, int]:
-        """Return a policy and the cost of a score of 0 under it; UnknownName, as for binding it."""
-        bound = self._preparation.policy(name)
-        return bound.policy, bound.worst_cost * COST_SCALE
+    def policy(self, sealed: Request) -> tuple[Policy, int]:
+        """Return the policy of a sealed request, and the largest cost of a pool under it.
+
+        Where the request has a group or an owner, that is the cost with all weighers at work.
+        """
+        bound = self._preparation.policy(sealed.policy)
+        at_work = bound
+        if sealed.group is None and sealed.owner is None:
+            at_work = self._preparation.active(sealed, bound)
+        return bound.policy, at_work.worst_cost * COST_SCALE
 
     def select_destinations(self, request: Request) -> Decision:
         """Choose pool and blocks for every node of a request; if nothing fits, the reasons.

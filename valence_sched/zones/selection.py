@@ -117,7 +117,8 @@ class ZoneSelection:
 
     def ranking(self, limit: int) -> tuple[Sequence[Offer], Selected]:
         """Return the best candidates for the first node, and what is known about the answer."""
-        query = replace(self._query, request=self._alternative(1, count=1), limit=limit)
+        one = self._alternative(1, count=1)
+        query = replace(self._query, request=one, order="cost", limit=limit)
         if query.request.group is not None or query.request.owner is not None:
             query = replace(query, company=self._group_state(query))
         return self._ask(query).ranking[:limit], self._noted
