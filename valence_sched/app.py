@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from valence_sched.model.scheduler import Scheduler
     from valence_sched.model.sweep import SweepRun
     from valence_sched.model.workload import SyntheticSpec, TraceColumn
+    from valence_sched.model.zone_settings import ZoneSettings
     from valence_sched.pages.hardware import HardwareListing
     from valence_sched.store.store import Store
     from valence_sched.whatif.checks import Checker
@@ -122,6 +123,18 @@ class App:
             sleep=sleep,
             changed=changed,
         )
+
+    def zone_keys(self, settings: ZoneSettings, state: str | None = None) -> list[str]:
+        """Return the secrets that sign what this zone offers, the newest last.
+
+        Where no settings name one it is made, and kept in a file beside the state that its owner
+        alone can read.
+
+        Raises:
+            CredentialError: one cannot be had; a state on a database server has no file beside it.
+        """
+        named = [self.secret(one, "zones: secrets") for one in settings.secrets]
+        return named or [self.registry(state).zone_key()]
 
     def watch(
         self,

@@ -77,7 +77,13 @@ from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
 from valence_sched.model.stats import podm_id
-from valence_sched.model.zone import OfferQuery, OwnPodms, SealedRequest, ZoneAnswer
+from valence_sched.model.zone import (
+    OfferQuery,
+    OtherCandidate,
+    OwnPodms,
+    SealedRequest,
+    ZoneAnswer,
+)
 from valence_sched.view import hardware
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.summary import overview, overviews
@@ -172,19 +178,30 @@ class Engine(Scheduler, OwnPodms):
 
     def seal(self, request: Request) -> SealedRequest:
         decider = self._zone_decider()
-        policy, most_cost = decider.policy(request.policy)
+        sealed = decider.seal(request)
+        policy, most_cost = decider.policy(sealed)
         return SealedRequest(
-            request=decider.seal(request),
+            request=sealed,
             policy=policy,
             most_cost=most_cost,
             inventory=inventory_summary(decider.snapshot()),
         )
 
-    def offers(self, query: OfferQuery, earlier: Sequence[Candidate]) -> ZoneAnswer:
-        return self._zone_decider().offers(query, earlier)
+    def offers(
+        self,
+        query: OfferQuery,
+        earlier: Sequence[Candidate],
+        others: Sequence[OtherCandidate] = (),
+    ) -> ZoneAnswer:
+        return self._zone_decider().offers(query, earlier, others)
 
-    def group_state(self, query: OfferQuery, earlier: Sequence[Candidate]) -> GroupState:
-        return self._zone_decider().group_state(query, earlier)
+    def group_state(
+        self,
+        query: OfferQuery,
+        earlier: Sequence[Candidate],
+        others: Sequence[OtherCandidate] = (),
+    ) -> GroupState:
+        return self._zone_decider().group_state(query, earlier, others)
 
     def count_fits(self, request: Request, most: int) -> FitCounts:
         warnings: list[str] = []

@@ -30,6 +30,22 @@ Token = Annotated[str, Meta(min_length=1, max_length=1 << 20)]
 DomainValues = dict[str, tuple[str, ...]]
 
 
+class OtherNode(Noun, frozen=True, kw_only=True):
+    """A node of another request, which is decided together with this one, before it."""
+
+    token: Token
+    group: str | None = None
+    owner: str | None = None
+
+
+class OtherCandidate(Struct, frozen=True, kw_only=True):
+    """The candidate of a node of another request, with the group and the owner of the node."""
+
+    candidate: Candidate
+    group: str | None
+    owner: str | None
+
+
 class OfferQuery(Noun, frozen=True, kw_only=True):
     """One request, as each zone of a tree is asked it: every zone once, at the same time.
 
@@ -38,9 +54,10 @@ class OfferQuery(Noun, frozen=True, kw_only=True):
     that is set. The scheduler of its policy takes candidates in the ``order`` of their cost, or by
     lot.
 
-    ``taken`` are the tokens of the zone's offers that the decision took before, ``turn`` is how
-    many nodes it has placed in all zones, and ``company`` is the group state of all of them. The
-    first node goes to none of the ``closed`` places, each of which has the values of its domains.
+    ``taken`` are the tokens of the zone's offers that the decision took before, and ``others``
+    those that decisions on other requests took; ``turn`` is how many nodes it has placed in all
+    zones, and ``company`` is the group state of all of them. The first node goes to none of the
+    ``closed`` places, each of which has the values of its domains.
 
     No candidate costs more than ``most_cost``, whatever a zone says. ``left_out`` are the zones
     below that gave no answer to the same decision before: they are not asked again.
@@ -54,6 +71,7 @@ class OfferQuery(Noun, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=0, le=MAX_NODES)] = 0
     per_podm: bool = False
     taken: tuple[Token, ...] = ()
+    others: tuple[OtherNode, ...] = ()
     turn: Annotated[int, Meta(ge=0, le=MAX_NODES)] = 0
     company: GroupState | None = None
     closed: tuple[DomainValues, ...] = ()
@@ -130,14 +148,25 @@ class OfferingZone(Protocol):
 class OwnPodms(Protocol):
     """The pod managers directly below a zone; it signs what they offer.
 
-    ``earlier`` are those of their candidates that the tokens of the query stand for.
+    ``earlier`` are those of their candidates that the tokens of the query stand for, and ``others``
+    those that other requests took.
     """
 
     def seal(self, request: Request) -> SealedRequest:
         """Return a request as it is asked of every zone; errors as for a decision."""
 
-    def offers(self, query: OfferQuery, earlier: Sequence[Candidate]) -> ZoneAnswer:
+    def offers(
+        self,
+        query: OfferQuery,
+        earlier: Sequence[Candidate],
+        others: Sequence[OtherCandidate] = (),
+    ) -> ZoneAnswer:
         """Return what they offer, without tokens; errors as for a decision."""
 
-    def group_state(self, query: OfferQuery, earlier: Sequence[Candidate]) -> GroupState:
-        """Return the group state of the request on them, which counts the ``earlier`` ones."""
+    def group_state(
+        self,
+        query: OfferQuery,
+        earlier: Sequence[Candidate],
+        others: Sequence[OtherCandidate] = (),
+    ) -> GroupState:
+        """Return the group state of the request on them, which counts those candidates, too."""

@@ -29,7 +29,7 @@ from valence_sched.server.reader_thread import ReaderThread
 from valence_sched.server.state_facts import StateReader
 from valence_sched.service import openapi
 from valence_sched.service.app import create_application
-from valence_sched.service.call import ServiceParts
+from valence_sched.service.call import Schedulers, ServiceParts
 from valence_sched.service.fairness import TenantGate
 from valence_sched.service.metrics import Metrics
 from valence_sched.service.operations import Operations
@@ -39,6 +39,7 @@ from valence_sched.service.users import Access, BasicAccess, OpenAccess
 
 if TYPE_CHECKING:
     from valence_sched.inventory.background_reader import BackgroundReader
+    from valence_sched.server.zone import ProcessZone
     from valence_sched.store.store import Store
 
 LOG = logging.getLogger(__name__)
@@ -117,9 +118,10 @@ class ServiceProcess:
         state_reader = StateReader(make_app, selection_of(settings), state.store)
         metrics = Metrics(state_reader.facts)
         self.engines = EnginePool(make_app, settings, state.mark, metrics.note_changes)
+        self.zone = self._process_zone() if settings.zones.enable_zone_routing else None
         self.reader = ReaderThread(self._background_reader) if _reads(settings, environ) else None
         self.parts = ServiceParts(
-            schedulers=self.engines,
+            schedulers=self._schedulers(),
             compile_spec=self._compile,
             records=state,
             quotas=state,
@@ -130,6 +132,7 @@ class ServiceProcess:
             openapi=openapi.document,
             metrics=metrics.text,
             health=state_reader.health,
+            zone=self.zone,
         )
         self.application: Application = create_application(
             self.parts, metrics, access_of(settings, environ)
@@ -148,7 +151,7 @@ class ServiceProcess:
 
     def _refresh(self) -> None:
         """Take in what changed, as the first verb of the next request would."""
-        with self.parts.schedulers.reading() as scheduler:
+        with self.engines.reading() as scheduler:
             next(iter(scheduler.blocks(BlockFilter())), None)
 
     def start(self) -> None:
@@ -163,6 +166,8 @@ class ServiceProcess:
         self.operations.wait(timeout_s)
         if self.hints is not None:
             self.hints.close()
+        if self.zone is not None:
+            self.zone.close()
         self.engines.close(ENGINE_END_S)
         self._state.close()
 
@@ -192,6 +197,19 @@ class ServiceProcess:
         )
         self._reader_hint = reader.hint
         return reader
+
+    def _process_zone(self) -> ProcessZone:
+        """Return the zone of this process: without one, nothing of zones is loaded."""
+        from valence_sched.server.zone import process_zone
+
+        return process_zone(self._settings, self._environ, self.engines, self._state.store)
+
+    def _schedulers(self) -> Schedulers:
+        if self.zone is None:
+            return self.engines
+        from valence_sched.server.zone import ZonedSchedulers
+
+        return ZonedSchedulers(self.engines, self.zone)
 
     def _compile(self, spec: RequestSpec, flavor: Flavor | None) -> Request:
         self._config.check_request(spec)

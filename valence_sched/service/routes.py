@@ -52,8 +52,18 @@ from valence_sched.model.service_bodies import (
     SpecBody,
     StatsBody,
 )
+from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer
 from valence_sched.service.call import Call
-from valence_sched.service.handlers import catalogue, claims, decisions, nodes, podms, quotas, ui
+from valence_sched.service.handlers import (
+    catalogue,
+    claims,
+    decisions,
+    nodes,
+    offers,
+    podms,
+    quotas,
+    ui,
+)
 from valence_sched.service.html import MEDIA_TYPE as HTML
 from valence_sched.service.users import Role
 
@@ -137,6 +147,8 @@ ROUTES = (
     Route("GET", "/v1/blocks/{name}", podms.block, None, BlockOverview, "blocks:get", query=("podm",)),
     Route("GET", "/v1/pools", podms.pools, None, tuple[PoolOverview, ...], "pools:list", query=("podm",)),
     Route("GET", "/v1/devices", podms.device_counts, None, tuple[DeviceCount, ...], "devices:list", query=_BLOCKS),
+    Route("POST", "/v1/zones/offers", offers.offers, OfferQuery, ZoneAnswer, "zones:offers", "admin"),
+    Route("POST", "/v1/zones/group_state", offers.group_state, OfferQuery, GroupAnswer, "zones:offers", "admin"),
     Route("GET", "/ui", ui.site, None, str, "podms:list", query=("search", "page"), media=HTML),
     Route("GET", "/ui/podms/{name}", ui.podm, None, str, "podms:get", media=HTML),
     Route("GET", "/ui/decisions", ui.decisions, None, str, "decisions:list", query=("page",), media=HTML),

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer
 from valence_sched.remote.connection import ServiceConnection
+from valence_sched.zones.children import ChildRow
 
 T = TypeVar("T")
 
@@ -34,3 +35,18 @@ class RemoteZone:
         content = self._connection.ask("POST", path, body=query, deadline_s=query.deadline_s,
                                        most_bytes=MOST_ANSWER_BYTES)  # fmt: skip
         return self._connection.decode(content, kind)
+
+
+def remote_zone(child: ChildRow, password: str | None, timeout_s: float) -> RemoteZone:
+    """Return a child zone at its URL, which may be silent for ``timeout_s``; UsageError as of it.
+
+    Its certificate is verified.
+    """
+    connection = ServiceConnection(
+        child.url,
+        user=child.username,
+        password=password,
+        verify=child.cacert or True,
+        timeout_s=timeout_s,
+    )
+    return RemoteZone(connection)

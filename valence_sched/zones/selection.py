@@ -28,6 +28,7 @@ from valence_sched.model.zone import (
     Offer,
     OfferingZone,
     OfferQuery,
+    OtherNode,
     Token,
     ZoneAnswer,
 )
@@ -49,6 +50,14 @@ class PlacedOffer:
     choice: int
     chosen: Offer
     alternates: tuple[Offer, ...] = ()
+
+
+@dataclass(frozen=True)
+class OtherOffer:
+    """A node of another request, and the way down to its zone."""
+
+    node: OtherNode
+    zone: str
 
 
 @dataclass
@@ -76,7 +85,8 @@ class ZoneSelection:
 
     All queries together are to be answered within ``deadline_s``; a zone that gives no answer to
     one is not asked again. Where a node was taken of it, the decision is made anew without it: what
-    that node changed is not known any more. No candidate costs more than ``most_cost``.
+    that node changed is not known any more. No candidate costs more than ``most_cost``. ``others``
+    are offers that other requests took before.
     """
 
     def __init__(
@@ -88,6 +98,7 @@ class ZoneSelection:
         deadline_s: float = 30.0,
         most_hops: int = MOST_HOPS,
         most_cost: int | None = None,
+        others: Sequence[OtherOffer] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._zone, self._policy, self._request = zone, policy, request
@@ -96,15 +107,18 @@ class ZoneSelection:
             request=request,
             order="lot" if by_lot else "cost",
             most_cost=most_cost,
+            others=tuple(one.node for one in others),
             hops=most_hops,
         )
         self._clock, self._until = clock, clock() + deadline_s
         self._noted = Selected()
-        self._zones: dict[str, str] = {}  # of the offers that were taken, by token
+        # of the offers that were taken, by token
+        self._zones = {one.node.token: one.zone for one in others}
 
     def ranking(self, limit: int) -> tuple[Sequence[Offer], Selected]:
         """Return the best candidates for the first node, and what is known about the answer."""
-        query = replace(self._query, request=self._alternative(1, count=1), limit=limit)
+        one = self._alternative(1, count=1)
+        query = replace(self._query, request=one, order="cost", limit=limit)
         if query.request.group is not None or query.request.owner is not None:
             query = replace(query, company=self._group_state(query))
         return self._ask(query).ranking[:limit], self._noted
@@ -209,7 +223,7 @@ class ZoneSelection:
         wanted = self._request.alternates
         if not wanted or not nodes:
             return nodes
-        taken = {_podm(node.chosen) for node in nodes}
+        taken = {podm_of(node.chosen) for node in nodes}
         query = replace(self._query, limit=wanted + len(taken), per_podm=True)
         known: dict[tuple[int, int], tuple[Offer, ...]] = {}
         found = []
@@ -220,7 +234,7 @@ class ZoneSelection:
             if key not in known:
                 request = self._alternative(node.choice, count=1)
                 ranking = self._ask(replace(query, request=request, turn=key[1])).ranking
-                free = [one for one in ranking if _podm(one) not in taken]
+                free = [one for one in ranking if podm_of(one) not in taken]
                 known[key] = tuple(free[:wanted])
             found.append(PlacedOffer(node.choice, node.chosen, known[key]))
         return found
@@ -263,7 +277,8 @@ class ZoneSelection:
 
     def _check_taken(self, query: OfferQuery, silent: Sequence[SilentZone]) -> None:
         """Raise _LostZone where a node was taken of a zone that gives no answer now."""
-        zones = {f"{self._zones[token]}/" for token in query.taken}
+        tokens = (*query.taken, *(other.token for other in query.others))
+        zones = {f"{self._zones[token]}/" for token in tokens}
         if any(zone.startswith(f"{one.zone}/") for one in silent for zone in zones):
             raise _LostZone
 
@@ -278,7 +293,7 @@ class ZoneSelection:
         noted.update((one.zone, one) for one in zones)
 
 
-def _podm(offer: Offer) -> tuple[str, str]:
+def podm_of(offer: Offer) -> tuple[str, str]:
     """Return the pod manager of an offer: another zone may have one of the same name."""
     return offer.zone, offer.candidate.podm
 

@@ -27,6 +27,8 @@ from valence_sched.model.zone import (
     Offer,
     OfferingZone,
     OfferQuery,
+    OtherCandidate,
+    OtherNode,
     OwnPodms,
     Token,
     ZoneAnswer,
@@ -49,12 +51,13 @@ class ChildZone:
     """A zone directly below, as its parent has it: ``name`` is the parent's for it.
 
     Its ``capabilities`` rule out requests that it is not asked; it is asked nothing while it is
-    ``inactive``, for that reason. It is asked from ``threads`` of its own, so that a child that
-    hangs keeps none from the others; without any, in the thread of the caller.
+    ``inactive``, for that reason, and then there may be no ``zone`` to ask. It is asked from
+    ``threads`` of its own, so that a child that hangs keeps none from the others; without any, in
+    the thread of the caller.
     """
 
     name: str
-    zone: OfferingZone
+    zone: OfferingZone | None
     weighting: Weighting = PLAIN
     capabilities: Mapping[str, Sequence[str]] = field(default_factory=dict)
     inactive: str | None = None
@@ -62,6 +65,7 @@ class ChildZone:
 
     def begin(self, ask: Callable[[OfferingZone, OfferQuery], A], query: OfferQuery) -> Future[A]:
         """Begin to ask the zone; the future has the answer, or the error."""
+        assert self.zone is not None, "it is asked only while it is active"
         if self.threads is not None:
             return self.threads.submit(ask, self.zone, query)
         done: Future[A] = Future()
@@ -89,6 +93,7 @@ class ZoneTree:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._id, self._tokens, self._own, self._children = id_, tokens, own, children
+        self._names = {child.name for child in children}
         self._clock = clock
 
     def offers(self, query: OfferQuery) -> ZoneAnswer:
@@ -99,9 +104,10 @@ class ZoneTree:
             StaleOffer: a token is not one of this zone.
         """
         taken, below = self._taken(query)
-        children = _Children(self._id, self._children, query, below, self._clock)
+        children = self._asked(query, below)
         children.begin(_offers)
-        own = self._own.offers(query, taken) if self._own is not None else None
+        others = self._others(query)
+        own = self._own.offers(query, taken, others) if self._own is not None else None
         answers = children.answers()
         parts = [
             Part(_bounded(answers[child.name], query), child.name, child.weighting)
@@ -131,9 +137,10 @@ class ZoneTree:
         Errors as of ``offers``.
         """
         taken, below = self._taken(query)
-        children = _Children(self._id, self._children, query, below, self._clock)
+        children = self._asked(query, below)
         children.begin(_group_state)
-        states = [self._own.group_state(query, taken)] if self._own is not None else []
+        own, others = self._own, self._others(query)
+        states = [own.group_state(query, taken, others)] if own is not None else []
         answers = children.answers()
         states += [answer.company for answer in answers.values()]
         lower = tuple(
@@ -149,19 +156,39 @@ class ZoneTree:
         token, zone = self._tokens.sign(content), _path(part.child, offer.zone)
         return replace(order.as_above(part, offer), token=token, zone=zone)
 
-    def _taken(self, query: OfferQuery) -> tuple[list[Candidate], dict[str, tuple[Token, ...]]]:
+    def _asked(self, query: OfferQuery, taken: TokensByChild) -> _Children:
+        others: dict[str, list[OtherNode]] = {child.name: [] for child in self._children}
+        for other in query.others:
+            content = self._read(other.token)
+            if isinstance(content, ChildToken):
+                others[content.child].append(replace(other, token=content.token))
+        return _Children(self._id, self._children, query, taken, others, self._clock)
+
+    def _taken(self, query: OfferQuery) -> tuple[list[Candidate], TokensByChild]:
         """Return the query's tokens as those of its own pod managers, and those by child."""
         own: list[Candidate] = []
         below: TokensByChild = {child.name: () for child in self._children}
-        for token in query.taken:
-            content = self._tokens.read(token)
+        for content in map(self._read, query.taken):
             if isinstance(content, OwnToken):
                 own.append(content.candidate)
-            elif content.child in below:
-                below[content.child] += (content.token,)
             else:
-                raise StaleOffer(f"zone {content.child!r} is no longer a child: ask again")
+                below[content.child] += (content.token,)
         return own, below
+
+    def _others(self, query: OfferQuery) -> list[OtherCandidate]:
+        """Return the nodes of other requests on its own pod managers."""
+        return [
+            OtherCandidate(candidate=content.candidate, group=other.group, owner=other.owner)
+            for other in query.others
+            if isinstance(content := self._read(other.token), OwnToken)
+        ]
+
+    def _read(self, token: Token) -> ChildToken | OwnToken:
+        """Return what a token stands for; StaleOffer, also where its child is gone."""
+        content = self._tokens.read(token)
+        if isinstance(content, ChildToken) and content.child not in self._names:
+            raise StaleOffer(f"zone {content.child!r} is no longer a child: ask again")
+        return content
 
 
 class _Children:
@@ -177,11 +204,12 @@ class _Children:
         children: Sequence[ChildZone],
         query: OfferQuery,
         taken: TokensByChild,
+        others: Mapping[str, Sequence[OtherNode]],
         clock: Callable[[], float],
     ) -> None:
         if zone in query.route:
             raise SchedulerError("the zones are a circle: one of them is below itself")
-        self._query, self._taken, self._clock = query, taken, clock
+        self._query, self._taken, self._others, self._clock = query, taken, others, clock
         self._lower = replace(
             query,
             route=(*query.route, zone),
@@ -214,7 +242,12 @@ class _Children:
             start = f"{child.name}/"
             left_out = (one.removeprefix(start) for one in self._query.left_out
                         if one.startswith(start))  # fmt: skip
-            query = replace(self._lower, taken=self._taken[child.name], left_out=tuple(left_out))
+            query = replace(
+                self._lower,
+                taken=self._taken[child.name],
+                others=tuple(self._others[child.name]),
+                left_out=tuple(left_out),
+            )
             self._asked[child.name] = child.begin(ask, query)
 
     def answers(self) -> dict[str, Any]:

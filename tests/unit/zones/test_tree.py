@@ -22,7 +22,7 @@ class FakeZone:
     def __init__(self, *results, gate=None):
         self.results, self.asked, self._gate = list(results), [], gate
 
-    def offers(self, query, earlier=()):
+    def offers(self, query, earlier=(), others=()):
         self.asked.append(query)
         if self._gate is not None:
             self._gate.wait(30)
