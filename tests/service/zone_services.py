@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.service.serving import serving
+from valence_sched.model.registration import Registration
 from valence_sched.model.zone_registry import ZoneInfo, ZoneRegistration, ZoneReport
 from valence_sched.model.zone_settings import ZoneSettings
 from valence_sched.remote.connection import ServiceConnection
@@ -21,6 +22,7 @@ from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.store.store import Store
 from valence_sched.store.zones import PolledZone
+from valence_sched.testing.served import ServedPodm
 
 HEADER = {"schema": "valence-sched/inventory", "version": "1.0"}
 
@@ -38,15 +40,22 @@ class ZoneServices:
         podms: Sequence[Mapping[str, Any]] = (),
         children: Mapping[str, str] | None = None,
         zones: Mapping[str, Any] | None = None,
+        served: Sequence[ServedPodm] = (),
         **settings: Any,
     ) -> str:
-        """Start a zone with its own pod managers and with children by URL; return its URL."""
+        """Start a zone with its own pod managers and with children by URL; return its URL.
+
+        Its pod managers are recorded, or ``served`` ones that are registered and read.
+        """
         folder = self.folder / name
         folder.mkdir()
         inventories = ()
         if podms:
             (folder / "site.json").write_text(json.dumps({**HEADER, "podms": list(podms)}))
             inventories = (str(folder / "site.json"),)
+        with Store(self.state(name)) as store:
+            for podm in served:
+                store.register(Registration(name=podm.id, url=podm.url))
         for child, url in (children or {}).items():
             self.add_child(name, child, url)
         words = {"enable_zone_routing": True, "offer_deadline_s": 20.0, **(zones or {})}

@@ -13,17 +13,23 @@ from typing import cast
 from valence_sched.app import App
 from valence_sched.engine import Engine
 from valence_sched.errors import CredentialError, UsageError, one_line
+from valence_sched.model.claim import Claim
 from valence_sched.model.decision import Candidate
 from valence_sched.model.group import GroupState
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.zone import OfferQuery, OtherCandidate, SealedRequest, ZoneAnswer
+from valence_sched.model.zone_claim import ZoneClaimBody
 from valence_sched.model.zone_registry import ZoneOverview
 from valence_sched.model.zone_settings import ZoneSettings
+from valence_sched.server.zone_claims import zone_nodes
 from valence_sched.service.call import Schedulers
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.store.store import Store
 from valence_sched.zones.children import Children, ChildRow
+from valence_sched.zones.claiming_scheduler import ClaimingScheduler
+from valence_sched.zones.claims import ZoneClaimStore
+from valence_sched.zones.nodes import ZoneNodes
 from valence_sched.zones.remote_zone import RemoteZone, remote_zone
 from valence_sched.zones.scheduler import ZonedScheduler
 from valence_sched.zones.tokens import Tokens
@@ -58,6 +64,7 @@ def process_zone(
         own_id,
         lambda: app.zone_keys(settings.zones, settings.state),
         lambda row: app.secret(row.password, f"zone {row.name}") if row.password else None,
+        lambda: store().zone_claims,
     )
 
 
@@ -103,6 +110,7 @@ class ProcessZone:
 
     ``children`` are those of the state that are enabled now, ``id_`` is the id of the zone, and
     ``keys`` are the secrets that sign its offers: those are called when they are first needed.
+    ``claims`` are those that the state has over children.
     """
 
     def __init__(
@@ -113,9 +121,11 @@ class ProcessZone:
         id_: Callable[[], str],
         keys: Callable[[], list[str]],
         password: PasswordOf,
+        claims: Callable[[], ZoneClaimStore],
     ) -> None:
         self._settings, self._schedulers, self._children = settings, schedulers, children
         self._make_id, self._make_keys, self._password = id_, keys, password
+        self._claims = claims
         self._lock = threading.Lock()
         self._known: tuple[str, Tokens] | None = None
         self._links: dict[str, _Link] = {}
@@ -144,6 +154,26 @@ class ProcessZone:
             deadline_s=self.deadline_s,
             most_hops=self.most_hops,
         )
+
+    def hold_offers(self, tenant: str, body: ZoneClaimBody, key: str | None) -> Claim:
+        """Hold what this zone and those below it offered, all or none, asked for a tenant."""
+        return self._nodes(tenant).claims.hold_offers(body, key=key)
+
+    def claiming(
+        self, tenant: str, zoned: ZonedScheduler, others: Scheduler | None = None
+    ) -> ClaimingScheduler:
+        """Return what claims over the zones that another decides over.
+
+        Every other verb is that of ``others``, else of the one that decides.
+        """
+        return ClaimingScheduler(others or cast(Scheduler, zoned), zoned, self._nodes(tenant))
+
+    def _nodes(self, tenant: str) -> ZoneNodes:
+        self._child_zones()
+        with self._lock:
+            links = {name: link.zone for name, link in self._links.items()}
+        return zone_nodes(self._identity(), self._schedulers, tenant, links, self._claims(),
+                          self.deadline_s)  # fmt: skip
 
     def close(self) -> None:
         """Let the threads end once what they ask is answered, or its time is over."""
@@ -195,6 +225,11 @@ class _Link:
         except (CredentialError, UsageError) as error:
             self._problem = one_line(str(error))
 
+    @property
+    def zone(self) -> RemoteZone | str:
+        """Return the zone, or why it cannot be asked."""
+        return self._zone or self._problem or "it cannot be reached"
+
     def child(self, row: ChildRow) -> ChildZone:
         """Return the child as it is now."""
         inactive = None if row.is_active else row.reason
@@ -224,11 +259,17 @@ class ZonedSchedulers:
         """
         zoned = self._zone.scheduler(tenant)
         if zoned is not None:
-            yield cast(Scheduler, zoned)
+            yield cast(Scheduler, self._zone.claiming(tenant, zoned))
             return
         with self._engines.reading(tenant) as engine:
             yield engine
 
-    def changing(self) -> AbstractContextManager[Scheduler]:
-        """Yield one of the caller's own, which composes and changes all else."""
-        return self._engines.changing()
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[Scheduler]:
+        """Yield one of the caller's own, which composes over all zones and changes all else."""
+        zoned = self._zone.scheduler("")
+        with self._engines.changing() as engine:
+            if zoned is None:
+                yield engine
+            else:
+                yield cast(Scheduler, self._zone.claiming("", zoned, engine))

@@ -53,6 +53,7 @@ from valence_sched.model.service_bodies import (
     StatsBody,
 )
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer
+from valence_sched.model.zone_claim import ZoneClaimBody
 from valence_sched.service.call import Call
 from valence_sched.service.handlers import (
     catalogue,
@@ -63,6 +64,7 @@ from valence_sched.service.handlers import (
     podms,
     quotas,
     ui,
+    zone_claims,
 )
 from valence_sched.service.html import MEDIA_TYPE as HTML
 from valence_sched.service.users import Role
@@ -149,6 +151,7 @@ ROUTES = (
     Route("GET", "/v1/devices", podms.device_counts, None, tuple[DeviceCount, ...], "devices:list", query=_BLOCKS),
     Route("POST", "/v1/zones/offers", offers.offers, OfferQuery, ZoneAnswer, "zones:offers", "admin"),
     Route("POST", "/v1/zones/group_state", offers.group_state, OfferQuery, GroupAnswer, "zones:offers", "admin"),
+    Route("POST", "/v1/zones/claims", zone_claims.hold, ZoneClaimBody, Claim, "zones:claims", "admin", 201),
     Route("GET", "/ui", ui.site, None, str, "podms:list", query=("search", "page"), media=HTML),
     Route("GET", "/ui/podms/{name}", ui.podm, None, str, "podms:get", media=HTML),
     Route("GET", "/ui/decisions", ui.decisions, None, str, "decisions:list", query=("page",), media=HTML),

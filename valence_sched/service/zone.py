@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from valence_sched.model.claim import Claim
 from valence_sched.model.zone import OfferingZone
+from valence_sched.model.zone_claim import ZoneClaimBody
 
 
 class ServedZone(Protocol):
@@ -21,4 +23,12 @@ class ServedZone(Protocol):
         """Return the zone and those below it, as they are now, asked for a tenant.
 
         Errors as of a state.
+        """
+
+    def hold_offers(self, tenant: str, body: ZoneClaimBody, key: str | None) -> Claim:
+        """Hold what this zone and those below it offered, all or none, asked for a tenant.
+
+        Raises:
+            ClaimLost, StaleOffer: an offer is no longer there.
+            NameTaken: the key stands for something else.
         """

@@ -6,9 +6,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from valence_sched.errors import SchedulerError, UnknownName, one_line
+from valence_sched.errors import SchedulerError, ServiceError, UnknownName, one_line
 from valence_sched.model.claim import Claim
 from valence_sched.model.decision import Candidate
 from valence_sched.model.decision_zones import SilentZone
@@ -53,8 +53,8 @@ class ClaimVerbs(Protocol):
     ) -> Iterator[SchedulerError]: ...
 
 
-class ClaimingZone(ClaimVerbs, Protocol):
-    """A zone directly below."""
+class HoldingZone(Protocol):
+    """A zone that can be asked to hold what it offers."""
 
     def hold_offers(self, body: ZoneClaimBody, *, key: str | None = None) -> Claim:
         """Hold offers of the zone, all or none; errors as of :meth:`ZoneClaims.hold_offers`."""
@@ -75,24 +75,46 @@ class ClaimingPodms(ClaimVerbs, Protocol):
         """Hold these very candidates; errors as of a claimer."""
 
 
+class ChildClaims(NamedTuple):
+    """A zone directly below: what holds its offers, and its verbs."""
+
+    zone: HoldingZone
+    verbs: ClaimVerbs
+
+
 @dataclass(frozen=True)
 class ZonesBelow:
     """What is directly below a zone: its ``own`` pod managers, None for a router, and children.
 
-    Its own part has no name (``""``), a child has the zone's name for it. ``note_silence`` takes
-    each zone that a list lacks.
+    Its own part has no name (``""``), a child has the zone's name for it; why one cannot be asked
+    stands in its place. ``note_silence`` takes each zone that a list lacks.
     """
 
     own: ClaimingPodms | None
-    children: Mapping[str, ClaimingZone]
+    children: Mapping[str, ChildClaims | str]
     deadline_s: float = DEADLINE_S
     note_silence: Callable[[SilentZone], object] = field(default=lambda _zone: None)
 
     def part(self, zone: str) -> ClaimVerbs:
-        """Return what is directly below by its name; UnknownName where it is not any more."""
-        found = self.children.get(zone) if zone else self.own
+        """Return what is directly below by its name; errors as for a child."""
+        if zone or self.own is None:
+            return self._child(zone).verbs
+        return self.own
+
+    def child(self, zone: str) -> HoldingZone:
+        """Return a child by its name.
+
+        Raises:
+            UnknownName, ServiceError: it is not a child any more; it cannot be asked.
+        """
+        return self._child(zone).zone
+
+    def _child(self, zone: str) -> ChildClaims:
+        found = self.children.get(zone)
         if found is None:
             raise UnknownName("child zone", zone, self.children)
+        if isinstance(found, str):
+            raise ServiceError(found)
         return found
 
     def find(self, kind: str, name: str) -> tuple[str, ClaimVerbs, str]:
@@ -107,10 +129,8 @@ class ZonesBelow:
 
         Errors of the zone's own pod managers are raised.
         """
-        parts: dict[str, ClaimVerbs] = {**self.children}
-        if self.own is not None:
-            parts = {"": self.own, **parts}
-        calls = {name: functools.partial(ask, part) for name, part in parts.items()}
+        names = [*([] if self.own is None else [""]), *self.children]
+        calls = {name: functools.partial(self._ask, ask, name) for name in names}
         answers: dict[str, Sequence[Any]] = {}
         for name, answer in call_all(calls, self.deadline_s).items():
             if not isinstance(answer, SchedulerError):
@@ -120,6 +140,9 @@ class ZonesBelow:
             else:
                 self.note_silence(SilentZone(zone=name, reason=one_line(str(answer))))
         return answers
+
+    def _ask(self, ask: Callable[[ClaimVerbs], Sequence[Any]], name: str) -> Sequence[Any]:
+        return ask(self.part(name))
 
     def claims_of(self, part: ZoneClaimPart, row: ZoneClaim) -> list[Claim]:
         """Return what a zone has for a part: one claim, or a claim for each node of it.

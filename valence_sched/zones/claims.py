@@ -34,6 +34,7 @@ from valence_sched.errors import (
 )
 from valence_sched.model.claim import Claim, NodeAllocation
 from valence_sched.model.decision import Candidate
+from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.inventory import to_json
 from valence_sched.model.lifecycle import ClaimRecord
@@ -93,7 +94,7 @@ class ZoneClaimStore(Protocol):
 class PartLost(ClaimLost):
     """A part of a claim that a zone did not hold; ``silent`` are the zones that did not answer."""
 
-    def __init__(self, text: str, silent: Sequence[str] = ()) -> None:
+    def __init__(self, text: str, silent: Sequence[SilentZone] = ()) -> None:
         super().__init__(text)
         self.silent = tuple(silent)
 
@@ -109,8 +110,8 @@ class ZoneClaimOutcome(NamedTuple):
     retries: int
 
 
-#: Decides on the nodes of a request, without the zones directly below that are named.
-Select = Callable[[Request, frozenset[str]], Selected]
+#: Decides on the nodes of a request, without some zones.
+Select = Callable[[Request, Sequence[SilentZone]], Selected]
 
 
 class _Share:
@@ -141,7 +142,7 @@ class ZoneClaims:
 
     def claim(
         self, request: Request, select: Select, *, key: str | None = None, ttl_s: float = TTL_S,
-        avoid: frozenset[str] = frozenset(),
+        avoid: Sequence[SilentZone] = (),
     ) -> ZoneClaimOutcome:  # fmt: skip
         """Decide and hold what was chosen; where a zone lost its part, decide again.
 
@@ -165,7 +166,7 @@ class ZoneClaims:
                 return ZoneClaimOutcome(self._hold(body, key), selected, retries)
             except (ClaimLost, StaleOffer) as error:
                 lost = error
-                avoid |= frozenset(getattr(error, "silent", ()))
+                avoid = (*avoid, *getattr(error, "silent", ()))
             self.pause(0.01 * 2**retries * random.random())  # noqa: S311 - so that others win
         raise ClaimLost(f"lost {self.most_attempts} times in a row: at last {lost}")
 
@@ -233,7 +234,7 @@ class ZoneClaims:
             body, tokens=tuple(share.tokens), ttl_s=ttl_s, route=(*body.route, self.id),
             hops=body.hops - 1, deadline_s=body.deadline_s * DEADLINE_SHARE,
         )  # fmt: skip
-        return self.below.children[zone].hold_offers(lower, key=row.id)
+        return self.below.child(zone).hold_offers(lower, key=row.id)
 
     def _hold_own(self, body: ZoneClaimBody, share: _Share, key: str | None, ttl_s: float) -> Claim:
         if self.below.own is None:
@@ -258,7 +259,8 @@ class ZoneClaims:
         for zone, error in errors.items():
             if not isinstance(error, _AVOIDABLE):
                 raise in_zone(zone, error)
-        silent = [zone for zone, error in errors.items() if isinstance(error, ServiceError)]
+        silent = [SilentZone(zone=zone, reason=one_line(str(error)))
+                  for zone, error in errors.items() if isinstance(error, ServiceError)]  # fmt: skip
         lines = (paths.line_below(zone, str(error)) for zone, error in errors.items())
         raise PartLost("; ".join(lines), silent)
 

@@ -18,6 +18,7 @@ from valence_sched.errors import (
     one_line,
 )
 from valence_sched.model.composition import ComposedNode
+from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.lifecycle import NodeRecord, NodeStatus, ProvisionResult, UnverifiedNode
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import TTL_S, WAIT_S
@@ -109,7 +110,7 @@ class ZoneNodes:
             ClaimState: the key stands for nodes that are being composed.
             NameTaken: the key stands for another request.
         """
-        avoid: frozenset[str] = frozenset()
+        avoid: tuple[SilentZone, ...] = ()
         notes: list[str] = []
         for number in range(1, MOST_ROUNDS + 1):
             outcome = self.claims.claim(request, select, key=key, ttl_s=ttl_s, avoid=avoid)
@@ -120,11 +121,12 @@ class ZoneNodes:
             row = self.claims.rows.get(outcome.claim.id)
             assert row is not None, "it is held"
             result, failed = self._compose(row, request.required_count, wait_s)
-            done = result.nodes or result.unverified
-            if done or number == MOST_ROUNDS or not failed - avoid - {""}:
+            failed -= {""} | {one.zone for one in avoid}
+            if result.nodes or result.unverified or number == MOST_ROUNDS or not failed:
                 return replace(result, notes=(*notes, *result.notes)), outcome.selected
-            avoid |= failed - {""}
-            zones = ", ".join(sorted(failed - {""}))
+            reason = "it did not compose what it held"
+            avoid += tuple(SilentZone(zone=zone, reason=reason) for zone in sorted(failed))
+            zones = ", ".join(sorted(failed))
             notes += [f"{line}: tried without zone {zones}" for line in result.failures]
         raise AssertionError("unreachable")
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from valence_sched.model.claim import Claim
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer
+from valence_sched.model.zone_claim import ZoneClaimBody
 from valence_sched.remote.connection import ServiceConnection
+from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.zones.children import ChildRow
 
 T = TypeVar("T")
@@ -30,6 +33,16 @@ class RemoteZone:
     def group_state(self, query: OfferQuery) -> GroupAnswer:
         """Return the group state of the request on its pod managers and those below."""
         return self._ask("zones/group_state", query, GroupAnswer)
+
+    def hold_offers(self, body: ZoneClaimBody, *, key: str | None = None) -> Claim:
+        """Hold offers of the zone, all or none; errors as of the zone."""
+        content = self._connection.ask("POST", "zones/claims", body=body, key=key,
+                                       deadline_s=body.deadline_s)  # fmt: skip
+        return self._connection.decode(content, Claim)
+
+    def verbs(self) -> RemoteScheduler:
+        """Return the verbs of the zone's scheduler."""
+        return RemoteScheduler(self._connection)
 
     def _ask(self, path: str, query: OfferQuery, kind: type[T]) -> T:
         content = self._connection.ask("POST", path, body=query, deadline_s=query.deadline_s,

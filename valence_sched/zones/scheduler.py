@@ -10,6 +10,7 @@ from typing import Any
 from valence_sched.errors import NoPodm, RequestError, StaleOffer, UnknownName
 from valence_sched.model.decision import Report
 from valence_sched.model.decision_result import DecisionResult, DecisionResults, Detail, Ranking
+from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.zone import MOST_HOPS, OfferingZone, OwnPodms, SealedRequest
@@ -68,29 +69,40 @@ class ZonedScheduler:
         Raises:
             InventoryIncomplete: no zone has a part in the answer.
         """
-        sealed, selected = self.select(request)
-        return zoned_result(sealed, selected, self._reasons(request, selected, detail))
+        return self.result(request, *self.select(request), detail)
 
     def selected(self, request: Request) -> Selected:
         """Return the nodes that zones offer for a request, with their tokens."""
         return self.select(request)[1]
 
-    def select(self, request: Request) -> tuple[SealedRequest, Selected]:
+    def select(
+        self, request: Request, avoid: Sequence[SilentZone] = ()
+    ) -> tuple[SealedRequest, Selected]:
         """Return a request as zones were asked it, and what they offer for it.
+
+        Zones to ``avoid`` are not asked.
 
         Raises:
             StaleOffer: others took each time what was offered.
         """
         for _ in range(MOST_TRIES - 1):
             try:
-                return self._select(request)
+                return self._select(request, avoid)
             except StaleOffer:
                 continue
-        return self._select(request)
+        return self._select(request, avoid)
 
-    def _select(self, request: Request) -> tuple[SealedRequest, Selected]:
+    def _select(
+        self, request: Request, avoid: Sequence[SilentZone]
+    ) -> tuple[SealedRequest, Selected]:
         sealed = self._podms.seal(request)
-        return sealed, self._selection(sealed).nodes()
+        return sealed, self._selection(sealed, avoid=avoid).nodes()
+
+    def result(
+        self, request: Request, sealed: SealedRequest, selected: Selected, detail: Detail
+    ) -> DecisionResult:
+        """Return what was selected for a request as a decision; errors as to select."""
+        return zoned_result(sealed, selected, self._reasons(request, selected, detail))
 
     def rank(self, request: Request, limit: int) -> Ranking:
         """Return the best candidates of all zones; errors as for a decision."""
@@ -137,7 +149,12 @@ class ZonedScheduler:
         ]
         return zoned_results(requests, [one.report for one in reports])
 
-    def _selection(self, sealed: SealedRequest, others: Sequence[OtherOffer] = ()) -> ZoneSelection:
+    def _selection(
+        self,
+        sealed: SealedRequest,
+        others: Sequence[OtherOffer] = (),
+        avoid: Sequence[SilentZone] = (),
+    ) -> ZoneSelection:
         return ZoneSelection(
             self._zone,
             sealed.policy,
@@ -146,6 +163,7 @@ class ZonedScheduler:
             most_hops=self._most_hops,
             most_cost=sealed.most_cost,
             others=others,
+            avoid=avoid,
         )
 
     def _reasons(

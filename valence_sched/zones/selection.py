@@ -86,7 +86,7 @@ class ZoneSelection:
     All queries together are to be answered within ``deadline_s``; a zone that gives no answer to
     one is not asked again. Where a node was taken of it, the decision is made anew without it: what
     that node changed is not known any more. No candidate costs more than ``most_cost``. ``others``
-    are offers that other requests took before.
+    are offers that other requests took before. Zones to ``avoid`` are not asked, and named silent.
     """
 
     def __init__(
@@ -99,6 +99,7 @@ class ZoneSelection:
         most_hops: int = MOST_HOPS,
         most_cost: int | None = None,
         others: Sequence[OtherOffer] = (),
+        avoid: Iterable[SilentZone] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._zone, self._policy, self._request = zone, policy, request
@@ -112,6 +113,7 @@ class ZoneSelection:
         )
         self._clock, self._until = clock, clock() + deadline_s
         self._noted = Selected()
+        self._note(avoid, self._noted.silent)
         # of the offers that were taken, by token
         self._zones = {one.node.token: one.zone for one in others}
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from valence_sched.app import App
 from valence_sched.errors import ServiceError
+from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.read_options import ReadOptions, Selection
 from valence_sched.model.read_pace import ReadPace
@@ -19,7 +20,7 @@ from valence_sched.model.registration import Registration
 from valence_sched.model.request import Request
 from valence_sched.store.store import Store
 from valence_sched.testing.served import ServedPodm, served
-from valence_sched.zones.below import ZonesBelow
+from valence_sched.zones.below import ChildClaims, ZonesBelow
 from valence_sched.zones.claims import ZoneClaims
 from valence_sched.zones.nodes import ZoneNodes
 from valence_sched.zones.selection import Selected, ZoneSelection
@@ -86,8 +87,8 @@ class InProcessZone:
         self.tokens = Tokens([f"secret of {name}"], name)
         self.effects, self.silent = EffectLog(), []
         words = {"deadline_s": 20.0, "prepare_ttl_s": 20.0, **words}
-        below = ZonesBelow(self.own, {child.name: child for child in self.children},
-                           words.pop("deadline_s"), self.silent.append)  # fmt: skip
+        below = {child.name: ChildClaims(child, child) for child in self.children}
+        below = ZonesBelow(self.own, below, words.pop("deadline_s"), self.silent.append)
         self.claims_here = ZoneClaims(name, self.tokens, below, self.store.zone_claims,
                                       self.effects, pause=lambda _s: None, **words)  # fmt: skip
         self.nodes_here = ZoneNodes(self.claims_here)
@@ -96,12 +97,13 @@ class InProcessZone:
         children = [ChildZone(child.name, child) for child in self.children]
         return ZoneTree(self.name, self.tokens, self.own, children)
 
-    def select(self, request: Request, left_out: frozenset[str] = frozenset()) -> Selected:
-        """Decide on a request here, without some children."""
-        children = [ChildZone(one.name, one) for one in self.children if one.name not in left_out]
-        tree = ZoneTree(self.name, self.tokens, self.own, children)
+    def select(self, request: Request, avoid: Sequence[SilentZone] = ()) -> Selected:
+        """Decide on a request here, without some zones."""
         sealed = self.engine.seal(request)
-        return ZoneSelection(tree, sealed.policy, sealed.request, deadline_s=20.0).nodes()
+        selection = ZoneSelection(
+            self.tree(), sealed.policy, sealed.request, deadline_s=20.0, avoid=avoid
+        )
+        return selection.nodes()
 
     def claim(self, request: Request, **words: Any) -> Any:
         return self.claims_here.claim(request, self.select, **words)

@@ -13,17 +13,18 @@ from valence_sched.service.zone import ServedZone
 
 def offers(call: Call) -> ZoneAnswer:
     """Offer nodes for a request, from this zone and those below it, to the zone above."""
-    zone = _zone(call)
+    zone = served_zone(call)
     return zone.tree(call.user.tenant).offers(_bounded(call, zone))
 
 
 def group_state(call: Call) -> GroupAnswer:
     """Count the nodes of the group of a request, in this zone and in those below it."""
-    zone = _zone(call)
+    zone = served_zone(call)
     return zone.tree(call.user.tenant).group_state(_bounded(call, zone))
 
 
-def _zone(call: Call) -> ServedZone:
+def served_zone(call: Call) -> ServedZone:
+    """Return the zone of the service; AccessDenied where routing is not enabled."""
     zone = call.parts.zone
     if zone is None:
         raise AccessDenied("this zone offers nothing to a zone above: set enable_zone_routing: "
