@@ -4,6 +4,7 @@
 from msgspec import Struct
 
 from valence_sched.model.registration import Registration
+from valence_sched.model.zone_settings import ZoneSettings
 
 
 class ReadOptions(Struct, frozen=True, kw_only=True):
@@ -46,7 +47,8 @@ class Selection(Struct, frozen=True, kw_only=True):
 
     ``sources`` are inventories (empty: those of the environment, else the live pod managers that
     ``live`` names). ``near_maps`` say where external resources are. With ``strict`` a document or
-    pod manager that cannot be read is an error.
+    pod manager that cannot be read is an error. ``zones`` are the settings of this zone, None:
+    those of the user's own file.
     """
 
     sources: tuple[str, ...] = ()
@@ -56,6 +58,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     policy_files: tuple[str, ...] = ()
     near_maps: tuple[str, ...] = ()
     live: ReadOptions = DEFAULT_READ_OPTIONS
+    zones: ZoneSettings | None = None
 
 
 DEFAULT_SELECTION = Selection()
