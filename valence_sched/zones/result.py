@@ -25,7 +25,7 @@ def zoned_result(
 ) -> DecisionResult:
     """Return the result of a selection over zones.
 
-    ``reasons`` is the report of the asked zone on its own pod managers, where nothing was placed.
+    ``reasons`` is the report of an engine that says what is true of this decision, too.
 
     Raises:
         InventoryIncomplete: nothing is placed, and no zone but this one, without pod managers,

@@ -32,7 +32,7 @@ class ZonedScheduler:
     """Decides over ``zone``, the tree of a zone; every other verb is that of the zone's engine.
 
     ``podms`` are the zone's own pod managers. The engine is held for no longer than a verb of it
-    takes: never while children are asked.
+    takes: never while children are asked. It may have the pod managers of all zones.
     """
 
     def __init__(
@@ -43,9 +43,11 @@ class ZonedScheduler:
         *,
         deadline_s: float = 30.0,
         most_hops: int = MOST_HOPS,
+        engine_has_all: bool = False,
     ) -> None:
         self._reading, self._podms, self._zone = reading, podms, zone
         self._deadline_s, self._most_hops = deadline_s, most_hops
+        self._engine_has_all = engine_has_all
 
     def __getattr__(self, name: str) -> Any:
         """Return a verb that the engine answers; what it would yield later, it yields now."""
@@ -169,15 +171,19 @@ class ZonedScheduler:
     def _reasons(
         self, request: Request, selected: Selected, detail: Detail, others: int = 0
     ) -> Report | None:
-        """Return why this zone's own pod managers make no node, None where that is not known.
+        """Return what the engine says of the decision, None where it does not know all of it.
 
-        It is known where there is no node at all, of this request or of ``others`` before.
+        It says why its pod managers make too few nodes, if all zones together make too few. One
+        that has the pod managers of all zones says the same of any decision that is its own, too.
         """
-        if selected.nodes or others:
+        placed = len(selected.nodes) >= request.required_count
+        if others or (placed and not self._engine_has_all):
             return None
         try:
             with self._reading() as engine:
                 report = engine.select_destinations(request, detail=detail).report
         except (NoPodm, UnknownName):  # the zones were asked: only this one lacks them
             return None
-        return None if report.placements else report
+        chosen = [one.chosen for one in report.placements]
+        same = chosen == [one.chosen.candidate for one in selected.nodes if placed]
+        return report if same else None
