@@ -28,7 +28,7 @@ from valence_sched.errors import (
 )
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.registry import Registry
-from valence_sched.inventory.sources import Now, SourceReader
+from valence_sched.inventory.sources import Now, SourceReader, process_name
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.effect import EffectLog
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from valence_sched.model.sweep import SweepRun
     from valence_sched.model.workload import SyntheticSpec, TraceColumn
     from valence_sched.model.zone_file import RecordedZone
+    from valence_sched.model.zone_registry import ZoneInfo, ZoneRegistration
     from valence_sched.model.zone_settings import ZoneSettings
     from valence_sched.pages.hardware import HardwareListing
     from valence_sched.store.store import Store
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from valence_sched.whatif.sweep_journal import SweepJournal
     from valence_sched.whatif.whatif import WhatIf
     from valence_sched.whatif.workload import Workload as Workload
+    from valence_sched.zones.children import ZonePoller
 
 
 class App:
@@ -134,6 +136,27 @@ class App:
             sleep=sleep,
             changed=changed,
         )
+
+    def zone_poller(
+        self,
+        store: Store,
+        settings: ZoneSettings,
+        tell: Callable[[str], object],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> ZonePoller:
+        """Return what asks the child zones in a store what they tell; arguments as of it."""
+        from valence_sched.zones.children import DEADLINE_S, ZonePoller  # HTTP: only for zones
+        from valence_sched.zones.registry import child_scheduler
+
+        def ask(zone: ZoneRegistration) -> ZoneInfo:
+            password = self.config.zone_password(zone)
+            return child_scheduler(zone, password, DEADLINE_S).zone_info()
+
+        return ZonePoller(store.zones, store.leases, ask, holder=process_name(),
+                          interval_s=settings.poll_interval_s, tell=tell, clock=clock,
+                          sleep=sleep)  # fmt: skip
 
     def zone_keys(self, settings: ZoneSettings, state: str | None = None) -> list[str]:
         """Return the secrets that sign what this zone offers, the newest last.

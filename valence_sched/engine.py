@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import structs
 from msgspec.structs import replace
 
-from valence_sched.config.settings import Configuration
+from valence_sched.config.settings import ZONES_FILE, Configuration
 from valence_sched.core.decider import Decider
 from valence_sched.core.plugins import plugin_list
 from valence_sched.errors import (
@@ -31,6 +31,7 @@ from valence_sched.lifecycle.decision_result import (
     inventory_summary,
 )
 from valence_sched.lifecycle.intake import Intake
+from valence_sched.model.age import age_s
 from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
 from valence_sched.model.codec import decode
@@ -75,15 +76,24 @@ from valence_sched.model.registration import (
 from valence_sched.model.reports import parse_report
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
+from valence_sched.model.scheduler import KEEP_S, TREE_S, TTL_S, WAIT_S, Scheduler
 from valence_sched.model.stats import podm_id
 from valence_sched.model.zone import (
+    MOST_HOPS,
     OfferQuery,
     OtherCandidate,
     OwnPodms,
     SealedRequest,
     ZoneAnswer,
 )
+from valence_sched.model.zone_registry import (
+    ZoneChange,
+    ZoneInfo,
+    ZoneNode,
+    ZoneOverview,
+    ZoneRegistration,
+)
+from valence_sched.model.zone_settings import ZoneSettings
 from valence_sched.view import hardware
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.summary import overview, overviews
@@ -96,6 +106,7 @@ if TYPE_CHECKING:
     from valence_sched.lifecycle.plan import Planner
     from valence_sched.lifecycle.stored_deciders import StoredDeciders
     from valence_sched.store.store import Store
+    from valence_sched.zones.registry import ZoneRegistry
 
 R = TypeVar("R", DecisionResult, DecisionResults)
 
@@ -147,6 +158,18 @@ class Engine(Scheduler, OwnPodms):
     @functools.cached_property
     def _registry(self) -> Registry:
         return self._sources.registry(self._live.state)
+
+    @functools.cached_property
+    def _zone_settings(self) -> ZoneSettings:
+        return self._selection.zones or self._config.zones()
+
+    @functools.cached_property
+    def _zones(self) -> ZoneRegistry:
+        from valence_sched.zones.registry import ZoneRegistry  # HTTP and SQL: only for zones
+
+        here = "the section zones of the settings of the service"
+        file = here if self._selection.zones else str(self._config.user_file(ZONES_FILE))
+        return ZoneRegistry(self._zone_settings, file, self._registry, self._config.zone_password)
 
     @functools.cached_property
     def _flavors(self) -> Sequence[Flavor]:
@@ -395,6 +418,65 @@ class Engine(Scheduler, OwnPodms):
             raise self._never_reported(podm, ())
         with self._changing_store() as store, self._change("stats", podm, "forgotten"):
             store.forget_report(podm)
+
+    def zone_info(self) -> ZoneInfo:
+        from valence_sched.zones.report import zone_info
+
+        reports: Mapping[str, Mapping[str, Any]] = {}
+        ages_s: Mapping[str, float] = {}
+        if not self._registry.empty:
+            with self._registry.store() as store:
+                reports, ages_s = store.reported_stats(), store.report_ages_s()
+        podms = self._podms_of_zone()
+        return zone_info(self._zones.own_id(), self._zone_settings, podms, reports, ages_s)
+
+    def zones(self) -> Sequence[ZoneOverview]:
+        return self._zones.list()
+
+    def zone(self, name: str) -> ZoneOverview:
+        return self._zones.show(name)
+
+    def add_zone(self, registration: ZoneRegistration) -> ZoneOverview:
+        with self._change("zone", registration.name, "added"):
+            return self._zones.add(registration)
+
+    def change_zone(self, name: str, change: ZoneChange) -> ZoneOverview:
+        with self._change("zone", name, "changed"):
+            return self._zones.change(name, change)
+
+    def delete_zones(self, names: Sequence[str]) -> Iterator[SchedulerError]:
+        def delete(name: str) -> None:
+            with self._change("zone", name, "deleted"):
+                self._zones.delete(name)
+
+        yield from _each(delete, names)
+
+    def zone_tree(
+        self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
+    ) -> ZoneNode:
+        from valence_sched.zones.report import own_amounts
+
+        podms = self._podms_of_zone()
+        now = self._sources.now()
+        ages_s = [age for one in podms if (age := age_s(one.podm.read_at, now)) is not None]
+        return ZoneNode(
+            name=self._zone_settings.name,
+            own=own_amounts(podms),
+            age_s=max(ages_s, default=None),
+            children=tuple(self.zone_branches(hops=hops, deadline_s=deadline_s, route=route)),
+        )
+
+    def zone_branches(
+        self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
+    ) -> Sequence[ZoneNode]:
+        return self._zones.branches(hops, deadline_s, route)
+
+    def _podms_of_zone(self) -> Sequence[PodmOverview]:
+        """Return the pod managers of the zone itself, none where it has none."""
+        try:
+            return self.podms()
+        except NoPodm:
+            return ()
 
     def claim(
         self,

@@ -96,6 +96,10 @@ LIVE = (
     f"podm stats set rack-9 {DOC}/stats-rack.json", "podm stats show rack-9", "podm list",
     "podm stats unset rack-9", "podm capture gpu-east --output {folder}/capture.json",
     "podm capture --all --tree {folder}/tree",
+    "scheduler zone add east {dead}",
+    "scheduler zone add west {dead} --username up --password-env WEST --weight-scale 0.5",
+    "scheduler zone list", "scheduler zone show west", "scheduler zone set east --disable",
+    "scheduler zone info", "scheduler zone tree", "scheduler zone delete east",
 )  # fmt: skip
 
 
@@ -112,6 +116,7 @@ class TestWidths(Case):
             podms = stack.enter_context(served(SITE))
             state = cls.folder / "valence-sched" / "state.sqlite"
             state.parent.mkdir(mode=0o700)
+            (state.parent / "zones.yaml").write_text("enable_zone_routing: true")
             with Store(f"sqlite:///{state}") as store:
                 for name, podm in podms.items():
                     if name != "full-1":
@@ -142,7 +147,7 @@ class TestWidths(Case):
     @classmethod
     def run_words(cls, words: str) -> Done:
         return run("valence-sched", *shlex.split(words), COLUMNS=str(WIDTH),
-                   XDG_STATE_HOME=str(cls.folder))  # fmt: skip
+                   XDG_STATE_HOME=str(cls.folder), XDG_CONFIG_HOME=str(cls.folder))  # fmt: skip
 
     def test_every_command_has_a_screen(self):
         shown = {words.replace(" ", "_") for words in self.screens}

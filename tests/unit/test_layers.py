@@ -52,12 +52,22 @@ MAY_IMPORT = {
         "config",
         "files",
     },
-    "engine": {"errors", "model", "view", "core", "store", "config", "inventory", "lifecycle"},
+    "engine": {
+        "errors",
+        "model",
+        "view",
+        "core",
+        "store",
+        "config",
+        "inventory",
+        "lifecycle",
+        "zones",
+    },
     "messaging": {"errors", "model"},  # hints over the broker of a site
     "remote": {"errors", "model"},  # the verbs of a scheduler over HTTP
     # HTTP to any scheduler; its settings are a file, and a browser sees its pages
     "service": {"errors", "model", "files", "pages"},
-    "zones": {"errors", "model", "core/ranking", "remote"},
+    "zones": {"errors", "model", "core/ranking", "remote", "store"},
     "whatif": {"errors", "model", "view", "core", "config", "inventory", "files"},
     "pages": {"errors", "model"},  # what a browser shows; the commands reach it through the app
 }

@@ -90,9 +90,8 @@ class Registry:
         It stands in a file beside the state; CredentialError where there is no such place.
         """
         if self.file is None:
-            raise CredentialError("zones: secrets names none, and every process of the zone must "
-                                  "have the same one: name a variable with env or a file with "
-                                  "file")  # fmt: skip
+            raise CredentialError("zones: secrets is empty, and every process of a zone must have "
+                                  "the same secret: name an env or a file")  # fmt: skip
         path = self.file.with_name(f"{self.file.name}.zone-key")
         credentials.make_secret(path)
         reference = PasswordReference(file=str(path))

@@ -152,8 +152,8 @@ class SourceReader:
 
         registry = self.registry(live.state)
         events = self._event_listener(registry, live.timeout_s, tell) if pace.events else None
-        holder = f"{socket.gethostname()[:60]} process {os.getpid()} {secrets.token_hex(4)}"
-        return BackgroundReader(registry, live, store, read, holder=holder, tell=tell, pace=pace,
+        return BackgroundReader(registry, live, store, read, holder=process_name(), tell=tell,
+                                pace=pace,
                                 threads=threads, events=events, changed=changed, lease_s=lease_s,
                                 clock=ReaderClock(clock, sleep=sleep))  # fmt: skip
 
@@ -205,3 +205,8 @@ class SourceReader:
         finally:
             self.progress.end_count()
             self.config.remarks += reader.remarks
+
+
+def process_name() -> str:
+    """Return a name for this process that no other one has, as the holder of a lease."""
+    return f"{socket.gethostname()[:60]} process {os.getpid()} {secrets.token_hex(4)}"

@@ -18,15 +18,16 @@ from valence_sched.errors import InputError, one_line
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Name
 from valence_sched.model.registration import PasswordReference
-from valence_sched.model.zone import ZoneName
+from valence_sched.model.zone import MOST_HOPS, ZoneName
 
 #: The values of a capability, by its key.
 Capabilities = dict[str, tuple[str, ...]]
 #: The least and the most that pod managers report, by ``<service>_<capability>``.
 ServiceRanges = dict[str, tuple[float, float]]
 
-WeightScale = Annotated[float, Meta(ge=0, le=1000)]
-WeightOffset = Annotated[float, Meta(ge=-1000, le=1000)]
+MOST_WEIGHT = 1000
+WeightScale = Annotated[float, Meta(ge=0, le=MOST_WEIGHT)]
+WeightOffset = Annotated[float, Meta(ge=-MOST_WEIGHT, le=MOST_WEIGHT)]
 _NUMBER = re.compile(r"[0-9]+")
 
 
@@ -131,6 +132,19 @@ class ZoneNode(Struct, frozen=True, kw_only=True):
     children: tuple[ZoneNode, ...] = ()
 
 
+class ZoneTreeQuery(Noun, frozen=True, kw_only=True):
+    """How a tree of zones is asked for; ``route`` are ids of zones with commas between them."""
+
+    hops: Annotated[int, Meta(ge=0, le=MOST_HOPS)] = MOST_HOPS
+    deadline_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
+    route: str = ""
+
+    @property
+    def zones_above(self) -> tuple[str, ...]:
+        """Return the ids of the zones that were asked before."""
+        return tuple(filter(None, self.route.split(",")))
+
+
 def check_zone(registration: ZoneRegistration) -> None:
     """Raise InputError for an invalid name or URL, or for fields that contradict each other."""
     name = registration.name
@@ -140,13 +154,21 @@ def check_zone(registration: ZoneRegistration) -> None:
         raise InputError("name", "", repr(name[:40]), "a name that is not a number, as IDs are")
     if problem := zone_url_problem(registration.url):
         raise InputError("url", "", problem)
+    for title, number, least in (
+        ("weight_scale", registration.weight_scale, 0),
+        ("weight_offset", registration.weight_offset, -MOST_WEIGHT),
+    ):
+        if not least <= number <= MOST_WEIGHT:
+            expected = f"a number from {least} to {MOST_WEIGHT}"
+            raise InputError(name, f"$.{title}", f"{number:g}", expected)
     reference = registration.password
     if reference is not None and not registration.username:
         raise InputError(name, "", "a password without a username", "both")
     if registration.username and reference is None:
         raise InputError(name, "", "a username without a password", "both")
-    sources = () if reference is None else (reference.env, reference.file, reference.stored or None)
-    if reference is not None and sum(source is not None for source in sources) != 1:
+    if reference is not None and (
+        reference.stored or (reference.env is None) == (reference.file is None)
+    ):
         raise InputError(name, "$.password", "no reference", "exactly one of env and file")
 
 
@@ -172,6 +194,11 @@ def zone_url_problem(url: str) -> str | None:
 
 def info_properties(info: ZoneInfo) -> Mapping[str, str]:
     """Return what a zone tells of itself as text, by property in their order."""
-    ranges = {name: f"{least:g},{most:g}" for name, (least, most) in info.services.items()}
+    ranges = {name: range_text(pair) for name, pair in info.services.items()}
     static = {name: ";".join(values) for name, values in info.capabilities.items()}
     return dict(sorted({**ranges, **static, "name": info.name}.items()))
+
+
+def range_text(pair: tuple[float, float]) -> str:
+    """Return a least and a most as ``min,max``, whole numbers without a point."""
+    return ",".join(f"{value:.0f}" if value == round(value) else f"{value:g}" for value in pair)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from valence_sched.inventory.background_reader import BackgroundReader
     from valence_sched.server.zone import ProcessZone
     from valence_sched.store.store import Store
+    from valence_sched.zones.children import ZonePoller
 
 LOG = logging.getLogger(__name__)
 
@@ -120,6 +121,9 @@ class ServiceProcess:
         self.engines = EnginePool(make_app, settings, state.mark, metrics.note_changes)
         self.zone = self._process_zone() if settings.zones.enable_zone_routing else None
         self.reader = ReaderThread(self._background_reader) if _reads(settings, environ) else None
+        self.poller = (
+            ReaderThread(self._zone_poller) if settings.zones.enable_zone_routing else None
+        )
         self.parts = ServiceParts(
             schedulers=self._schedulers(),
             compile_spec=self._compile,
@@ -155,14 +159,21 @@ class ServiceProcess:
             next(iter(scheduler.blocks(BlockFilter())), None)
 
     def start(self) -> None:
-        """Begin to read pod managers, in the process that serves; again, it does nothing."""
-        if self.reader is not None:
-            self.reader.start()
+        """Begin to read pod managers and to poll zones, in the process that serves.
+
+        Again, it does nothing.
+        """
+        for one in (self.reader, self.poller):
+            if one is not None:
+                one.start()
 
     def stop(self, timeout_s: float) -> None:
         """End the reader, wait for operations so long, and close the state."""
         if self.reader is not None and not self.reader.stop(READER_END_S):
             LOG.warning("the reader did not end in time: another takes over when its lease ends")
+        if self.poller is not None and not self.poller.stop(READER_END_S):
+            LOG.warning("the poller of zones did not end in time: another takes over when its "
+                        "lease ends")  # fmt: skip
         self.operations.wait(timeout_s)
         if self.hints is not None:
             self.hints.close()
@@ -210,6 +221,12 @@ class ServiceProcess:
         from valence_sched.server.zone import ZonedSchedulers
 
         return ZonedSchedulers(self.engines, self.zone)
+
+    def _zone_poller(
+        self, tell: Callable[[str], object], sleep: Callable[[float], object]
+    ) -> ZonePoller:
+        app, zones = App(environ=self._environ), self._settings.zones
+        return app.zone_poller(self._state.store(), zones, tell, clock=self._clock, sleep=sleep)
 
     def _compile(self, spec: RequestSpec, flavor: Flavor | None) -> Request:
         self._config.check_request(spec)

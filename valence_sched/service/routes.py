@@ -53,6 +53,14 @@ from valence_sched.model.service_bodies import (
     StatsBody,
 )
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer
+from valence_sched.model.zone_registry import (
+    ZoneChange,
+    ZoneInfo,
+    ZoneNode,
+    ZoneOverview,
+    ZoneRegistration,
+    ZoneTreeQuery,
+)
 from valence_sched.service.call import Call
 from valence_sched.service.handlers import (
     catalogue,
@@ -63,6 +71,7 @@ from valence_sched.service.handlers import (
     podms,
     quotas,
     ui,
+    zones,
 )
 from valence_sched.service.html import MEDIA_TYPE as HTML
 from valence_sched.service.users import Role
@@ -143,6 +152,13 @@ ROUTES = (
     Route("GET", "/v1/podms/{name}/stats", podms.reported_stats, None, StatsReport, "stats:get"),
     Route("POST", "/v1/podms/{name}/stats", podms.update_stats, StatsBody, Generation, "stats:update", "admin"),
     Route("DELETE", "/v1/podms/{name}/stats", podms.forget_report, None, None, "stats:delete", "admin", 204),
+    Route("GET", "/v1/zones/info", zones.zone_info, None, ZoneInfo, "zones:info"),
+    Route("GET", "/v1/zones/tree", zones.zone_tree, None, ZoneNode, "zones:tree", query=ZoneTreeQuery.__struct_fields__),
+    Route("GET", "/v1/zones", zones.zones, None, tuple[ZoneOverview, ...], "zones:list", "admin"),
+    Route("POST", "/v1/zones", zones.add_zone, ZoneRegistration, ZoneOverview, "zones:create", "admin", 201),
+    Route("GET", "/v1/zones/{name}", zones.zone, None, ZoneOverview, "zones:get", "admin"),
+    Route("PATCH", "/v1/zones/{name}", zones.change_zone, ZoneChange, ZoneOverview, "zones:update", "admin"),
+    Route("DELETE", "/v1/zones/{name}", zones.delete_zone, None, None, "zones:delete", "admin", 204),
     Route("GET", "/v1/blocks", podms.blocks, None, tuple[BlockOverview, ...], "blocks:list", query=_BLOCKS),
     Route("GET", "/v1/blocks/{name}", podms.block, None, BlockOverview, "blocks:get", query=("podm",)),
     Route("GET", "/v1/pools", podms.pools, None, tuple[PoolOverview, ...], "pools:list", query=("podm",)),
