@@ -213,6 +213,7 @@ class ServiceProcess:
         """Return the zone of this process: without one, nothing of zones is loaded."""
         from valence_sched.server.zone import process_zone
 
+        prepare_nouns()  # those of zones are loaded only now
         return process_zone(self._settings, self._environ, self.engines, self._state.store)
 
     def _schedulers(self) -> Schedulers:

@@ -84,7 +84,7 @@ class Route(NamedTuple):
 
     ``rule`` names who may, ``role`` is the least role that does; without a rule everybody may.
     ``query`` are the words of the query besides the name of a path that ends in ``-``, ``media``
-    is the type of what it answers.
+    is the type of what it answers. One that ``reads`` changes nothing, whoever may use it.
     """
 
     method: str
@@ -97,6 +97,12 @@ class Route(NamedTuple):
     status: int = 200
     query: Sequence[str] = ()
     media: str = "application/json"
+    reads: bool = False
+
+    @property
+    def changes(self) -> bool:
+        """Return whether it counts as a change, where these have a rate of their own."""
+        return self.role != "reader" and not self.reads
 
 
 _BLOCKS = BlockFilter.__struct_fields__
@@ -165,8 +171,8 @@ ROUTES = (
     Route("GET", "/v1/blocks/{name}", podms.block, None, BlockOverview, "blocks:get", query=("podm",)),
     Route("GET", "/v1/pools", podms.pools, None, tuple[PoolOverview, ...], "pools:list", query=("podm",)),
     Route("GET", "/v1/devices", podms.device_counts, None, tuple[DeviceCount, ...], "devices:list", query=_BLOCKS),
-    Route("POST", "/v1/zones/offers", offers.offers, OfferQuery, ZoneAnswer, "zones:offers", "admin"),
-    Route("POST", "/v1/zones/group_state", offers.group_state, OfferQuery, GroupAnswer, "zones:offers", "admin"),
+    Route("POST", "/v1/zones/offers", offers.offers, OfferQuery, ZoneAnswer, "zones:offers", "admin", reads=True),
+    Route("POST", "/v1/zones/group_state", offers.group_state, OfferQuery, GroupAnswer, "zones:offers", "admin", reads=True),
     Route("POST", "/v1/zones/claims", zone_claims.hold, ZoneClaimBody, Claim, "zones:claims", "admin", 201),
     Route("GET", "/ui", ui.site, None, str, "podms:list", query=("search", "page"), media=HTML),
     Route("GET", "/ui/podms/{name}", ui.podm, None, str, "podms:get", media=HTML),
