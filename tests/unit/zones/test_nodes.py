@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes over a tree of zones: composed side by side, named by their paths, never twice."""
 
+import time
+import unittest
+
 import sqlalchemy as sa
 
 from tests.unit.lifecycle.site import request
 from tests.unit.store.engines import raw_engine
-from tests.unit.zones.in_process import made_nodes
+from tests.unit.zones.in_process import InProcessZone, made_nodes, served_tree
 from tests.unit.zones.test_claims import TreeCase
 from valence_sched.errors import ClaimState, InUse, ServiceError
 from valence_sched.store import tables
@@ -162,3 +165,28 @@ class TestSilent(NodeCase):
         (action,) = self.top.nodes_here.recovery.reap()
         self.assertEqual("composed: found 4 of its nodes", action.done)
         self.assertEqual(4, len(self.top.nodes()))
+
+
+class TestSlowPodms(unittest.TestCase):
+    """Ten pod managers in five zones, each of which takes a second to compose a node."""
+
+    DELAY_S, NODES, ZONES = 1.0, 20, 5
+
+    def test_the_nodes_of_all_zones_are_composed_side_by_side(self):
+        """S42: one after another they would take as long as all the delays together."""
+        names = [f"z{zone}-{podm}" for zone in range(self.ZONES) for podm in range(2)]
+        delay = f"delay:{self.DELAY_S * 1000:.0f}:POST:/redfish/v1/Systems"
+        folder, served = self.enterContext(served_tree(*names, fail=(delay,)))
+        children = [
+            InProcessZone(f"z{number}", folder, [served[f"z{number}-{one}"] for one in range(2)])
+            for number in range(self.ZONES)
+        ]
+        top = InProcessZone("top", folder, (), children, deadline_s=60.0)
+        for zone in (top, *children):
+            self.addCleanup(zone.store.close)
+        claim = top.claim(request(count=self.NODES)).claim
+        begun = time.monotonic()
+        result = top.compose_claim(claim.id, wait_s=60)
+        took_s = time.monotonic() - begun
+        self.assertEqual((self.NODES, ()), (len(result.nodes), result.failures))
+        self.assertLess(took_s, self.NODES * self.DELAY_S)
