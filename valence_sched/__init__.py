@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         IdentityUnavailable as IdentityUnavailable, InUse as InUse, InputError as InputError,
         InventoryIncomplete as InventoryIncomplete,
         InventoryStale as InventoryStale, NameTaken as NameTaken, NewerSchema as NewerSchema,
-        NothingFits as NothingFits, NothingMatches as NothingMatches,
+        NoPodm as NoPodm, NothingFits as NothingFits, NothingMatches as NothingMatches,
         OutputError as OutputError, PluginError as PluginError, PodmError as PodmError,
         QuotaExceeded as QuotaExceeded, RateLimited as RateLimited,
         RequestError as RequestError,
@@ -80,8 +80,8 @@ _MODULES = {
         "errors": """
             AccessDenied ClaimLost ClaimState CloudError ComposeFailed CredentialError
             DecisionUndecided DispatchFailed DuplicateId IdentityConflict IdentityUnavailable
-            InUse InputError InventoryIncomplete InventoryStale NameTaken NewerSchema NothingFits
-            NothingMatches OutputError PluginError PodmError QuotaExceeded RateLimited
+            InUse InputError InventoryIncomplete InventoryStale NameTaken NewerSchema NoPodm
+            NothingFits NothingMatches OutputError PluginError PodmError QuotaExceeded RateLimited
             RequestError SchedulerError ServiceBusy ServiceError StaleOffer StillComposing
             StoreError Unauthenticated UnknownName Unverified UsageError
         """,

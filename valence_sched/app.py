@@ -4,22 +4,32 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import functools
 import importlib
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from msgspec.structs import replace
 
 from valence_sched import files
 from valence_sched.config import credentials, parsers
 from valence_sched.config.requests import Cloud
 from valence_sched.config.settings import Configuration
 from valence_sched.engine import Engine
-from valence_sched.errors import CredentialError, InventoryIncomplete, SchedulerError, UsageError
+from valence_sched.errors import (
+    CredentialError,
+    InventoryIncomplete,
+    SchedulerError,
+    UsageError,
+    suggest,
+)
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.registry import Registry
-from valence_sched.inventory.sources import Now, SourceReader
+from valence_sched.inventory.sources import Now, SourceReader, process_name
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.effect import EffectLog
@@ -45,6 +55,9 @@ if TYPE_CHECKING:
     from valence_sched.model.scheduler import Scheduler
     from valence_sched.model.sweep import SweepRun
     from valence_sched.model.workload import SyntheticSpec, TraceColumn
+    from valence_sched.model.zone_file import RecordedZone
+    from valence_sched.model.zone_registry import ZoneInfo, ZoneRegistration
+    from valence_sched.model.zone_settings import ZoneSettings
     from valence_sched.pages.hardware import HardwareListing
     from valence_sched.store.store import Store
     from valence_sched.whatif.checks import Checker
@@ -54,6 +67,7 @@ if TYPE_CHECKING:
     from valence_sched.whatif.sweep_journal import SweepJournal
     from valence_sched.whatif.whatif import WhatIf
     from valence_sched.whatif.workload import Workload as Workload
+    from valence_sched.zones.children import ZonePoller
 
 
 #: Imported late, by what needs them; they define, or import, what a scheduler here decodes.
@@ -136,6 +150,39 @@ class App:
             changed=changed,
             address=address,
         )
+
+    def zone_poller(
+        self,
+        store: Store,
+        settings: ZoneSettings,
+        tell: Callable[[str], object],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> ZonePoller:
+        """Return what asks the child zones in a store what they tell; arguments as of it."""
+        from valence_sched.zones.children import DEADLINE_S, ZonePoller  # HTTP: only for zones
+        from valence_sched.zones.registry import child_scheduler
+
+        def ask(zone: ZoneRegistration) -> ZoneInfo:
+            password = self.config.zone_password(zone)
+            return child_scheduler(zone, password, DEADLINE_S).zone_info()
+
+        return ZonePoller(store.zones, store.leases, ask, holder=process_name(),
+                          interval_s=settings.poll_interval_s, tell=tell, clock=clock,
+                          sleep=sleep)  # fmt: skip
+
+    def zone_keys(self, settings: ZoneSettings, state: str | None = None) -> list[str]:
+        """Return the secrets that sign what this zone offers, the newest last.
+
+        Where no settings name one it is made, and kept in a file beside the state that its owner
+        alone can read.
+
+        Raises:
+            CredentialError: one cannot be had; a state on a database server has no file beside it.
+        """
+        named = [self.secret(one, "zones: secrets") for one in settings.secrets]
+        return named or [self.registry(state).zone_key()]
 
     def watch(
         self,
@@ -237,6 +284,70 @@ class App:
         _refuse_options({"--policy-file": selection.policy_files, "--strict": selection.strict})
         _refuse_reading(selection)
         return self.service
+
+    def zone_file(self, file: str) -> RecordedZone:
+        """Read a tree of zones, ``-`` for standard input; InputError if it is invalid."""
+        from valence_sched.model.zone_file import parse_zone_file
+
+        name = "stdin" if file == "-" else file
+        folder = "" if file == "-" else os.path.dirname(file)
+        return parse_zone_file(self.config.read(file), name, folder)
+
+    def zoned_scheduler(
+        self, selection: Selection, file: str, *, effects: EffectLog | None = None
+    ) -> Scheduler:
+        """Return what decides over the zones of a file, on their recorded inventories.
+
+        What is not decided is answered on all of them as if they were one zone. Errors as for the
+        file.
+        """
+        from valence_sched.zones.recorded_tree import recorded_tree
+        from valence_sched.zones.scheduler import ZonedScheduler
+
+        zone = self.zone_file(file)
+        flat = self.engine(_of_zones(selection, zone), effects=effects)
+        # what is skipped in an inventory is told once, by the engine that reads all of them
+        app = App(self.config.environ, self.config.input, now=self.now)
+
+        def podms(zone: RecordedZone) -> Engine:
+            return app.engine(replace(selection, sources=zone.inventories, strict=False))
+
+        tree = recorded_tree(zone, podms)
+        zoned = ZonedScheduler(lambda: contextlib.nullcontext(flat), flat, tree, deadline_s=600.0,
+                               engine_has_all=True)  # fmt: skip
+        return cast("Scheduler", zoned)
+
+    def zoned_site(self, selection: Selection, file: str) -> Site:
+        """Return the pod managers of all zones of a file as one site; errors as of a site."""
+        from valence_sched.whatif.site import load_site  # planning: only for its commands
+
+        return load_site(self.loader, self.config, _of_zones(selection, self.zone_file(file)))
+
+    def zone_podms(self, selection: Selection, file: str, names: Sequence[str]) -> list[str]:
+        """Return the ids of the pod managers in some zones of a file and in all below these.
+
+        ``names`` are ways down to zones or patterns of them.
+
+        Raises:
+            NothingMatches: no zone has one of these names.
+        """
+        from valence_sched.errors import NothingMatches
+
+        zones = dict(self.zone_file(file).walk())
+        found: dict[str, None] = {}
+        for name in names:
+            paths = fnmatch.filter(zones, name)
+            if not paths:
+                known = [path for path in zones if path]
+                raise NothingMatches(f"zone named {name!r}", suggest(name, known))
+            inventories = dict.fromkeys(
+                each for path in paths for _, one in zones[path].walk() for each in one.inventories
+            )
+            if inventories:
+                app = App(self.config.environ, self.config.input, now=self.now)
+                view = app.loader.view(replace(selection, sources=tuple(inventories)))
+                found.update(dict.fromkeys(view.podm_ids))
+        return list(found)
 
     def dispatchable(self, scheduler: Scheduler, report: Report) -> Report:
         """Return a report that says which of its nodes were decided on a recording, and its age."""
@@ -610,6 +721,12 @@ class App:
         plan, warnings = parse_plan(data, "stdin" if file == "-" else file)
         self.config.remarks += warnings
         return plan
+
+
+def _of_zones(selection: Selection, zone: RecordedZone) -> Selection:
+    """Return a selection of the inventories of a zone and of all zones below it."""
+    every = dict.fromkeys(each for _, one in zone.walk() for each in one.inventories)
+    return replace(selection, sources=tuple(every))
 
 
 def _refuse_reading(selection: Selection) -> None:

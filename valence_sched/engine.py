@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import structs
 from msgspec.structs import replace
 
-from valence_sched.config.settings import Configuration
+from valence_sched.config.settings import ZONES_FILE, Configuration
 from valence_sched.core.decider import Decider
 from valence_sched.core.plugins import plugin_list
 from valence_sched.errors import (
     InventoryIncomplete,
+    NoPodm,
     RequestError,
     SchedulerError,
     UnknownName,
@@ -30,10 +31,11 @@ from valence_sched.lifecycle.decision_result import (
     inventory_summary,
 )
 from valence_sched.lifecycle.intake import Intake
+from valence_sched.model.age import age_s
 from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
 from valence_sched.model.codec import decode
-from valence_sched.model.decision import InventorySummary, Report, Reports
+from valence_sched.model.decision import Candidate, InventorySummary, Report, Reports
 from valence_sched.model.decision_result import (
     DecisionResult,
     DecisionResults,
@@ -45,6 +47,7 @@ from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.dispatch import Receipt
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.flavor import Flavor
+from valence_sched.model.group import GroupState
 from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.lifecycle import (
@@ -74,9 +77,26 @@ from valence_sched.model.registration import (
 from valence_sched.model.reports import parse_report
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
+from valence_sched.model.scheduler import KEEP_S, TREE_S, TTL_S, WAIT_S, Scheduler
 from valence_sched.model.stats import podm_id
+from valence_sched.model.zone import (
+    MOST_HOPS,
+    OfferQuery,
+    OtherCandidate,
+    OwnPodms,
+    SealedRequest,
+    ZoneAnswer,
+)
+from valence_sched.model.zone_registry import (
+    ZoneChange,
+    ZoneInfo,
+    ZoneNode,
+    ZoneOverview,
+    ZoneRegistration,
+)
+from valence_sched.model.zone_settings import ZoneSettings
 from valence_sched.view import hardware
+from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.summary import overview, overviews
 from valence_sched.view.view import View
 
@@ -87,11 +107,12 @@ if TYPE_CHECKING:
     from valence_sched.lifecycle.plan import Planner
     from valence_sched.lifecycle.stored_deciders import StoredDeciders
     from valence_sched.store.store import Store
+    from valence_sched.zones.registry import ZoneRegistry
 
 R = TypeVar("R", DecisionResult, DecisionResults)
 
 
-class Engine(Scheduler):
+class Engine(Scheduler, OwnPodms):
     """Implements every verb of a scheduler on the pod managers that ``selection`` names.
 
     What it decides on is read once, when a verb first needs it, and again after a verb changed
@@ -140,6 +161,18 @@ class Engine(Scheduler):
         return self._sources.registry(self._live.state)
 
     @functools.cached_property
+    def _zone_settings(self) -> ZoneSettings:
+        return self._selection.zones or self._config.zones()
+
+    @functools.cached_property
+    def _zones(self) -> ZoneRegistry:
+        from valence_sched.zones.registry import ZoneRegistry  # HTTP and SQL: only for zones
+
+        here = "the section zones of the settings of the service"
+        file = here if self._selection.zones else str(self._config.user_file(ZONES_FILE))
+        return ZoneRegistry(self._zone_settings, file, self._registry, self._config.zone_password)
+
+    @functools.cached_property
     def _flavors(self) -> Sequence[Flavor]:
         return tuple(self._config.flavors(self._selection.flavor_files).values())
 
@@ -166,6 +199,33 @@ class Engine(Scheduler):
         with awaiting(self._sources.progress, format_count(len(requests), "request"), "deciding"):
             result = decision_results(decider.select_all(requests), detail)
         return self._no_outage(requests, result)
+
+    def seal(self, request: Request) -> SealedRequest:
+        decider = self._zone_decider()
+        sealed = decider.seal(request)
+        policy, most_cost = decider.policy(sealed)
+        return SealedRequest(
+            request=sealed,
+            policy=policy,
+            most_cost=most_cost,
+            inventory=inventory_summary(decider.snapshot()),
+        )
+
+    def offers(
+        self,
+        query: OfferQuery,
+        earlier: Sequence[Candidate],
+        others: Sequence[OtherCandidate] = (),
+    ) -> ZoneAnswer:
+        return self._zone_decider().offers(query, earlier, others)
+
+    def group_state(
+        self,
+        query: OfferQuery,
+        earlier: Sequence[Candidate],
+        others: Sequence[OtherCandidate] = (),
+    ) -> GroupState:
+        return self._zone_decider().group_state(query, earlier, others)
 
     def count_fits(self, request: Request, most: int) -> FitCounts:
         warnings: list[str] = []
@@ -360,6 +420,65 @@ class Engine(Scheduler):
         with self._changing_store() as store, self._change("stats", podm, "forgotten"):
             store.forget_report(podm)
 
+    def zone_info(self) -> ZoneInfo:
+        from valence_sched.zones.report import zone_info
+
+        reports: Mapping[str, Mapping[str, Any]] = {}
+        ages_s: Mapping[str, float] = {}
+        if not self._registry.empty:
+            with self._registry.store() as store:
+                reports, ages_s = store.reported_stats(), store.report_ages_s()
+        podms = self._podms_of_zone()
+        return zone_info(self._zones.own_id(), self._zone_settings, podms, reports, ages_s)
+
+    def zones(self) -> Sequence[ZoneOverview]:
+        return self._zones.list()
+
+    def zone(self, name: str) -> ZoneOverview:
+        return self._zones.show(name)
+
+    def add_zone(self, registration: ZoneRegistration) -> ZoneOverview:
+        with self._change("zone", registration.name, "added"):
+            return self._zones.add(registration)
+
+    def change_zone(self, name: str, change: ZoneChange) -> ZoneOverview:
+        with self._change("zone", name, "changed"):
+            return self._zones.change(name, change)
+
+    def delete_zones(self, names: Sequence[str]) -> Iterator[SchedulerError]:
+        def delete(name: str) -> None:
+            with self._change("zone", name, "deleted"):
+                self._zones.delete(name)
+
+        yield from _each(delete, names)
+
+    def zone_tree(
+        self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
+    ) -> ZoneNode:
+        from valence_sched.zones.report import own_amounts
+
+        podms = self._podms_of_zone()
+        now = self._sources.now()
+        ages_s = [age for one in podms if (age := age_s(one.podm.read_at, now)) is not None]
+        return ZoneNode(
+            name=self._zone_settings.name,
+            own=own_amounts(podms),
+            age_s=max(ages_s, default=None),
+            children=tuple(self.zone_branches(hops=hops, deadline_s=deadline_s, route=route)),
+        )
+
+    def zone_branches(
+        self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
+    ) -> Sequence[ZoneNode]:
+        return self._zones.branches(hops, deadline_s, route)
+
+    def _podms_of_zone(self) -> Sequence[PodmOverview]:
+        """Return the pod managers of the zone itself, none where it has none."""
+        try:
+            return self.podms()
+        except NoPodm:
+            return ()
+
     def claim(
         self,
         request: Request,
@@ -379,6 +498,22 @@ class Engine(Scheduler):
         if outcome.decision:
             decision = self._no_outage([request], decision_result(outcome.decision, detail))
         return ClaimResult(claim=outcome.claim, decision=decision, retries=outcome.retries)
+
+    def claim_candidates(
+        self,
+        request: Request,
+        candidates: Sequence[Candidate],
+        *,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
+        content: str | None = None,
+    ) -> Claim:
+        """Hold the very candidates that were offered for a request; errors as of a claimer."""
+        self._refuse_recordings("claimed")
+        with self._changing_store() as store, self._claimer(store) as claimer:
+            return claimer.claim_candidates(
+                request, candidates, key=key, ttl_s=ttl_s, content=content
+            )
 
     def compose(
         self,
@@ -575,6 +710,13 @@ class Engine(Scheduler):
             self._decider = self._intake.decider(self.view(), policies)
         return self._decider
 
+    def _zone_decider(self) -> Decider:
+        """Return the decider, in a zone without pod managers of its own one on none."""
+        try:
+            return self.decider()
+        except NoPodm:
+            return self._intake.decider(ViewBuilder().view(), self._intake.policies())
+
     @contextlib.contextmanager
     def _changing_store(self) -> Iterator[Store]:
         """Yield the store; the next decision reads again what it decides on."""
@@ -589,7 +731,7 @@ class Engine(Scheduler):
         """Return what follows the state; a state that is not there is made only to ``create``."""
         if self._stored is None:
             if self._registry.empty and not create:
-                raise UsageError(self._sources.no_podm_message(self._live))
+                raise NoPodm(self._sources.no_podm_message(self._live))
             from valence_sched.lifecycle.stored_deciders import StoredDeciders  # SQL
 
             self._stored = StoredDeciders(self._intake, self._registry.store(self._effects))

@@ -8,6 +8,7 @@
     │   ├── NewerSchema       schema_newer          1  400   its major version is newer than ours
     │   └── DuplicateId       id_duplicate          1  400   two pod managers under one id
     ├── UsageError            usage                 2  400   the command line contradicts itself
+    │   └── NoPodm            no_podm               2  400   there is nothing to decide on
     ├── UnknownName           name_unknown          1  404   no such flavor, policy, filter, podm
     ├── NothingMatches        nothing_matches       1  404   an edit is about nothing that is there
     ├── RequestError          request_invalid       1  400   the request contradicts itself
@@ -28,6 +29,7 @@
     ├── NameTaken             name_taken            1  409   the name or key is already in use
     ├── IdentityConflict      identity_conflict     1  409   another service, or another name of one
     ├── InUse                 in_use                1  409   it still has claims or nodes
+    ├── StaleOffer            stale_offer           6  409   what a zone offered is taken
     ├── ClaimState            claim_state           1  409   the claim is in the wrong state
     ├── ClaimLost             claim_lost            6  409   another claim holds what was chosen
     ├── ComposeFailed         compose_failed        1  502   a pod manager would not compose it
@@ -110,6 +112,12 @@ class UsageError(SchedulerError):
     """A command line that lacks an argument, has too many, or contradicts itself."""
 
     code, exit_code, http_status = "usage", 2, 400
+
+
+class NoPodm(UsageError):
+    """There is no pod manager to decide on, neither recorded nor registered."""
+
+    code = "no_podm"
 
 
 class UnknownName(SchedulerError):

@@ -30,6 +30,8 @@ LISTS = {
     "scheduler policy list": (),
     "scheduler policy validate": ("doc/source/examples/policy-minimal.yaml",),
     "scheduler filter list": (),
+    "scheduler zone info": (),
+    "scheduler zone tree": (),
     "scheduler weigher list": (),
     "scheduler whatif drain": (*INVENTORY, "gpu-west", "--clone", "gpu-west"),
     "scheduler whatif fail": (*INVENTORY, "gpu-east", "--clone", "gpu-east"),
@@ -66,7 +68,9 @@ CHANGES = ("podm create", "podm delete", "podm set", "podm unset", "podm capture
            "podm stats set", "podm stats show", "podm stats unset", "podm serve", "podm watch",
            "podm capture", "podm inventory diff",
            "scheduler quota list", "scheduler quota set", "scheduler quota show",
-           "scheduler quota unset", "scheduler whatif rebalance")  # fmt: skip
+           "scheduler quota unset",
+           "scheduler whatif rebalance", "scheduler zone add", "scheduler zone delete",
+           "scheduler zone list", "scheduler zone set", "scheduler zone show")  # fmt: skip
 # A word of a heading: a capital first, or a unit, or a link between words.
 TITLE = re.compile(r"(?:[A-Z][A-Za-z]*|MiB|GPUs|NICs)(?: (?:[A-Z][A-Za-z]*|MiB|GPUs|NICs|of|At))*")
 

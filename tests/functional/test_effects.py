@@ -17,6 +17,7 @@ from valence_sched.app import App
 from valence_sched.engine import Engine
 from valence_sched.model.read_options import ReadOptions, Selection
 from valence_sched.model.registration import Registration
+from valence_sched.model.zone_registry import ZoneRegistration
 from valence_sched.store.store import Store
 from valence_sched.testing import request
 from valence_sched.testing.served import ServedPodm, served
@@ -24,6 +25,7 @@ from valence_sched.testing.served import ServedPodm, served
 OURS = PROGRAMS[0]
 FULL = "/dev/full"
 PODM = "gpu-east"
+ZONE = ZoneRegistration(name="east", url="http://127.0.0.1:9")
 GROUP = "openstack.podm.v1"
 
 
@@ -49,6 +51,9 @@ class Here:
 
     def words(self, *words: str | Path) -> tuple[str | Path, ...]:
         return ("podm", *words, "--state", self.state)
+
+    def zone_words(self, *words: str) -> tuple[str | Path, ...]:
+        return ("scheduler", "zone", *words, "--state", self.state)
 
     def schedule(self, *words: str) -> tuple[str | Path, ...]:
         return self.words("schedule", "--flavor", "small", *words)
@@ -77,6 +82,11 @@ class Here:
     def reported(self) -> str:
         self.engine.update_resource_stats("other", {})
         return "other"
+
+    def zone(self) -> str:
+        """Store a zone directly below and return its name."""
+        with Store(f"sqlite:///{self.state}") as store:
+            return store.zones.add(ZONE).registration.name
 
     def made(self) -> list[str]:
         """Return the claims and the nodes that the state knows."""
@@ -188,6 +198,16 @@ ROWS: dict[str, tuple[Row, ...]] = {
     "scheduler_quota_set": (Row(_quota("set", "--resource", "nodes=1")),),
     "scheduler_quota_unset": (Row(_quota("unset"), prints=False),),
     "scheduler_whatif_sweep": (Row(_sweep),),
+    "scheduler_zone_add": (
+        Row(lambda here: (here.zone_words("add", "west", "http://127.0.0.1:9"), "west")),
+    ),
+    "scheduler_zone_delete": (
+        Row(lambda here: (here.zone_words("delete", here.zone()), ZONE.name), prints=False),
+    ),
+    "scheduler_zone_set": (
+        Row(lambda here: (here.zone_words("set", here.zone(), "--disable"), ZONE.name),
+            prints=False),
+    ),
     "podm_unset": (Row(lambda here: (here.words("unset", PODM, "--zone"), PODM), prints=False),),
 }  # fmt: skip
 
@@ -201,7 +221,8 @@ READERS = {
     "scheduler_policy_validate", "scheduler_quota_list", "scheduler_quota_show",
     "scheduler_weigher_list", "scheduler_whatif_drain",
     "scheduler_whatif_fail", "scheduler_whatif_need", "scheduler_whatif_rebalance",
-    "scheduler_whatif_run",
+    "scheduler_whatif_run", "scheduler_zone_info", "scheduler_zone_list", "scheduler_zone_show",
+    "scheduler_zone_tree",
 }  # fmt: skip
 
 
@@ -238,6 +259,14 @@ class Effects(Case):
             here.hook = hook.url
             yield here
 
+    @property
+    def home(self) -> dict[str, str]:
+        """Return the environment that names the settings of a zone with zones below it."""
+        file = self.folder / "valence-sched" / "zones.yaml"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("enable_zone_routing: true")
+        return {"XDG_CONFIG_HOME": str(self.folder)}
+
     def each(self, check: Callable[[Row, Here, Words, str], None]) -> None:
         for command, rows in ROWS.items():
             for number, row in enumerate(rows):
@@ -257,7 +286,7 @@ class TestOutputs(Effects):
 
     def test_standard_output_is_full(self):
         def check(row: Row, here: Here, words: Words, name: str) -> None:
-            done = run_to(OURS, FULL, None, *words)
+            done = run_to(OURS, FULL, None, *words, **self.home)
             self.assertEqual(7 if row.prints else 0, done.code, done)
             if row.prints:
                 self.assert_named(here, name, done.err)
@@ -267,7 +296,7 @@ class TestOutputs(Effects):
 
     def test_standard_error_is_full(self):
         def check(row: Row, here: Here, words: Words, name: str) -> None:
-            done = run_to(OURS, None, FULL, *words)
+            done = run_to(OURS, None, FULL, *words, **self.home)
             self.assertIn(done.code, (0, 7), done)
             if row.prints:
                 self.assert_named(here, name, done.out)
@@ -276,14 +305,14 @@ class TestOutputs(Effects):
 
     def test_no_stream_is_left(self):
         def check(row: Row, _here: Here, words: Words, _name: str) -> None:
-            done = run_to(OURS, FULL, FULL, *words)
+            done = run_to(OURS, FULL, FULL, *words, **self.home)
             self.assertEqual(7 if row.prints else 0, done.code, done)
 
         self.each(check)
 
     def test_the_log_file_is_full_and_nothing_is_lost(self):
         def check(row: Row, here: Here, words: Words, name: str) -> None:
-            done = run_to(OURS, None, None, "--log-file", FULL, *words)
+            done = run_to(OURS, None, None, "--log-file", FULL, *words, **self.home)
             self.assertEqual(0, done.code, done)
             if row.prints and "-c" not in words:
                 self.assert_named(here, name, done.out + done.err)
@@ -294,9 +323,9 @@ class TestOutputs(Effects):
     def test_a_column_that_is_none_is_refused_before(self):
         def check(row: Row, _here: Here, words: Words, _name: str) -> None:
             if row.prints and "-c" not in words:
-                done = run_to(OURS, None, None, *words, "-c", "nosuch")
+                done = run_to(OURS, None, None, *words, "-c", "nosuch", **self.home)
                 self.assertEqual((2, ""), (done.code, done.out), done)
-                self.assertEqual(0, run(OURS, *words).code)  # nothing of it was done
+                self.assertEqual(0, run(OURS, *words, **self.home).code)  # nothing of it was done
 
         self.each(check)
 

@@ -99,6 +99,10 @@ LIVE = (
     "scheduler quota set --default --resource claims=50", "scheduler quota list",
     "scheduler quota show ana", "scheduler quota unset team-a --resource nodes",
     "podm capture --all --tree {folder}/tree",
+    "scheduler zone add east {dead}",
+    "scheduler zone add west {dead} --username up --password-env WEST --weight-scale 0.5",
+    "scheduler zone list", "scheduler zone show west", "scheduler zone set east --disable",
+    "scheduler zone info", "scheduler zone tree", "scheduler zone delete east",
 )  # fmt: skip
 
 
@@ -115,6 +119,7 @@ class TestWidths(Case):
             podms = stack.enter_context(served(SITE))
             state = cls.folder / "valence-sched" / "state.sqlite"
             state.parent.mkdir(mode=0o700)
+            (state.parent / "zones.yaml").write_text("enable_zone_routing: true")
             with Store(f"sqlite:///{state}") as store:
                 for name, podm in podms.items():
                     if name != "full-1":
@@ -145,7 +150,7 @@ class TestWidths(Case):
     @classmethod
     def run_words(cls, words: str) -> Done:
         return run("valence-sched", *shlex.split(words), COLUMNS=str(WIDTH),
-                   XDG_STATE_HOME=str(cls.folder))  # fmt: skip
+                   XDG_STATE_HOME=str(cls.folder), XDG_CONFIG_HOME=str(cls.folder))  # fmt: skip
 
     def test_every_command_has_a_screen(self):
         shown = {words.replace(" ", "_") for words in self.screens}

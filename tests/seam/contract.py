@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What holds for anything that implements the scheduler protocol, wherever it runs."""
 
+from collections.abc import Iterator
+
 import msgspec
 
 from valence_sched.errors import (
+    AccessDenied,
     ClaimLost,
     ClaimState,
     NameTaken,
@@ -18,6 +21,7 @@ from valence_sched.model.registration import PasswordReference, Registration, Re
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
 from valence_sched.model.scheduler import Scheduler
+from valence_sched.model.zone_registry import ZoneChange, ZoneRegistration
 
 TOO_MANY = 10_000  # cores that no node of any pod manager has
 
@@ -230,6 +234,35 @@ class SchedulerContract:
     def change_zone(self, name: str) -> None:
         """Change the registration of a pod manager."""
         self.scheduler.change_registration(name, RegistrationChange(zone="z"))
+
+    def test_a_zone_below_is_refused_until_the_settings_enable_it(self):
+        """S56: administration is refused, in one line that names the setting."""
+        for verb in (
+            lambda: self.scheduler.add_zone(ZoneRegistration(name="east", url="http://east")),
+            lambda: self.scheduler.change_zone("east", ZoneChange(enabled=False)),
+            lambda: self.raise_first(self.scheduler.delete_zones(["east"])),
+        ):
+            with self.assertRaisesRegex(AccessDenied, "set enable_zone_routing: true in "):
+                verb()
+
+    def raise_first(self, errors: Iterator[SchedulerError]) -> None:
+        """Raise the first of some errors."""
+        for error in errors:
+            raise error
+
+    def test_the_zone_tells_its_name_and_what_it_has(self):
+        info = self.scheduler.zone_info()
+        self.assertEqual(("default", {}), (info.name, info.capabilities))
+        self.assertIn("compute_cores", info.services)
+        tree = self.scheduler.zone_tree()
+        podms = self.scheduler.podms()
+        cores = sum(one.amounts.cores[1] or 0 for one in podms)
+        self.assertEqual((len(podms), cores), (tree.own.podms, tree.own.amounts["cores"][1]))
+        self.assertEqual(("default", ()), (tree.name, tree.children))
+        self.assertEqual([], [*self.scheduler.zone_branches()])
+        self.assertEqual([], [*self.scheduler.zones()])
+        with self.assertRaisesRegex(UnknownName, "no child zone named 'east'"):
+            self.scheduler.zone("east")
 
     def test_the_documents_are_those_that_are_decided_on(self):
         documents = list(self.scheduler.documents())

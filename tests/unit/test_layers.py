@@ -52,12 +52,22 @@ MAY_IMPORT = {
         "config",
         "files",
     },
-    "engine": {"errors", "model", "view", "core", "store", "config", "inventory", "lifecycle"},
+    "engine": {
+        "errors",
+        "model",
+        "view",
+        "core",
+        "store",
+        "config",
+        "inventory",
+        "lifecycle",
+        "zones",
+    },
     "messaging": {"errors", "model"},  # hints over the broker of a site
     "remote": {"errors", "model"},  # the verbs of a scheduler over HTTP
     # HTTP to any scheduler; its settings are a file, and a browser sees its pages
     "service": {"errors", "model", "files", "pages"},
-    "zones": {"errors", "model", "core/ranking", "remote"},
+    "zones": {"errors", "model", "core/ranking", "remote", "store"},
     "whatif": {"errors", "model", "view", "core", "config", "inventory", "files"},
     "pages": {"errors", "model"},  # what a browser shows; the commands reach it through the app
 }
@@ -75,6 +85,7 @@ MAY_IMPORT["server"] = {
     "inventory",
     "service",
     "store",
+    "zones",
 }  # processes that serve the service
 MAY_IMPORT["valence_sched_cli"] = {"errors", "model", "app"}
 
@@ -113,7 +124,7 @@ ONLY_IN = {
     "stevedore": {"core/plugins", "valence_sched_cli/shell"},
     "sushy": {"drivers"},
     "tabulate": {"valence_sched_cli/output/formatters", "valence_sched_cli/output/heat"},
-    "urllib3": {"integrations", "drivers/http/sushy_transport"},
+    "urllib3": {"integrations", "drivers/http/sushy_transport", "remote/connection"},
     "yaml": {"model/codec", "model/plain_yaml"},
     "zstandard": {"drivers", "files", "testing"},
 }

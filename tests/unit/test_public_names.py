@@ -51,6 +51,7 @@ PUBLIC = [
     "NameTaken",
     "NewerSchema",
     "Nic",
+    "NoPodm",
     "Node",
     "NothingFits",
     "NothingMatches",

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import json
 import os
+import secrets
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -75,6 +76,24 @@ class SecureFile:
     def _write(self, passwords: dict[str, str]) -> None:
         with files.atomic(self.path, mode=0o600) as stream:
             stream.write(json.dumps(passwords, indent=1, sort_keys=True).encode())
+
+
+def make_secret(path: Path) -> None:
+    """Make a file with a random secret, for its owner alone; one that is there already stays.
+
+    Of several processes that make it at once one does: a file is there whole or not at all.
+    """
+    if path.exists():
+        return
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _exclusive_lock(path.parent):
+            if not path.exists():
+                with files.atomic(path, mode=0o600) as stream:
+                    stream.write(secrets.token_hex(32).encode())
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise CredentialError(one_line(f"{path}: {reason}")) from None
 
 
 def read_password(

@@ -19,6 +19,7 @@ from valence_sched.model.policy import Policy, PolicyText
 from valence_sched.model.request import Request, sealed
 from valence_sched.model.request_spec import RequestFile, RequestSpec, compile_request
 from valence_sched.model.workload import TraceColumn, TraceFile, parse_trace_column
+from valence_sched.model.zone_settings import ZoneSettings, check_zone_settings
 
 T = TypeVar("T")
 Spec = TypeVar("Spec", bound=RequestSpec)
@@ -163,6 +164,13 @@ def parse_messaging(data: bytes, file: str) -> MessagingSettings:
     """Parse a file that names a message broker."""
     settings = convert(load_yaml(data, file) or {}, MessagingSettings, file)
     check_messaging(settings, file)
+    return settings
+
+
+def parse_zones(data: bytes, file: str) -> ZoneSettings:
+    """Parse a file with the settings of a zone."""
+    settings = convert(load_yaml(data, file) or {}, ZoneSettings, file)
+    check_zone_settings(settings, file)
     return settings
 
 

@@ -29,8 +29,11 @@ from valence_sched.model.quantity import format_count
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.request import FlavorShare, Mix, Proximity, Request
 from valence_sched.model.request_spec import RequestSpec
+from valence_sched.model.zone_registry import ZoneRegistration
+from valence_sched.model.zone_settings import DEFAULT_ZONE_SETTINGS, ZoneSettings
 
 PROGRAM = "valence-sched"
+ZONES_FILE = "zones.yaml"
 HOME_VARIABLES = {"config": "XDG_CONFIG_HOME", "state": "XDG_STATE_HOME", "cache": "XDG_CACHE_HOME"}
 
 
@@ -173,6 +176,17 @@ class Configuration:
     def messaging(self, path: str) -> MessagingSettings:
         """Return the message broker that a file names; InputError as for a file."""
         return parsers.parse_messaging(self.read(path), path)
+
+    def zones(self) -> ZoneSettings:
+        """Return the settings of the zone in the user's own file; InputError as for a file."""
+        own = self.user_file(ZONES_FILE)
+        if not own.is_file():
+            return DEFAULT_ZONE_SETTINGS
+        return parsers.parse_zones(files.read(str(own)), str(own))
+
+    def zone_password(self, zone: ZoneRegistration) -> str | None:
+        """Return the password of a child zone; CredentialError where it cannot be had."""
+        return read_password(zone.password, zone.name, self.environ, None)
 
     def secret_url(self, reference: UrlReference) -> str:
         """Return the URL that a reference names; CredentialError where it cannot be had."""

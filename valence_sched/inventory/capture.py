@@ -24,6 +24,7 @@ from valence_sched.drivers.redfish.render.render import documents_of
 from valence_sched.errors import (
     CredentialError,
     InputError,
+    NoPodm,
     PodmError,
     UnknownName,
     UsageError,
@@ -204,7 +205,7 @@ class Captures:
         else:
             reader = sources.live_reader(live, raw=tree is not None)
             if not reader:
-                raise UsageError(sources.no_podm_message(live))
+                raise NoPodm(sources.no_podm_message(live))
             secrets = reader.passwords()
             readings = self._live_readings(reader)
         if tree is not None:

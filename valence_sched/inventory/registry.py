@@ -34,7 +34,7 @@ from valence_sched.model.effect import EffectLog
 from valence_sched.model.identity import ADDRESS_KIND, change_text, conflict_text, is_address
 from valence_sched.model.podm_url import endpoint_key, same_endpoint
 from valence_sched.model.read_options import ReadOptions
-from valence_sched.model.registration import Registration
+from valence_sched.model.registration import PasswordReference, Registration
 
 if TYPE_CHECKING:
     from valence_sched.model.diagnostic import Diagnostic
@@ -83,6 +83,19 @@ class Registry:
             return SecureFile(self.file.with_name(f"{self.file.name}.passwords"))
         name = hashlib.blake2b(self.where.encode(), digest_size=8).hexdigest()
         return SecureFile(self._home / f"{name}.passwords")
+
+    def zone_key(self) -> str:
+        """Return the secret of the zone of this state, which is made when it is first needed.
+
+        It stands in a file beside the state; CredentialError where there is no such place.
+        """
+        if self.file is None:
+            raise CredentialError("zones: secrets is empty, and every process of a zone must have "
+                                  "the same secret: name an env or a file")  # fmt: skip
+        path = self.file.with_name(f"{self.file.name}.zone-key")
+        credentials.make_secret(path)
+        reference = PasswordReference(file=str(path))
+        return credentials.read_password(reference, "zone", self._config.environ, None) or ""
 
     def store(self, effects: EffectLog | None = None) -> Store:
         """Return the open store, created if missing; StoreError if it cannot be opened.

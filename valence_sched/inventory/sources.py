@@ -14,7 +14,7 @@ from valence_sched.config.requests import split_plugin_name
 from valence_sched.config.settings import Configuration, Homes
 from valence_sched.core import plugins
 from valence_sched.drivers import recorded
-from valence_sched.errors import UsageError, one_line
+from valence_sched.errors import NoPodm, one_line
 from valence_sched.inventory.registry import Registry
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.progress import NoProgress, Progress
@@ -163,9 +163,9 @@ class SourceReader:
         if pace.events:
             listener = self._event_listener(registry, live.timeout_s, tell, address)
             events = listener if address is None else ReceivedEvents(listener, store, clock)
-        holder = f"{socket.gethostname()[:60]} process {os.getpid()} {secrets.token_hex(4)}"
-        return BackgroundReader(registry, live, store, read, holder=holder, tell=tell, pace=pace,
-                                threads=threads, events=events, changed=changed, lease_s=lease_s,
+        return BackgroundReader(registry, live, store, read, holder=process_name(), tell=tell,
+                                pace=pace, threads=threads, events=events, changed=changed,
+                                lease_s=lease_s,
                                 clock=ReaderClock(clock, sleep=sleep))  # fmt: skip
 
     def _event_listener(
@@ -208,7 +208,7 @@ class SourceReader:
     def _live_records(self, live: ReadOptions, *, alone: bool) -> Iterator[recorded.Record]:
         reader = self._stored_reader(live) if live.stored else self.live_reader(live)
         if alone and not reader:
-            raise UsageError(self.no_podm_message(live))
+            raise NoPodm(self.no_podm_message(live))
         self.stored_names = reader.stored_names
         try:
             for reading in reader:
@@ -225,3 +225,8 @@ class SourceReader:
         finally:
             self.progress.end_count()
             self.config.remarks += reader.remarks
+
+
+def process_name() -> str:
+    """Return a name for this process that no other one has, as the holder of a lease."""
+    return f"{socket.gethostname()[:60]} process {os.getpid()} {secrets.token_hex(4)}"

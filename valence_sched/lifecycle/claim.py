@@ -14,7 +14,7 @@ import msgspec
 
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
-from valence_sched.errors import ClaimLost, ClaimState, one_line
+from valence_sched.errors import ClaimLost, ClaimState, StaleOffer, one_line
 from valence_sched.lifecycle.follower import FixedMembers, Follower
 from valence_sched.model.claim import Claim, build_claim_parts
 from valence_sched.model.custom_resource import (
@@ -22,6 +22,7 @@ from valence_sched.model.custom_resource import (
     declared_supplies,
     with_declared_stocks,
 )
+from valence_sched.model.decision import Candidate, Placement
 from valence_sched.model.inventory import LeanPodm, PodmStatus, to_json
 from valence_sched.model.node_request import NodeRequest
 from valence_sched.model.policy import Policy
@@ -33,6 +34,7 @@ from valence_sched.store.store import Store
 from valence_sched.view.view import View
 
 MOST_ATTEMPTS = 32
+MOST_CHANGES = 5  # of pod managers while what they offered is being claimed
 
 
 class ClaimOutcome(NamedTuple):
@@ -165,7 +167,9 @@ class Claimer:
                 decision = self._decide(request)
                 if not decision.placed_nodes:
                     return ClaimOutcome(None, decision, retries)
-                claim = self._hold(decision, content, owner, key, ttl_s)
+                claim = self._hold(
+                    decision.request, decision.placements, content, owner, key, ttl_s
+                )
                 return ClaimOutcome(claim, decision, retries)
             except ClaimLost as error:
                 self._shuffle_blocks(error.podm)
@@ -174,6 +178,45 @@ class Claimer:
         raise ClaimLost(
             f"somebody was faster {times} in a row: at last {lost}",
             lost.podm, lost.claim)  # fmt: skip
+
+    def claim_candidates(
+        self,
+        request: Request,
+        candidates: Sequence[Candidate],
+        *,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
+        content: str | None = None,
+    ) -> Claim:
+        """Hold the very candidates that were offered for a request, in the order of its nodes.
+
+        No other node is claimed in place of one of them. ``content`` is what the key stands for,
+        the request and the candidates where it is None.
+
+        Raises:
+            ClaimLost: a candidate cannot be had any more, or its pod manager changed every time.
+            NameTaken: the key stands for something else.
+        """
+        if content is None:
+            content = self.content(request) + to_json(tuple(candidates)).decode()
+        placements = [
+            Placement(node=number, choice=1, chosen=candidate, alternates=())
+            for number, candidate in enumerate(candidates, 1)
+        ]
+        for _ in range(MOST_CHANGES):
+            if key and (earlier := self._store.claims.find_by_key(request.owner, key, content)):
+                return earlier
+            try:
+                self.decider().check_candidates(request, candidates)
+            except StaleOffer as error:
+                raise ClaimLost(str(error)) from None
+            for podm in {one.podm for one in candidates}.intersection(self._unclaimable()):
+                raise ClaimLost(f"pod manager {podm!r} cannot be read at present", podm)
+            try:
+                return self._hold(request, placements, content, request.owner, key, ttl_s)
+            except ClaimLost as error:
+                lost = error
+        raise lost
 
     def close(self) -> None:
         """Let a follower that others decide with try all blocks in the order of their podms."""
@@ -195,21 +238,21 @@ class Claimer:
                 raise ClaimState(one_line(f"{text}, which is {one.state}: podm node list"))
 
     def _hold(
-        self, decision: Decision, content: str, owner: str | None, key: str | None, ttl_s: float
-    ) -> Claim:
-        placements = decision.placements
+        self, request: Request, placements: Sequence[Placement], content: str,
+        owner: str | None, key: str | None, ttl_s: float,
+    ) -> Claim:  # fmt: skip
         podms = {placement.chosen.podm for placement in placements}
         generations = {podm: self._follower.generation(podm) for podm in podms}
         supplies = {podm: declared_supplies(self._follower.base(podm)) for podm in podms}
-        group = decision.request.group
+        group = request.group
         return self._store.claims.create(
             build_claim_parts(
                 placements,
                 generations,
                 supplies,
-                decision.request.constrained_places,
-                decision.request.flavor,
-                NodeRequest.of(decision.request),
+                request.constrained_places,
+                request.flavor,
+                NodeRequest.of(request),
             ),
             owner=owner,
             group=group.name if group else None,

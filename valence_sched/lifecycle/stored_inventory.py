@@ -12,7 +12,7 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from valence_sched.errors import InputError, UsageError, one_line
+from valence_sched.errors import InputError, NoPodm, one_line
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.old_readings import OldReadings, ReadingAges, stale_error
 from valence_sched.inventory.sources import SourceReader
@@ -125,13 +125,13 @@ class StoredInventory:
         """Tell the sources what is decided on.
 
         Raises:
-            UsageError: there is no pod manager.
+            NoPodm: there is no pod manager.
             InventoryStale: a reading is older than the selection allows.
             InventoryIncomplete: with ``strict``, one is not read.
         """
         self._tell_sources()
         if not self._ranks:
-            raise UsageError(self._sources.no_podm_message(self._live))
+            raise NoPodm(self._sources.no_podm_message(self._live))
         stale = [one for one in self._too_old() if one not in self._unread]
         if stale:
             first = self.order(stale)[0]

@@ -4,6 +4,7 @@
 from msgspec import Struct
 
 from valence_sched.model.registration import Registration
+from valence_sched.model.zone_settings import ZoneSettings
 
 
 class ReadOptions(Struct, frozen=True, kw_only=True):
@@ -47,7 +48,8 @@ class Selection(Struct, frozen=True, kw_only=True):
     ``sources`` are inventories (empty: those of the environment, else the live pod managers that
     ``live`` names). ``near_maps`` say where external resources are. With ``strict`` a document or
     pod manager that cannot be read is an error. With ``no_cache`` inventory files are read whole,
-    whether or not their views are cached.
+    whether or not their views are cached. ``zones`` are the settings of this zone, None: those of
+    the user's own file.
     """
 
     sources: tuple[str, ...] = ()
@@ -58,6 +60,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     near_maps: tuple[str, ...] = ()
     live: ReadOptions = DEFAULT_READ_OPTIONS
     no_cache: bool = False
+    zones: ZoneSettings | None = None
 
 
 DEFAULT_SELECTION = Selection()

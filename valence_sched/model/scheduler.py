@@ -26,9 +26,18 @@ from valence_sched.model.quota import Quota
 from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
+from valence_sched.model.zone import MOST_HOPS
+from valence_sched.model.zone_registry import (
+    ZoneChange,
+    ZoneInfo,
+    ZoneNode,
+    ZoneOverview,
+    ZoneRegistration,
+)
 
 TTL_S = 600.0  # how long a claim is held
 WAIT_S = 300.0  # how long to wait for a pod manager that goes on composing
+TREE_S = 30.0  # how long a tree of zones has to answer
 KEEP_S = 30 * 86400.0  # after which claims that ended, and decisions, are forgotten
 
 
@@ -218,6 +227,46 @@ class Scheduler(Ranker, Protocol):
 
     def forget_report(self, podm: str) -> None:
         """Forget what a pod manager reported by itself; UnknownName where it never did."""
+
+    def zone_info(self) -> ZoneInfo:
+        """Return what the zone of the scheduler tells of itself: name and capabilities."""
+
+    def zones(self) -> Sequence[ZoneOverview]:
+        """Return the zones directly below, with what is known of each by polling it."""
+
+    def zone(self, name: str) -> ZoneOverview:
+        """Return a zone directly below by its name or ID; UnknownName for others."""
+
+    def add_zone(self, registration: ZoneRegistration) -> ZoneOverview:
+        """Store a zone directly below; no connection to it is made.
+
+        Raises:
+            AccessDenied: the settings of this zone do not enable zones below it.
+            InputError, NameTaken: the registration is invalid; another one has the name.
+        """
+
+    def change_zone(self, name: str, change: ZoneChange) -> ZoneOverview:
+        """Change what is stored of a zone directly below; errors as to add, and UnknownName."""
+
+    def delete_zones(self, names: Sequence[str]) -> Iterator[SchedulerError]:
+        """Forget zones directly below; yield the error about each that could not be.
+
+        The zones themselves are not asked and not told.
+        """
+
+    def zone_tree(
+        self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
+    ) -> ZoneNode:
+        """Return this zone with what it has, and those below it, asked at once.
+
+        At most ``hops`` levels below are asked; what does not answer within ``deadline_s`` is
+        silent. ``route`` are the ids of the zones above, which end a circle.
+        """
+
+    def zone_branches(
+        self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
+    ) -> Sequence[ZoneNode]:
+        """Return the trees of the zones directly below, as ``zone_tree`` has them."""
 
     def claim(
         self,

@@ -47,7 +47,13 @@ def decision_page(document: Report | Reports, hardware: HardwareListing, facts: 
         title=f"Decision: {request.flavor or request.id or 'request'}",
         lead=_lead(document),
         tone=TONES[document.outcome],
-        facts=(("Asked for", request_phrase(request)), *facts, *own, *_inventory_facts(document)),
+        facts=(
+            ("Asked for", request_phrase(request)),
+            *facts,
+            *own,
+            *_zone_facts(document),
+            *_inventory_facts(document),
+        ),
         sections=(*_sections(document), decision_map(hardware, [document]), *_closing(document)),
     )
 
@@ -90,6 +96,18 @@ def _lead(report: Report) -> str:
     more = f" and {len(podms) - 5:,} more pod managers" if len(podms) > 5 else ""
     noun = "node" if report.requested == 1 else "nodes"
     return f"{word}: {report.placed:,} of {report.requested:,} {noun} on {where}{more}"
+
+
+def _zone_facts(report: Report) -> Facts:
+    """Return the zone of each node, and which zones had no part in the decision."""
+    if not report.zones:
+        return ()
+    chosen = [
+        (f"Zone of node {one.node}", one.zone or "the one asked") for one in report.zones.placements
+    ]
+    silent = [(f"Zone {one.zone}", f"no answer: {one.reason}") for one in report.zones.silent]
+    excluded = [(f"Zone {one.zone}", f"not asked: {one.reason}") for one in report.zones.excluded]
+    return (*chosen, *silent, *excluded)
 
 
 def _inventory_facts(document: Report | Reports) -> Facts:

@@ -44,7 +44,7 @@ from valence_sched.model.registration import RegisteredPodm, Registration, Regis
 from valence_sched.model.reports import parse_report
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
+from valence_sched.model.scheduler import KEEP_S, TREE_S, TTL_S, WAIT_S, Scheduler
 from valence_sched.model.service_bodies import (
     CandidatesBody,
     CapacityBody,
@@ -67,6 +67,15 @@ from valence_sched.model.service_bodies import (
     StatsBody,
 )
 from valence_sched.model.stats import podm_id
+from valence_sched.model.zone import MOST_HOPS
+from valence_sched.model.zone_registry import (
+    ZoneChange,
+    ZoneInfo,
+    ZoneNode,
+    ZoneOverview,
+    ZoneRegistration,
+    ZoneTreeQuery,
+)
 from valence_sched.remote.connection import ServiceConnection, path_of
 
 R = TypeVar("R")
@@ -213,6 +222,40 @@ class RemoteScheduler(Scheduler):
 
     def forget_report(self, podm: str) -> None:
         self._connection.ask("DELETE", *path_of("podms", podm, "stats"))
+
+    def zone_info(self) -> ZoneInfo:
+        return self._get("zones/info", ZoneInfo)
+
+    def zones(self) -> Sequence[ZoneOverview]:
+        return self._get("zones", tuple[ZoneOverview, ...])
+
+    def zone(self, name: str) -> ZoneOverview:
+        return self._get_named("zones", name, ZoneOverview)
+
+    def add_zone(self, registration: ZoneRegistration) -> ZoneOverview:
+        return self._post("zones", registration, ZoneOverview)
+
+    def change_zone(self, name: str, change: ZoneChange) -> ZoneOverview:
+        content = self._connection.ask("PATCH", *path_of("zones", name), body=change)
+        return self._connection.decode(content, ZoneOverview)
+
+    def delete_zones(self, names: Sequence[str]) -> Iterator[SchedulerError]:
+        for name in dict.fromkeys(names):
+            try:
+                self._connection.ask("DELETE", *path_of("zones", name))
+            except SchedulerError as error:
+                yield error
+
+    def zone_tree(
+        self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
+    ) -> ZoneNode:
+        query = ZoneTreeQuery(hops=hops, deadline_s=deadline_s, route=",".join(route))
+        return self._get("zones/tree", ZoneNode, **msgspec.to_builtins(query))
+
+    def zone_branches(
+        self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
+    ) -> Sequence[ZoneNode]:
+        return self.zone_tree(hops=hops, deadline_s=deadline_s, route=route).children
 
     def claim(
         self,

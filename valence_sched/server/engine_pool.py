@@ -32,6 +32,7 @@ def selection_of(settings: ServiceSettings) -> Selection:
         flavor_files=settings.flavor_files,
         policy_files=settings.policy_files,
         near_maps=settings.near_maps,
+        zones=settings.zones,
         live=ReadOptions(
             state=settings.state,
             podm_files=settings.podm_files,

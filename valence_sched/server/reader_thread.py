@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader thread: the background reader of one process of the service.
+"""Reader thread: runs the background reader, or the poller of zones, of one service process.
 
-Each process has one, and that with the lease of the state reads: none of them is special, so none
+Each process has one, and that with the lease of the state works: none of them is special, so none
 can be missing, whichever dies and whatever server has started it. It begins in the process that
 serves, after that was forked: no lock and no connection is taken over from another process.
 """
@@ -12,21 +12,26 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from valence_sched.errors import SchedulerError
 from valence_sched.model.redact import redact_text
-
-if TYPE_CHECKING:
-    from valence_sched.inventory.background_reader import BackgroundReader
 
 LOG = logging.getLogger(__name__)
 
 RETRY_S = 1.0  # after a state that cannot be opened
 RESTART_S = 10.0  # after a defect
 
-#: Makes a reader of what it calls for each change, and of what waits.
-MakeReader = Callable[[Callable[[str], object], Callable[[float], object]], "BackgroundReader"]
+
+class LeasedJob(Protocol):
+    """A job that one of all processes does, as a background reader."""
+
+    def run(self, ended: Callable[[], bool]) -> None:
+        """Work until ``ended``; errors as of the state."""
+
+
+#: Makes a job of what it calls for each change, and of what waits.
+MakeReader = Callable[[Callable[[str], object], Callable[[float], object]], LeasedJob]
 
 
 class ReaderThread:

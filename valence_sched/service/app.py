@@ -130,7 +130,7 @@ def _responder(route: Route, parts: ServiceParts, access: Access) -> Callable[..
             return
         user = _authenticated(req, parts, access, page=route.media == html.MEDIA_TYPE)
         req.context.update({"user": user.name, "tenant": user.tenant})
-        parts.rates.count(user.tenant, change=route.role != "reader")
+        parts.rates.count(user.tenant, change=route.changes)
         access.check(user, route.rule, route.role)
         with parts.gate.passing(user.tenant):
             answer(req, resp, user, path)

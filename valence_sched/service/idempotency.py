@@ -13,6 +13,7 @@ from msgspec import Struct
 from valence_sched.errors import InputError, NameTaken, UnknownName
 from valence_sched.model.inventory import to_json
 from valence_sched.model.service_bodies import ClaimBody, NodesBody, ReconcileBody
+from valence_sched.model.zone_claim import ZoneClaimBody
 from valence_sched.service.call import Call, CallResult
 from valence_sched.service.routes import Route
 from valence_sched.service.visibility import visible_error
@@ -21,7 +22,7 @@ KEY_HEADER = "Idempotency-Key"
 PREFIX = "answer-"
 
 #: Claims and nodes have the key themselves, and an operation is one of its key.
-KEYED_BODIES = (ClaimBody, NodesBody, ReconcileBody)
+KEYED_BODIES = (ClaimBody, NodesBody, ReconcileBody, ZoneClaimBody)
 _KEY = re.compile(r"[!-~]([ -~]{0,253}[!-~])?")
 
 

@@ -53,6 +53,16 @@ from valence_sched.model.service_bodies import (
     SpecBody,
     StatsBody,
 )
+from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer
+from valence_sched.model.zone_claim import ZoneClaimBody
+from valence_sched.model.zone_registry import (
+    ZoneChange,
+    ZoneInfo,
+    ZoneNode,
+    ZoneOverview,
+    ZoneRegistration,
+    ZoneTreeQuery,
+)
 from valence_sched.service.call import Call
 from valence_sched.service.handlers import (
     catalogue,
@@ -60,9 +70,12 @@ from valence_sched.service.handlers import (
     decisions,
     events,
     nodes,
+    offers,
     podms,
     quotas,
     ui,
+    zone_claims,
+    zones,
 )
 from valence_sched.service.html import MEDIA_TYPE as HTML
 from valence_sched.service.users import Role
@@ -74,7 +87,7 @@ class Route(NamedTuple):
     ``rule`` names who may, ``role`` is the least role that does; without a rule everybody may, or
     of a path with a ``{token}`` its pod manager alone.
     ``query`` are the words of the query besides the name of a path that ends in ``-``, ``media``
-    is the type of what it answers.
+    is the type of what it answers. One that ``reads`` changes nothing, whoever may use it.
     """
 
     method: str
@@ -87,6 +100,12 @@ class Route(NamedTuple):
     status: int = 200
     query: Sequence[str] = ()
     media: str = "application/json"
+    reads: bool = False
+
+    @property
+    def changes(self) -> bool:
+        """Return whether it counts as a change, where these have a rate of their own."""
+        return self.role != "reader" and not self.reads
 
     @property
     def takes_token(self) -> bool:
@@ -152,10 +171,20 @@ ROUTES = (
     Route("POST", "/v1/podms/{name}/stats", podms.update_stats, StatsBody, Generation, "stats:update", "admin"),
     Route("DELETE", "/v1/podms/{name}/stats", podms.forget_report, None, None, "stats:delete", "admin", 204),
     Route("POST", "/v1/events/{token}", events.receive, EventBody, None, status=204),
+    Route("GET", "/v1/zones/info", zones.zone_info, None, ZoneInfo, "zones:info"),
+    Route("GET", "/v1/zones/tree", zones.zone_tree, None, ZoneNode, "zones:tree", query=ZoneTreeQuery.__struct_fields__),
+    Route("GET", "/v1/zones", zones.zones, None, tuple[ZoneOverview, ...], "zones:list", "admin"),
+    Route("POST", "/v1/zones", zones.add_zone, ZoneRegistration, ZoneOverview, "zones:create", "admin", 201),
+    Route("GET", "/v1/zones/{name}", zones.zone, None, ZoneOverview, "zones:get", "admin"),
+    Route("PATCH", "/v1/zones/{name}", zones.change_zone, ZoneChange, ZoneOverview, "zones:update", "admin"),
+    Route("DELETE", "/v1/zones/{name}", zones.delete_zone, None, None, "zones:delete", "admin", 204),
     Route("GET", "/v1/blocks", podms.blocks, None, tuple[BlockOverview, ...], "blocks:list", query=_BLOCKS),
     Route("GET", "/v1/blocks/{name}", podms.block, None, BlockOverview, "blocks:get", query=("podm",)),
     Route("GET", "/v1/pools", podms.pools, None, tuple[PoolOverview, ...], "pools:list", query=("podm",)),
     Route("GET", "/v1/devices", podms.device_counts, None, tuple[DeviceCount, ...], "devices:list", query=_BLOCKS),
+    Route("POST", "/v1/zones/offers", offers.offers, OfferQuery, ZoneAnswer, "zones:offers", "admin", reads=True),
+    Route("POST", "/v1/zones/group_state", offers.group_state, OfferQuery, GroupAnswer, "zones:offers", "admin", reads=True),
+    Route("POST", "/v1/zones/claims", zone_claims.hold, ZoneClaimBody, Claim, "zones:claims", "admin", 201),
     Route("GET", "/ui", ui.site, None, str, "podms:list", query=("search", "page"), media=HTML),
     Route("GET", "/ui/podms/{name}", ui.podm, None, str, "podms:get", media=HTML),
     Route("GET", "/ui/decisions", ui.decisions, None, str, "decisions:list", query=("page",), media=HTML),

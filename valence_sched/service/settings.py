@@ -15,6 +15,11 @@ from valence_sched.model.base import Noun
 from valence_sched.model.codec import convert, load_yaml
 from valence_sched.model.messaging import MessagingSettings, check_messaging
 from valence_sched.model.registration import PasswordReference
+from valence_sched.model.zone_settings import (
+    DEFAULT_ZONE_SETTINGS,
+    ZoneSettings,
+    check_zone_settings,
+)
 
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(ge=0)]
@@ -127,7 +132,7 @@ class ServiceSettings(Noun, frozen=True, kw_only=True):
     those are read, False that another program reads them; nothing is decided on readings that are
     older than ``max_age_s``. ``workers`` are processes, each with so many ``threads``. A process
     that is to end has ``stop_s`` for what it answers and composes. ``messaging`` is the broker over
-    which processes hint at changes.
+    which processes hint at changes. ``zones`` are the settings of this zone and of those below it.
     """
 
     host: str = "127.0.0.1"
@@ -153,6 +158,7 @@ class ServiceSettings(Noun, frozen=True, kw_only=True):
     limits: Limits = Limits()
     rate_limits: RateSettings = RateSettings()
     messaging: MessagingSettings | None = None
+    zones: ZoneSettings = DEFAULT_ZONE_SETTINGS
 
     @property
     def reader_settings(self) -> ReaderSettings | None:
@@ -187,6 +193,7 @@ def check_settings(settings: ServiceSettings, path: str) -> None:
     if settings.messaging is not None:
         check_messaging(settings.messaging, path)
     _check_events(settings, path)
+    check_zone_settings(settings.zones, path, "$.zones")
     if settings.auth == "basic" and settings.users_file is None:
         raise UsageError(f"{path}: auth is basic without a users_file: name the file of users")
     _check_keystone(settings, path)

@@ -60,6 +60,11 @@ def log_registry_change(connection: sa.Connection) -> None:
     connection.execute(_ADVANCE, {"number": tables.REGISTRY_SHARD})
 
 
+def log_zone_change(connection: sa.Connection) -> None:
+    """Record that the child zones changed, or what is known of them."""
+    connection.execute(_ADVANCE, {"number": tables.ZONES_SHARD})
+
+
 def add_claim_part(connection: sa.Connection, key: str, claim_id: str) -> None:
     """Record that a claim holds a part of a pod manager from now on."""
     connection.execute(_ADVANCE, {"number": shard_of(key)})

@@ -84,9 +84,9 @@ class PurgeCounts(NamedTuple):
 def purge(database: Database, older_than_s: float, *, dry_run: bool = False) -> PurgeCounts:
     """Delete claims that ended, events, decisions and records older than so many seconds.
 
-    Records of operations and answers stay for ``RECORD_S`` at least. A claim of which a node or a
-    hold is left stays. Each transaction deletes at most ``CHUNK`` claims, so that other processes
-    do not wait long.
+    Claims over several zones count as claims. Records of operations and answers stay for
+    ``RECORD_S`` at least. A claim of which a node or a hold is left stays. Each transaction deletes
+    at most ``CHUNK`` claims, so that other processes do not wait long.
     """
     if dry_run:
         return database.read(lambda c: _count(c, older_than_s), "reading what is over")
@@ -97,7 +97,7 @@ def purge(database: Database, older_than_s: float, *, dry_run: bool = False) -> 
         if deleted.claims < CHUNK:
             break
     rest = database.write(lambda c: _delete_rest(c, older_than_s), "forgetting what happened")
-    return PurgeCounts(claims, events + rest.events, rest.decisions)
+    return PurgeCounts(claims + rest.claims, events + rest.events, rest.decisions)
 
 
 def _purgeable(older_than_s: float) -> sa.ColumnElement[bool]:
@@ -122,6 +122,11 @@ def _old_decisions(older_than_s: float) -> sa.ColumnElement[bool]:
     return _decisions.c.decided_at < statement_time() - older_than_s
 
 
+def _old_zone_claims(older_than_s: float) -> sa.ColumnElement[bool]:
+    of = tables.zone_claims.c
+    return sa.and_(of.state.in_(FINAL_STATES), of.created_at < statement_time() - older_than_s)
+
+
 def _delete_claims(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
     query = sa.select(_claims.c.id).where(_purgeable(older_than_s)).order_by(_claims.c.id)
     ids = connection.scalars(query.limit(CHUNK)).all()
@@ -136,10 +141,11 @@ def _delete_claims(connection: sa.Connection, older_than_s: float) -> PurgeCount
 def _delete_rest(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
     events = connection.execute(sa.delete(_events).where(_old_events(older_than_s)))
     decisions = connection.execute(sa.delete(_decisions).where(_old_decisions(older_than_s)))
+    zones = connection.execute(sa.delete(tables.zone_claims).where(_old_zone_claims(older_than_s)))
     # of what goes on now, or was answered just now, the caller may ask again
     old = tables.records.c.at < statement_time() - max(older_than_s, RECORD_S)
     connection.execute(sa.delete(tables.records).where(old))
-    return PurgeCounts(0, events.rowcount, decisions.rowcount)
+    return PurgeCounts(zones.rowcount, events.rowcount, decisions.rowcount)
 
 
 def _count(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
@@ -149,5 +155,6 @@ def _count(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
 
     ended = sa.select(_claims.c.id).where(_purgeable(older_than_s))
     events = sa.or_(_old_events(older_than_s), _events.c.claim_id.in_(ended))
-    claims, decisions = _purgeable(older_than_s), _old_decisions(older_than_s)
-    return PurgeCounts(count(_claims, claims), count(_events, events), count(_decisions, decisions))
+    zones = count(tables.zone_claims, _old_zone_claims(older_than_s))
+    claims, decisions = count(_claims, _purgeable(older_than_s)), _old_decisions(older_than_s)
+    return PurgeCounts(claims + zones, count(_events, events), count(_decisions, decisions))

@@ -54,8 +54,8 @@ def prepare(database: Database, revision: str = REVISION, migrations: Path = MIG
 def _create(connection: sa.Connection, revision: str) -> None:
     tables.METADATA.create_all(connection)
     connection.execute(sa.delete(tables.shards))
-    zero = [{"shard": number, "moved": 0} for number in range(tables.SHARDS)]
-    zero.append({"shard": tables.REGISTRY_SHARD, "moved": 0})
+    numbers = (*range(tables.SHARDS), tables.REGISTRY_SHARD, tables.ZONES_SHARD)
+    zero = [{"shard": number, "moved": 0} for number in numbers]
     connection.execute(sa.insert(tables.shards), zero)
     connection.execute(sa.insert(tables.version), {"version_num": revision})
 

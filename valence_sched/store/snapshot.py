@@ -122,8 +122,7 @@ def take_snapshot(
         counts.rows_read += len(shards)
         return StoreSnapshot((), LogPosition(shards), expired)
     registry_changed = tables.REGISTRY_SHARD in behind
-    if registry_changed:
-        behind.remove(tables.REGISTRY_SHARD)
+    behind = [shard for shard in behind if shard < tables.SHARDS]
     rows = _changed_rows(connection, before, behind)
     if since.shards:
         rows += _newly_claimed(connection, before, behind, {row.key for row in rows})

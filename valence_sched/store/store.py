@@ -45,6 +45,8 @@ from valence_sched.store.snapshot import (
 from valence_sched.store.tables import CHUNK, chunks, key_of
 from valence_sched.store.url import StoreUrl
 from valence_sched.store.usage import usages_by_name
+from valence_sched.store.zone_claims import ZoneClaimRows
+from valence_sched.store.zones import Zones
 
 Refusal = StoreError | IdentityConflict  # why a reading is not stored
 BATCH_SIZE = 50  # pod managers that one transaction stores, and locks until it ends
@@ -77,6 +79,8 @@ class Store:
         self.leases = Leases(self._database)
         self.records = Records(self._database)
         self.quotas = Quotas(self._database)
+        self.zones = Zones(self._database)
+        self.zone_claims = ZoneClaimRows(self._database)
         try:
             schema.prepare(self._database)
             if self._database.address.file is not None:

@@ -96,9 +96,10 @@ def _mysql_statement_time(_element: statement_time, _compiler: Any, **_words: An
     return "(unix_timestamp(now(6)) + 0e0)"
 
 
-REVISION = "0007"  # the latest of migrations/versions, so that opening need not import alembic
+REVISION = "0009"  # the latest of migrations/versions, so that opening need not import alembic
 SHARDS = 64
 REGISTRY_SHARD = SHARDS  # counts the changes of registrations, and has no pod manager
+ZONES_SHARD = SHARDS + 1  # counts the changes of child zones, and has no pod manager either
 
 version = table("alembic_version", sa.Column("version_num", sa.String(32), primary_key=True))
 
@@ -290,6 +291,24 @@ quota_charges = table(
     sa.Index("quota_charges_owner", "owner_key"),
 )
 
+#: Claims over the zones directly below, also those that ended; ``document`` has their parts, each
+#: a zone and its claim there. ``consumer_key`` as of a claim.
+zone_claims = table(
+    "zone_claims",
+    sa.Column("id", sa.String(40), primary_key=True),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("owner", TEXT),
+    sa.Column("group_name", TEXT),
+    sa.Column("idempotency_key", TEXT),
+    sa.Column("consumer_key", KEY, unique=True),
+    sa.Column("content", KEY, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("expires_at", sa.Double),
+    sa.Column("note", TEXT),
+    sa.Column("document", DOCUMENT, nullable=False),
+    sa.Index("zone_claims_state", "state", "expires_at"),
+)
+
 #: The history of claims after they were created, in order.
 events = table(
     "events",
@@ -300,4 +319,25 @@ events = table(
     sa.Column("podm", TEXT),
     sa.Column("words", TEXT),
     sa.Index("events_claim", "claim_id"),
+)
+
+#: The zones directly below; ``document`` is a ``ZoneRegistration`` and ``digest`` the digest of it,
+#: ``report`` is a ``ZoneReport``. What is below a child stands in the state of the child alone.
+zones = table(
+    "zones",
+    sa.Column("id", SERIAL, primary_key=True, autoincrement=True),
+    sa.Column("zone_key", KEY, nullable=False, unique=True),
+    sa.Column("name", TEXT, nullable=False),
+    sa.Column("document", DOCUMENT, nullable=False),
+    sa.Column("digest", KEY, nullable=False),
+    sa.Column("report", DOCUMENT, nullable=False),
+    sa.Column("heard_at", sa.Double),
+    sa.Column("polled_at", sa.Double),
+)
+
+#: The id of this zone, in one row: it tells the zone from every other one, whatever their names.
+zone_identity = table(
+    "zone_identity",
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("id", sa.String(40), nullable=False),
 )

@@ -18,7 +18,7 @@ from valence_sched_cli.options.types import add_option, positive
 from valence_sched_cli.output.cells import Pairs, Words, or_absent
 
 if TYPE_CHECKING:
-    from valence_sched.model.registration import Registration
+    from valence_sched.model.registration import PasswordReference, Registration
 
 COLUMNS = (
     "Podm", "URL", "Identity", "Driver", "Enabled", "Zone", "Aggregates", "Capabilities", "Traits",
@@ -109,10 +109,10 @@ def with_options(
     for name in ("driver", "username", "auth", "zone"):
         if getattr(args, name) is not None:
             changes[name] = getattr(args, name)
-    if password := _password(args, here=here):
+    if password := password_reference(args, here=here):
         changes["password"] = password
     if args.cacert is not None:
-        changes |= {"cacert": _file(args.cacert, here=here), "insecure": False}
+        changes |= {"cacert": path_of_file(args.cacert, here=here), "insecure": False}
     if args.insecure:
         changes |= {"cacert": None, "insecure": True}
     if args.enable or args.disable:
@@ -192,7 +192,11 @@ def warnings_on(registration: Registration) -> list[str]:
             "read it"]  # fmt: skip
 
 
-def _password(args: argparse.Namespace, *, here: bool) -> Any:
+def password_reference(args: argparse.Namespace, *, here: bool) -> PasswordReference | None:
+    """Return where the options say that a password is, None where they do not.
+
+    UsageError for an empty name, or one that no variable has.
+    """
     from valence_sched.model.registration import PasswordReference, is_variable
 
     if args.password_env is not None:
@@ -202,11 +206,12 @@ def _password(args: argparse.Namespace, *, here: bool) -> Any:
     if args.password_file is not None:
         if not args.password_file:
             raise UsageError("--password-file: an empty name")
-        return PasswordReference(file=_file(args.password_file, here=here))
-    return PasswordReference(stored=True) if args.password_prompt else None
+        return PasswordReference(file=path_of_file(args.password_file, here=here))
+    prompted = getattr(args, "password_prompt", False)
+    return PasswordReference(stored=True) if prompted else None
 
 
-def _file(name: str, *, here: bool) -> str:
+def path_of_file(name: str, *, here: bool) -> str:
     """Return the path of a file wherever a command runs; a service's is named as it is."""
     return str(Path(name).expanduser().absolute()) if here else name
 

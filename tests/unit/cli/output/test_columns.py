@@ -21,7 +21,8 @@ READ_ONLY = {
     "scheduler_policy_show", "scheduler_policy_validate", "scheduler_quota_list",
     "scheduler_quota_show", "scheduler_weigher_list",
     "scheduler_whatif_drain", "scheduler_whatif_fail", "scheduler_whatif_need",
-    "scheduler_whatif_rebalance", "scheduler_whatif_run",
+    "scheduler_whatif_rebalance", "scheduler_whatif_run", "scheduler_zone_info",
+    "scheduler_zone_list", "scheduler_zone_show", "scheduler_zone_tree",
 }  # fmt: skip
 
 

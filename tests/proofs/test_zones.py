@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Zones die and hang while a tree works: the rest answers, nothing is made twice, nothing leaks."""
+
+import os
+import re
+import signal
+import tempfile
+import threading
+import time
+import unittest
+import urllib.request
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from tests.proofs.zone_tree import ZoneTreeProcess, zone_tree
+from tests.unit.lifecycle.site import request
+from tests.unit.store.engines import raw_engine
+from valence_sched.errors import SchedulerError
+from valence_sched.store import tables
+from valence_sched.store.store import Store
+
+DEADLINE_S, TTL_S = 3.0, 4.0
+PODMS, BLOCKS = 1, 12  # of each of the two lowest zones
+JOBS = 6
+PODM = re.compile(r"^(\S+) (http://\S+)$", re.MULTILINE)
+
+
+class TreeProof(unittest.TestCase):
+    """A router over two zones, each with a pod manager of its own."""
+
+    def setUp(self):
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        words = ("--pod-managers", str(PODMS), "--blocks", str(BLOCKS), "--deadline",
+                 str(DEADLINE_S))  # fmt: skip
+        self.tree: ZoneTreeProcess = self.enterContext(zone_tree(self.folder, *words))
+        self.top = self.tree.scheduler()
+        self.answers: list[object] = []
+
+    def work(self, verb):
+        """Start jobs one after another from a thread, whose answers or errors are noted."""
+
+        def run():
+            for number in range(JOBS):
+                try:
+                    self.answers.append(verb(number))
+                except SchedulerError as error:
+                    self.answers.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        return thread
+
+    def join(self, thread):
+        """Every job ends: none waits for a zone longer than for a few deadlines."""
+        thread.join(120)
+        self.assertFalse(thread.is_alive(), self.answers)
+        self.assertEqual(JOBS, len(self.answers))
+
+    def made(self):
+        """Return the names of the nodes that the pod managers have."""
+        log = (self.tree.folder / "pod-managers.log").read_text()
+        names = []
+        for _, url in PODM.findall(log):
+            with urllib.request.urlopen(f"{url}/Systems", timeout=10) as answer:
+                names += re.findall(rb"/Systems/(vs-[\w-]+)", answer.read())
+        return sorted(name.decode() for name in names)
+
+    def held(self):
+        """Return the claims of all zones that are neither composed nor at their end."""
+        found = []
+        for path in self.tree.urls:
+            with Store(self.tree.state(path)) as store:
+                store.claims.expire()
+                store.zone_claims.expire()
+                found += store.claims.list(("PREPARED", "HELD", "COMPOSING"))
+                found += store.zone_claims.list(("PREPARED", "HELD", "COMPOSING", "RELEASING"))
+        return found
+
+    def check_nothing_leaks(self):
+        """Once times are over and zones are reconciled, only what is composed is in use."""
+
+        def settled():
+            for path in ("top/z1", "top/z2", "top"):
+                self.tree.scheduler(path).reconcile()
+            return not self.held()
+
+        self.tree.wait_for(settled, "the end of all claims", 90)
+        nodes = {one.node.id.partition("/")[2] for one in self.top.nodes()}
+        self.assertEqual(set(self.made()), nodes)
+        for path in ("top/z1", "top/z2"):
+            with Store(self.tree.state(path)) as store:
+                uris = [uri for node in store.nodes.list() for uri in node.blocks]
+                self.assertEqual(len(uris), len(set(uris)))
+                held = [uri for claim in store.claims.list() for part in claim.parts
+                        for uri in part.blocks]  # fmt: skip
+                self.assertEqual(sorted(uris), sorted(held))
+
+
+class TestDeaths(TreeProof):
+    """``kill -9`` of a zone with all of its processes."""
+
+    def test_a_zone_dies_while_all_of_them_claim(self):
+        """S70: the others keep placing; what was prepared in vain ends by itself."""
+
+        def claim(number):
+            return self.top.claim(request(count=2, seed=number), ttl_s=TTL_S)
+
+        thread = self.work(claim)
+        time.sleep(0.5)
+        self.tree.signal("top/z1", signal.SIGKILL)
+        self.join(thread)
+        found = self.top.select_destinations(request(count=2)).report
+        self.assertEqual({"z2"}, {one.zone for one in found.zones.placements})
+        self.assertEqual(["z1"], [one.zone for one in found.zones.silent])
+        self.tree.start_again("top/z1")
+        self.check_nothing_leaks()
+        self.assertEqual([], self.made())
+
+    def test_a_zone_dies_while_all_of_them_compose(self):
+        def compose(number):
+            asked = request(count=2, min_count=1, seed=number)
+            return self.top.compose(asked, key=f"k{number}", ttl_s=TTL_S, wait_s=5)
+
+        thread = self.work(compose)
+        self.tree.wait_for(self.made, "the first node")
+        self.tree.signal("top/z1", signal.SIGKILL)
+        self.join(thread)
+        self.assertTrue([one for one in self.answers if getattr(one, "nodes", ())])
+        self.tree.start_again("top/z1")
+        self.end_waiting("top/z1")
+        self.end_waiting("top")
+        self.check_nothing_leaks()
+        self.assertLessEqual(len(self.made()), 2 * JOBS)
+
+    def end_waiting(self, path):
+        """Let the time of what is being composed be over, which takes long otherwise."""
+        engine = raw_engine(self.tree.state(path))
+        with engine.begin() as connection:
+            for table in (tables.claims, tables.zone_claims):
+                composing = table.c.state == "COMPOSING"
+                connection.execute(sa.update(table).where(composing).values(expires_at=1.0))
+        engine.dispose()
+
+
+class TestHangs(TreeProof):
+    """``kill -STOP``: the connection is taken, and no answer comes."""
+
+    def test_a_zone_that_hangs_costs_its_deadline_and_holds_nothing_for_long(self):
+        self.tree.signal("top/z1", signal.SIGSTOP)
+        found = self.top.select_destinations(request(count=2)).report
+        self.assertEqual(["z1"], [one.zone for one in found.zones.silent])
+        self.assertEqual(2, len(found.placements))
+        thread = self.work(lambda number: self.top.claim(request(seed=number), ttl_s=TTL_S))
+        self.join(thread)
+        claims = [one.claim for one in self.answers if getattr(one, "claim", None)]
+        self.assertEqual(JOBS, len(claims), self.answers)
+        self.assertEqual({"z2/z2-podm-1"}, {part.podm for one in claims for part in one.parts})
+        self.tree.signal("top/z1", signal.SIGCONT)
+        self.check_nothing_leaks()
+
+
+class TestTool(unittest.TestCase):
+    """What ``tools/zone-tree`` started is gone once it ends."""
+
+    def test_an_interrupt_ends_all_of_it(self):
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        tree = ZoneTreeProcess(folder)
+        self.assertEqual({"top", "top/z1", "top/z2"}, set(tree.urls))
+        self.assertEqual(4, len(tree.scheduler().compose(request(count=4), wait_s=20).nodes))
+        self.assertEqual(0, tree.stop())
+        for pid in tree.pids.values():
+            with self.assertRaises(ProcessLookupError):
+                os.killpg(pid, 0)

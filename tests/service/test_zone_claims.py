@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims and nodes over a tree of zones, each a service of its own behind real sockets."""
+
+import contextlib
+import unittest
+
+from tests.service.zone_services import ZoneServices, scheduler
+from tests.unit.lifecycle.site import request
+from tests.unit.zones.in_process import made_nodes, served_tree
+from valence_sched.errors import AccessDenied, ClaimLost, UnknownName
+from valence_sched.model.zone_claim import ZoneClaimBody
+from valence_sched.remote.connection import ServiceConnection
+from valence_sched.store.store import Store
+from valence_sched.zones.remote_zone import RemoteZone
+
+APART = {"group": {"name": "web", "anti_affinity": ["podm"]}, "owner": "alice"}
+
+
+class LiveTreeCase(unittest.TestCase):
+    """A router ``top`` over ``east``, which has ``e1`` below it, and ``west``."""
+
+    latency_ms = 0.0
+    settings: dict = {}  # noqa: RUF012 - of all zones
+
+    def setUp(self):
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        site = served_tree("east-p", "e1-p", "west-p", latency_ms=self.latency_ms)
+        _, self.served = stack.enter_context(site)
+        self.zones = ZoneServices(stack)
+        self.e1 = self.start("e1")
+        self.east = self.start("east", {"e1": self.e1})
+        self.west = self.start("west")
+        self.url = self.start("top", {"east": self.east, "west": self.west})
+        self.top = scheduler(self.url)
+
+    def start(self, name, children=None):
+        own = [self.served[f"{name}-p"]] if f"{name}-p" in self.served else []
+        return self.zones.start(name, (), children, served=own, **self.settings)
+
+    def held(self):
+        """Return the names of the zones whose pod managers claims hold something of."""
+        names = []
+        for name in ("top", "east", "e1", "west"):
+            with Store(self.zones.state(name)) as store:
+                names += [name] if store.claims.list() else []
+        return names
+
+
+class TestOverHttp(LiveTreeCase):
+    """What one zone does is done over all of them."""
+
+    def test_a_claim_is_held_shown_renewed_and_released_in_all_zones(self):
+        """S41, S73: the same program at three levels."""
+        asked = request(**APART, count=3)
+        result = self.top.claim(asked, key="k", ttl_s=90)
+        self.assertEqual(["e1", "east", "west"], sorted(self.held()))
+        podms = ["east/e1/e1-p", "east/east-p", "west/west-p"]
+        self.assertEqual(podms, sorted(result.claim.podms))
+        zones = {one.zone for one in result.decision.report.zones.placements}
+        self.assertEqual({"east", "east/e1", "west"}, zones)
+        again = self.top.claim(asked, key="k", ttl_s=90)
+        self.assertEqual((result.claim, None), (again.claim, again.decision))
+        self.assertEqual([result.claim], list(self.top.claims()))
+        renewed = self.top.renew(result.claim.id, 900)
+        self.assertGreater(renewed.expires_at, result.claim.expires_at)
+        self.assertEqual(renewed.parts, self.top.claim_record(renewed.id).claim.parts)
+        self.assertEqual([], list(self.top.release([renewed.id])))
+        self.assertEqual([], self.held())
+
+    def test_nodes_are_composed_shown_and_deleted_through_the_tree(self):
+        """S42: a grandchild through the child."""
+        result = self.top.compose(request(**APART, count=3), wait_s=20)
+        self.assertEqual(((), ()), (result.failures, result.unverified))
+        self.assertEqual(3, len(made_nodes(self.served)))
+        listed = {one.node.id: one for one in self.top.nodes()}
+        self.assertEqual({node.id for node in result.nodes}, set(listed))
+        (below,) = [name for name in listed if name.startswith("east/e1/")]
+        self.assertEqual("COMPOSED", self.top.node_record(below).state)
+        self.assertEqual([], list(self.top.delete_nodes(list(listed))))
+        self.assertEqual([], made_nodes(self.served))
+        self.assertEqual([], list(self.top.claims()))
+        self.assertEqual([], self.held())
+
+    def test_a_claim_is_composed_by_its_id_and_by_its_path(self):
+        claim = self.top.claim(request(**APART, count=2)).claim
+        self.assertEqual(2, len(self.top.compose_claim(claim.id, wait_s=20).nodes))
+        below = scheduler(self.e1).claim(request()).claim
+        (node,) = self.top.compose_claim(f"east/e1/{below.id}", wait_s=20).nodes
+        self.assertEqual("east/e1/e1-p", node.podm)
+
+    def test_reconciling_ends_the_claims_of_nodes_that_are_gone(self):
+        result = self.top.compose(request(), wait_s=20)
+        (node,) = result.nodes
+        zone, _, rest = node.id.partition("/")
+        below = scheduler({"east": self.east, "west": self.west}[zone])
+        self.assertEqual([], list(below.delete_nodes([rest])))
+        self.assertEqual(1, len(self.top.claims()))
+        self.assertEqual((), self.top.reconcile().actions)
+        self.assertEqual([], list(self.top.claims()))
+
+    def test_what_nobody_has_is_unknown(self):
+        for name in ("nothing", "west/nothing", "nowhere/nothing"):
+            with self.assertRaises(UnknownName):
+                self.top.claim_record(name)
+            with self.assertRaises(UnknownName):
+                self.top.node_record(name)
+
+    def test_offers_of_another_zone_are_not_held(self):
+        zone = RemoteZone(ServiceConnection(self.west))
+        body = ZoneClaimBody(request=request(), tokens=("forged",))
+        with self.assertRaisesRegex(Exception, "an offer is not one of this zone"):
+            zone.hold_offers(body)
+        self.assertEqual([], self.held())
+
+    def test_a_zone_whose_routing_is_off_holds_nothing(self):
+        url = self.zones.start("closed", (), zones={"enable_zone_routing": False})
+        with self.assertRaisesRegex(AccessDenied, "enable_zone_routing: true"):
+            RemoteZone(ServiceConnection(url)).hold_offers(
+                ZoneClaimBody(request=request(), tokens=("x",))
+            )
+
+
+class TestRaces(LiveTreeCase):
+    """Claims of several zones at the same time."""
+
+    def test_two_that_want_everything_never_share_it(self):
+        with contextlib.ExitStack() as stack:
+            from concurrent.futures import ThreadPoolExecutor
+
+            threads = stack.enter_context(ThreadPoolExecutor(2))
+            asked = [request(owner=name, count=4) for name in ("alice", "bob")]
+            futures = [threads.submit(scheduler(self.url).claim, one) for one in asked]
+            claims = []
+            for future in futures:
+                try:
+                    claims.append(future.result().claim)
+                except ClaimLost:
+                    claims.append(None)
+        blocks = [
+            (part.podm, uri) for claim in claims if claim for part in claim.parts
+            for uri in part.blocks
+        ]  # fmt: skip
+        self.assertEqual(len(blocks), len(set(blocks)))
+        self.assertLessEqual(len(blocks), 6)

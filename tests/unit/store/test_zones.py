@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Zones of a store: the zones directly below, by names that are taken once."""
+
+import threading
+
+import sqlalchemy as sa
+from msgspec.structs import replace
+
+from tests.unit.store.engines import on_each_engine
+from tests.unit.store.site import podm
+from valence_sched.errors import NameTaken, UnknownName
+from valence_sched.model.registration import PasswordReference
+from valence_sched.model.zone_registry import ZoneInfo, ZoneRegistration, ZoneReport
+from valence_sched.store import tables
+from valence_sched.store.snapshot import LogPosition
+from valence_sched.store.zones import PolledZone
+
+EAST = ZoneRegistration(
+    name="east",
+    url="http://east:8790",
+    username="up",
+    password=PasswordReference(env="EAST_PASSWORD"),
+    weight_scale=0.5,
+)
+WEST = ZoneRegistration(name="west", url="https://west")
+HEARD = ZoneReport(
+    is_active=True,
+    info=ZoneInfo(
+        id="1f", name="dallas", capabilities={"os": ("linux",)}, services={"compute_cpu": (1, 2)}
+    ),
+    reason="",
+)
+SILENT = ZoneReport(failures=1, reason="nobody answers")
+
+
+@on_each_engine
+class TestZones:
+    """A child is an entry, and what it told."""
+
+    def setUp(self):
+        super().setUp()
+        self.zones = self.store().zones
+
+    def moved(self):
+        """Return how often the change log of the zones moved."""
+        shard = sa.select(tables.shards.c.moved).where(tables.shards.c.shard == tables.ZONES_SHARD)
+        ((count,),) = self.execute(shard)
+        return count
+
+    def test_what_was_added_is_there_after_opening_again_with_an_id_of_its_own(self):
+        for one in (WEST, EAST):
+            self.zones.add(one)
+        found = self.store().zones.list()
+        self.assertEqual([EAST, WEST], [one.registration for one in found])
+        self.assertEqual(2, len({one.id for one in found}))
+        self.assertEqual([ZoneReport()] * 2, [one.report for one in found])
+        self.assertEqual([None] * 4, [age for one in found
+                                      for age in (one.heard_age_s, one.polled_age_s)])  # fmt: skip
+
+    def test_no_secret_is_in_the_state(self):
+        self.zones.add(EAST)
+        ((document,),) = self.execute(sa.select(tables.zones.c.document))
+        self.assertIn(b'"password":{"env":"EAST_PASSWORD"}', bytes(document))
+
+    def test_a_name_is_taken_once(self):
+        self.zones.add(EAST)
+        with self.assertRaisesRegex(NameTaken, "a zone named 'east' is a child already: change"):
+            self.zones.add(EAST)
+        self.zones.add(replace(EAST, name="EAST"))
+        self.assertEqual(2, len(self.zones.list()))
+
+    def test_of_processes_that_add_one_name_at_once_one_does(self):
+        stores = [self.store() for _ in range(4)]
+        outcomes = []
+
+        def add(store):
+            try:
+                outcomes.append(store.zones.add(EAST).registration)
+            except NameTaken:
+                outcomes.append(None)
+
+        threads = [threading.Thread(target=add, args=(store,)) for store in stores]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual([EAST, None, None, None], sorted(outcomes, key=lambda one: one is None))
+        self.assertEqual(1, len(self.zones.list()))
+
+    def test_one_is_found_by_its_name_or_its_id(self):
+        added = self.zones.add(EAST)
+        self.assertEqual(added, self.zones.show("east"))
+        self.assertEqual(added, self.zones.show(str(added.id)))
+        with self.assertRaisesRegex(UnknownName, "no child zone named 'eest' .*'east'"):
+            self.zones.show("eest")
+
+    def test_what_was_learned_stays_with_its_age(self):
+        added = self.zones.add(EAST)
+        self.zones.record([PolledZone(added, HEARD)])
+        found = self.zones.show("east")
+        self.assertEqual(HEARD, found.report)
+        self.assertLess(found.heard_age_s, 60.0)
+        self.execute(sa.update(tables.zones).values(heard_at=tables.zones.c.heard_at - 100.0))
+        self.zones.record([PolledZone(found, SILENT)])
+        found = self.zones.show("east")
+        self.assertEqual(SILENT, found.report)
+        self.assertGreater(found.heard_age_s, 99.0)
+        self.assertLess(found.polled_age_s, 60.0)
+
+    def test_a_poll_of_what_was_changed_or_deleted_meanwhile_is_left_aside(self):
+        east, west = self.zones.add(EAST), self.zones.add(WEST)
+        self.zones.change(east, replace(EAST, url="http://other"))
+        self.zones.delete(west)
+        before = self.moved()
+        self.zones.record([PolledZone(east, HEARD), PolledZone(west, HEARD)])
+        (found,) = self.zones.list()
+        self.assertEqual((ZoneReport(), None), (found.report, found.polled_age_s))
+        self.assertEqual(before, self.moved())
+
+    def test_what_another_service_told_is_forgotten_and_of_the_same_one_it_stays(self):
+        self.zones.record([PolledZone(self.zones.add(EAST), HEARD)])
+        self.zones.change(self.zones.show("east"), replace(EAST, weight_scale=2.0))
+        self.assertEqual((2.0, HEARD), self.weighted())
+        self.zones.change(self.zones.show("east"), replace(EAST, username="other"))
+        self.assertEqual((0.5, ZoneReport()), self.weighted())
+        self.assertIsNone(self.zones.show("east").heard_age_s)
+
+    def weighted(self):
+        found = self.zones.show("east")
+        return found.registration.weight_scale, found.report
+
+    def test_one_that_is_gone_cannot_be_changed_and_is_deleted(self):
+        added = self.zones.add(EAST)
+        self.zones.delete(added)
+        with self.assertRaisesRegex(UnknownName, "no child zone named 'east'"):
+            self.zones.change(added, WEST)
+        self.zones.delete(added)
+        self.assertEqual([], self.zones.list())
+
+    def test_the_change_log_moves_with_what_is_new_and_not_with_each_poll(self):
+        counts = [self.moved()]
+        self.zones.add(EAST)
+        counts.append(self.moved())
+        for report in (HEARD, HEARD, SILENT):
+            self.zones.record([PolledZone(self.zones.show("east"), report)])
+            counts.append(self.moved())
+        self.zones.change(self.zones.show("east"), replace(EAST, enabled=False))
+        self.zones.delete(self.zones.show("east"))
+        counts.append(self.moved())
+        self.assertEqual([0, 1, 2, 2, 3, 5], counts)
+
+    def test_a_change_of_zones_is_no_change_of_pod_managers_nor_of_registrations(self):
+        store = self.store()
+        store.remember(podm("p"))
+        position = store.snapshot().position
+        self.zones.add(EAST)
+        snapshot = store.snapshot(position)
+        self.assertEqual(((), False), (snapshot.changes, snapshot.registry_changed))
+        self.assertNotEqual(LogPosition(position.shards), snapshot.position)
+
+    def test_the_id_of_the_zone_is_made_once_for_all_processes(self):
+        stores = [self.store() for _ in range(4)]
+        found = []
+        threads = [
+            threading.Thread(target=lambda one=one: found.append(one.zones.own_id()))
+            for one in stores
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual({self.zones.own_id()}, {*found})
+        self.assertEqual((4, 32), (len(found), len(found[0])))

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tree of zones in this process: each with an engine, a state and pod managers of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from valence_sched.app import App
+from valence_sched.errors import ServiceError
+from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.effect import EffectLog
+from valence_sched.model.read_options import ReadOptions, Selection
+from valence_sched.model.read_pace import ReadPace
+from valence_sched.model.registration import Registration
+from valence_sched.model.request import Request
+from valence_sched.store.store import Store
+from valence_sched.testing.served import ServedPodm, served
+from valence_sched.zones.below import ChildClaims, ZonesBelow
+from valence_sched.zones.claims import ZoneClaims
+from valence_sched.zones.nodes import ZoneNodes
+from valence_sched.zones.selection import Selected, ZoneSelection
+from valence_sched.zones.tokens import Tokens
+from valence_sched.zones.tree import ChildZone, ZoneTree
+
+BLOCK = "/redfish/v1/CompositionService/ResourceBlocks/{}"
+CORES = 8  # of each block
+
+
+def inventory(podms: Mapping[str, int]) -> dict[str, Any]:
+    """Return pod managers of one pool by id, each with so many blocks that make a node each."""
+    blocks = {
+        name: [{"uri": BLOCK.format(f"b{number:02}"), "type": ["Compute"], "pools": ["pool"],
+                "devices": {"processors": [{"cores": CORES}]}} for number in range(count)]
+        for name, count in podms.items()
+    }  # fmt: skip
+    rows = [
+        {"id": name, "pools": [{"id": "pool"}], "blocks": some} for name, some in blocks.items()
+    ]
+    return {"schema": "valence-sched/inventory", "version": "1.0", "podms": rows}
+
+
+class OwnEngine:
+    """The verbs of an engine over a state, each on an engine of its own, as in a service."""
+
+    def __init__(self, environ: Mapping[str, str], state: str) -> None:
+        self._environ = environ
+        self._selection = Selection(live=ReadOptions(state=state, stored=True, timeout_s=10))
+
+    def __getattr__(self, name: str) -> Any:
+        def verb(*args: Any, **words: Any) -> Any:
+            engine = App(environ=self._environ).engine(self._selection)
+            with contextlib.closing(engine):
+                result = getattr(engine, name)(*args, **words)
+                return iter(list(result)) if isinstance(result, Iterator) else result
+
+        return verb
+
+
+class InProcessZone:
+    """A zone of a tree: offers, claims and nodes of what is below it.
+
+    With ``dead`` it answers nothing; ``calls`` are the verbs that it was asked.
+    """
+
+    def __init__(
+        self, name: str, folder: Path, podms: Sequence[ServedPodm], children: Any = (),
+        *, url: str = "", **words: Any,
+    ) -> None:  # fmt: skip
+        self.name, self.dead, self.calls = name, False, []
+        self.children: tuple[InProcessZone, ...] = tuple(children)
+        self.state = url or f"sqlite:///{folder}/{name}.sqlite"
+        homes = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
+        environ = dict.fromkeys(homes, str(folder))
+        self.store = Store(self.state)
+        for podm in podms:
+            self.store.register(Registration(name=podm.id, url=podm.url))
+        if podms:
+            live = ReadOptions(state=self.state, timeout_s=10)
+            App(environ=environ).watch(live, str, pace=ReadPace(), threads=2, once=True)
+        self.engine = OwnEngine(environ, self.state)
+        self.own = self.engine if podms else None
+        self.tokens = Tokens([f"secret of {name}"], name)
+        self.effects, self.silent = EffectLog(), []
+        words = {"deadline_s": 20.0, "prepare_ttl_s": 20.0, **words}
+        below = {child.name: ChildClaims(child, child) for child in self.children}
+        below = ZonesBelow(self.own, below, words.pop("deadline_s"), self.silent.append)
+        self.claims_here = ZoneClaims(name, self.tokens, below, self.store.zone_claims,
+                                      self.effects, pause=lambda _s: None, **words)  # fmt: skip
+        self.nodes_here = ZoneNodes(self.claims_here)
+
+    def tree(self) -> ZoneTree:
+        children = [ChildZone(child.name, child) for child in self.children]
+        return ZoneTree(self.name, self.tokens, self.own, children)
+
+    def select(self, request: Request, avoid: Sequence[SilentZone] = ()) -> Selected:
+        """Decide on a request here, without some zones."""
+        sealed = self.engine.seal(request)
+        selection = ZoneSelection(
+            self.tree(), sealed.policy, sealed.request, deadline_s=20.0, avoid=avoid
+        )
+        return selection.nodes()
+
+    def claim(self, request: Request, **words: Any) -> Any:
+        return self.claims_here.claim(request, self.select, **words)
+
+    def compose(self, request: Request, **words: Any) -> Any:
+        return self.nodes_here.compose(request, self.select, **words)[0]
+
+    def offers(self, query: Any) -> Any:
+        self._ask("offers")
+        return self.tree().offers(query)
+
+    def group_state(self, query: Any) -> Any:
+        self._ask("group_state")
+        return self.tree().group_state(query)
+
+    def hold_offers(self, body: Any, *, key: str | None = None) -> Any:
+        self._ask("hold_offers")
+        return self.claims_here.hold_offers(body, key=key)
+
+    def __getattr__(self, name: str) -> Any:
+        part = self.nodes_here if hasattr(ZoneNodes, name) else self.claims_here
+
+        def verb(*args: Any, **words: Any) -> Any:
+            self._ask(name)
+            return getattr(part, name)(*args, **words)
+
+        return verb
+
+    def held_blocks(self) -> dict[str, list[str]]:
+        """Return the blocks that live claims hold here, by pod manager."""
+        held: dict[str, list[str]] = {}
+        self.store.claims.expire()
+        for claim in self.store.claims.list():
+            for part in claim.parts:
+                held.setdefault(part.podm, []).extend(part.blocks)
+        return {podm: sorted(blocks) for podm, blocks in held.items()}
+
+    def _ask(self, name: str) -> None:
+        self.calls.append(name)
+        if self.dead:
+            raise ServiceError(f"{self.name}: nobody answers there")
+
+
+@contextlib.contextmanager
+def served_tree(
+    *podms: str, blocks: int = 2, fail: Sequence[str] = (), latency_ms: float = 0.0
+) -> Iterator[tuple[Path, dict[str, ServedPodm]]]:
+    """Yield a folder and served pod managers by id."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "site.json"
+        path.write_text(json.dumps(inventory(dict.fromkeys(podms, blocks))))
+        with served(str(path), fail=fail, latency_ms=latency_ms) as there:
+            yield Path(folder), there
+
+
+def made_nodes(podms: Mapping[str, ServedPodm]) -> list[str]:
+    """Return the names of the nodes of ours that pod managers really have."""
+    return sorted(
+        str(document["Name"])
+        for podm in podms.values()
+        for document in map(podm.documents.get, podm.documents)
+        if str(document.get("Name", "")).startswith("vs-")
+    )

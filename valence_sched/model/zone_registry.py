@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Child zones: how an operator registers them, what they told, and the tree that they are of.
+
+A registration never contains the password, only a reference to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from valence_sched.errors import InputError, one_line
+from valence_sched.model.base import Noun
+from valence_sched.model.inventory import Name
+from valence_sched.model.registration import PasswordReference
+from valence_sched.model.zone import MOST_HOPS, ZoneName
+
+#: The values of a capability, by its key.
+Capabilities = dict[str, tuple[str, ...]]
+#: The least and the most that pod managers report, by ``<service>_<capability>``.
+ServiceRanges = dict[str, tuple[float, float]]
+
+MOST_WEIGHT = 1000
+WeightScale = Annotated[float, Meta(ge=0, le=MOST_WEIGHT)]
+WeightOffset = Annotated[float, Meta(ge=-MOST_WEIGHT, le=MOST_WEIGHT)]
+_NUMBER = re.compile(r"[0-9]+")
+
+
+class ZoneRegistration(Noun, frozen=True, kw_only=True):
+    """A child zone as its parent has it: ``name`` is the parent's name for it.
+
+    ``url`` is that of its service, and ``cacert`` the file of the authorities that it is trusted
+    by. Its scores count above it as ``weight_offset + weight_scale × score``. One that is not
+    ``enabled`` is neither polled nor asked.
+    """
+
+    name: ZoneName
+    url: Name
+    username: str | None = None
+    password: PasswordReference | None = None
+    cacert: str | None = None
+    weight_scale: WeightScale = 1.0
+    weight_offset: WeightOffset = 0.0
+    enabled: bool = True
+
+
+class ZoneChange(Noun, frozen=True, kw_only=True):
+    """New values of some fields of a child zone; what is not named stays as it is."""
+
+    url: Name | UnsetType = UNSET
+    username: str | UnsetType | None = UNSET
+    password: PasswordReference | UnsetType | None = UNSET
+    cacert: str | UnsetType | None = UNSET
+    weight_scale: WeightScale | UnsetType = UNSET
+    weight_offset: WeightOffset | UnsetType = UNSET
+    enabled: bool | UnsetType = UNSET
+
+    def applied_to(self, registration: ZoneRegistration) -> ZoneRegistration:
+        """Return a registration with the new values."""
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        changes = {name: value for name, value in values.items() if value is not UNSET}
+        return msgspec.structs.replace(registration, **changes)
+
+
+class ZoneInfo(Noun, frozen=True, kw_only=True, omit_defaults=False):
+    """What a zone tells of itself: its name, its capabilities, and what its pod managers have.
+
+    ``id`` is the one that no other zone has. The ``capabilities`` are those that its operator
+    states for it and all below it; ``services`` has the ranges of its own live pod managers.
+    """
+
+    id: str = ""
+    name: str
+    capabilities: Capabilities = {}
+    services: ServiceRanges = {}
+
+
+class ZoneReport(Noun, frozen=True, kw_only=True):
+    """What is known of a child zone by polling it.
+
+    ``info`` is what it told last, ``failures`` counts the polls in a row that failed since, and
+    ``reason`` is why it is not active: why the last poll failed, or that it was never polled.
+    """
+
+    is_active: bool = False
+    info: ZoneInfo | None = None
+    failures: int = 0
+    reason: str = "it was not polled yet"
+
+
+class ZoneOverview(Noun, frozen=True, kw_only=True, omit_defaults=False):
+    """A child zone as lists show it: its registration, and what is known of it by polling it.
+
+    ``heard_age_s`` and ``polled_age_s`` are how many seconds ago it answered last, and was asked.
+    """
+
+    id: int
+    registration: ZoneRegistration
+    report: ZoneReport = ZoneReport()
+    heard_age_s: float | None = None
+    polled_age_s: float | None = None
+
+
+class ZoneAmounts(Struct, frozen=True, kw_only=True):
+    """What a zone has itself, and what of it is free: the sums over its own pod managers.
+
+    Each amount is ``(free, total)``, None where it is not known.
+    """
+
+    podms: int = 0
+    amounts: dict[str, tuple[int | None, int | None]] = {}
+
+
+class ZoneNode(Struct, frozen=True, kw_only=True):
+    """One zone of a tree with what it has itself, and the zones below it.
+
+    ``name`` is its own name, and ``known_as`` the name that the zone above has for it. ``age_s`` is
+    how many seconds ago its oldest reading was made. A ``silent`` zone says nothing: the text is
+    why.
+    """
+
+    name: str = ""
+    known_as: str = ""
+    own: ZoneAmounts = ZoneAmounts()
+    age_s: float | None = None
+    silent: str = ""
+    children: tuple[ZoneNode, ...] = ()
+
+
+class ZoneTreeQuery(Noun, frozen=True, kw_only=True):
+    """How a tree of zones is asked for; ``route`` are ids of zones with commas between them."""
+
+    hops: Annotated[int, Meta(ge=0, le=MOST_HOPS)] = MOST_HOPS
+    deadline_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
+    route: str = ""
+
+    @property
+    def zones_above(self) -> tuple[str, ...]:
+        """Return the ids of the zones that were asked before."""
+        return tuple(filter(None, self.route.split(",")))
+
+
+def check_zone(registration: ZoneRegistration) -> None:
+    """Raise InputError for an invalid name or URL, or for fields that contradict each other."""
+    name = registration.name
+    if not name.isprintable() or name != name.strip() or name.startswith("-") or "/" in name:
+        raise InputError("name", "", repr(name[:40]), "a name of printable characters without /")
+    if _NUMBER.fullmatch(name):
+        raise InputError("name", "", repr(name[:40]), "a name that is not a number, as IDs are")
+    if problem := zone_url_problem(registration.url):
+        raise InputError("url", "", problem)
+    for title, number, least in (
+        ("weight_scale", registration.weight_scale, 0),
+        ("weight_offset", registration.weight_offset, -MOST_WEIGHT),
+    ):
+        if not least <= number <= MOST_WEIGHT:
+            expected = f"a number from {least} to {MOST_WEIGHT}"
+            raise InputError(name, f"$.{title}", f"{number:g}", expected)
+    reference = registration.password
+    if reference is not None and not registration.username:
+        raise InputError(name, "", "a password without a username", "both")
+    if registration.username and reference is None:
+        raise InputError(name, "", "a username without a password", "both")
+    if reference is not None and (
+        reference.stored or (reference.env is None) == (reference.file is None)
+    ):
+        raise InputError(name, "$.password", "no reference", "exactly one of env and file")
+
+
+def zone_url_problem(url: str) -> str | None:
+    """Return what is wrong with the URL of a service, None if it is valid.
+
+    A URL that may contain a password is not repeated.
+    """
+    if "@" in url:
+        return "a URL with a user or password in it: say them with username and password"
+    shown = one_line(repr(url[:80]))
+    if not url.isprintable() or any(char.isspace() for char in url):
+        return f"{shown}, a URL with characters that no URL has"
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        return f"{shown}, which is no URL"
+    if not valid or parts.query or parts.fragment:
+        return f"{shown}, which is not the http or https URL of a service"
+    return None
+
+
+def info_properties(info: ZoneInfo) -> Mapping[str, str]:
+    """Return what a zone tells of itself as text, by property in their order."""
+    ranges = {name: range_text(pair) for name, pair in info.services.items()}
+    static = {name: ";".join(values) for name, values in info.capabilities.items()}
+    return dict(sorted({**ranges, **static, "name": info.name}.items()))
+
+
+def range_text(pair: tuple[float, float]) -> str:
+    """Return a least and a most as ``min,max``, whole numbers without a point."""
+    return ",".join(f"{value:.0f}" if value == round(value) else f"{value:g}" for value in pair)

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Zone claims of the store: which zone directly below has which part of a claim.
+
+Nothing of what a zone holds is here, and nothing of the zones below it: it answers for its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from valence_sched.errors import ClaimLost, NameTaken, StoreError, UnknownName, one_line
+from valence_sched.model.inventory import to_json
+from valence_sched.model.zone_claim import (
+    ENDED_STATES,
+    LIVE_STATES,
+    ZoneClaim,
+    ZoneClaimPart,
+    ZoneClaimState,
+)
+from valence_sched.store import tables
+from valence_sched.store.claim_rows import consumer_key
+from valence_sched.store.database import Database
+from valence_sched.store.tables import key_of, now
+
+_table = tables.zone_claims
+_of = _table.c
+_COLUMNS = (
+    _of.id, _of.state, _of.owner, _of.group_name, _of.idempotency_key, _of.content,
+    _of.created_at, _of.expires_at, _of.note, _of.document,
+)  # fmt: skip
+_IS_OVER = sa.and_(
+    _of.state.in_(("PREPARED", "HELD")), sa.func.coalesce(_of.expires_at <= now(), sa.false())
+)
+_decode_parts = msgspec.json.Decoder(tuple[ZoneClaimPart, ...]).decode
+
+
+class ZoneClaimRows:
+    """The zone claims of a store; ``ids`` makes the id of each new one."""
+
+    def __init__(
+        self, database: Database, ids: Callable[[], str] = lambda: uuid.uuid4().hex[:16]
+    ) -> None:
+        self._database, self._ids = database, ids
+
+    def begin(
+        self,
+        parts: Sequence[ZoneClaimPart],
+        *,
+        owner: str | None,
+        group: str | None,
+        key: str | None,
+        content: str,
+        ttl_s: float,
+    ) -> tuple[ZoneClaim, bool]:
+        """Store which zones are about to be asked; return the claim, and whether it is new.
+
+        The same ``key`` of the same owner gives the same claim until that has ended.
+
+        Raises:
+            NameTaken: the key stands for a claim of another content.
+            ClaimLost: that claim is being prepared.
+        """
+        id_, digest = self._ids(), key_of(content)
+
+        def work(connection: sa.Connection) -> tuple[ZoneClaim, bool]:
+            own = _find(connection, _of.id == id_)
+            if own:
+                return own[0], True  # the answer to the commit was lost, the commit was not
+            _free_key(connection, owner, key)
+            earlier = _find_by_key(connection, owner, key, digest)
+            if earlier is not None:
+                return earlier, False
+            at: float = connection.execute(sa.select(now())).scalar_one()
+            row = {
+                "id": id_,
+                "state": "PREPARED",
+                "owner": owner,
+                "group_name": group,
+                "idempotency_key": key,
+                "consumer_key": consumer_key(owner, key),
+                "content": digest,
+                "created_at": at,
+                "expires_at": at + ttl_s,
+                "document": to_json(tuple(parts)),
+            }
+            connection.execute(sa.insert(_table).values(row))
+            return _get(connection, id_), True
+
+        return self._database.write(work, "claiming")
+
+    def find_by_key(self, owner: str | None, key: str, content: str) -> ZoneClaim | None:
+        """Return the live claim of a key, None for none; errors as to begin one."""
+        digest = key_of(content)
+        return self._database.read(lambda c: _find_by_key(c, owner, key, digest), "reading")
+
+    def change(
+        self,
+        claim_id: str,
+        before: Sequence[ZoneClaimState],
+        after: ZoneClaimState,
+        *,
+        parts: Sequence[ZoneClaimPart] | None = None,
+        ttl_s: float | None = None,
+        note: str | None = None,
+    ) -> ZoneClaim | None:
+        """Move a claim to another state; None where it is in none of the states ``before``.
+
+        One whose time is over, held or prepared, can only be released or ended. From now on the
+        claim lasts ``ttl_s``, or for ever without. The key of one that is released or ends is free.
+        """
+        ends = after in ENDED_STATES or after == "RELEASING"
+
+        def work(connection: sa.Connection) -> ZoneClaim | None:
+            values: dict[str, Any] = {"state": after, "note": note}
+            values["expires_at"] = None if ttl_s is None else now() + ttl_s
+            if parts is not None:
+                values["document"] = to_json(tuple(parts))
+            if ends:
+                values["consumer_key"] = None
+            where = [_of.id == claim_id, _of.state.in_(before)]
+            if not ends:
+                where.append(sa.not_(_IS_OVER))
+            changed = connection.execute(sa.update(_table).where(*where).values(values))
+            return _get(connection, claim_id) if changed.rowcount else None
+
+        return self._database.write(work, "changing a claim")
+
+    def get(self, claim_id: str) -> ZoneClaim | None:
+        """Return a claim, None where there is none of this id."""
+
+        def work(connection: sa.Connection) -> ZoneClaim | None:
+            found = _find(connection, _of.id == claim_id)
+            return found[0] if found else None
+
+        return self._database.read(work, "reading claims")
+
+    def list(
+        self, states: Sequence[ZoneClaimState] = LIVE_STATES, owner: str | None = None
+    ) -> Sequence[ZoneClaim]:
+        """Return claims in these states, the oldest first; of one owner if given."""
+        where = _of.state.in_(states), sa.true() if owner is None else _of.owner == owner
+        return self._database.read(lambda c: _find(c, *where), "reading claims")
+
+    def due(self) -> Sequence[ZoneClaim]:
+        """Return claims of which something may be left below after their time is over."""
+        states = _of.state.in_(("PREPARED", "COMPOSING", "RELEASING"))
+        return self._database.read(
+            lambda c: _find(c, states, _of.expires_at <= now()), "reading claims"
+        )
+
+    def expire(self) -> None:
+        """End held claims whose time is over: their parts end by themselves.
+
+        A user who may only read leaves that to others.
+        """
+        over = sa.and_(_of.state == "HELD", _of.expires_at <= now())
+
+        def work(connection: sa.Connection) -> None:
+            statement = sa.update(_table).where(over)
+            connection.execute(statement.values(state="EXPIRED", consumer_key=None))
+
+        with contextlib.suppress(StoreError):
+            if self._database.read(lambda c: _find(c, over), "reading claims"):
+                self._database.write(work, "ending claims")
+
+
+def _find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[ZoneClaim]:
+    query = sa.select(*_COLUMNS).where(*where).order_by(_of.created_at, _of.id)
+    return [
+        ZoneClaim(id=id_, state=state, owner=owner, group=group, key=key, content=content,
+                  created_at=created_at, expires_at=expires_at, note=note,
+                  parts=_decode_parts(document))
+        for id_, state, owner, group, key, content, created_at, expires_at, note, document
+        in connection.execute(query)
+    ]  # fmt: skip
+
+
+def _get(connection: sa.Connection, claim_id: str) -> ZoneClaim:
+    found = _find(connection, _of.id == claim_id)
+    if not found:
+        raise UnknownName("claim", claim_id, ())
+    return found[0]
+
+
+def _find_by_key(
+    connection: sa.Connection, owner: str | None, key: str | None, digest: str
+) -> ZoneClaim | None:
+    """Return the claim of a key, None for none, or for one whose time is over."""
+    if key is None:
+        return None
+    found = _find(connection, _of.consumer_key == consumer_key(owner, key), sa.not_(_IS_OVER))
+    if not found:
+        return None
+    claim = found[0]
+    if claim.content != digest:
+        text = f"key {key!r} stands for claim {claim.id}, which asked for something else"
+        raise NameTaken(one_line(f"{text}: choose another key"))
+    if claim.state == "PREPARED":
+        raise ClaimLost(f"claim {claim.id} of the same key is being prepared", "", claim.id)
+    return claim
+
+
+def _free_key(connection: sa.Connection, owner: str | None, key: str | None) -> None:
+    """End the claim of a key whose time is over; of one that was prepared parts may be left."""
+    if key is None:
+        return
+    state = sa.case((_of.state == "PREPARED", "RELEASING"), else_="EXPIRED")
+    over = _of.consumer_key == consumer_key(owner, key), _IS_OVER
+    statement = sa.update(_table).where(*over).values(state=state, consumer_key=None)
+    connection.execute(statement)

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Zones below: the pod managers of a zone and its children, as what holds claims and nodes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from valence_sched.errors import SchedulerError, ServiceError, UnknownName, one_line
+from valence_sched.model.claim import Claim
+from valence_sched.model.decision import Candidate
+from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.lifecycle import ClaimRecord, NodeRecord, NodeStatus, ProvisionResult
+from valence_sched.model.request import Request
+from valence_sched.model.scheduler import TTL_S, WAIT_S
+from valence_sched.model.zone_claim import (
+    ENDED_STATES,
+    ZoneClaim,
+    ZoneClaimBody,
+    ZoneClaimPart,
+)
+from valence_sched.zones import paths
+from valence_sched.zones.calls import call_all
+
+DEADLINE_S = 30.0  # for what each zone is asked
+
+
+class ClaimVerbs(Protocol):
+    """What a zone can be asked about its claims and nodes: the verbs of a scheduler."""
+
+    def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult: ...
+
+    def claims(
+        self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
+    ) -> Sequence[Claim]: ...
+
+    def claim_record(self, claim_id: str) -> ClaimRecord: ...
+
+    def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim: ...
+
+    def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]: ...
+
+    def nodes(
+        self, *, podm: str | None = None, owner: str | None = None, live: bool = False
+    ) -> Sequence[NodeStatus]: ...
+
+    def node_record(self, node_id: str) -> NodeRecord: ...
+
+    def delete_nodes(
+        self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
+    ) -> Iterator[SchedulerError]: ...
+
+
+class HoldingZone(Protocol):
+    """A zone that can be asked to hold what it offers."""
+
+    def hold_offers(self, body: ZoneClaimBody, *, key: str | None = None) -> Claim:
+        """Hold offers of the zone, all or none; errors as of :meth:`ZoneClaims.hold_offers`."""
+
+
+class ClaimingPodms(ClaimVerbs, Protocol):
+    """The pod managers directly below a zone."""
+
+    def claim_candidates(
+        self,
+        request: Request,
+        candidates: Sequence[Candidate],
+        *,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
+        content: str | None = None,
+    ) -> Claim:
+        """Hold these very candidates; errors as of a claimer."""
+
+
+class ChildClaims(NamedTuple):
+    """A zone directly below: what holds its offers, and its verbs."""
+
+    zone: HoldingZone
+    verbs: ClaimVerbs
+
+
+@dataclass(frozen=True)
+class ZonesBelow:
+    """What is directly below a zone: its ``own`` pod managers, None for a router, and children.
+
+    Its own part has no name (``""``), a child has the zone's name for it; why one cannot be asked
+    stands in its place. ``note_silence`` takes each zone that a list lacks.
+    """
+
+    own: ClaimingPodms | None
+    children: Mapping[str, ChildClaims | str]
+    deadline_s: float = DEADLINE_S
+    note_silence: Callable[[SilentZone], object] = field(default=lambda _zone: None)
+
+    def part(self, zone: str) -> ClaimVerbs:
+        """Return what is directly below by its name; errors as for a child."""
+        if zone or self.own is None:
+            return self._child(zone).verbs
+        return self.own
+
+    def child(self, zone: str) -> HoldingZone:
+        """Return a child by its name.
+
+        Raises:
+            UnknownName, ServiceError: it is not a child any more; it cannot be asked.
+        """
+        return self._child(zone).zone
+
+    def _child(self, zone: str) -> ChildClaims:
+        found = self.children.get(zone)
+        if found is None:
+            raise UnknownName("child zone", zone, self.children)
+        if isinstance(found, str):
+            raise ServiceError(found)
+        return found
+
+    def find(self, kind: str, name: str) -> tuple[str, ClaimVerbs, str]:
+        """Return which part has what a path names, and its name there; else UnknownName."""
+        zone, rest = paths.split(name, self.children)
+        if not zone and self.own is None:
+            raise UnknownName(kind, name, ())
+        return zone, self.part(zone), rest
+
+    def ask(self, ask: Callable[[ClaimVerbs], Sequence[Any]]) -> dict[str, Sequence[Any]]:
+        """Return what every part answers, by its name; note each child that does not.
+
+        Errors of the zone's own pod managers are raised.
+        """
+        names = [*([] if self.own is None else [""]), *self.children]
+        calls = {name: functools.partial(self._ask, ask, name) for name in names}
+        answers: dict[str, Sequence[Any]] = {}
+        for name, answer in call_all(calls, self.deadline_s).items():
+            if not isinstance(answer, SchedulerError):
+                answers[name] = answer
+            elif not name:
+                raise answer
+            else:
+                self.note_silence(SilentZone(zone=name, reason=one_line(str(answer))))
+        return answers
+
+    def _ask(self, ask: Callable[[ClaimVerbs], Sequence[Any]], name: str) -> Sequence[Any]:
+        return ask(self.part(name))
+
+    def claims_of(self, part: ZoneClaimPart, row: ZoneClaim) -> list[Claim]:
+        """Return what a zone has for a part: one claim, or a claim for each node of it.
+
+        Of a claim that has ended also those that ended.
+        """
+        claims = self.part(part.zone).claims(owner=row.owner, ended=row.state in ENDED_STATES)
+        return parts_of(row, claims)
+
+    def release(self, row: ZoneClaim) -> dict[str, SchedulerError]:
+        """Release the parts of a claim, all at once; return the error of each zone with one."""
+        calls = {f"{number}": functools.partial(self._release_part, part, row)
+                 for number, part in enumerate(row.parts)}  # fmt: skip
+        answers = call_all(calls, self.deadline_s)
+        return {row.parts[int(number)].zone: error for number, error in answers.items()
+                if isinstance(error, SchedulerError)}  # fmt: skip
+
+    def _release_part(self, part: ZoneClaimPart, row: ZoneClaim) -> None:
+        known = [part.claim]
+        if not part.claim or row.state == "COMPOSED":  # by then it may be a claim for each node
+            known = [claim.id for claim in self.claims_of(part, row)]
+        for error in self.part(part.zone).release(known):
+            if not isinstance(error, UnknownName):  # forgotten: it ended long ago
+                raise error
+
+
+def zone_claim_id(claim: Claim) -> str:
+    """Return the id of the zone claim that a claim is a part of, by its key; else any word."""
+    return (claim.key or "").partition("#")[0]
+
+
+def parts_of(row: ZoneClaim, claims: Iterable[Claim]) -> list[Claim]:
+    """Return those of a zone's claims that are parts of a claim above it."""
+    found = [claim for claim in claims if zone_claim_id(claim) == row.id]
+    single = [claim for claim in found if claim.key != row.id]
+    return single or found
+
+
+def in_zone(zone: str, error: SchedulerError) -> SchedulerError:
+    """Return an error with the name of the zone that it is about."""
+    return error.at(f"zone {zone}") if zone else error

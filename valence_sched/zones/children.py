@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Children: the zones directly below this one, as its decisions see them, and their polls."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from valence_sched.errors import (
+    AccessDenied,
+    CredentialError,
+    SchedulerError,
+    StoreError,
+    Unauthenticated,
+    one_line,
+)
+from valence_sched.model.registration import PasswordReference
+from valence_sched.model.zone_registry import (
+    Capabilities,
+    ZoneInfo,
+    ZoneOverview,
+    ZoneRegistration,
+    ZoneReport,
+)
+from valence_sched.store.zones import PolledZone
+from valence_sched.zones.calls import call_all
+from valence_sched.zones.merge import PLAIN, Weighting
+
+FAILURES = 3  # in a row, after which a child is not active
+INTERVALS = 3  # after which what a child told of itself has expired
+LEASE, LEASE_S = "zone poller", 30.0
+RENEWALS = 3  # of a lease in its time
+LOOK_S = 1.0  # how often the process that polls looks which child is due
+DEADLINE_S = 10.0  # for an answer to a poll
+
+
+@dataclass(frozen=True)
+class ChildRow:
+    """A child zone that may be asked: how it is reached, and what it told of itself.
+
+    ``reason`` is why it is not active, empty where it is. Without ``capabilities`` for a key it
+    may have any. ``password`` is a reference, which :mod:`valence_sched.config.credentials`
+    resolves.
+    """
+
+    name: str
+    url: str
+    username: str | None = None
+    password: PasswordReference | None = None
+    cacert: str | None = None
+    weighting: Weighting = PLAIN
+    is_active: bool = False
+    capabilities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    reason: str = ""
+
+
+class Children:
+    """The enabled child zones of a state, read each time they are asked for.
+
+    ``zones`` lists those of the state; they are polled every ``interval_s``.
+    """
+
+    def __init__(self, zones: Callable[[], Sequence[ZoneOverview]], interval_s: float) -> None:
+        self._zones, self._interval_s = zones, interval_s
+
+    def enabled(self) -> Sequence[ChildRow]:
+        """Return the enabled ones by name; StoreError where the state cannot be read."""
+        return [_row(one, self._interval_s) for one in self._zones() if one.registration.enabled]
+
+
+def _row(zone: ZoneOverview, interval_s: float) -> ChildRow:
+    one, report = zone.registration, zone.report
+    return ChildRow(
+        name=one.name,
+        url=one.url,
+        username=one.username,
+        password=one.password,
+        cacert=one.cacert,
+        weighting=Weighting(one.weight_scale, one.weight_offset),
+        is_active=report.is_active,
+        capabilities=current_capabilities(zone, interval_s),
+        reason="" if report.is_active else report.reason,
+    )
+
+
+def current_capabilities(zone: ZoneOverview, interval_s: float) -> Capabilities:
+    """Return the capabilities that a child told, none once they have expired."""
+    info, age_s = zone.report.info, zone.heard_age_s
+    if info is None or age_s is None or age_s > INTERVALS * interval_s:
+        return {}
+    return info.capabilities
+
+
+def answered(info: ZoneInfo) -> ZoneReport:
+    """Return what is known of a child that answered: it is active after one success."""
+    return ZoneReport(is_active=True, info=info, reason="")
+
+
+def failed(report: ZoneReport, error: SchedulerError) -> ZoneReport:
+    """Return what is known of a child that did not answer: what it told before stays.
+
+    It is not active after ``FAILURES`` in a row, or at once where it refuses the credentials.
+    """
+    failures = report.failures + 1
+    refused = isinstance(error, CredentialError | Unauthenticated | AccessDenied)
+    active = report.is_active and failures < FAILURES and not refused
+    return replace(report, is_active=active, failures=failures, reason=one_line(str(error)))
+
+
+class ZoneStore(Protocol):
+    """The child zones of a state."""
+
+    def list(self) -> Sequence[ZoneOverview]:
+        """Return them by name."""
+
+    def record(self, polled: Sequence[PolledZone]) -> None:
+        """Store what was learned by polling."""
+
+    def own_id(self) -> str:
+        """Return the id of this zone."""
+
+
+class LeaseHolders(Protocol):
+    """The leases of a state."""
+
+    def acquire(self, name: str, holder: str, ttl_s: float) -> bool:
+        """Take a lease that is free or the holder's own; return whether the holder has it."""
+
+    def give_up(self, name: str, holder: str) -> None:
+        """Free a lease at once, if the holder has it."""
+
+
+class ZonePoller:
+    """Asks each enabled child what it tells of itself, as one of the processes of a zone.
+
+    ``ask`` returns the info of a child within ``deadline_s``, or raises a SchedulerError. Of the
+    processes of a zone the one with the lease polls, each child every ``interval_s``; ``holder``
+    names this process. ``tell`` takes a line for each child that becomes active or does not
+    answer any longer. ``clock`` has the seconds of this process, ``sleep`` waits.
+    """
+
+    def __init__(
+        self,
+        zones: ZoneStore,
+        leases: LeaseHolders,
+        ask: Callable[[ZoneRegistration], ZoneInfo],
+        *,
+        holder: str,
+        interval_s: float,
+        tell: Callable[[str], object],
+        clock: Callable[[], float],
+        sleep: Callable[[float], object],
+        deadline_s: float = DEADLINE_S,
+    ) -> None:
+        self._zones, self._leases, self._ask, self._holder = zones, leases, ask, holder
+        self._interval_s, self._deadline_s = interval_s, deadline_s
+        self._tell, self._clock, self._sleep = tell, clock, sleep
+        self._leads, self._renew_at = False, -float("inf")
+        self._problem = ""
+
+    def run(self, ended: Callable[[], bool] = lambda: False) -> None:
+        """Poll until ``ended``; a state that cannot be used for a while is waited for."""
+        try:
+            while not ended():
+                self._sleep(self.step())
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Let another process poll at once; StoreError where the state cannot be used."""
+        if self._leads:
+            self._leads = False
+            self._leases.give_up(LEASE, self._holder)
+
+    def step(self) -> float:
+        """Poll the children that are due, if this process has the lease; return what to wait."""
+        try:
+            if self._clock() >= self._renew_at:
+                self._leads = self._leases.acquire(LEASE, self._holder, LEASE_S)
+                self._renew_at = self._clock() + LEASE_S / RENEWALS
+            if self._leads:
+                self.poll([one for one in self._zones.list() if self._is_due(one)])
+            self._problem = ""
+        except StoreError as error:
+            self._leads, self._renew_at = False, -float("inf")
+            if str(error) != self._problem:
+                self._tell(f"waiting: {error}")
+            self._problem = str(error)
+        return LOOK_S
+
+    def _is_due(self, zone: ZoneOverview) -> bool:
+        age_s = zone.polled_age_s
+        return zone.registration.enabled and (age_s is None or age_s >= self._interval_s)
+
+    def poll(self, zones: Sequence[ZoneOverview]) -> None:
+        """Ask these children at once, and store what each told or why it did not answer."""
+        by_name = {one.registration.name: one for one in zones}
+        if not by_name:
+            return
+        calls = {name: functools.partial(self._told, one) for name, one in by_name.items()}
+        polled = []
+        for name, outcome in call_all(calls, self._deadline_s).items():
+            before = by_name[name].report
+            if isinstance(outcome, ZoneInfo):
+                after = answered(outcome)
+            else:
+                after = failed(before, outcome)
+            polled.append(PolledZone(by_name[name], after))
+            self._tell_change(name, before, after)
+        self._zones.record(polled)
+
+    def _told(self, zone: ZoneOverview) -> ZoneInfo:
+        info = self._ask(zone.registration)
+        if info.id and info.id == self._zones.own_id():
+            raise AccessDenied("it is this zone itself: name the URL of a zone below it")
+        return info
+
+    def _tell_change(self, name: str, before: ZoneReport, after: ZoneReport) -> None:
+        if after.is_active and not before.is_active:
+            self._tell(f"zone {name}: active")
+        elif after.reason and (after.reason, after.is_active) != (before.reason, before.is_active):
+            state = "still active" if after.is_active else "not active"
+            self._tell(f"zone {name}: {state}: {after.reason}")

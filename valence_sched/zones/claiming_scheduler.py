@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ClaimingScheduler: the verbs about claims and nodes over a zone and those below it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from valence_sched.errors import SchedulerError
+from valence_sched.model.claim import Claim
+from valence_sched.model.decision_result import DecisionResult, Detail
+from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.lifecycle import (
+    ClaimRecord,
+    ClaimResult,
+    NodeRecord,
+    NodeStatus,
+    ProvisionResult,
+    ReconcileResult,
+)
+from valence_sched.model.request import Request
+from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
+from valence_sched.model.zone import SealedRequest
+from valence_sched.zones.nodes import ZoneNodes
+from valence_sched.zones.scheduler import ZonedScheduler
+from valence_sched.zones.selection import Selected
+
+
+class ClaimingScheduler:
+    """Claims and composes over the zones that ``zoned`` decides over; ``nodes`` are theirs.
+
+    Every other verb is that of ``others``: the same scheduler, or one of the caller's own.
+    """
+
+    def __init__(self, others: Scheduler, zoned: ZonedScheduler, nodes: ZoneNodes) -> None:
+        self._others, self._zoned, self._nodes = others, zoned, nodes
+        self._claims = nodes.claims
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a verb that another scheduler answers."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._others, name)
+
+    def claim(
+        self,
+        request: Request,
+        *,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
+        detail: Detail = "placements",
+    ) -> ClaimResult:
+        """Decide over all zones and hold what was chosen; errors as of a scheduler."""
+        decision = _Selecting(self._zoned, request)
+        outcome = self._claims.claim(request, decision.select, key=key, ttl_s=ttl_s)
+        result = decision.result(outcome.selected, detail)
+        return ClaimResult(claim=outcome.claim, decision=result, retries=outcome.retries)
+
+    def compose(
+        self,
+        request: Request,
+        *,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
+        wait_s: float = WAIT_S,
+        detail: Detail = "placements",
+    ) -> ProvisionResult:
+        """Decide over all zones, hold what was chosen, and compose it; errors as of a scheduler."""
+        decision = _Selecting(self._zoned, request)
+        provision, selected = self._nodes.compose(
+            request, decision.select, key=key, ttl_s=ttl_s, wait_s=wait_s
+        )
+        return replace(provision, decision=decision.result(selected, detail))
+
+    def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult:
+        """Compose all that a claim holds, in all its zones at the same time."""
+        return self._nodes.compose_claim(claim_id, wait_s=wait_s)
+
+    def claims(
+        self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
+    ) -> Sequence[Claim]:
+        """Return the claims of this zone and of those below, these by their paths."""
+        return self._claims.claims(podm=podm, owner=owner, ended=ended)
+
+    def claim_record(self, claim_id: str) -> ClaimRecord:
+        """Return a claim by its id or path, with its nodes and events."""
+        return self._claims.claim_record(claim_id)
+
+    def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
+        """Let a claim that is held end ``ttl_s`` from now, in all its zones."""
+        return self._claims.renew(claim_id, ttl_s)
+
+    def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
+        """Release claims; yield the error about each that could not be released."""
+        return self._claims.release(claim_ids)
+
+    def reconcile(self, *, dry_run: bool = False, keep_s: float = KEEP_S) -> ReconcileResult:
+        """Reconcile the zone's own pod managers, and its claims with the zones directly below.
+
+        The zones below reconcile their own.
+        """
+        own = self._others.reconcile(dry_run=dry_run, keep_s=keep_s)
+        actions = tuple(self._nodes.recovery.reap(dry_run=dry_run))
+        return replace(own, actions=(*own.actions, *actions))
+
+    def nodes(
+        self, *, podm: str | None = None, owner: str | None = None, live: bool = False
+    ) -> Sequence[NodeStatus]:
+        """Return the nodes of this zone and of those below, these by their paths."""
+        return self._nodes.nodes(podm=podm, owner=owner, live=live)
+
+    def node_record(self, node_id: str) -> NodeRecord:
+        """Return a node by its id or path."""
+        return self._nodes.node_record(node_id)
+
+    def delete_nodes(
+        self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
+    ) -> Iterator[SchedulerError]:
+        """Have nodes decomposed; yield the error about each that could not be, or not for sure."""
+        return self._nodes.delete_nodes(node_ids, wait_s=wait_s)
+
+
+class _Selecting:
+    """Selects the nodes of one request, and remembers as what it was asked."""
+
+    def __init__(self, zoned: ZonedScheduler, request: Request) -> None:
+        self._zoned, self._request = zoned, request
+        self._sealed: SealedRequest | None = None
+
+    def select(self, request: Request, avoid: Sequence[SilentZone]) -> Selected:
+        self._sealed, selected = self._zoned.select(request, avoid)
+        return selected
+
+    def result(self, selected: Selected | None, detail: Detail) -> DecisionResult | None:
+        """Return the decision that was made last, None where an earlier one was found."""
+        if selected is None or self._sealed is None:
+            return None
+        return self._zoned.result(self._request, self._sealed, selected, detail)

@@ -1,0 +1,432 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Zone claims: offers of several zones held as one claim, all of them or none.
+
+::
+
+    PREPARED ── each zone holds its part for a short time ──> each renews it ──> HELD
+        │                                                                          │
+        └── one refuses or does not answer: the others release ──> FAILED          v
+                                                      RELEASED, EXPIRED <── COMPOSED
+
+A zone keeps which child has which part, and nothing of what the child holds. What was prepared
+below expires by itself where the zone above dies.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from valence_sched.errors import (
+    ClaimLost,
+    ClaimState,
+    SchedulerError,
+    ServiceBusy,
+    ServiceError,
+    StaleOffer,
+    one_line,
+)
+from valence_sched.model.claim import Claim, NodeAllocation
+from valence_sched.model.decision import Candidate
+from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.effect import EffectLog
+from valence_sched.model.inventory import to_json
+from valence_sched.model.lifecycle import ClaimRecord
+from valence_sched.model.request import Request
+from valence_sched.model.scheduler import TTL_S
+from valence_sched.model.zone import Token
+from valence_sched.model.zone_claim import (
+    ENDED_STATES,
+    LIVE_STATES,
+    ZoneClaim,
+    ZoneClaimBody,
+    ZoneClaimPart,
+    ZoneClaimState,
+)
+from valence_sched.zones import paths
+from valence_sched.zones.below import ZonesBelow, in_zone, parts_of, zone_claim_id
+from valence_sched.zones.calls import call_all
+from valence_sched.zones.selection import Selected
+from valence_sched.zones.tokens import OwnToken, Tokens
+from valence_sched.zones.tree import DEADLINE_SHARE
+
+PREPARE_TTL_S = 60.0  # how long a part waits for the other zones
+MOST_ATTEMPTS = 8
+OWN = "this zone"  # in words, for the pod managers of the zone itself
+
+#: What another decision may avoid: a part that is gone, or a zone that does not answer.
+_AVOIDABLE = (ClaimLost, StaleOffer, ServiceError, ServiceBusy)
+
+
+class ZoneClaimStore(Protocol):
+    """Where a zone keeps its claims: :class:`~valence_sched.store.zone_claims.ZoneClaimRows`."""
+
+    def begin(
+        self, parts: Sequence[ZoneClaimPart], *, owner: str | None, group: str | None,
+        key: str | None, content: str, ttl_s: float,
+    ) -> tuple[ZoneClaim, bool]: ...  # fmt: skip
+
+    def find_by_key(self, owner: str | None, key: str, content: str) -> ZoneClaim | None: ...
+
+    def change(
+        self, claim_id: str, before: Sequence[ZoneClaimState], after: ZoneClaimState, *,
+        parts: Sequence[ZoneClaimPart] | None = None, ttl_s: float | None = None,
+        note: str | None = None,
+    ) -> ZoneClaim | None: ...  # fmt: skip
+
+    def get(self, claim_id: str) -> ZoneClaim | None: ...
+
+    def list(
+        self, states: Sequence[ZoneClaimState] = LIVE_STATES, owner: str | None = None
+    ) -> Sequence[ZoneClaim]: ...
+
+    def due(self) -> Sequence[ZoneClaim]: ...
+
+    def expire(self) -> None: ...
+
+
+class PartLost(ClaimLost):
+    """A part of a claim that a zone did not hold; ``silent`` are the zones that did not answer."""
+
+    def __init__(self, text: str, silent: Sequence[SilentZone] = ()) -> None:
+        super().__init__(text)
+        self.silent = tuple(silent)
+
+
+class ZoneClaimOutcome(NamedTuple):
+    """The claim of a request, None where nothing fits, and how often it was decided again.
+
+    ``selected`` is None where the claim was made earlier, under the same key.
+    """
+
+    claim: Claim | None
+    selected: Selected | None
+    retries: int
+
+
+#: Decides on the nodes of a request, without some zones.
+Select = Callable[[Request, Sequence[SilentZone]], Selected]
+
+
+class _Share:
+    """What of some offers one zone is to hold, in the order of the nodes ``numbers``."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.tokens: list[Token] = []
+        self.candidates: list[Candidate] = []
+
+
+@dataclass(frozen=True)
+class ZoneClaims:
+    """The claims of one zone, over what is directly ``below`` it.
+
+    ``id`` and ``tokens`` are as of its tree. A zone without children keeps no zone claims.
+    ``prepare_ttl_s`` is how long what was prepared outlives a zone that dies.
+    """
+
+    id: str
+    tokens: Tokens
+    below: ZonesBelow
+    rows: ZoneClaimStore
+    effects: EffectLog = field(default_factory=EffectLog)
+    prepare_ttl_s: float = PREPARE_TTL_S
+    most_attempts: int = MOST_ATTEMPTS
+    pause: Callable[[float], object] = time.sleep
+
+    def claim(
+        self, request: Request, select: Select, *, key: str | None = None, ttl_s: float = TTL_S,
+        avoid: Sequence[SilentZone] = (),
+    ) -> ZoneClaimOutcome:  # fmt: skip
+        """Decide and hold what was chosen; where a zone lost its part, decide again.
+
+        Zones to ``avoid``, and from then on those that do not answer, are not decided on.
+
+        Raises:
+            ClaimLost: a part could not be had every time; the message names the last zone.
+            NameTaken: the key stands for another request.
+        """
+        content = to_json(request).decode()
+        for retries in range(self.most_attempts):
+            if key and (earlier := self.rows.find_by_key(request.owner, key, content)):
+                return ZoneClaimOutcome(self.merged(earlier), None, retries)
+            selected = select(request, avoid)
+            if not selected.nodes or len(selected.nodes) < request.required_count:
+                return ZoneClaimOutcome(None, selected, retries)
+            tokens = tuple(node.chosen.token for node in selected.nodes)
+            body = ZoneClaimBody(request=request, tokens=tokens, ttl_s=ttl_s, content=content,
+                                 deadline_s=self.below.deadline_s)  # fmt: skip
+            try:
+                return ZoneClaimOutcome(self._hold(body, key), selected, retries)
+            except (ClaimLost, StaleOffer) as error:
+                lost = error
+                avoid = (*avoid, *getattr(error, "silent", ()))
+            self.pause(0.01 * 2**retries * random.random())  # noqa: S311 - so that others win
+        raise ClaimLost(f"lost {self.most_attempts} times in a row: at last {lost}")
+
+    def hold_offers(self, body: ZoneClaimBody, *, key: str | None = None) -> Claim:
+        """Hold offers of this zone, in the order of the nodes: all, or none.
+
+        Raises:
+            ClaimLost: an offer is no longer there, or a zone that has it does not answer.
+            StaleOffer: a token is not one of this zone, or too old.
+            NameTaken: the key stands for something else.
+            SchedulerError: the call went in a circle, or too deep; or as a zone says.
+        """
+        if self.id in body.route:
+            raise SchedulerError("the zones are a circle: one of them is below itself")
+        if self.below.children:
+            return self._hold(body, key)
+        (share,) = self._shares(body).values()
+        return self._hold_own(body, share, key, body.ttl_s)
+
+    def _hold(self, body: ZoneClaimBody, key: str | None) -> Claim:
+        shares, request = self._shares(body), body.request
+        if not body.hops and set(shares) != {""}:
+            raise SchedulerError("the zones below are too deep to be asked")
+        parts = [ZoneClaimPart(zone=zone, nodes=tuple(one.numbers)) for zone, one in shares.items()]
+        content = body.content or "\n".join((to_json(request).decode(), *body.tokens))
+        group = request.group.name if request.group else None
+        row, is_new = self.rows.begin(parts, owner=request.owner, group=group, key=key,
+                                      content=content, ttl_s=self.prepare_ttl_s)  # fmt: skip
+        if not is_new:
+            return self.merged(row)
+        where = ", ".join(zone or OWN for zone in shares)
+        unsure = f"may be held in {where}: podm claim show tells"
+        with self.effects.change("claim", row.id, unsure, "is HELD: podm claim show tells"):
+            return self._prepare(row, body, shares)
+
+    def _prepare(self, row: ZoneClaim, body: ZoneClaimBody, shares: Mapping[str, _Share]) -> Claim:
+        """Let each zone hold its part for a short time, and then all for the whole one."""
+        alone = len(shares) == 1
+        ttl_s = body.ttl_s if alone else min(body.ttl_s, self.prepare_ttl_s)
+        calls = {zone: functools.partial(self._hold_share, zone, share, row, body, ttl_s)
+                 for zone, share in shares.items()}  # fmt: skip
+        deadline_s = min(self.below.deadline_s, body.deadline_s)
+        answers: Mapping[str, Claim | SchedulerError] = call_all(calls, deadline_s)
+        claims = {zone: one for zone, one in answers.items() if isinstance(one, Claim)}
+        parts = [replace(part, claim=claims[part.zone].id if part.zone in claims else "")
+                 for part in row.parts]  # fmt: skip
+        self._check_answers(row, parts, answers)
+        if not alone and self.rows.change(
+            row.id, ["PREPARED"], "PREPARED", parts=parts, ttl_s=self.prepare_ttl_s
+        ):
+            answers = self._renewed(parts, body.ttl_s)
+            self._check_answers(row, parts, answers)
+        held = self.rows.change(row.id, ["PREPARED"], "HELD", parts=parts, ttl_s=body.ttl_s)
+        if held is None:
+            self._give_up(row, parts)
+            raise ClaimLost(f"claim {row.id} took too long to prepare")
+        return merged_claim(held, {zone: [claim] for zone, claim in claims.items()})
+
+    def _hold_share(
+        self, zone: str, share: _Share, row: ZoneClaim, body: ZoneClaimBody, ttl_s: float
+    ) -> Claim:
+        if not zone:
+            return self._hold_own(body, share, row.id, ttl_s)
+        lower = replace(
+            body, tokens=tuple(share.tokens), ttl_s=ttl_s, route=(*body.route, self.id),
+            hops=body.hops - 1, deadline_s=body.deadline_s * DEADLINE_SHARE,
+        )  # fmt: skip
+        return self.below.child(zone).hold_offers(lower, key=row.id)
+
+    def _hold_own(self, body: ZoneClaimBody, share: _Share, key: str | None, ttl_s: float) -> Claim:
+        if self.below.own is None:
+            raise StaleOffer("this zone has no pod managers any more: ask again")
+        return self.below.own.claim_candidates(
+            body.request, share.candidates, key=key, ttl_s=ttl_s, content=body.content
+        )
+
+    def _check_answers(
+        self,
+        row: ZoneClaim,
+        parts: Sequence[ZoneClaimPart],
+        answers: Mapping[str, Claim | SchedulerError],
+    ) -> None:
+        """Give a claim up, and raise the error about it, where a zone gave one."""
+        errors = {zone: one for zone, one in answers.items() if isinstance(one, SchedulerError)}
+        if not errors:
+            return
+        # one that refuses has nothing; of one that fails or does not answer that is not known
+        unsure = {zone for zone, error in errors.items() if error.http_status >= 500}
+        self._give_up(row, [part for part in parts if part.claim or part.zone in unsure])
+        for zone, error in errors.items():
+            if not isinstance(error, _AVOIDABLE):
+                raise in_zone(zone, error)
+        silent = [SilentZone(zone=zone, reason=one_line(str(error)))
+                  for zone, error in errors.items() if isinstance(error, ServiceError)]  # fmt: skip
+        lines = (paths.line_below(zone, str(error)) for zone, error in errors.items())
+        raise PartLost("; ".join(lines), silent)
+
+    def _give_up(self, row: ZoneClaim, parts: Sequence[ZoneClaimPart]) -> None:
+        """Release the parts of a claim that is not held; those of silent zones end later."""
+        note = "not all of it could be had"
+        changed = self.rows.change(
+            row.id, ["PREPARED"], "RELEASING", parts=parts, ttl_s=0.0, note=note
+        )
+        known = tuple(part for part in parts if part.claim)
+        errors = self.below.release(replace(row, parts=known))
+        if changed and not errors and known == tuple(parts):
+            self.rows.change(row.id, ["RELEASING"], "FAILED", note=note)
+
+    def claims(
+        self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
+    ) -> Sequence[Claim]:
+        """Return the claims of this zone and of those below, these by their paths.
+
+        What zones below hold for a claim of this zone stands in that claim alone.
+        """
+        self.rows.expire()
+        states = (*LIVE_STATES, *ENDED_STATES) if ended else LIVE_STATES
+        found = self.below.ask(lambda zone: zone.claims(owner=owner, ended=ended))
+        rows = self.rows.list(states, owner)
+        ids = {row.id for row in rows}
+        claims = [
+            merged_claim(row, {zone: parts_of(row, below) for zone, below in found.items()})
+            for row in rows
+        ]  # fmt: skip
+        claims += [
+            paths.claim_below(zone, claim)
+            for zone, below in found.items()
+            for claim in below
+            if zone_claim_id(claim) not in ids
+        ]
+        claims.sort(key=lambda claim: claim.created_at)
+        return [claim for claim in claims if podm is None or podm in claim.podms]
+
+    def claim_record(self, claim_id: str) -> ClaimRecord:
+        """Return a claim with its nodes and events; UnknownName where there is none."""
+        self.rows.expire()
+        row = self.rows.get(claim_id)
+        if row is None:
+            zone, part, rest = self.below.find("claim", claim_id)
+            return paths.record_below(zone, part.claim_record(rest))
+        calls = {part.zone: functools.partial(self._part_records, part, row) for part in row.parts}
+        below: dict[str, list[Claim]] = {}
+        records, lines = [], [row.note] if row.note else []
+        for zone, answer in call_all(calls, self.below.deadline_s).items():
+            if isinstance(answer, SchedulerError):
+                lines.append(paths.line_below(zone, str(answer)))
+                continue
+            below[zone] = [one.claim for one in answer]
+            records += [paths.record_below(zone, one) for one in answer]
+        merged = merged_claim(replace(row, note=one_line("; ".join(lines)) or None), below)
+        events = sorted((event for one in records for event in one.events), key=lambda one: one.at)
+        nodes = tuple(node for one in records for node in one.nodes)
+        return ClaimRecord(claim=merged, nodes=nodes, events=tuple(events))
+
+    def _part_records(self, part: ZoneClaimPart, row: ZoneClaim) -> list[ClaimRecord]:
+        zone = self.below.part(part.zone)
+        return [zone.claim_record(claim.id) for claim in self.below.claims_of(part, row)]
+
+    def merged(self, row: ZoneClaim) -> Claim:
+        """Return a claim of this zone with what the zones below hold for it."""
+        return self.claim_record(row.id).claim
+
+    def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
+        """Let a claim that is held end ``ttl_s`` from now; ClaimState where it is not held."""
+        self.rows.expire()
+        row = self.rows.get(claim_id)
+        if row is None:
+            zone, part, rest = self.below.find("claim", claim_id)
+            return paths.claim_below(zone, part.renew(rest, ttl_s))
+        if row.state != "HELD":
+            raise ClaimState(f"claim {claim_id} is {row.state}: only one that is held is renewed")
+        answers = self._renewed(row.parts, ttl_s)
+        for zone, answer in answers.items():
+            if isinstance(answer, SchedulerError):
+                raise in_zone(zone, answer)
+        held = self.rows.change(claim_id, ["HELD"], "HELD", ttl_s=ttl_s)
+        if held is None:
+            raise ClaimState(f"claim {claim_id} is not held any more: claim again")
+        below = {zone: [one] for zone, one in answers.items() if isinstance(one, Claim)}
+        return merged_claim(held, below)
+
+    def _renewed(
+        self, parts: Sequence[ZoneClaimPart], ttl_s: float
+    ) -> Mapping[str, Claim | SchedulerError]:
+        calls = {part.zone: functools.partial(self._renew_part, part, ttl_s) for part in parts}
+        return call_all(calls, self.below.deadline_s)
+
+    def _renew_part(self, part: ZoneClaimPart, ttl_s: float) -> Claim:
+        return self.below.part(part.zone).renew(part.claim, ttl_s)
+
+    def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
+        """Release claims; yield the error about each that could not be released.
+
+        Of a claim of several zones those that answer release their parts at once; a part of one
+        that does not ends by its time, or when the claims are reconciled.
+        """
+        for claim_id in dict.fromkeys(claim_ids):
+            try:
+                row = self.rows.get(claim_id)
+                if row is not None:
+                    self._release(row)
+                    continue
+                zone, part, rest = self.below.find("claim", claim_id)
+                for error in part.release([rest]):
+                    yield in_zone(zone, error)
+            except SchedulerError as error:
+                yield error
+
+    def _release(self, row: ZoneClaim) -> None:
+        if row.state in ENDED_STATES:
+            return
+        if row.state == "COMPOSING":
+            text = f"claim {row.id} is COMPOSING: something may be there by now"
+            raise ClaimState(f"{text}: reap it once its time is over")
+        before: tuple[ZoneClaimState, ...] = ("PREPARED", "HELD", "RELEASING")
+        if row.state != "COMPOSED" and not self.rows.change(
+            row.id, before, "RELEASING", ttl_s=0.0, note=row.note
+        ):
+            raise ClaimState(f"claim {row.id} is being changed by another: try again")
+        unsure = "may be released in part: podm claim show tells"
+        with self.effects.change("claim", row.id, unsure, "is released"):
+            for zone, error in self.below.release(row).items():
+                raise in_zone(zone, error)
+            self.rows.change(row.id, ["COMPOSED", "RELEASING"], "RELEASED")
+
+    def _shares(self, body: ZoneClaimBody) -> dict[str, _Share]:
+        """Return what each zone is to hold; the pod managers of this zone are ``""``."""
+        shares: dict[str, _Share] = {}
+        for number, token in enumerate(body.tokens, 1):
+            content = self.tokens.read(token)
+            zone = "" if isinstance(content, OwnToken) else content.child
+            share = shares.setdefault(zone, _Share())
+            share.numbers.append(number)
+            if isinstance(content, OwnToken):
+                share.candidates.append(content.candidate)
+            elif zone in self.below.children:
+                share.tokens.append(content.token)
+            else:
+                raise StaleOffer(f"zone {zone!r} is no longer a child: ask again")
+        return shares
+
+
+def merged_claim(row: ZoneClaim, below: Mapping[str, Sequence[Claim]]) -> Claim:
+    """Return a claim of a zone with what the claims of the zones below hold for it.
+
+    Its nodes are numbered as they were asked for.
+    """
+    parts = []
+    for part in row.parts:
+        for claim in below.get(part.zone, ()):
+            for lower in paths.claim_below(part.zone, claim).parts:
+                shares = tuple(_renumbered(share, part.nodes) for share in lower.shares)
+                parts.append(replace(lower, shares=shares))
+    state = "HELD" if row.state == "RELEASING" else row.state
+    parts.sort(key=lambda part: part.podm)
+    return Claim(id=row.id, state=state, owner=row.owner, group=row.group, key=row.key,
+                 content=row.content, created_at=row.created_at, expires_at=row.expires_at,
+                 note=row.note, parts=tuple(parts))  # fmt: skip
+
+
+def _renumbered(share: NodeAllocation, numbers: Sequence[int]) -> NodeAllocation:
+    """Return the allocation of a zone's own node with the number that the node has above it."""
+    return replace(share, node=numbers[share.node - 1]) if share.node <= len(numbers) else share

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Zone nodes: claims composed in all their zones at the same time, and the nodes of the zones."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from valence_sched.errors import (
+    ClaimLost,
+    ClaimState,
+    SchedulerError,
+    ServiceError,
+    Unverified,
+    one_line,
+)
+from valence_sched.model.composition import ComposedNode
+from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.lifecycle import NodeRecord, NodeStatus, ProvisionResult, UnverifiedNode
+from valence_sched.model.request import Request
+from valence_sched.model.scheduler import TTL_S, WAIT_S
+from valence_sched.model.zone_claim import ZoneClaim, ZoneClaimPart
+from valence_sched.zones import paths
+from valence_sched.zones.below import ZonesBelow, in_zone
+from valence_sched.zones.calls import call_all
+from valence_sched.zones.claims import Select, ZoneClaimOutcome, ZoneClaims
+from valence_sched.zones.recovery import ZoneClaimRecovery
+from valence_sched.zones.selection import Selected
+
+MOST_ROUNDS = 3  # of a request that a zone fails to compose
+RECONCILE_HINT = "podm claim reap brings it to terms"
+_WAITS, _MORE_S = 2, 360.0  # how often a zone may wait, and for all its own calls
+
+
+@dataclass
+class _Outcome:
+    """What became of a claim in all its zones."""
+
+    nodes: list[tuple[str, ComposedNode]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    unverified: list[UnverifiedNode] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    failed_zones: set[str] = field(default_factory=set)
+    claim_lost: bool = False
+
+    def add(self, zone: str, result: ProvisionResult) -> None:
+        self.nodes += [(zone, node) for node in result.nodes]
+        self.failures += [paths.line_below(zone, line) for line in result.failures]
+        self.unverified += [paths.unverified_below(zone, one) for one in result.unverified]
+        self.notes += [paths.line_below(zone, line) for line in result.notes]
+        self.claim_lost |= result.claim_lost
+        if result.failures:
+            self.failed_zones.add(zone)
+
+    def add_error(self, zone: str, error: SchedulerError) -> None:
+        """Add that a zone gave an error; where it does not answer it may have composed."""
+        line = paths.line_below(zone, str(error))
+        if isinstance(error, ServiceError | Unverified):
+            text = one_line(f"{line}: what it was to compose may be there ({RECONCILE_HINT})")
+            self.unverified.append(UnverifiedNode(message=text))
+            return
+        self.failures.append(line)
+        self.failed_zones.add(zone)
+        self.claim_lost |= isinstance(error, ClaimLost)
+
+    @property
+    def node_count(self) -> int:
+        """Return how many nodes are composed, or still being composed."""
+        return len(self.nodes) + sum(one.still_composing for one in self.unverified)
+
+    def result(self) -> ProvisionResult:
+        return ProvisionResult(
+            nodes=tuple(paths.node_below(zone, node) for zone, node in self.nodes),
+            failures=tuple(self.failures),
+            unverified=tuple(self.unverified),
+            notes=tuple(self.notes),
+            claim_lost=self.claim_lost,
+        )
+
+
+@dataclass(frozen=True)
+class ZoneNodes:
+    """The nodes of a zone and of those below it, composed of its claims."""
+
+    claims: ZoneClaims
+
+    @property
+    def _below(self) -> ZonesBelow:
+        return self.claims.below
+
+    @property
+    def recovery(self) -> ZoneClaimRecovery:
+        """Return what ends the claims that nobody goes on with."""
+        return ZoneClaimRecovery(self._below, self.claims.rows)
+
+    def compose(
+        self, request: Request, select: Select, *, key: str | None = None, ttl_s: float = TTL_S,
+        wait_s: float = WAIT_S,
+    ) -> tuple[ProvisionResult, Selected | None]:  # fmt: skip
+        """Make the nodes of a request, or as many as it must have; return them and the decision.
+
+        What was composed is taken apart where too few came to be; the request is then decided
+        again without the zones that failed.
+
+        Raises:
+            ClaimLost: a part could not be had every time; nothing is held.
+            ClaimState: the key stands for nodes that are being composed.
+            NameTaken: the key stands for another request.
+        """
+        avoid: tuple[SilentZone, ...] = ()
+        notes: list[str] = []
+        for number in range(1, MOST_ROUNDS + 1):
+            outcome = self.claims.claim(request, select, key=key, ttl_s=ttl_s, avoid=avoid)
+            if outcome.claim is None:
+                return ProvisionResult(failures=tuple(notes)), outcome.selected
+            if earlier := self._earlier(outcome):
+                return earlier, None
+            row = self.claims.rows.get(outcome.claim.id)
+            assert row is not None, "it is held"
+            result, failed = self._compose(row, request.required_count, wait_s)
+            failed -= {""} | {one.zone for one in avoid}
+            if result.nodes or result.unverified or number == MOST_ROUNDS or not failed:
+                return replace(result, notes=(*notes, *result.notes)), outcome.selected
+            reason = "it did not compose what it held"
+            avoid += tuple(SilentZone(zone=zone, reason=reason) for zone in sorted(failed))
+            zones = ", ".join(sorted(failed))
+            notes += [f"{line}: tried without zone {zones}" for line in result.failures]
+        raise AssertionError("unreachable")
+
+    def _earlier(self, outcome: ZoneClaimOutcome) -> ProvisionResult | None:
+        """Return the nodes that a key stands for, None for a claim that is to be composed now."""
+        claim = outcome.claim
+        if outcome.selected is not None or claim is None or claim.state == "HELD":
+            return None
+        if claim.state != "COMPOSED":
+            text = f"key {claim.key!r} stands for claim {claim.id}, which is {claim.state}"
+            hint = "wait for it, or run podm claim reap once its time is over"
+            raise ClaimState(one_line(f"{text}: {hint}"))
+        return ProvisionResult(nodes=self.claims.claim_record(claim.id).nodes)
+
+    def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult:
+        """Make all nodes of a claim, or none: in all its zones at the same time.
+
+        Raises:
+            ClaimState, UnknownName: the claim is not held; there is none.
+        """
+        self.claims.rows.expire()
+        row = self.claims.rows.get(claim_id)
+        if row is not None:
+            return self._compose(row, sum(len(part.nodes) for part in row.parts), wait_s)[0]
+        zone, part, rest = self._below.find("claim", claim_id)
+        outcome = _Outcome()
+        outcome.add(zone, part.compose_claim(rest, wait_s=wait_s))
+        return outcome.result()
+
+    def _compose(
+        self, row: ZoneClaim, required: int, wait_s: float
+    ) -> tuple[ProvisionResult, set[str]]:
+        """Return what was composed of a held claim, and the zones that failed."""
+        deadline_s = _WAITS * wait_s + _MORE_S
+        if not self.claims.rows.change(row.id, ["HELD"], "COMPOSING", ttl_s=deadline_s):
+            current = self.claims.rows.get(row.id) or row
+            text = f"claim {row.id} is {current.state}: only one that is held is composed"
+            raise ClaimState(text)
+        unsure = f"is COMPOSING in {', '.join(part.zone or 'this zone' for part in row.parts)}"
+        self.claims.effects.note("claim", row.id, f"{unsure}: {RECONCILE_HINT}")
+        calls = {part.zone: functools.partial(self._compose_part, part, wait_s)
+                 for part in row.parts}  # fmt: skip
+        outcome = _Outcome()
+        for zone, answer in call_all(calls, deadline_s).items():
+            if isinstance(answer, SchedulerError):
+                outcome.add_error(zone, answer)
+            else:
+                outcome.add(zone, answer)
+        for zone, node in outcome.nodes:
+            above = paths.node_below(zone, node)
+            self.claims.effects.note("node", above.id, f"is composed on {above.podm}: {node.uri}")
+        if outcome.node_count < required:
+            self._take_apart(outcome, wait_s)
+        self._note_end(row, outcome)
+        return outcome.result(), outcome.failed_zones
+
+    def _compose_part(self, part: ZoneClaimPart, wait_s: float) -> ProvisionResult:
+        return self._below.part(part.zone).compose_claim(part.claim, wait_s=wait_s)
+
+    def _note_end(self, row: ZoneClaim, outcome: _Outcome) -> None:
+        """Store what became of a claim; one that is unverified is reconciled later."""
+        rows = self.claims.rows
+        if outcome.unverified:
+            rows.change(row.id, ["COMPOSING"], "COMPOSING", ttl_s=0.0, note="not all is verified")
+            return
+        if outcome.nodes:
+            rows.change(row.id, ["COMPOSING"], "COMPOSED")
+        else:
+            self._below.release(row)  # where a zone had not begun; what stays ends by its time
+            rows.change(row.id, ["COMPOSING"], "FAILED", note="nothing was composed")
+        self.claims.effects.forget("claim", row.id)
+
+    def _take_apart(self, outcome: _Outcome, wait_s: float) -> None:
+        """Decompose what came to be: too little of a request."""
+        by_zone: dict[str, list[ComposedNode]] = {}
+        for zone, node in outcome.nodes:
+            by_zone.setdefault(zone, []).append(node)
+        calls = {f"{zone}/{node.id}": functools.partial(self._delete, zone, node, wait_s)
+                 for zone, nodes in by_zone.items() for node in nodes}  # fmt: skip
+        answers: Mapping[str, SchedulerError | None] = call_all(calls, _WAITS * wait_s + _MORE_S)
+        for zone, node in outcome.nodes:
+            above, error = paths.node_below(zone, node), answers[f"{zone}/{node.id}"]
+            if error is None:
+                self.claims.effects.forget("node", above.id)
+                gone = f"{above.podm}: {node.uri} taken apart again: too few came to be"
+                outcome.failures.append(gone)
+                continue
+            stays = f"{above.podm}: {node.uri} stays, though too few came to be"
+            text = one_line(f"{stays}: {error} (podm node delete)")
+            outcome.unverified.append(UnverifiedNode(message=text))
+        outcome.nodes = []
+
+    def _delete(self, zone: str, node: ComposedNode, wait_s: float) -> None:
+        for error in self._below.part(zone).delete_nodes([node.id], wait_s=wait_s):
+            raise error
+
+    def nodes(
+        self, *, podm: str | None = None, owner: str | None = None, live: bool = False
+    ) -> Sequence[NodeStatus]:
+        """Return the nodes of this zone and of those below, these by their paths."""
+        if podm is not None:
+            zone, part, rest = self._below.find("pod manager", podm)
+            found: Mapping[str, Sequence[NodeStatus]] = {
+                zone: part.nodes(podm=rest, owner=owner, live=live)
+            }
+        else:
+            found = self._below.ask(lambda zone: zone.nodes(owner=owner, live=live))
+        return [paths.status_below(zone, one) for zone, nodes in found.items() for one in nodes]
+
+    def node_record(self, node_id: str) -> NodeRecord:
+        """Return a node by its id or path; UnknownName for others."""
+        zone, part, rest = self._below.find("node", node_id)
+        return paths.node_record_below(zone, part.node_record(rest))
+
+    def delete_nodes(
+        self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
+    ) -> Iterator[SchedulerError]:
+        """Have nodes decomposed; yield the error about each that could not be, or not for sure."""
+        for node_id in dict.fromkeys(node_ids):
+            try:
+                zone, part, rest = self._below.find("node", node_id)
+                unsure, done = f"may be gone: {RECONCILE_HINT}", "is deleted"
+                with self.claims.effects.change("node", node_id, unsure, done):
+                    for error in part.delete_nodes([rest], wait_s=wait_s):
+                        raise in_zone(zone, error)
+            except SchedulerError as error:
+                yield error
+        self.recovery.settle()

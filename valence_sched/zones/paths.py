@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paths: the names of what is below a zone, ``CHILD/NAME``, each level in front of the next."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+from msgspec.structs import replace
+
+from valence_sched.model.claim import Claim
+from valence_sched.model.composition import ComposedNode
+from valence_sched.model.lifecycle import (
+    ClaimRecord,
+    Event,
+    NodeRecord,
+    NodeStatus,
+    UnverifiedNode,
+)
+
+
+def path(zone: str, name: str) -> str:
+    """Return the path of what a zone directly below has; of the zone's own (``""``) its name."""
+    return f"{zone}/{name}" if zone else name
+
+
+def split(name: str, zones: Container[str]) -> tuple[str, str]:
+    """Return the child that a path begins with and the rest; no child for all other names."""
+    zone, slash, rest = name.partition("/")
+    return (zone, rest) if slash and zone in zones else ("", name)
+
+
+def claim_below(zone: str, claim: Claim) -> Claim:
+    """Return the claim of a zone as the zone above names it."""
+    parts = tuple(replace(part, podm=path(zone, part.podm)) for part in claim.parts)
+    return replace(claim, id=path(zone, claim.id), parts=parts)
+
+
+def record_below(zone: str, record: ClaimRecord) -> ClaimRecord:
+    """Return the record of a claim of a zone as the zone above names it."""
+    events = events_below(zone, record.events)
+    nodes = tuple(node_below(zone, node) for node in record.nodes)
+    return ClaimRecord(claim=claim_below(zone, record.claim), nodes=nodes, events=events)
+
+
+def node_below(zone: str, node: ComposedNode) -> ComposedNode:
+    """Return the node of a zone as the zone above names it; its URI is that of its pod manager."""
+    claim = node.claim if node.claim == "-" else path(zone, node.claim)
+    return replace(node, id=path(zone, node.id), podm=path(zone, node.podm), claim=claim)
+
+
+def status_below(zone: str, status: NodeStatus) -> NodeStatus:
+    """Return the status of a node of a zone as the zone above names it."""
+    return replace(status, node=node_below(zone, status.node))
+
+
+def node_record_below(zone: str, record: NodeRecord) -> NodeRecord:
+    """Return the record of a node of a zone as the zone above names it."""
+    node, events = node_below(zone, record.node), events_below(zone, record.events)
+    return replace(record, node=node, events=events)
+
+
+def events_below(zone: str, events: Iterable[Event]) -> tuple[Event, ...]:
+    """Return the events of a zone as the zone above names what they are about."""
+    return tuple(
+        replace(event, claim=event.claim and path(zone, event.claim),
+                podm=event.podm and path(zone, event.podm))
+        for event in events
+    )  # fmt: skip
+
+
+def unverified_below(zone: str, node: UnverifiedNode) -> UnverifiedNode:
+    """Return a node of a zone that could not be verified as the zone above names it."""
+    if not node.still_composing:
+        return replace(node, message=line_below(zone, node.message))
+    return replace(node, message=line_below(zone, node.message), node=path(zone, node.node),
+                   podm=path(zone, node.podm), claim=path(zone, node.claim))  # fmt: skip
+
+
+def line_below(zone: str, line: str) -> str:
+    """Return a line about a zone with its name."""
+    return f"zone {zone}: {line}" if zone else line

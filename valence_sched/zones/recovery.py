@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recovery: ends claims over several zones that were begun and not ended, as the zones say.
+
+What a zone holds ends by itself; here its claims above it follow, and what was composed is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from valence_sched.errors import SchedulerError, one_line
+from valence_sched.model.claim import State
+from valence_sched.model.lifecycle import Action
+from valence_sched.model.zone_claim import ZoneClaim, ZoneClaimState
+from valence_sched.zones import paths
+from valence_sched.zones.below import ZonesBelow, parts_of
+from valence_sched.zones.claims import OWN, ZoneClaimStore
+
+COMPOSED: tuple[State, ...] = ("COMPOSED", "SETTLED")
+_UNHELD: tuple[ZoneClaimState, ...] = ("PREPARED", "RELEASING")
+
+
+@dataclass(frozen=True)
+class ZoneClaimRecovery:
+    """Recovers the claims of one zone over what is directly below it."""
+
+    below: ZonesBelow
+    rows: ZoneClaimStore
+
+    def reap(self, *, dry_run: bool = False) -> Iterator[Action]:
+        """Yield what was done about each claim whose time is over, or that it would be ended."""
+        self.rows.expire()
+        for row in self.rows.due():
+            zones = ", ".join(part.zone or OWN for part in row.parts)
+            done = "would be ended in these zones" if dry_run else self._end(row)
+            yield Action(kind="claim", id=row.id, podm=zones, done=one_line(done, 200))
+        if not dry_run:
+            self.settle()
+
+    def settle(self) -> None:
+        """End claims whose nodes are all gone, as far as their zones answer."""
+        rows = self.rows.list(("COMPOSED",))
+        if not rows:
+            return
+        found = self.below.ask(lambda zone: zone.claims())
+        for row in rows:
+            zones = {part.zone for part in row.parts}
+            if zones <= found.keys() and not any(parts_of(row, found[zone]) for zone in zones):
+                self.rows.change(row.id, ["COMPOSED"], "RELEASED", note="its nodes are gone")
+
+    def _end(self, row: ZoneClaim) -> str:
+        try:
+            if row.state == "COMPOSING":
+                return self._find_composed(row)
+            if not self.rows.change(row.id, _UNHELD, "RELEASING", ttl_s=0.0, note=row.note):
+                return "left as it is: another process changes it"
+            for zone, error in self.below.release(row).items():
+                return f"left as it is: {paths.line_below(zone, str(error))}"
+        except SchedulerError as error:
+            return f"left as it is: {error}"
+        note = row.note or "nobody went on with it"
+        self.rows.change(row.id, ["RELEASING"], "FAILED", note=note)
+        return f"freed what it held: {note}"
+
+    def _find_composed(self, row: ZoneClaim) -> str:
+        """Find what became of a claim whose composition nobody saw the end of."""
+        nodes = 0
+        for part in row.parts:
+            for claim in self.below.claims_of(part, row):
+                if claim.state in COMPOSED:
+                    nodes += claim.nodes
+                elif claim.state == "COMPOSING":
+                    where = part.zone or OWN
+                    return f"left as it is: {where} goes on with claim {claim.id}"
+                else:
+                    for error in self.below.part(part.zone).release([claim.id]):
+                        raise error
+        if nodes:
+            self.rows.change(row.id, ["COMPOSING"], "COMPOSED", note=row.note)
+            return f"composed: found {nodes} of its nodes"
+        self.rows.change(row.id, ["COMPOSING"], "FAILED", note="nothing was composed")
+        return "freed what it held: nothing was composed"

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Report of a zone: what it tells above of itself, its name, its capabilities and its amounts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from valence_sched.model.podm_overview import PodmOverview, PodmSummary
+from valence_sched.model.zone_registry import Capabilities, ServiceRanges, ZoneAmounts, ZoneInfo
+from valence_sched.model.zone_settings import ZoneSettings
+from valence_sched.zones.capabilities import rolled_up
+from valence_sched.zones.children import INTERVALS
+
+#: The service of each amount that a pod manager has, as capabilities of zones name it.
+SERVICES = {
+    "cores": "compute",
+    "memory_mib": "compute",
+    "gpus": "compute",
+    "accelerators": "compute",
+    "drives": "storage",
+    "nics": "network",
+}
+
+
+def zone_info(
+    id_: str,
+    settings: ZoneSettings,
+    podms: Iterable[PodmOverview],
+    reports: Mapping[str, Mapping[str, Any]],
+    ages_s: Mapping[str, float],
+) -> ZoneInfo:
+    """Return what a zone tells of itself.
+
+    The ranges are of what is free on the ``podms`` that are alive, and of the numbers by service
+    that pod managers report by themselves, unless their report is older than three intervals.
+    """
+    fresh_s = INTERVALS * settings.poll_interval_s
+    found = list(podms)
+    alive = {one.podm.id for one in found if one.podm.enabled and one.podm.status != "Offline"}
+    fresh = [stats for podm, stats in sorted(reports.items())
+             if podm in alive and ages_s.get(podm, math.inf) <= fresh_s]  # fmt: skip
+    free = (numbers for one in found if one.podm.id in alive for numbers in _free(one.amounts))
+    reported = (numbers for stats in fresh for numbers in _reported(stats))
+    capabilities: Capabilities = dict(sorted(settings.capability_map.items()))
+    services: ServiceRanges = dict(sorted(rolled_up([*free, *reported]).items()))
+    return ZoneInfo(id=id_, name=settings.name, capabilities=capabilities, services=services)
+
+
+def _free(amounts: PodmSummary) -> Iterator[tuple[str, dict[str, float]]]:
+    """Yield what is free of each amount that a pod manager has, with its service."""
+    every = {name: (service, *getattr(amounts, name)) for name, service in SERVICES.items()}
+    every |= {name: ("storage", *pair) for name, pair in amounts.stocks.items()}
+    for name, (service, free, total) in every.items():
+        if free is not None and total:
+            yield service, {name: free}
+
+
+def _reported(stats: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, float]]]:
+    """Yield the numbers of each service of a report, as of ``{"compute": {"cpu": 0.7}}``."""
+    facts = stats.get("facts")
+    for service, values in {**(facts if isinstance(facts, Mapping) else {}), **stats}.items():
+        if isinstance(values, Mapping) and service not in ("facts", "amounts", "capabilities"):
+            yield (
+                service,
+                {
+                    name: float(value)
+                    for name, value in values.items()
+                    if isinstance(value, int | float) and not isinstance(value, bool)
+                },
+            )
+
+
+def own_amounts(podms: Sequence[PodmOverview]) -> ZoneAmounts:
+    """Return the sums over the pod managers of a zone; None where one of them is not known."""
+    amounts: dict[str, tuple[int | None, int | None]] = {}
+    for name in SERVICES:
+        pairs = [getattr(one.amounts, name) for one in podms]
+        amounts[name] = _sum(free for free, _ in pairs), _sum(total for _, total in pairs)
+    return ZoneAmounts(podms=len(podms), amounts=amounts if podms else {})
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    known = list(numbers)
+    return None if None in known else sum(number for number in known if number is not None)

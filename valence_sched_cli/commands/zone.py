@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands ``scheduler zone add, list, show, set, delete, info, tree``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from valence_sched_cli import base
+from valence_sched_cli.options import inventory
+from valence_sched_cli.options.help import section
+from valence_sched_cli.options.registration import password_reference, path_of_file
+from valence_sched_cli.options.request import nonempty_name
+from valence_sched_cli.options.types import add_option, seconds
+from valence_sched_cli.output.cells import Age, Cell, PairLines, Pairs, or_absent
+
+if TYPE_CHECKING:
+    from valence_sched.model.read_options import Selection
+    from valence_sched.model.zone_registry import ZoneNode, ZoneOverview
+
+LIST_COLUMNS = ("ID", "Name", "Is Active", "Capabilities", "API URL")
+LONG_COLUMNS = ("Own Name", "Enabled", "Failures", "Heard", "Reason")
+SHOW_COLUMNS = (
+    "ID", "Name", "Own Name", "API URL", "Enabled", "Is Active", "Reason", "Failures",
+    "Capabilities", "Services", "Weight Scale", "Weight Offset", "Username", "Password", "CA Cert",
+    "Heard", "Polled",
+)  # fmt: skip
+TREE_COLUMNS = ("Zone", "Podms", "Free Cores", "Free Memory MiB", "Free GPUs", "Age", "Problem")
+TOTAL_COLUMNS = ("Total Cores", "Total Memory MiB", "Total GPUs", "Free Drives", "Total Drives",
+                 "Free NICs", "Total NICs")  # fmt: skip
+_AMOUNTS = {"Cores": "cores", "Memory MiB": "memory_mib", "GPUs": "gpus", "Drives": "drives",
+            "NICs": "nics"}  # fmt: skip
+
+
+class Branch(Cell[Sequence[str]]):
+    """A zone of a tree: indented below the one above for people, its whole path for machines.
+
+    People also see its ``own_name`` where that is another one.
+    """
+
+    def __init__(self, path: Sequence[str], own_name: str) -> None:
+        super().__init__(path)
+        self._own_name = own_name
+
+    def human_readable(self) -> str:
+        name = self._value[-1]
+        also = f" ({self._own_name})" if self._own_name not in ("", name) else ""
+        return "  " * (len(self._value) - 1) + name + also
+
+    def machine_readable(self) -> str:
+        return "/".join(self._value)
+
+
+def zone_cells(zone: ZoneOverview) -> dict[str, Any]:
+    """Return all that is known of a zone directly below, by the title of the column."""
+    from valence_sched.model.zone_registry import range_text
+
+    one, report = zone.registration, zone.report
+    info, password = report.info, one.password
+    return {
+        "ID": zone.id,
+        "Name": one.name,
+        "Own Name": or_absent(info and info.name),
+        "API URL": one.url,
+        "Enabled": one.enabled,
+        "Is Active": report.is_active,
+        "Reason": report.reason,
+        "Failures": report.failures,
+        "Capabilities": Pairs(info.capabilities if info else {}),
+        "Services": PairLines({name: range_text(pair)
+                               for name, pair in (info.services if info else {}).items()}),
+        "Weight Scale": one.weight_scale,
+        "Weight Offset": one.weight_offset,
+        "Username": or_absent(one.username),
+        "Password": or_absent(password and password.text),
+        "CA Cert": or_absent(one.cacert),
+        "Heard": _age(zone.heard_age_s),
+        "Polled": _age(zone.polled_age_s),
+    }  # fmt: skip
+
+
+def _age(age_s: float | None) -> Any:
+    return or_absent(None if age_s is None else Age(age_s))
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how a zone is reached, and how it counts."""
+    what, decide = section(parser, "what"), section(parser, "decide")
+    add_option(what, "--username <username>: user of its service", type=nonempty_name)
+    password = what.add_mutually_exclusive_group()
+    add_option(password, "--password-env <variable>: environment variable with the password")
+    add_option(
+        password, "--password-file <file>: file with the password, which its owner alone can read"
+    )
+    add_option(what, "--cacert <file>: certificates to trust, in PEM")
+    add_option(decide, "--weight-scale <number>: what its scores are multiplied by (default: 1)",
+               type=_number)  # fmt: skip
+    add_option(decide, "--weight-offset <number>: what is then added to its scores (default: 0)",
+               type=_number)  # fmt: skip
+
+
+def _number(text: str) -> float:
+    import math
+
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or abs(number) > 1000:
+        raise argparse.ArgumentTypeError(f"must be a number from -1000 to 1000, got {text[:40]}")
+    return number
+
+
+def _changes(parsed_args: argparse.Namespace, *, here: bool) -> dict[str, Any]:
+    """Return the fields of a registration that the options say."""
+    words = {name: getattr(parsed_args, name)
+             for name in ("username", "weight_scale", "weight_offset")}  # fmt: skip
+    changes = {name: value for name, value in words.items() if value is not None}
+    if password := password_reference(parsed_args, here=here):
+        changes["password"] = password
+    if parsed_args.cacert is not None:
+        changes["cacert"] = path_of_file(parsed_args.cacert, here=here)
+    return changes
+
+
+def _warnings(zone: ZoneOverview) -> list[str]:
+    """Return a line for a password that others can read."""
+    from valence_sched.model.podm_url import is_unencrypted
+
+    one = zone.registration
+    if one.password is None or not is_unencrypted(one.url):
+        return []
+    return [f"warning: {one.name}: its password goes to {one.url} in the clear: name an https URL"]
+
+
+class AddZone(base.ShowOne):
+    """Add a zone directly below this one.
+
+    It is only stored: the service of this zone connects to it later, and polls it from then on.
+    """
+
+    through_service = True
+
+    effectful = True
+    examples = (
+        "east http://10.1.0.1:8790",
+        "west https://west:8790 --username up --password-env WEST_PASSWORD --weight-scale 0.5",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<name>: name that this zone has for it")
+        add_option(parser, "<url>: URL of its service: http://HOST:PORT")
+        _add_options(parser)
+        inventory.add_state_option(parser)
+
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        return SHOW_COLUMNS
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        from valence_sched.errors import UsageError
+        from valence_sched.model.zone_registry import ZoneRegistration
+
+        if not parsed_args.name:
+            raise UsageError("an empty name")
+        scheduler, here = self.scheduler(parsed_args), self.scheduler_app.service is None
+        changes = _changes(parsed_args, here=here)
+        wanted = ZoneRegistration(name=parsed_args.name, url=parsed_args.url, **changes)
+        zone = scheduler.add_zone(wanted)
+        self.closing += _warnings(zone)
+        cells = zone_cells(zone)
+        return SHOW_COLUMNS, tuple(cells[column] for column in SHOW_COLUMNS)
+
+
+class ListZone(base.Lister):
+    """List the zones directly below this one."""
+
+    through_service = True
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(section(parser, "output"), "--long: list more columns")
+        inventory.add_state_option(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        columns = LIST_COLUMNS + (LONG_COLUMNS if parsed_args.long else ())
+        zones = self.scheduler(parsed_args).zones()
+        self.closing += [
+            f"{one.registration.name}: not active: {one.report.reason}"
+            for one in zones
+            if one.registration.enabled and not one.report.is_active
+        ]
+        every = map(zone_cells, zones)
+        return columns, [tuple(cells[column] for column in columns) for cells in every]
+
+
+class ShowZone(base.ShowOne):
+    """Show a zone directly below this one."""
+
+    through_service = True
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<zone>: zone directly below (name or ID)")
+        inventory.add_state_option(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        cells = zone_cells(self.scheduler(parsed_args).zone(parsed_args.zone))
+        return SHOW_COLUMNS, tuple(cells[column] for column in SHOW_COLUMNS)
+
+
+class SetZone(base.Command):
+    """Set properties of a zone directly below this one.
+
+    What is known of a zone is forgotten where its URL or its login changes, until it was polled.
+    """
+
+    through_service = True
+
+    effectful = True
+    examples = ("east --weight-scale 2", "east --url https://east:8790 --disable")
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<zone>: zone directly below (name or ID)")
+        what = section(parser, "what")
+        add_option(what, "--url <url>: URL of its service from now on", type=nonempty_name)
+        _add_options(parser)
+        add_option(what, "--no-login: log in as nobody")
+        enabled = section(parser, "decide").add_mutually_exclusive_group()
+        add_option(enabled, "--enable: poll it, and ask it for what it offers")
+        add_option(enabled, "--disable: neither poll it nor ask it")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        from valence_sched.errors import UsageError
+        from valence_sched.model.zone_registry import ZoneChange
+
+        scheduler, here = self.scheduler(parsed_args), self.scheduler_app.service is None
+        changes = _changes(parsed_args, here=here)
+        if parsed_args.url is not None:
+            changes["url"] = parsed_args.url
+        if parsed_args.enable or parsed_args.disable:
+            changes["enabled"] = parsed_args.enable
+        if parsed_args.no_login:
+            if changes.keys() & {"username", "password"}:
+                raise UsageError("--no-login contradicts --username and --password-…")
+            changes |= {"username": None, "password": None}
+        if not changes:
+            raise UsageError("nothing to set: name a property")
+        zone = scheduler.change_zone(parsed_args.zone, ZoneChange(**changes))
+        self.closing += _warnings(zone)
+
+
+class DeleteZone(base.Command):
+    """Delete zones directly below this one.
+
+    Only what this zone has stored of them is deleted: the zones themselves stay as they are.
+    """
+
+    through_service = True
+
+    effectful = True
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(parser, "<zone>...: zone directly below (name or ID; repeat for several)")
+        inventory.add_state_option(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        self.tell_errors(self.scheduler(parsed_args).delete_zones(parsed_args.zone))
+
+
+class _OwnZone(base.Lister):
+    """A command about this zone itself, on what its state has stored: nothing is read live."""
+
+    def selection(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> Selection:
+        from valence_sched.model.read_options import ReadOptions, Selection
+
+        return Selection(live=ReadOptions(state=parsed_args.state, stored=True))
+
+
+class InfoZone(_OwnZone):
+    """Show the name and the capabilities of this zone.
+
+    Beside the capabilities that its operator states these are the least and the most that its pod
+    managers have free, and what they report by service.
+    """
+
+    through_service = True
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        inventory.add_state_option(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        from valence_sched.model.zone_registry import info_properties
+
+        info = self.scheduler(parsed_args).zone_info()
+        return ("Property", "Value"), info_properties(info).items()
+
+
+class TreeZone(_OwnZone):
+    """Show what this zone and those below it have free.
+
+    Every zone is asked at once, and asks those below it. One that does not answer says why.
+    """
+
+    through_service = True
+
+    examples = ("--timeout 5", "--long -f json")
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_option(section(parser, "output"), "--long: list more columns")
+        add_option(
+            section(parser, "decide"),
+            "--timeout <seconds>: how long the zones below have to answer (default: 30)",
+            type=seconds,
+            default=30.0,
+        )
+        inventory.add_state_option(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        from valence_sched.model.quantity import format_count
+
+        columns = (
+            TREE_COLUMNS[:-2] + (TOTAL_COLUMNS if parsed_args.long else ()) + TREE_COLUMNS[-2:]
+        )
+        tree = self.scheduler(parsed_args).zone_tree(deadline_s=min(parsed_args.timeout, 600.0))
+        rows = [_tree_cells(path, node) for path, node in _nodes(tree, ())]
+        silent = sum(bool(cells["Problem"]) for cells in rows)
+        if silent:
+            self.closing.append(f"{format_count(silent, 'zone')} did not answer: what is free "
+                                "below is not counted")  # fmt: skip
+        return columns, [tuple(cells[column] for column in columns) for cells in rows]
+
+
+def _nodes(node: ZoneNode, above: Sequence[str]) -> Iterator[tuple[Sequence[str], ZoneNode]]:
+    """Yield a zone and those below it, each with the names of the way down to it."""
+    path = (*above, node.known_as or node.name)
+    yield path, node
+    for child in node.children:
+        yield from _nodes(child, path)
+
+
+def _tree_cells(path: Sequence[str], node: ZoneNode) -> dict[str, Any]:
+    cells: dict[str, Any] = {
+        "Zone": Branch(path, node.name),
+        "Podms": or_absent(None if node.silent else node.own.podms),
+        "Age": _age(node.age_s),
+        "Problem": node.silent,
+    }
+    for title, name in _AMOUNTS.items():
+        free, total = node.own.amounts.get(name, (None, None))
+        cells |= {f"Free {title}": or_absent(free), f"Total {title}": or_absent(total)}
+    return cells
