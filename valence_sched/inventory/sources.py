@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import secrets
-import socket
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,7 +13,6 @@ from valence_sched.config.settings import Configuration, Homes
 from valence_sched.core import plugins
 from valence_sched.drivers import recorded
 from valence_sched.errors import UsageError, one_line
-from valence_sched.inventory.registry import Registry
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.progress import NoProgress, Progress
 from valence_sched.model.read_options import ReadOptions, Selection
@@ -24,6 +21,7 @@ if TYPE_CHECKING:
     from valence_sched.inventory.background_reader import BackgroundReader
     from valence_sched.inventory.event_listener import EventListener
     from valence_sched.inventory.live import LiveReader
+    from valence_sched.inventory.registry import Registry
     from valence_sched.inventory.stored import StoredReader
     from valence_sched.model.read_pace import ReadPace
     from valence_sched.model.registration import Registration
@@ -142,6 +140,9 @@ class SourceReader:
 
         ``changed`` takes the names of those that a reading found to be otherwise.
         """
+        import secrets
+        import socket
+
         from valence_sched.drivers.crawl import pool  # HTTP: only to read live ones
         from valence_sched.drivers.crawl.reading import Reading, ReadSettings, ReadTarget
         from valence_sched.inventory.background_reader import BackgroundReader, ReaderClock
