@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from msgspec.structs import replace
 
 from valence_sched import files
-from valence_sched.config import credentials, parsers
 from valence_sched.config.requests import Cloud
 from valence_sched.config.settings import Configuration
 from valence_sched.engine import Engine
@@ -28,29 +27,28 @@ from valence_sched.errors import (
     suggest,
 )
 from valence_sched.inventory.loader import InventoryLoader
-from valence_sched.inventory.registry import Registry
 from valence_sched.inventory.sources import Now, SourceReader, process_name
-from valence_sched.model.decision import Report, Reports
 from valence_sched.model.diagnostic import Diagnostics
-from valence_sched.model.effect import EffectLog
-from valence_sched.model.plan import Plan, parse_plan
 from valence_sched.model.progress import Progress
 from valence_sched.model.read_options import DEFAULT_SELECTION, ReadOptions, Selection
-from valence_sched.model.read_pace import ReadPace
-from valence_sched.model.registration import PasswordReference
-from valence_sched.model.replay import Replay, parse_replay
-from valence_sched.model.reports import parse_report
 
 if TYPE_CHECKING:
     from valence_sched.inventory.background_reader import BackgroundReader
     from valence_sched.inventory.capture import Captures
+    from valence_sched.inventory.registry import Registry
     from valence_sched.messaging.fanout import HintFanout
     from valence_sched.model.check import Check
+    from valence_sched.model.decision import Report, Reports
+    from valence_sched.model.effect import EffectLog
     from valence_sched.model.event_address import EventAddress
     from valence_sched.model.messaging import MessagingSettings
     from valence_sched.model.page import Page
+    from valence_sched.model.plan import Plan
     from valence_sched.model.podm_overview import PodmOverview
+    from valence_sched.model.read_pace import ReadPace
+    from valence_sched.model.registration import PasswordReference
     from valence_sched.model.relocation import Relocation, Survival
+    from valence_sched.model.replay import Replay
     from valence_sched.model.scenario import Edit
     from valence_sched.model.scheduler import Scheduler
     from valence_sched.model.sweep import SweepRun
@@ -112,6 +110,8 @@ class App:
 
     def registry(self, state: str | None = None) -> Registry:
         """Return the registry whose state is at a URL, None for the usual one."""
+        from valence_sched.inventory.registry import Registry  # only where a state is looked at
+
         return Registry(self.config, state)
 
     def engine(
@@ -459,6 +459,7 @@ class App:
         Raises:
             InputError: a file cannot be read; of the workload also when it is replayed.
         """
+        from valence_sched.config import parsers
         from valence_sched.whatif.workload import open_workload
 
         named: dict[str, TraceColumn] = {}
@@ -545,6 +546,8 @@ class App:
 
     def read_replay(self, file: str) -> tuple[Replay, list[str]]:
         """Read a written replay, ``-`` for standard input; errors and warnings as for a report."""
+        from valence_sched.model.replay import parse_replay
+
         data = self.config.input.read() if file == "-" else files.read(file, limit=-1)
         return parse_replay(data, "stdin" if file == "-" else file)
 
@@ -573,7 +576,9 @@ class App:
         if (username is None) != (password is None):
             raise UsageError("a login needs --username and one of --password-env, --password-file")
         if username is not None:
-            text = credentials.read_password(password, "podm serve", self.config.environ, None)
+            from valence_sched.config.credentials import read_password
+
+            text = read_password(password, "podm serve", self.config.environ, None)
             options["login"] = sessions.Account(username, text or "")
 
         def check_and_report(urls: list[tuple[str, str]]) -> None:
@@ -585,8 +590,10 @@ class App:
 
     def secret(self, reference: PasswordReference, what: str) -> str:
         """Return the secret that a reference names; CredentialError where it is none."""
+        from valence_sched.config.credentials import read_password
+
         try:
-            return credentials.read_password(reference, what, self.config.environ, None) or ""
+            return read_password(reference, what, self.config.environ, None) or ""
         except CredentialError as error:
             raise error.at(what) from None
 
@@ -705,6 +712,8 @@ class App:
 
         InputError if it cannot be read or is none, NewerSchema if its major version is newer.
         """
+        from valence_sched.model.reports import parse_report
+
         data = self.config.input.read() if file == "-" else files.read(file, limit=-1)
         return parse_report(data, "stdin" if file == "-" else file)
 
@@ -717,6 +726,8 @@ class App:
 
         Errors as for a report; InputError, too, if it was changed since it was made.
         """
+        from valence_sched.model.plan import parse_plan
+
         data = self.config.input.read() if file == "-" else files.read(file, limit=-1)
         plan, warnings = parse_plan(data, "stdin" if file == "-" else file)
         self.config.remarks += warnings

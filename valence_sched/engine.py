@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import structs
 from msgspec.structs import replace
 
-from valence_sched.config.settings import ZONES_FILE, Configuration
-from valence_sched.core.decider import Decider
+from valence_sched.config.settings import ZONES_FILE
 from valence_sched.core.plugins import plugin_list
 from valence_sched.errors import (
     InventoryIncomplete,
@@ -23,19 +22,13 @@ from valence_sched.errors import (
     UsageError,
     one_line,
 )
-from valence_sched.inventory.loader import InventoryLoader
-from valence_sched.inventory.sources import SourceReader
 from valence_sched.lifecycle.decision_result import (
     decision_result,
     decision_results,
     inventory_summary,
 )
 from valence_sched.lifecycle.intake import Intake
-from valence_sched.model.age import age_s
-from valence_sched.model.capacity import Capacity, StrandedAmount
-from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
 from valence_sched.model.codec import decode
-from valence_sched.model.decision import Candidate, InventorySummary, Report, Reports
 from valence_sched.model.decision_result import (
     DecisionResult,
     DecisionResults,
@@ -43,70 +36,71 @@ from valence_sched.model.decision_result import (
     FitCounts,
     Ranking,
 )
-from valence_sched.model.diagnostic import Diagnostic
-from valence_sched.model.dispatch import Receipt
 from valence_sched.model.effect import EffectLog
-from valence_sched.model.flavor import Flavor
-from valence_sched.model.group import GroupState
-from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
 from valence_sched.model.inventory import FullPodm, to_json
-from valence_sched.model.lifecycle import (
-    ClaimRecord,
-    ClaimResult,
-    NodeRecord,
-    NodeStatus,
-    PlanRefresh,
-    PlanResult,
-    Preview,
-    ProvisionResult,
-    ReconcileResult,
-)
-from valence_sched.model.plan import Plan
-from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport, block_usage
 from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
 from valence_sched.model.progress import awaiting
 from valence_sched.model.quantity import format_count
 from valence_sched.model.quota import Quota, check_limits, check_owner
 from valence_sched.model.read_options import DEFAULT_SELECTION, Selection
-from valence_sched.model.registration import (
-    PodmReading,
-    RegisteredPodm,
-    Registration,
-    RegistrationChange,
-)
-from valence_sched.model.reports import parse_report
-from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.model.scheduler import KEEP_S, TREE_S, TTL_S, WAIT_S, Scheduler
-from valence_sched.model.stats import podm_id
-from valence_sched.model.zone import (
-    MOST_HOPS,
-    OfferQuery,
-    OtherCandidate,
-    OwnPodms,
-    SealedRequest,
-    ZoneAnswer,
-)
-from valence_sched.model.zone_registry import (
-    ZoneChange,
-    ZoneInfo,
-    ZoneNode,
-    ZoneOverview,
-    ZoneRegistration,
-)
-from valence_sched.model.zone_settings import ZoneSettings
-from valence_sched.view import hardware
-from valence_sched.view.builder import ViewBuilder
-from valence_sched.view.summary import overview, overviews
-from valence_sched.view.view import View
+from valence_sched.model.scheduler import KEEP_S, MOST_HOPS, TREE_S, TTL_S, WAIT_S, Scheduler
 
 if TYPE_CHECKING:
+    from valence_sched.config.settings import Configuration
+    from valence_sched.core.decider import Decider
+    from valence_sched.inventory.loader import InventoryLoader
     from valence_sched.inventory.registry import Registry
+    from valence_sched.inventory.sources import SourceReader
     from valence_sched.lifecycle.access import PodmAccess
     from valence_sched.lifecycle.claim import Claimer
     from valence_sched.lifecycle.plan import Planner
     from valence_sched.lifecycle.stored_deciders import StoredDeciders
+    from valence_sched.model.capacity import Capacity, StrandedAmount
+    from valence_sched.model.claim import Claim
+    from valence_sched.model.decision import Candidate, InventorySummary, Report, Reports
+    from valence_sched.model.diagnostic import Diagnostic
+    from valence_sched.model.dispatch import Receipt
+    from valence_sched.model.flavor import Flavor
+    from valence_sched.model.group import GroupState
+    from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
+    from valence_sched.model.lifecycle import (
+        ClaimRecord,
+        ClaimResult,
+        NodeRecord,
+        NodeStatus,
+        PlanRefresh,
+        PlanResult,
+        Preview,
+        ProvisionResult,
+        ReconcileResult,
+    )
+    from valence_sched.model.plan import Plan
+    from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
+    from valence_sched.model.registration import (
+        PodmReading,
+        RegisteredPodm,
+        Registration,
+        RegistrationChange,
+    )
+    from valence_sched.model.request import Request
+    from valence_sched.model.zone import (
+        OfferQuery,
+        OtherCandidate,
+        OwnPodms,
+        SealedRequest,
+        ZoneAnswer,
+    )
+    from valence_sched.model.zone_registry import (
+        ZoneChange,
+        ZoneInfo,
+        ZoneNode,
+        ZoneOverview,
+        ZoneRegistration,
+    )
+    from valence_sched.model.zone_settings import ZoneSettings
     from valence_sched.store.store import Store
+    from valence_sched.view.view import View
     from valence_sched.zones.registry import ZoneRegistry
 
 R = TypeVar("R", DecisionResult, DecisionResults)
@@ -273,6 +267,8 @@ class Engine(Scheduler, OwnPodms):
             return stranded_amounts([decider.context(request) for request in requests])
 
     def decision(self, decision_id: str) -> Report | Reports:
+        from valence_sched.model.reports import parse_report
+
         with self._registry.store() as store:
             report, _ = parse_report(store.decision(decision_id), f"decision {decision_id}")
         return report
@@ -310,25 +306,39 @@ class Engine(Scheduler, OwnPodms):
         return inventory_summary(self.view())
 
     def podms(self) -> Sequence[PodmOverview]:
+        from valence_sched.view.summary import overviews
+
         return self._with_read_times(overviews(self.view(), self._sources.live_ids))
 
     def podm(self, name: str) -> PodmOverview:
+        from valence_sched.view.summary import overview
+
         (one,) = self._with_read_times([overview(self.view(), name, self._sources.live_ids)])
         return one
 
     def blocks(self, wanted: BlockFilter) -> Iterator[BlockOverview]:
+        from valence_sched.view import hardware
+
         return hardware.blocks(self.view(), wanted)
 
     def block(self, name: str, podm: str | None = None) -> BlockOverview:
+        from valence_sched.view import hardware
+
         return hardware.block(self.view(), name, podm)
 
     def pools(self, podm: str | None = None) -> Sequence[PoolOverview]:
+        from valence_sched.view import hardware
+
         return list(hardware.pools(self.view(), podm))
 
     def device_counts(self, wanted: BlockFilter) -> Sequence[DeviceCount]:
+        from valence_sched.view import hardware
+
         return hardware.device_counts(self.view(), wanted)
 
     def block_usage(self, podm: str) -> BlockUsage:
+        from valence_sched.model.podm_overview import BlockUsage, block_usage
+
         if self._registry.empty:
             return BlockUsage()
         with self._registry.store() as store:
@@ -336,6 +346,8 @@ class Engine(Scheduler, OwnPodms):
             return block_usage(podm, stored, store.claims.list(podm=podm), store.nodes.list(podm))
 
     def registration(self, name: str) -> RegisteredPodm:
+        from valence_sched.model.registration import RegisteredPodm
+
         members = self._registry.members(self._live)
         for member in members:
             if member.registration.name == name:
@@ -351,6 +363,8 @@ class Engine(Scheduler, OwnPodms):
         check: bool = True,
         timeout_s: float = 30.0,
     ) -> RegisteredPodm:
+        from valence_sched.model.registration import PodmReading, RegisteredPodm
+
         name, registry, progress = registration.name, self._registry, self._sources.progress
         registry.check_new(registration)
         podm: FullPodm | None = None
@@ -374,6 +388,8 @@ class Engine(Scheduler, OwnPodms):
     def change_registration(
         self, name: str, change: RegistrationChange, *, password: str | None = None
     ) -> RegisteredPodm:
+        from valence_sched.model.registration import RegisteredPodm
+
         changed = change.applied_to(self._registry.get(name))
         with self._registering(name, "changed"):
             self._registry.change(changed, password)
@@ -401,10 +417,14 @@ class Engine(Scheduler, OwnPodms):
             yield decode(to_json(podm), FullPodm, "the inventory", f"$.podms[{number}]")
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
+        from valence_sched.model.stats import podm_id
+
         with self._changing_store() as store, self._change("stats", podm_id(podm), "stored"):
             return store.update_stats(podm, dict(stats))
 
     def reported_stats(self, podm: str) -> StatsReport:
+        from valence_sched.model.podm_overview import StatsReport
+
         reports: dict[str, dict[str, Any]] = {}
         ages_s: dict[str, float] = {}
         if not self._registry.empty:
@@ -455,6 +475,7 @@ class Engine(Scheduler, OwnPodms):
     def zone_tree(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
     ) -> ZoneNode:
+        from valence_sched.model.age import age_s
         from valence_sched.zones.report import own_amounts
 
         podms = self._podms_of_zone()
@@ -487,6 +508,8 @@ class Engine(Scheduler, OwnPodms):
         ttl_s: float = TTL_S,
         detail: Detail = "placements",
     ) -> ClaimResult:
+        from valence_sched.model.lifecycle import ClaimResult
+
         self._refuse_recordings("claimed")
         with (
             self._changing_store() as store,
@@ -543,6 +566,8 @@ class Engine(Scheduler, OwnPodms):
     def claims(
         self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
     ) -> Sequence[Claim]:
+        from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES
+
         if self._registry.empty:
             return ()
         states = (*ACTIVE_STATES, *FINAL_STATES) if ended else ACTIVE_STATES
@@ -551,6 +576,8 @@ class Engine(Scheduler, OwnPodms):
             return store.claims.list(states, podm, owner)
 
     def claim_record(self, claim_id: str) -> ClaimRecord:
+        from valence_sched.model.lifecycle import ClaimRecord
+
         if self._registry.empty:
             raise UnknownName("claim", claim_id, (), self._registry.where)
         with self._registry.store() as store:
@@ -577,6 +604,8 @@ class Engine(Scheduler, OwnPodms):
             yield from _each(release, claim_ids)
 
     def reconcile(self, *, dry_run: bool = False, keep_s: float = KEEP_S) -> ReconcileResult:
+        from valence_sched.model.lifecycle import ReconcileResult
+
         if self._registry.empty:
             return ReconcileResult()
         with self._access() as access:
@@ -599,6 +628,8 @@ class Engine(Scheduler, OwnPodms):
         return [status for status in statuses if owner in (None, status.node.owner)]
 
     def node_record(self, node_id: str) -> NodeRecord:
+        from valence_sched.model.lifecycle import NodeRecord
+
         with self._access() as access:
             node = access.store.nodes.show(node_id)
             events = tuple(access.store.events(node.claim))
@@ -644,6 +675,8 @@ class Engine(Scheduler, OwnPodms):
             yield from map(access.preview, report.placements)
 
     def plan(self, request: Request) -> PlanResult:
+        from valence_sched.model.lifecycle import PlanResult
+
         texts: dict[str, bytes] = {}
         policies = self._intake.policies()
         decider = self._intake.decider(self._intake.view(texts), policies)
@@ -715,6 +748,8 @@ class Engine(Scheduler, OwnPodms):
         try:
             return self.decider()
         except NoPodm:
+            from valence_sched.view.builder import ViewBuilder
+
             return self._intake.decider(ViewBuilder().view(), self._intake.policies())
 
     @contextlib.contextmanager

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.resources
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,6 +33,7 @@ from valence_sched.model.zone_settings import DEFAULT_ZONE_SETTINGS, ZoneSetting
 
 PROGRAM = "valence-sched"
 ZONES_FILE = "zones.yaml"
+DATA = Path(__file__).parents[1] / "data"  # that ships with the package
 HOME_VARIABLES = {"config": "XDG_CONFIG_HOME", "state": "XDG_STATE_HOME", "cache": "XDG_CACHE_HOME"}
 
 
@@ -217,8 +217,7 @@ class Configuration:
         self, name: str, paths: Sequence[str], service: object = None
     ) -> Iterator[tuple[str, bytes]]:
         """Yield the files of a name; with a ``service`` only those that ``paths`` name."""
-        data = importlib.resources.files("valence_sched") / "data"
-        shipped = data / name.replace(".yaml", ".json")
+        shipped = DATA / name.replace(".yaml", ".json")
         if shipped.is_file() and service is None:
             yield f"built-in {name}", ShippedJson(shipped.read_bytes())
         own = self.user_file(name)

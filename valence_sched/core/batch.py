@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches: places the nodes of one request one after another on a private overlay."""
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from valence_sched.core import plugins
 from valence_sched.core.evaluation import INFINITE_COST, Evaluation, EvaluationContext
 from valence_sched.core.fit.fit import Fit
-from valence_sched.core.lookahead import Lookahead
 from valence_sched.core.ranking import CostListener, FitFinder, RowOrder, alternate_fits, choose_fit
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
 from valence_sched.view.view import View
+
+if TYPE_CHECKING:
+    from valence_sched.core.lookahead import Lookahead
 
 #: Alternates found beyond those asked for: the ones that other nodes rule out are dropped at last.
 SPARE_ALTERNATES = 16
@@ -85,7 +89,7 @@ def place(
     fits: FitFinder = functools.partial(context.fit, context.view)
     planned = None if context.planned is None else iter(context.planned[0])
     if context.earlier:
-        ahead = Lookahead(context, 1)
+        ahead = _look_ahead(context, far=False)
         for fit_ in context.earlier:
             ahead.take(fit_)
         batch.view, batch.evaluation, fits = ahead.view, ahead.evaluation, ahead.fit
@@ -108,7 +112,7 @@ def place(
         if len(batch.nodes) < request.count:
             if ahead is None:
                 # the fits of a plan are not those that a look ahead expects
-                ahead = Lookahead(context) if planned is None else Lookahead(context, 1)
+                ahead = _look_ahead(context, far=planned is None)
                 batch.view, batch.evaluation, fits = ahead.view, ahead.evaluation, ahead.fit
             first, last = ahead.take(fit)
             batch.rows_without_fit.difference_update(range(first, last))
@@ -127,6 +131,12 @@ def _spare_alternates(context: EvaluationContext) -> int:
     request, others = context.request, context.request.count - 1 + context.other_nodes
     ruled = request.group is not None and request.group.hard
     return SPARE_ALTERNATES if ruled and others else min(others, SPARE_ALTERNATES)
+
+
+def _look_ahead(context: EvaluationContext, *, far: bool) -> Lookahead:
+    from valence_sched.core.lookahead import MOST_AHEAD, Lookahead  # only for several nodes
+
+    return Lookahead(context, MOST_AHEAD if far else 1)
 
 
 def _placed_node(evaluation: Evaluation, fit: Fit, others: list[Fit]) -> PlacedNode:

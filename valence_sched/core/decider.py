@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,15 +17,10 @@ from valence_sched.core.evaluation_cache import EvaluationCache, SplicedSnapshot
 from valence_sched.core.explain.undecided import undecided_text
 from valence_sched.core.explain.unknown_terms import unknown_terms
 from valence_sched.core.fit.spending import Undecided
-from valence_sched.core.fit_counts import count_fits
 from valence_sched.core.group_state import NONE_EARLIER, NodeCounts, with_group_state
-from valence_sched.core.ledger import Ledger
-from valence_sched.core.multi_request import Decisions, decide_all
-from valence_sched.core.offers import fit_of, offers, with_candidates, without_candidates
 from valence_sched.core.policy import BoundPolicy
 from valence_sched.core.preparation import Preparation
 from valence_sched.core.ranking import rank_rows
-from valence_sched.core.succession import Succession, eligible_rows
 from valence_sched.errors import (
     DecisionUndecided,
     RequestError,
@@ -40,8 +36,11 @@ from valence_sched.model.policy import Policy
 from valence_sched.model.request import Mix, Request
 from valence_sched.model.zone import OfferQuery, OtherCandidate, ZoneAnswer
 from valence_sched.view.builder import ViewBuilder
-from valence_sched.view.update import splice
 from valence_sched.view.view import Mask, View
+
+if TYPE_CHECKING:
+    from valence_sched.core.multi_request import Decisions
+    from valence_sched.core.succession import Succession
 
 
 class Decider:
@@ -109,6 +108,8 @@ class Decider:
 
     def select_all(self, requests: Sequence[Request]) -> Decisions:
         """Choose for several requests, each as if those before it were composed: all or nothing."""
+        from valence_sched.core.multi_request import decide_all  # only for several requests
+
         succession, sealed_requests = self.succession(), []
         for number, request in enumerate(requests, 1):
             try:
@@ -124,6 +125,8 @@ class Decider:
 
     def succession(self) -> Succession:
         """Return what decides on requests one after another, from the current snapshot on."""
+        from valence_sched.core.succession import Succession  # only for several requests
+
         return Succession(self._view, self._preparation, self._skipped, strict=self._strict)
 
     def rank(self, request: Request, limit: int) -> Ranking:
@@ -147,6 +150,9 @@ class Decider:
 
     def _after(self, others: Sequence[OtherCandidate]) -> Decider:
         """Return a decider on what nodes of other requests leave; StaleOffer as of offers."""
+        from valence_sched.core.ledger import Ledger
+        from valence_sched.core.offers import fit_of
+
         ledger, counts = Ledger(self._view), NodeCounts()
         for one in others:
             fit = fit_of(ledger.view, one.candidate)
@@ -172,6 +178,8 @@ class Decider:
         """
         if others:
             return self._after(others).offers(query, earlier)
+        from valence_sched.core.offers import offers, without_candidates  # only in a tree of zones
+
         request, bound = self._prepared_elsewhere(query.request)
         if query.company is None:
             eligible = functools.partial(self._eligible, request, bound)
@@ -194,6 +202,8 @@ class Decider:
         """
         if others:
             return self._after(others).group_state(query, earlier)
+        from valence_sched.core.offers import with_candidates  # only in a tree of zones
+
         request, bound = self._prepared_elsewhere(query.request)
         eligible = functools.partial(self._eligible, request, bound)
         request = with_group_state(self._view, request, eligible, self._counts)
@@ -207,6 +217,8 @@ class Decider:
         Raises:
             StaleOffer: a block of a candidate is not free, or a filter rejects its pool now.
         """
+        from valence_sched.core.offers import with_candidates
+
         request, bound = self._prepared_elsewhere(request)
         with_candidates(self._view, request, candidates)  # finds the blocks of each
         eligible = self._eligible(request, bound)
@@ -239,6 +251,8 @@ class Decider:
         ``undecided`` gets the podms that may make more: the budget of the policy left that open.
         ``listener`` gets the number of each podm with the attempts on it, which takes longer.
         """
+        from valence_sched.core.fit_counts import count_fits  # only to count
+
         _check_countable(request)
         context = self.context(request)
         if warnings is not None:
@@ -259,6 +273,8 @@ class Decider:
 
     def replace(self, podm: LeanPodm, file: str = "update") -> None:
         """Replace a podm by a newer reading; InputError if it is invalid, and nothing changes."""
+        from valence_sched.view.update import splice  # only for a newer reading
+
         builder = self._builder.empty_copy()
         builder.add(podm, file)
         number = self._numbers.setdefault(podm.id, len(self._numbers))
@@ -282,6 +298,8 @@ class Decider:
 
     def _eligible(self, request: Request, bound: BoundPolicy) -> Mask:
         """Return the rows that pass all filters that read neither free capacity nor the group."""
+        from valence_sched.core.succession import eligible_rows  # only for groups
+
         return eligible_rows(self._evaluate(msgspec.structs.replace(request, group=None), bound))
 
 

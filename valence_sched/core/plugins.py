@@ -7,10 +7,10 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import stevedore
+from msgspec import Struct, field
 
 from valence_sched.errors import PluginError, SchedulerError, UnknownName, describe_error, one_line
 from valence_sched.model.policy import PluginKind, PluginList, PluginSummary
@@ -25,8 +25,7 @@ DISPATCHERS = "valence_sched.dispatchers"
 LIVENESS = "valence_sched.liveness"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Plugins:
+class Plugins(Struct, frozen=True, eq=False):
     """The plug-ins installed under one entry point group, and those that could not be loaded."""
 
     kind: str

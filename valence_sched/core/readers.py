@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from valence_sched.core import plugins
 from valence_sched.core.plugins import Plugins
@@ -24,8 +25,7 @@ REPORTED_FIRST = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RequestReader:
+class RequestReader(Struct, frozen=True, eq=False):
     """A plug-in, and the fields that have to ask for something before it has any work.
 
     One with ``optional`` fields always has work. Each field comes with what holds of

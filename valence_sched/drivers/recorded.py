@@ -13,22 +13,17 @@ from contextlib import nullcontext
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from valence_sched.drivers.dialect import Dialects
-from valence_sched.drivers.files.archives import is_inventory_name, tar_members, zip_members
 from valence_sched.drivers.files.folders import children, files_below
 from valence_sched.drivers.files.json_inventory import NotAnInventory, Record, text_records
 from valence_sched.drivers.files.streams import input_errors, open_stream
-from valence_sched.drivers.files.tree import (
-    TREE_MARKERS,
-    RecordedTree,
-    is_tree,
-    podm_of,
-    tree_of_files,
-)
 from valence_sched.errors import InputError
 from valence_sched.model.diagnostic import Diagnostics
+
+if TYPE_CHECKING:
+    from valence_sched.drivers.dialect import Dialects
+    from valence_sched.drivers.files.tree import RecordedTree
 
 __all__ = ["Record", "records"]
 
@@ -95,6 +90,8 @@ class RecordReader:
             return
         if nesting > MAX_NESTING:
             raise InputError(file, "", "an archive in an archive", "a tree", "unpack it first")
+        from valence_sched.drivers.files.archives import tar_members, zip_members
+
         members = zip_members if stream.form == "zip" else tar_members
         with nullcontext() if stream.bytes is source else stream.bytes:
             files = members(stream.bytes, file, self._diagnostics)
@@ -135,6 +132,8 @@ class RecordReader:
 
     def _children(self, entries: Iterable[Child], file: str, nesting: int) -> Iterator[Record]:
         """Yield the pod managers of children; one that cannot be read does not stop the rest."""
+        from valence_sched.drivers.files.archives import is_inventory_name
+
         known = False
         for child in entries:
             name = f"{file.rstrip('/')}/{child.name}"
@@ -153,6 +152,8 @@ class RecordReader:
             raise InputError(file, "", "nothing that is one", "recorded inventories or trees", hint)
 
     def _child(self, child: Child, name: str, nesting: int) -> Iterator[Record]:
+        from valence_sched.drivers.files.archives import is_inventory_name
+
         id_ = stem(Path(child.name))
         with input_errors(name):
             if tree := child.tree():
@@ -162,10 +163,14 @@ class RecordReader:
                     yield from self.read_stream(stream, name, id_, nesting + 1)
 
     def _tree_record(self, tree: RecordedTree, id_: str, file: str) -> Record:
+        from valence_sched.drivers.files.tree import podm_of  # dialects: only for trees
+
         podm = podm_of(tree, id_, file, self._diagnostics, self._dialects)
         return Record(podm, file, "$", tree=tree)
 
     def _folder_tree(self, path: Path, file: str = "") -> RecordedTree | None:
+        from valence_sched.drivers.files.tree import TREE_MARKERS, tree_of_files
+
         if not path.is_dir() or not any((path / mark).is_file() for mark in TREE_MARKERS):
             return None
         return tree_of_files(files_below(path.resolve(), file or str(path), self._diagnostics))
@@ -176,4 +181,6 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _packed_tree(files: Mapping[str, bytes]) -> RecordedTree | None:
+    from valence_sched.drivers.files.tree import is_tree, tree_of_files
+
     return tree_of_files(files) if is_tree(files) else None

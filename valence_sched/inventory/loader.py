@@ -23,11 +23,9 @@ from valence_sched.errors import (
 )
 from valence_sched.inventory.old_readings import OldReadings, stale_error
 from valence_sched.inventory.sources import SourceReader
-from valence_sched.inventory.status import PodmReadTime, statuses, with_status
 from valence_sched.model.age import age_s
 from valence_sched.model.codec import decode
 from valence_sched.model.custom_resource import DeclaredStocks, with_declared_stocks
-from valence_sched.model.diff import Difference, PodmDocument, differences
 from valence_sched.model.identity import conflict_text
 from valence_sched.model.inventory import FullPodm, LeanPodm, Podm, PodmStatus
 from valence_sched.model.read_options import ReadOptions, Selection
@@ -35,7 +33,9 @@ from valence_sched.view.builder import ViewBuilder, repeated_id
 from valence_sched.view.view import View
 
 if TYPE_CHECKING:
+    from valence_sched.inventory.status import PodmReadTime
     from valence_sched.inventory.view_cache import ViewCache
+    from valence_sched.model.diff import Difference, PodmDocument
 
 LIVENESS = "VALENCE_SCHED_LIVENESS"
 NO_CACHE = "VALENCE_SCHED_NO_CACHE"
@@ -184,12 +184,16 @@ class InventoryLoader:
 
         ``reports`` are ids, each with the time it was read. Errors as for liveness.
         """
+        from valence_sched.inventory.status import statuses  # only of pod managers not read now
+
         liveness = live.liveness or self._config.environ.get(LIVENESS)
         unread = ((id_, read_at) for id_, read_at in reports if id_ not in self._sources.read_ids)
         return statuses(liveness, unread, self._sources.registry(live.state), self._sources.now())
 
     def differences(self, old: str, new: str) -> Iterator[Difference]:
         """Yield each difference from one inventory to another; errors as for a view."""
+        from valence_sched.model.diff import differences
+
         return differences(self._documents(old), self._documents(new))
 
     def check(self, count: int, selection: Selection) -> None:
@@ -252,6 +256,8 @@ class InventoryLoader:
         if self._sources.named_sources(selection) and not self._changes_recordings(live):
             yield from placed
             return
+        from valence_sched.inventory.status import with_status  # claims: only of a state
+
         every = live.subtract_claims or live.state is not None
         podms, places = [], []
         for podm, file, place in placed:
@@ -265,6 +271,8 @@ class InventoryLoader:
             yield podm, file, place
 
     def _documents(self, source: str) -> Iterator[PodmDocument]:
+        from valence_sched.model.diff import PodmDocument
+
         selection = Selection(sources=(source,))
         count = 0
         for record in self._sources.records(selection):

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import secrets
-import socket
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,7 +13,6 @@ from valence_sched.config.settings import Configuration, Homes
 from valence_sched.core import plugins
 from valence_sched.drivers import recorded
 from valence_sched.errors import NoPodm, one_line
-from valence_sched.inventory.registry import Registry
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.progress import NoProgress, Progress
 from valence_sched.model.read_options import ReadOptions, Selection
@@ -24,6 +21,7 @@ if TYPE_CHECKING:
     from valence_sched.inventory.background_reader import BackgroundReader, Events
     from valence_sched.inventory.event_listener import EventListener
     from valence_sched.inventory.live import LiveReader
+    from valence_sched.inventory.registry import Registry
     from valence_sched.inventory.stored import StoredReader
     from valence_sched.model.event_address import EventAddress
     from valence_sched.model.read_pace import ReadPace
@@ -229,4 +227,7 @@ class SourceReader:
 
 def process_name() -> str:
     """Return a name for this process that no other one has, as the holder of a lease."""
+    import secrets
+    import socket
+
     return f"{socket.gethostname()[:60]} process {os.getpid()} {secrets.token_hex(4)}"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -16,8 +17,6 @@ from valence_sched.core.explain.report import (
     digest,
     funnel_steps,
 )
-from valence_sched.core.explain.verdicts import Verdicts
-from valence_sched.core.multi_request import Decisions
 from valence_sched.model.decision import InventorySummary, PodmVerdict, Report, Reports
 from valence_sched.model.decision_result import (
     MAX_LISTED_PODMS,
@@ -29,6 +28,9 @@ from valence_sched.model.decision_result import (
 )
 from valence_sched.model.inventory import to_json
 from valence_sched.view.view import View
+
+if TYPE_CHECKING:
+    from valence_sched.core.multi_request import Decisions
 
 
 def decision_result(decision: Decision, detail: Detail = "placements") -> DecisionResult:
@@ -74,6 +76,8 @@ def _short_verdicts(decision: Decision) -> Iterable[PodmVerdict]:
 
     Of a large inventory else only why the chosen pod managers took no more.
     """
+    from valence_sched.core.explain.verdicts import Verdicts  # only where somebody asks
+
     if not decision.placed_nodes or len(decision.view.podms) <= MAX_LISTED_PODMS:
         return Verdicts(decision).podm_verdicts()
     if decision.outcome != "placed_in_part":

@@ -1,43 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Scheduler protocol: the verbs of every scheduler, in this process or elsewhere."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from __future__ import annotations
 
-from valence_sched.errors import SchedulerError
-from valence_sched.model import lifecycle
-from valence_sched.model.capacity import Capacity, StrandedAmount
-from valence_sched.model.claim import Claim
-from valence_sched.model.decision import InventorySummary, Report, Reports
-from valence_sched.model.decision_result import (
-    DecisionResult,
-    DecisionResults,
-    Detail,
-    FitCounts,
-    Ranking,
-)
-from valence_sched.model.flavor import Flavor
-from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
-from valence_sched.model.inventory import FullPodm
-from valence_sched.model.plan import Plan
-from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
-from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
-from valence_sched.model.quota import Quota
-from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
-from valence_sched.model.request import Request
-from valence_sched.model.request_spec import RequestSpec
-from valence_sched.model.zone import MOST_HOPS
-from valence_sched.model.zone_registry import (
-    ZoneChange,
-    ZoneInfo,
-    ZoneNode,
-    ZoneOverview,
-    ZoneRegistration,
-)
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from valence_sched.errors import SchedulerError
+    from valence_sched.model import lifecycle
+    from valence_sched.model.capacity import Capacity, StrandedAmount
+    from valence_sched.model.claim import Claim
+    from valence_sched.model.decision import InventorySummary, Report, Reports
+    from valence_sched.model.decision_result import (
+        DecisionResult,
+        DecisionResults,
+        Detail,
+        FitCounts,
+        Ranking,
+    )
+    from valence_sched.model.flavor import Flavor
+    from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
+    from valence_sched.model.inventory import FullPodm
+    from valence_sched.model.plan import Plan
+    from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
+    from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
+    from valence_sched.model.quota import Quota
+    from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
+    from valence_sched.model.request import Request
+    from valence_sched.model.request_spec import RequestSpec
+    from valence_sched.model.zone_registry import (
+        ZoneChange,
+        ZoneInfo,
+        ZoneNode,
+        ZoneOverview,
+        ZoneRegistration,
+    )
 
 TTL_S = 600.0  # how long a claim is held
 WAIT_S = 300.0  # how long to wait for a pod manager that goes on composing
 TREE_S = 30.0  # how long a tree of zones has to answer
+MOST_HOPS = 16  # levels of zones below the one that is asked first
 KEEP_S = 30 * 86400.0  # after which claims that ended, and decisions, are forgotten
 
 

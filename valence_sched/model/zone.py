@@ -14,8 +14,7 @@ from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.group import GroupState
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import MAX_NODES, Request
-
-MOST_HOPS = 16  # levels of zones below the one that is asked first
+from valence_sched.model.scheduler import MOST_HOPS
 
 MOST_LEFT_OUT = 10_000
 

@@ -3,9 +3,9 @@
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from valence_sched.model.extra_specs import as_text
 from valence_sched.model.group import FACT_PREFIX, check_domain
@@ -20,8 +20,7 @@ class _ValueNumbers(dict[str, int]):
         return len(self)
 
 
-@dataclass(frozen=True, slots=True)
-class DomainIndex:
+class DomainIndex(Struct, frozen=True):
     """The values of one domain by row: ``numbers``, of shape ``(rows, most values of a row)``.
 
     A row with fewer values than others is filled with the number after the last value.

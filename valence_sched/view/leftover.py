@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from valence_sched.model.need import Need
 from valence_sched.view.block_kinds import BlockKinds
@@ -14,8 +14,7 @@ from valence_sched.view.stock_grants import StockGrants
 from valence_sched.view.view import Floats, Ints, View
 
 
-@dataclass(frozen=True, slots=True)
-class Leftover:
+class Leftover(Struct, frozen=True):
     """Free blocks by kind, shape ``(kinds, rows)``, and the stocks of some resources.
 
     If no caller needs blocks, there are 0 kinds.

@@ -2,10 +2,10 @@
 """Replaces one pod manager of a View by splicing its rows; unchanged arrays are shared."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from valence_sched.view import stocks
 from valence_sched.view.block_counts import splice_array
@@ -14,8 +14,7 @@ from valence_sched.view.view import Labels, View
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Splice:
+class Splice(Struct, frozen=True):
     """Rows ``[first, last)`` of the old View became ``count`` rows of the new one."""
 
     first: int

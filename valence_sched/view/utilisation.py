@@ -7,10 +7,10 @@ each sum.
 """
 
 import functools
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from valence_sched.model.need import Need
 from valence_sched.view.availability import infeasible_rows, subjects_and_amounts
@@ -19,8 +19,7 @@ from valence_sched.view.view import By, Floats, Ints, View, read_only
 EPSILON = 1e-9  # the rounding error of a share
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _ShareTable:
+class _ShareTable(Struct, frozen=True, eq=False):
     """The free share of some needs, and one over the total of each; shape ``(needs, rows)``.
 
     ``free`` is a share of the total, 0 where the total is 0, and ``mean`` its mean per row.

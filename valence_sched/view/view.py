@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import structs
+from msgspec import Struct, structs
 
 from valence_sched.model.inventory import LeanPodm, Pool
 from valence_sched.model.need import Need
@@ -37,8 +37,7 @@ def empty_memo() -> BoundedMemo[Any, Any]:
     return BoundedMemo(MOST_MEMOISED)
 
 
-@dataclass(frozen=True, slots=True)
-class Labels:
+class Labels(Struct, frozen=True):
     """One value per row, interned: ``values[codes[row]]``."""
 
     values: Sequence[Any]

@@ -12,8 +12,8 @@ from valence_sched.model.decision import Report
 from valence_sched.model.decision_result import DecisionResult, DecisionResults, Detail, Ranking
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.request import Request
-from valence_sched.model.scheduler import Scheduler
-from valence_sched.model.zone import MOST_HOPS, OfferingZone, OwnPodms, SealedRequest
+from valence_sched.model.scheduler import MOST_HOPS, Scheduler
+from valence_sched.model.zone import OfferingZone, OwnPodms, SealedRequest
 from valence_sched.zones.result import (
     drop_conflicting_alternates,
     taken_by,

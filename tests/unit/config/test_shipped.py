@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 import valence_sched
-from valence_sched.config import schemas
+from valence_sched.config import parsers, schemas
 from valence_sched.model.codec import ShippedJson, load_yaml
 
 DATA = Path(valence_sched.__path__[0]) / "data"
@@ -36,6 +36,16 @@ class TestShipped(unittest.TestCase):
             for name in schemas.SHIPPED:
                 again = Path(folder, f"{name}.json").read_bytes()
                 self.assertEqual((DATA / f"{name}.json").read_bytes(), again)
+
+    def test_what_ships_stands_every_check_of_a_file_of_a_person(self):
+        for parse, name in (
+            (parsers.parse_policies, "policies"),
+            (parsers.parse_flavors, "flavors"),
+        ):
+            written = parse((DATA / f"{name}.yaml").read_bytes(), name)
+            shipped = parse(ShippedJson((DATA / f"{name}.json").read_bytes()), name)
+            self.assertEqual(written, shipped)
+            self.assertGreater(len(written), 3)
 
     def test_the_policies_and_flavors_are_read_without_yaml(self):
         with tempfile.TemporaryDirectory() as home:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports: decisions as documents, with the evaluations behind them, and the digests in them."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -11,15 +13,15 @@ from msgspec.structs import replace
 from valence_sched.core.alternatives import Attempt
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluate import funnel
-from valence_sched.core.explain.explain import explain as explain_decision
 from valence_sched.core.explain.undecided import undecided_text
 from valence_sched.core.explain.unknown_terms import unknown_terms
-from valence_sched.core.explain.verdicts import Verdicts
-from valence_sched.core.multi_request import Decisions
 from valence_sched.model.decision import FunnelStep, InventorySummary, Report, Reports
 from valence_sched.model.inventory import to_json
 from valence_sched.model.quantity import format_count
 from valence_sched.view.view import View
+
+if TYPE_CHECKING:
+    from valence_sched.core.multi_request import Decisions
 
 
 def decision_report(
@@ -29,6 +31,9 @@ def decision_report(
 
     The explanation is the expensive part of it: without ``explain`` there is none.
     """
+    from valence_sched.core.explain.explain import explain as explain_decision  # takes long
+    from valence_sched.core.explain.verdicts import Verdicts
+
     policy = decision.context.bound.policy
     return Report(
         outcome=decision.outcome,

@@ -7,10 +7,10 @@ item is there more often than can help: no choice is lost by that, and bounds ar
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from valence_sched.core.fit.dive import Item
 
@@ -19,8 +19,7 @@ Ints = npt.NDArray[np.int64]
 LARGEST = 1 << 45  # sums of numbers below stay whole in 64 bits
 
 
-@dataclass(frozen=True, slots=True)
-class CoverTable:
+class CoverTable(Struct, frozen=True):
     """``gives`` is items × demands, ``uses`` items × caps; ``room`` is what the caps leave."""
 
     gives: Ints

@@ -6,11 +6,11 @@ give and the least that must cost, and no state visited twice at a higher price.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """One kind of thing to take: its number, the price and gifts of one, and the caps it uses."""
 
     available: int

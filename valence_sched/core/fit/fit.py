@@ -10,14 +10,17 @@ compared (``topology``). A yes or a no is always exact; a question that the budg
 is undecided (``spending``), and of covers the cheapest is taken that was found within it.
 """
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
-from valence_sched.core.fit import stock_allocation, topology
+from valence_sched.core.fit import stock_allocation
 from valence_sched.core.fit.cover_tree import CoverComponent, cover_components
 from valence_sched.core.fit.demands import Demand, demands, least_blocks, waste
 from valence_sched.core.fit.dive import Item, upper_bound
@@ -35,6 +38,9 @@ from valence_sched.model.policy import DEFAULT_BUDGET, Budget
 from valence_sched.view.block_counts import Counts
 from valence_sched.view.block_kinds import BlockKinds, device_amount
 from valence_sched.view.view import View
+
+if TYPE_CHECKING:
+    from valence_sched.core.fit.topology import TopologyFitter
 
 MOST_ANSWERS = 100_000  # questions whose answer is remembered per request
 NOTHING = "nothing"  # the question of a request for no block, in a pool without limits
@@ -72,14 +78,16 @@ class Fitter:
     _long: dict[Hashable, SearchOutcome] = field(default_factory=dict)
     #: What was searched in an offer: pools whose questions differ in useless blocks share it.
     _searched: dict[Hashable, SearchOutcome] = field(default_factory=dict)
-    _topology: topology.TopologyFitter | None = field(init=False)
+    _topology: TopologyFitter | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.demands = list(demands(self.needs))
         self._amounts = stock_allocation.stock_amounts(self.needs)
         self._topology = None
         if self.bonds:
-            fitter = topology.TopologyFitter.of(self.needs, self.bonds, self.demands, self.kinds)
+            from valence_sched.core.fit.topology import TopologyFitter  # only for constraints
+
+            fitter = TopologyFitter.of(self.needs, self.bonds, self.demands, self.kinds)
             self._topology = fitter if fitter.domains else None
 
     def fit(self, view: View, row: int, spending: Spending | None = None) -> Fit | Undecided | None:
@@ -113,7 +121,7 @@ class Fitter:
 
     def _fit_topology(
         self,
-        topology: topology.TopologyFitter,
+        topology: TopologyFitter,
         view: View,
         row: int,
         grants: list[tuple[int, float]],
@@ -213,9 +221,11 @@ class Fitter:
                 labels = [demand.label for demand in self.demands] + least
                 return f"{labels[index]} within the pool's block limits", needed, most
         if self._topology:
+            from valence_sched.core.fit.topology import topology_shortfall
+
             groups = self._topology.block_offer(view, row).groups
             pool, states = view.pools[row], self.budget.pool_states
-            shortfall = topology.topology_shortfall(self._topology.rules, groups, pool, states)
+            shortfall = topology_shortfall(self._topology.rules, groups, pool, states)
             if shortfall:
                 return shortfall
         return "one set of blocks for all of it", 1, 0

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import msgspec
 from msgspec import Raw
 
 from valence_sched.drivers.bounds import MAX_JSON_BYTES, MAX_LINE_BYTES
-from valence_sched.drivers.files.tree import RecordedTree, tree_of_map
 from valence_sched.errors import InputError
 from valence_sched.model import inventory
 from valence_sched.model.codec import check_schema, decode
 from valence_sched.model.diagnostic import Diagnostics
+
+if TYPE_CHECKING:
+    from valence_sched.drivers.files.tree import RecordedTree
 
 Fields = Mapping[str, Raw]
 
@@ -54,7 +56,7 @@ class Record(NamedTuple):
 
 
 #: Returns the record of a tree, by its id and file.
-TreeReader = Callable[[RecordedTree, str, str], Record]
+TreeReader = Callable[["RecordedTree", str, str], Record]
 
 
 class NotAnInventory(InputError):
@@ -134,6 +136,8 @@ def _document(
         for index, podm in enumerate(_podms(fields, whole, file, diagnostics)):
             yield Record(podm, file, f"$.podms[{index}]", captured_at=captured_at)
     elif _is_map(fields):
+        from valence_sched.drivers.files.tree import tree_of_map  # dialects: only for trees
+
         documents = {uri: bytes(document) for uri, document in fields.items()}
         yield read(tree_of_map(documents), id_, file)
     elif "id" in fields and "blocks" in fields:
