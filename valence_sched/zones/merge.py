@@ -78,15 +78,12 @@ class OfferOrder:
         weighted = round(part.weighting.cost(cost, self.worst_cost))
         return min(max(weighted, 0), self.worst_cost)
 
-    def key(self, part: Part, offer: Offer, node: int = 0) -> RankKey:
-        """Return what an offer is sorted by, the best has the lowest.
-
-        ``node`` counts the nodes that the zones place for this query before this one.
-        """
+    def key(self, part: Part, offer: Offer) -> RankKey:
+        """Return what an offer is sorted by, the best has the lowest."""
         one, request = offer.candidate, self._query.request
         if self._query.order == "cost":
             return self.cost(part, offer), pool_lot(one.podm, one.pool, request)
-        turn = self._query.turn + node
+        turn = self._query.turn
         podm_lot = pool_lot(one.podm, "", request, turn)
         return podm_lot, pool_lot(one.podm, one.pool, request, turn)
 

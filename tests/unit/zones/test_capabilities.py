@@ -26,6 +26,8 @@ class TestRolledUp(unittest.TestCase):
     def test_what_is_unknown_does_not_count(self):
         reports = [("compute", {"cpu": math.nan, "disk": math.nan}), ("compute", {"cpu": 3})]
         self.assertEqual({"compute_cpu": (3, 3)}, rolled_up(reports))
+        one_host = [("compute", {"cpu": math.nan, "disk": 5})]
+        self.assertEqual({"compute_disk": (5, 5)}, rolled_up(one_host))
 
 
 class TestRuledOut(unittest.TestCase):
@@ -38,6 +40,10 @@ class TestRuledOut(unittest.TestCase):
         self.assertEqual(
             "capability os: needs windows, has bsd;linux",
             why_ruled_out({"os": ("linux", "bsd")}, {"os": ("windows",)}),
+        )
+        self.assertEqual(
+            "capability os: needs windows;macos, has linux",
+            why_ruled_out({"os": ("linux",)}, {"os": ("windows", "macos")}),
         )
 
     def test_a_key_that_the_zone_does_not_speak_of_rules_nothing_out(self):

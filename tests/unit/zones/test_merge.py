@@ -3,9 +3,11 @@
 
 import unittest
 
+from tests.unit.core.deciders import cpu, engine_of
 from valence_sched.model.decision import Candidate
 from valence_sched.model.request import Request
 from valence_sched.model.zone import Offer, OfferQuery, ZoneAnswer
+from valence_sched.testing import request
 from valence_sched.zones.merge import OfferOrder, Part, Weighting, merge_nodes, merge_ranking
 
 QUERY = OfferQuery(request=Request(id="r"))
@@ -62,6 +64,36 @@ class TestOrder(unittest.TestCase):
         first, second = answer(5, 5), answer(5, 5)
         second = ZoneAnswer(ranking=(offer("p2", 5), offer("p3", 5)), worst_cost=1000)
         self.assertEqual(alone, ranked(Part(second, "b"), Part(first, "a")))
+
+
+class TestAsFlat(unittest.TestCase):
+    """Equals are in the order in which one flat zone has them, wherever zones begin and end."""
+
+    def podms(self):
+        pools = [{"id": "p"}, {"id": "q"}]
+        blocks = [cpu(f"{pool}0", 8, pools=[pool]) for pool in "pq"]
+        return [{"id": f"podm-{n}", "pools": pools, "blocks": blocks} for n in range(6)]
+
+    def test_pools_of_one_score_are_drawn_as_in_one_zone_by_cost_and_by_lot(self):
+        podms, orders = self.podms(), set()
+        flat, first, second = engine_of(*podms), engine_of(*podms[:3]), engine_of(*podms[3:])
+        for order, policy in (("cost", "default"), ("lot", "chance")):
+            for turn in (0, 1, 2):
+                asked = OfferQuery(
+                    request=request({"processor": {"total_cores": 8}}, id="r", policy=policy),
+                    order=order, limit=12, turn=turn,
+                )  # fmt: skip
+                parts = [Part(first.offers(asked, ()), "a"), Part(second.offers(asked, ()), "b")]
+                found = tuple(
+                    (one.candidate.podm, one.candidate.pool)
+                    for _, one in merge_ranking(parts, OfferOrder(asked, parts))
+                )
+                with self.subTest(order, turn=turn):
+                    expected = flat.offers(asked, ()).ranking
+                    names = tuple((one.candidate.podm, one.candidate.pool) for one in expected)
+                    self.assertEqual(names, found)
+                orders.add(found)
+        self.assertEqual(4, len(orders), "each turn by lot is another order, by cost none is")
 
 
 class TestNodes(unittest.TestCase):
