@@ -87,17 +87,17 @@ def median_ms(
 def in_turns(
     name: str, run: Callable[[], Any], times: int, target: float, calls: int = 1
 ) -> Measurement:
-    """Return a measurement in ms whose probe, the numpy pass, was run before and after each turn.
+    """Return a measurement in CPU ms whose probe, the numpy pass, runs before and after each turn.
 
     A turn is the median of some ``calls``. The ratio is the median of the ratios of all turns: a
     processor that changes its speed in between, or is needed elsewhere, changes both.
     """
-    probe = numpy_pass()
-    median_ms(probe, 100)
+    probe, cpu = numpy_pass(), time.process_time
+    median_ms(probe, 100, clock=cpu)
     values, probes, ratios = [], [], []
-    before = median_ms(probe, PROBES)
+    before = median_ms(probe, PROBES, clock=cpu)
     for _ in range(sized(times, 1)):
-        value, after = median_ms(run, calls), median_ms(probe, PROBES)
+        value, after = median_ms(run, calls, clock=cpu), median_ms(probe, PROBES, clock=cpu)
         values.append(value)
         probes.append((before + after) / 2)
         ratios.append(value / probes[-1])
