@@ -87,17 +87,17 @@ def median_ms(
 def in_turns(
     name: str, run: Callable[[], Any], times: int, target: float, calls: int = 1
 ) -> Measurement:
-    """Return a measurement in ms whose probe, the numpy pass, was run before and after each turn.
+    """Return a measurement in CPU ms whose probe, the numpy pass, runs before and after each turn.
 
     A turn is the median of some ``calls``. The ratio is the median of the ratios of all turns: a
     processor that changes its speed in between, or is needed elsewhere, changes both.
     """
-    probe = numpy_pass()
-    median_ms(probe, 100)
+    probe, cpu = numpy_pass(), time.process_time
+    median_ms(probe, 100, clock=cpu)
     values, probes, ratios = [], [], []
-    before = median_ms(probe, PROBES)
+    before = median_ms(probe, PROBES, clock=cpu)
     for _ in range(sized(times, 1)):
-        value, after = median_ms(run, calls), median_ms(probe, PROBES)
+        value, after = median_ms(run, calls, clock=cpu), median_ms(probe, PROBES, clock=cpu)
         values.append(value)
         probes.append((before + after) / 2)
         ratios.append(value / probes[-1])
@@ -120,26 +120,36 @@ def program_in_slices(words: Sequence[str]) -> tuple[float, float, float, str]:
     median_ms(probe, 100, clock=time.process_time)
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(words, stdout=output, stderr=subprocess.DEVNULL)
-        passes, total, probes = 0.0, 0.0, []
-        while True:
-            ended = _ends_within(process, SLICE_S)
-            if not ended:
-                process.send_signal(signal.SIGSTOP)
-            probes.append(median_ms(probe, SLICE_PASSES, clock=time.process_time))
-            now = _cpu_ms(process.pid)
-            passes += (now - total) / probes[-1]
-            total = now
-            if ended:
-                break
-            process.send_signal(signal.SIGCONT)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        try:
+            passes, total, probes = _slices(process, probe)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        finally:
+            process.kill()  # one that was interrupted may be stopped; no signal after its end
         output.seek(0)
         text = output.read()
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, list(words), text)
     took = (usage.ru_utime + usage.ru_stime) * 1000
     return took, statistics.median(probes), passes * took / total, text
+
+
+def _slices(
+    process: subprocess.Popen[bytes], probe: Callable[[], Any]
+) -> tuple[float, float, list[float]]:
+    """Let a program run to its end; return its CPU time in passes and ms, and each probe."""
+    passes, total, probes = 0.0, 0.0, list[float]()
+    while True:
+        ended = _ends_within(process, SLICE_S)
+        if not ended:
+            os.kill(process.pid, signal.SIGSTOP)  # Popen would wait for one that has ended
+        probes.append(median_ms(probe, SLICE_PASSES, clock=time.process_time))
+        now = _cpu_ms(process.pid)
+        passes += (now - total) / probes[-1]
+        total = now
+        if ended:
+            return passes, total, probes
+        os.kill(process.pid, signal.SIGCONT)
 
 
 def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:

@@ -139,10 +139,10 @@ class FlavorMix:
 
     def supply(self, leftover: Leftover) -> MixSupply:
         """Return the part of what is free that the mix can use."""
-        have = np.empty((len(self._amounts) + len(self._blocks), leftover.blocks.shape[1]))
+        have = np.empty((len(self._amounts) + len(self._blocks), len(leftover)))
         fractions = np.full_like(have, np.inf)
         useful, free = np.zeros((len(self._scarce), have.shape[1])), np.zeros(have.shape[1])
-        kinds, blocks = leftover.kinds, leftover.blocks
+        kinds, blocks = leftover.kinds, leftover.all_blocks()
         if self._blocks:
             have[len(self._amounts) :] = kinds.amount_matrix(self._blocks) @ blocks
         if self.scarce_resource == ACCELERATORS:
@@ -155,9 +155,7 @@ class FlavorMix:
         have, fractions = before.have.copy(), before.fractions.copy()
         useful, free, kinds = before.useful, before.free, rest.kinds
         if self._blocks:
-            allocated = rest.blocks_for(needs)
-            changed = np.flatnonzero(allocated.any(axis=1))
-            allocated = allocated[changed]
+            changed, allocated = rest.blocks_for(needs)
             have[len(self._amounts) :] -= kinds.amount_matrix(self._blocks)[:, changed] @ allocated
             if self.scarce_resource == ACCELERATORS:
                 useful = useful - self._useful_accelerators(kinds)[:, changed] @ allocated

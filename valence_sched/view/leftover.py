@@ -17,16 +17,31 @@ from valence_sched.view.view import Floats, Ints, View
 class Leftover(Struct, frozen=True):
     """Free blocks by kind, shape ``(kinds, rows)``, and the stocks of some resources.
 
-    If no caller needs blocks, there are 0 kinds.
+    If no caller needs blocks, there are 0 kinds. With ``rows`` it is of these rows of the blocks.
     """
 
     kinds: BlockKinds
     blocks: Floats
     stocks: dict[str, StockGrants]
+    rows: Ints | None = None
 
     def take(self, rows: Ints) -> Leftover:
+        """Return what is free on some rows; of the blocks only what is read is copied."""
         grants = {name: stock_grants.take(rows) for name, stock_grants in self.stocks.items()}
-        return Leftover(self.kinds, self.blocks[:, rows], grants)
+        rows = rows if self.rows is None else self.rows[rows]
+        return Leftover(self.kinds, self.blocks, grants, rows)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.blocks.shape[1] if self.rows is None else len(self.rows)
+
+    def all_blocks(self) -> Floats:
+        """Return the free blocks of every kind; shape ``(kinds, rows)``."""
+        return self.blocks if self.rows is None else self.blocks[:, self.rows]
+
+    def _free(self, kind: int) -> Floats:
+        free: Floats = self.blocks[kind]
+        return free if self.rows is None else free.take(self.rows)
 
     def stocks_after(self, needs: Iterable[Need]) -> dict[str, StockGrants]:
         """Return the stocks that change when every row grants the needs of one node.
@@ -40,33 +55,45 @@ class Leftover(Struct, frozen=True):
                 grants[need.resource] = remaining.after_grants(need.amount, need.count)
         return grants
 
-    def blocks_for(self, needs: Iterable[Need]) -> Floats:
-        """Return how many blocks of each kind a node takes; shape ``(kinds, rows)``.
+    def blocks_for(self, needs: Iterable[Need]) -> tuple[list[int], Floats]:
+        """Return the kinds of which a node takes blocks, and how many; shape ``(kinds, rows)``.
 
         An estimate: need by need the cheapest kinds, where the other devices of a block count for
         the needs that follow. It is exact if one kind of block serves each need; a block that
         several nodes may share counts as taken.
         """
-        blocks = np.zeros_like(self.blocks)
+        taken: dict[int, Floats] = {}
         for need in needs:
-            if need.kind != "stock" and len(blocks):
-                self._add(need, blocks)
-        return blocks
+            if need.kind != "stock" and len(self.blocks):
+                self._add(need, taken)
+        kinds = sorted(kind for kind, numbers in taken.items() if numbers.any())
+        return kinds, np.array([taken[kind] for kind in kinds]).reshape(len(kinds), -1)
 
-    def _add(self, need: Need, blocks: Floats) -> None:
-        """Add to ``blocks``, per row, those that supply the amount still missing."""
+    def _add(self, need: Need, taken: dict[int, Floats]) -> None:
+        """Add to what is taken, per row and by kind, what supplies the amount still missing."""
         amounts = self.kinds.amounts(need)
-        missing = need.amount - amounts @ blocks  # whole numbers: exact in any order
-        rows = np.flatnonzero(missing > 0.0)
+        missing = np.full(len(self), float(need.amount))
+        for kind in taken:
+            if amounts[kind]:
+                missing -= amounts[kind] * taken[kind]  # whole numbers: exact in any order
+        np.maximum(missing, 0.0, out=missing)
+        rows: Ints | slice = slice(None)
         for kind in self.kinds.cheapest_first(need):
-            missing_here, free = missing[rows], (self.blocks[kind] - blocks[kind])[rows]
-            extra = np.minimum(np.ceil(missing_here / amounts[kind]), free)
-            blocks[kind, rows] += extra
-            missing_here -= extra * amounts[kind]
-            missing[rows] = missing_here
-            rows = rows[missing_here > 0.0]
-            if not len(rows):
+            missing_here, free = missing[rows], self._free(kind)[rows]
+            if kind in taken:
+                free = free - taken[kind][rows]
+            else:
+                taken[kind] = np.zeros(len(missing))
+            extra = np.ceil(missing_here / amounts[kind])
+            np.minimum(extra, free, out=extra)
+            taken[kind][rows] += extra
+            np.multiply(extra, amounts[kind], out=extra)
+            missing[rows] = missing_here = np.maximum(missing_here - extra, 0.0)
+            left = missing_here.nonzero()[0]
+            if not len(left):
                 return
+            if 2 * len(left) < len(missing_here):  # else all of them are sooner done than some
+                rows = left if isinstance(rows, slice) else rows[left]
 
 
 def leftover(view: View, resources: Sequence[str], *, blocks: bool) -> Leftover:

@@ -122,7 +122,14 @@ class View:
         if need.kind == "stock":
             column = self._column(need.resource)
             return column.free if by == "pool" else column.podm_free
-        return self._memoise(("free", need, by), self._sum, need, by, True)  # type: ignore[no-any-return]
+        key = ("free", need, by)
+        value = self._memo.get(key)
+        if value is None:
+            # the amount that is asked for matters only where it stands for an unknown one
+            subject = need if need.unknown == "allow" else need.subject
+            value = self._memoise(("free", subject, by), self._sum, subject, by, True)
+            self._memo.store(key, value)
+        return value  # type: ignore[no-any-return]
 
     def precompute_free(self, needs: tuple[Need, ...]) -> None:
         """Compute and remember the free amounts of all these needs in one pass."""

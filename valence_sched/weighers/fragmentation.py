@@ -66,14 +66,13 @@ def fragmentation(
     if not workload:
         return view.constant(0.5)
     candidates = feasible_rows(view, request.needs)
-    rows, free, before = _scarce_rows(view, workload, mix.digest, candidates)
+    rows, free, before, lost = _scarce_rows(view, workload, mix, candidates)
     if not len(rows):
         return view.constant(0.5)
     weights = workload.weights(view.traits.select(rows), mix.scarcity)
     after = workload.supply_after(before, free, request.needs)
-    growth = workload.fragmentation(after, weights)
-    growth -= workload.fragmentation(before, weights)
-    growth = growth / workload.largest_request
+    growth = workload.fragmentation(after, weights) - lost
+    growth /= workload.largest_request
     if step:
         growth = np.rint(np.round(growth / step, 6)) * step
     score = np.full(len(view), 0.5)
@@ -82,34 +81,39 @@ def fragmentation(
 
 
 def _scarce_rows(
-    view: View, workload: FlavorMix, digest: str, candidates: Mask
-) -> tuple[Ints, Leftover, MixSupply]:
-    """Return the rows out of ``where`` that have any of the scarce thing, and what they have free.
+    view: View, workload: FlavorMix, mix: Mix, candidates: Mask
+) -> tuple[Ints, Leftover, MixSupply, Floats]:
+    """Return the candidates that have any of the scarce thing, and what they have free.
 
-    The supply of a whole View is memoised: the next request most likely needs most of it.
+    With that of which the mix has no use now. All of a whole View is memoised: the next request
+    most likely needs most of it.
     """
     if 2 * np.count_nonzero(candidates) < len(view):
         rows = candidates.nonzero()[0]
-        free, before, scarce_rows = _leftover_and_supply(view, workload, rows)
-        return (rows[scarce_rows], *_select(free, before, scarce_rows))
-    key = (digest, workload.scarce_resource)
-    make = functools.partial(_leftover_and_supply, view, workload, None)
-    free, before, scarce_rows = view.memoise_latest("fragmentation", key, make)
+        free, before, lost, scarce_rows = _leftover_and_supply(view, workload, mix, rows)
+        return (rows[scarce_rows], *_select(free, before, lost, scarce_rows))
+    key = (mix.digest, workload.scarce_resource, mix.scarcity)
+    make = functools.partial(_leftover_and_supply, view, workload, mix, None)
+    free, before, lost, scarce_rows = view.memoise_latest("fragmentation", key, make)
     rows = scarce_rows if candidates is view.all_rows else scarce_rows[candidates[scarce_rows]]
-    return (rows, *_select(free, before, rows))
+    return (rows, *_select(free, before, lost, rows))
 
 
 def _leftover_and_supply(
-    view: View, workload: FlavorMix, rows: Ints | None
-) -> tuple[Leftover, MixSupply, Ints]:
+    view: View, workload: FlavorMix, mix: Mix, rows: Ints | None
+) -> tuple[Leftover, MixSupply, Floats, Ints]:
     """Return what is free on some rows, all if None, and which of them have the scarce thing."""
     free = leftover(view, workload.resources, blocks=workload.uses_blocks)
     free = free if rows is None else free.take(rows)
+    traits = view.traits if rows is None else view.traits.select(rows)
     supply = workload.supply(free)
-    return free, supply, (supply.free > 0.0).nonzero()[0]
+    lost = workload.fragmentation(supply, workload.weights(traits, mix.scarcity))
+    return free, supply, lost, (supply.free > 0.0).nonzero()[0]
 
 
-def _select(free: Leftover, supply: MixSupply, rows: Ints) -> tuple[Leftover, MixSupply]:
+def _select(
+    free: Leftover, supply: MixSupply, lost: Floats, rows: Ints
+) -> tuple[Leftover, MixSupply, Floats]:
     if len(rows) in (0, len(supply.free)):  # none, or all
-        return free, supply
-    return free.take(rows), supply.take(rows)
+        return free, supply, lost
+    return free.take(rows), supply.take(rows), lost[rows]

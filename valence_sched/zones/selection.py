@@ -21,8 +21,8 @@ from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.group import GroupState
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
+from valence_sched.model.scheduler import MOST_HOPS
 from valence_sched.model.zone import (
-    MOST_HOPS,
     MOST_LEFT_OUT,
     DomainValues,
     Offer,

@@ -152,7 +152,8 @@ def _inventory_digest(view: View) -> str:
         total.update("\0".join(table.uris).encode())
         total.update(b"\0".join(map(order.__getitem__, table.kinds)))
         pools = ", ".join(map(texts.__getitem__, table.pools))
-        total.update(f"({table.slots!r}, [{pools}], {table.stock_pools!r})".encode())
+        slots = ", ".join(map(texts.__getitem__, table.slots))
+        total.update(f"([{slots}], [{pools}], {table.stock_pools!r})".encode())
         total.update(to_json(table.stocks))
         if table.topologies:
             total.update(to_json(table.topologies))

@@ -75,10 +75,9 @@ class Verdicts:
             verdict = self._fitting_verdict(outcome, row, cost, common)
             reason = self.stop_reason(podm) if outcome == "chosen" else None
             return msgspec.structs.replace(verdict, reason=reason)
-        fitting = [row for row in rows if self._makes_node(row)]
-        costs = self.context.evaluation.cost
+        fitting = [(self._costs[row], row) for row in rows if self._makes_node(row)]
         if fitting:
-            cost_, row = min((int(costs[row]), row) for row in fitting)
+            cost_, row = min(fitting)
             if cost_ != INFINITE_COST:
                 return self._fitting_verdict("fits", row, cost_, common)
         undecided = next((row for row in rows if self._is_undecided(row)), None)
@@ -101,6 +100,17 @@ class Verdicts:
 
     def _rows(self, podm: int) -> range:
         return range(self._bounds[podm], self._bounds[podm + 1])
+
+    @functools.cached_property
+    def _costs(self) -> list[int]:
+        """The costs of all rows before any node was placed."""
+        return self.context.evaluation.cost.tolist()  # type: ignore[no-any-return]
+
+    @functools.cached_property
+    def _best_score(self) -> float | None:
+        """The score of the first node that is placed, if any is."""
+        nodes = self.decision.placed_nodes
+        return self.decision.score(nodes[0][1].cost) if nodes else None
 
     @functools.cached_property
     def _passed_before(self) -> list[int]:
@@ -182,12 +192,12 @@ class Verdicts:
     def _fitting_verdict(
         self, outcome: Any, row: int, cost: int, common: Mapping[str, Any]
     ) -> PodmVerdict:
-        best = self.decision.placed_nodes[0][1].cost if self.decision.placed_nodes else cost
-        behind = self.decision.score(best) - self.decision.score(cost)
+        score = self.decision.score(cost)
+        behind = 0.0 if self._best_score is None else self._best_score - score
         return PodmVerdict(
             pool=self.view.pools[row].id,
             outcome=outcome,
-            score=self.decision.score(cost),
+            score=score,
             behind=round(behind, 6),
             reason=None,
             **common,
