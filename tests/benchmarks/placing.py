@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests that name card models, decided by the whole pipeline and by plain policies.
+
+The lists are made from the trace of :mod:`tests.benchmarks.trace`: a share of its requests names a
+model that they might have run on, drawn by how many cards or how many nodes of it there are.
+Every policy sees the same arrivals and the same nodes. What is allocated when as many cards were
+asked for as there are, and what is served with departures, is told as what was lost, and its ratio
+to what the best of the plain policies lost. Then each constant of the policy gets other values.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tests.benchmarks.measure import Measurement, against, sized
+from tests.benchmarks.trace import MISSING, THERE, Trace, allocated, lists
+
+PLAIN = ("random", "firstfit", "bestfit", "fgd")
+SHARES = (0.2, 0.25, 0.33)[: sized(3, 1)]
+DRAWS = ("cards", "nodes")[: sized(2, 1)]
+SEEDS = (42, 7)[: sized(2, 1)]
+NODES = sized(0, 60)  # of the trace; 0: all
+LOAD = 0.95  # of the cards, with departures
+LEAST_LOST = 0.1  # percent: losses below are equal
+#: The constants by module and name, and the values beside the one that ships.
+CONSTANTS = (
+    ("valence_sched.view.fragmentation", "MOST_SCARCITY", (100.0, 10_000.0)),
+    ("valence_sched.view.fragmentation", "LIGHTER_NODES_FACTOR", (2.0, 4.5)),
+    ("valence_sched.core.evaluation_cache", "SCARCITY_PART", (2, 20)),
+)[: sized(3, 1)]
+
+Requests = list[Any]
+
+
+def placing() -> Iterator[Measurement]:
+    """No plain policy loses less on any list, allocated or served; then what the constants do."""
+    if not THERE:
+        sys.stderr.write(f"placing: skipped, {MISSING}\n")
+        return
+    replay, nodes, requests = lists()
+    nodes = replay.subset(nodes, NODES, SEEDS[0])
+    named = named_lists(replay, nodes, requests)
+    for name, some in named.items():
+        for measure, run in (("allocated", _allocated), ("served", _served)):
+            ours = run(replay, nodes, some, Trace)
+            plain = max(run(replay, nodes, some, lambda one=one: replay.build(one))
+                        for one in PLAIN)  # fmt: skip
+            yield _lost(f"{name}, {measure}", ours, plain)
+    for name in [*named][-1], "as recorded":
+        yield from _sensitivity(replay, nodes, named[name], name)
+
+
+def named_lists(replay: Any, nodes: Any, requests: Requests) -> dict[str, Requests]:
+    """Return the list as it was recorded, and those in which requests name models, by name."""
+    found = {"as recorded": requests}
+    for share in SHARES:
+        for draw in DRAWS:
+            words = {0.2: "a fifth", 0.25: "a quarter", 0.33: "a third"}[share]
+            found[f"{words} by {draw}"] = name_models(replay, nodes, requests, share, draw)
+    return found
+
+
+def name_models(replay: Any, nodes: Any, requests: Requests, share: float, draw: str) -> Requests:
+    """Return requests of which a share names one model whose nodes can host it.
+
+    A model is drawn by the number of its ``cards`` or of its ``nodes``.
+    """
+    random = np.random.default_rng(round(100 * share))
+    models = sorted({node["model"] for node in nodes})
+    counts = np.array([
+        sum(node["gpu"] if draw == "cards" else 1 for node in nodes if node["model"] == model)
+        for model in models
+    ])  # fmt: skip
+    hosts: dict[Any, Any] = {}
+
+    def named(one: Any) -> Any:
+        if not one.gpus or random.random() >= share:
+            return one
+        if one.key not in hosts:
+            hosts[one.key] = counts * [_hosts(nodes, model, one) for model in models]
+        weights = hosts[one.key]
+        if not weights.any():
+            return one
+        model = models[random.choice(len(models), p=weights / weights.sum())]
+        return replay.make_request(one.cpu, one.mem, one.gpus, one.milli, frozenset([model]))
+
+    return [named(one) for one in requests]
+
+
+def _hosts(nodes: Any, model: str, asked: Any) -> bool:
+    """Return whether an empty node of a model can host a request."""
+    return any(
+        node["cpu"] >= asked.cpu and node["mem"] >= asked.mem and node["gpu"] >= asked.gpus
+        for node in nodes if node["model"] == model
+    )  # fmt: skip
+
+
+def _allocated(replay: Any, nodes: Any, requests: Requests, make: Callable[[], Any]) -> float:
+    runs = (replay.replay(nodes, requests, make(), seed, 1.005, (100,)) for seed in SEEDS)
+    return statistics.mean(map(allocated, runs))
+
+
+def _served(replay: Any, nodes: Any, requests: Requests, make: Callable[[], Any]) -> float:
+    return float(replay.churn(nodes, requests, make(), SEEDS[0], LOAD)["served_gpu"])
+
+
+def _sensitivity(replay: Any, nodes: Any, some: Requests, name: str) -> Iterator[Measurement]:
+    shipped = _allocated(replay, nodes, some, Trace)
+    for module, constant, values in CONSTANTS:
+        for value in values:
+            with _constant(module, constant, value):
+                found = _allocated(replay, nodes, some, Trace)
+            yield _lost(f"{name}, {constant} {value:g}", found, shipped)
+
+
+@contextlib.contextmanager
+def _constant(module: str, name: str, value: float) -> Iterator[None]:
+    """Give a constant of a module another value for a while."""
+    home = importlib.import_module(module)
+    before = getattr(home, name)
+    setattr(home, name, value)
+    try:
+        yield
+    finally:
+        setattr(home, name, before)
+
+
+def _lost(name: str, percent: float, probe: float) -> Measurement:
+    lost, least = (max(100.0 - one, LEAST_LOST) for one in (percent, probe))
+    return against(f"placing: {name}, lost", lost, least, 1.05, "%")
