@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -59,7 +60,9 @@ class EnginePool:
         settings: ServiceSettings,
         state_mark: Callable[[], object],
         note_changes: Callable[[int], object] = lambda _changes: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock, self._looked_at = clock, -float("inf")
         self._make_app, self._state_mark, self._note_changes = make_app, state_mark, note_changes
         self._queue_s = settings.limits.queue_s
         self._selection = selection_of(settings)
@@ -78,10 +81,11 @@ class EnginePool:
         Tenants that wait take turns. The engine claims as well: each claim is decided on what the
         state has at that moment.
         """
+        arrived_at = self._clock()
         if not self._lock.acquire(tenant, self._queue_s):
             raise ServiceBusy("other requests are being decided: try again in a moment")
         try:
-            engine = self._current()
+            engine = self._current(arrived_at)
             yield engine
             self._note_changes(engine.changes)
         except SchedulerError:
@@ -114,7 +118,14 @@ class EnginePool:
             self._lock.release()
         return True
 
-    def _current(self) -> Engine:
+    def _current(self, arrived_at: float) -> Engine:
+        """Return the engine that decides, as of a moment after a request arrived.
+
+        Of many requests that wait the first looks at files and state for all.
+        """
+        if self._engine is not None and self._looked_at > arrived_at:
+            return self._engine
+        looked_at = self._clock()
         marks = _marks(self._files)
         if marks != self._file_marks:
             self._drop()
@@ -127,6 +138,7 @@ class EnginePool:
             self._app = self._make_app()
             self._engine = self._app.engine(self._selection, effects=self._effects)
             self._file_marks = marks
+        self._looked_at = looked_at
         return self._engine
 
     def _drop(self) -> None:

@@ -69,7 +69,7 @@ class SharedState:
 
     def mark(self) -> object:
         """Return what differs once anything of the state that is decided on has changed."""
-        return self.store().log_counts()
+        return self.store().log_totals()
 
     def close(self) -> None:
         """Close the state; the next use opens it again."""

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 import sqlalchemy as sa
@@ -24,11 +26,40 @@ _expired = sa.select(sa.func.count()).where(tables.claims.c.sweep_at <= statemen
 _COUNTS = sa.select(_shards.shard, _shards.moved).union_all(
     sa.select(sa.literal(-1), _expired.scalar_subquery())
 )
+_TOTALS = sa.select(
+    sa.func.coalesce(sa.func.sum(_shards.moved), 0),
+    sa.func.coalesce(sa.func.sum(_shards.moved * (_shards.shard + 2)), 0),
+    _expired.scalar_subquery(),
+)
 
 
 def log_counts(connection: sa.Connection) -> dict[int, int]:
     """Return the count of each shard of the change log, and of claims to be freed as -1."""
     return {shard: count for shard, count in connection.execute(_COUNTS)}  # noqa: C416
+
+
+class LogTotals(NamedTuple):
+    """The counts of the change log in one row: their sum, a weighted one, and claims to be freed.
+
+    No count ever falls, so with equal sums none has risen; the weights tell a state apart that was
+    restored and has changed as often since.
+    """
+
+    sum: int
+    weighted: int
+    expired: int
+
+
+def log_totals(connection: sa.Connection) -> LogTotals:
+    """Return the totals of the change log, which cost a fraction of its counts."""
+    row = connection.exec_driver_sql(_totals_text(connection.dialect)).one()
+    return LogTotals(*map(int, row))
+
+
+@functools.lru_cache(maxsize=8)
+def _totals_text(dialect: sa.Dialect) -> str:
+    """Return the statement as text: each decision runs it, and looking it up costs as much."""
+    return str(_TOTALS.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
 
 
 def registry_count(connection: sa.Connection) -> int:
@@ -37,16 +68,25 @@ def registry_count(connection: sa.Connection) -> int:
     return int(connection.scalar(query) or 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LogPosition:
     """The count of each shard of the change log that a caller has read up to."""
 
     shards: Mapping[int, int] = field(default_factory=dict)
 
-    @property
+    @functools.cached_property
     def changes(self) -> int:
         """Return the number of changes up to here."""
         return sum(self.shards.values())
+
+    @functools.cached_property
+    def _weighted(self) -> int:
+        return sum(count * (shard + 2) for shard, count in self.shards.items())
+
+    def is_at(self, totals: LogTotals) -> bool:
+        """Return whether nothing has changed since."""
+        sums = totals.sum, totals.weighted
+        return bool(self.shards) and (self.changes, self._weighted) == sums
 
     def is_before(self, other: LogPosition) -> bool:
         """Return whether no shard of another position has a lower count."""
@@ -112,8 +152,13 @@ def take_snapshot(
 ) -> StoreSnapshot:
     """Return the changes since a position; all reads are of one database snapshot.
 
-    Reads the counts of the shards, and then only pod managers of shards that changed.
+    Reads the totals of the change log, then the counts of its shards where these moved, and then
+    only pod managers of shards that changed.
     """
+    totals = log_totals(connection)
+    counts.rows_read += 1
+    if since.is_at(totals):
+        return StoreSnapshot((), since, totals.expired)
     shards = log_counts(connection)
     expired = shards.pop(-1)
     before = {shard: since.shards.get(shard, -1) for shard in shards}

@@ -37,8 +37,10 @@ from valence_sched.store.quotas import Quotas
 from valence_sched.store.records import Records
 from valence_sched.store.snapshot import (
     LogPosition,
+    LogTotals,
     StoreSnapshot,
     log_counts,
+    log_totals,
     registry_count,
     take_snapshot,
 )
@@ -298,6 +300,10 @@ class Store:
         A claim whose time is over, and whose holds are not freed yet, is counted as well.
         """
         return self._read(log_counts, "looking")
+
+    def log_totals(self) -> LogTotals:
+        """Return the totals of those counts: with equal ones nothing changed either."""
+        return self._read(log_totals, "looking")
 
     def change_count(self) -> int:
         """Return the number of changes in the change log."""

@@ -166,6 +166,7 @@ class TestDoing(StoreCase):
             ("reading failures", lambda s: s.failures),
             ("reading pod managers", lambda s: lambda: s.read_times(["p"])),
             ("looking", lambda s: s.log_counts),
+            ("looking", lambda s: s.log_totals),
             ("keeping a decision", lambda s: lambda: s.save_decision("d", b"{}")),
             ("reading a decision",
              lambda s: s.save_decision("d", b"{}") or (lambda: s.decision("d"))),

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from tests.unit.store.engines import StoreCase, on_each_engine
 from valence_sched.store import tables
+from valence_sched.store.snapshot import LogPosition
 
 
 @on_each_engine
@@ -68,8 +69,15 @@ class TestRecords(StoreCase):
 
     def test_the_log_counts_move_with_what_is_decided_on(self):
         store = self.store()
-        before = store.log_counts()
+        before = store.log_counts(), store.log_totals()
         store.records.put_new("x", b"a")
-        self.assertEqual(before, store.log_counts())
+        self.assertEqual(before, (store.log_counts(), store.log_totals()))
         store.update_stats("p", {"load": 1})
-        self.assertNotEqual(before, store.log_counts())
+        self.assertNotEqual(before[0], store.log_counts())
+        self.assertNotEqual(before[1], store.log_totals())
+        counts = store.log_counts()
+        expired = counts.pop(-1)
+        totals = sum(counts.values()), sum(moved * (shard + 2) for shard, moved in counts.items())
+        self.assertEqual((*totals, expired), store.log_totals())
+        self.assertTrue(LogPosition(counts).is_at(store.log_totals()))
+        self.assertFalse(LogPosition().is_at(self.store().log_totals()))
