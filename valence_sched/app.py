@@ -4,18 +4,28 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import functools
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from msgspec.structs import replace
 
 from valence_sched import files
 from valence_sched.config import credentials, parsers
 from valence_sched.config.requests import Cloud
 from valence_sched.config.settings import Configuration
 from valence_sched.engine import Engine
-from valence_sched.errors import CredentialError, InventoryIncomplete, SchedulerError, UsageError
+from valence_sched.errors import (
+    CredentialError,
+    InventoryIncomplete,
+    SchedulerError,
+    UsageError,
+    suggest,
+)
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.registry import Registry
 from valence_sched.inventory.sources import Now, SourceReader, process_name
@@ -43,6 +53,7 @@ if TYPE_CHECKING:
     from valence_sched.model.scheduler import Scheduler
     from valence_sched.model.sweep import SweepRun
     from valence_sched.model.workload import SyntheticSpec, TraceColumn
+    from valence_sched.model.zone_file import RecordedZone
     from valence_sched.model.zone_registry import ZoneInfo, ZoneRegistration
     from valence_sched.model.zone_settings import ZoneSettings
     from valence_sched.pages.hardware import HardwareListing
@@ -259,6 +270,70 @@ class App:
         _refuse_options({"--policy-file": selection.policy_files, "--strict": selection.strict})
         _refuse_reading(selection)
         return self.service
+
+    def zone_file(self, file: str) -> RecordedZone:
+        """Read a tree of zones, ``-`` for standard input; InputError if it is invalid."""
+        from valence_sched.model.zone_file import parse_zone_file
+
+        name = "stdin" if file == "-" else file
+        folder = "" if file == "-" else os.path.dirname(file)
+        return parse_zone_file(self.config.read(file), name, folder)
+
+    def zoned_scheduler(
+        self, selection: Selection, file: str, *, effects: EffectLog | None = None
+    ) -> Scheduler:
+        """Return what decides over the zones of a file, on their recorded inventories.
+
+        What is not decided is answered on all of them as if they were one zone. Errors as for the
+        file.
+        """
+        from valence_sched.zones.recorded_tree import recorded_tree
+        from valence_sched.zones.scheduler import ZonedScheduler
+
+        zone = self.zone_file(file)
+        flat = self.engine(_of_zones(selection, zone), effects=effects)
+        # what is skipped in an inventory is told once, by the engine that reads all of them
+        app = App(self.config.environ, self.config.input, now=self.now)
+
+        def podms(zone: RecordedZone) -> Engine:
+            return app.engine(replace(selection, sources=zone.inventories, strict=False))
+
+        tree = recorded_tree(zone, podms)
+        zoned = ZonedScheduler(lambda: contextlib.nullcontext(flat), flat, tree, deadline_s=600.0,
+                               engine_has_all=True)  # fmt: skip
+        return cast("Scheduler", zoned)
+
+    def zoned_site(self, selection: Selection, file: str) -> Site:
+        """Return the pod managers of all zones of a file as one site; errors as of a site."""
+        from valence_sched.whatif.site import load_site  # planning: only for its commands
+
+        return load_site(self.loader, self.config, _of_zones(selection, self.zone_file(file)))
+
+    def zone_podms(self, selection: Selection, file: str, names: Sequence[str]) -> list[str]:
+        """Return the ids of the pod managers in some zones of a file and in all below these.
+
+        ``names`` are ways down to zones or patterns of them.
+
+        Raises:
+            NothingMatches: no zone has one of these names.
+        """
+        from valence_sched.errors import NothingMatches
+
+        zones = dict(self.zone_file(file).walk())
+        found: dict[str, None] = {}
+        for name in names:
+            paths = fnmatch.filter(zones, name)
+            if not paths:
+                known = [path for path in zones if path]
+                raise NothingMatches(f"zone named {name!r}", suggest(name, known))
+            inventories = dict.fromkeys(
+                each for path in paths for _, one in zones[path].walk() for each in one.inventories
+            )
+            if inventories:
+                app = App(self.config.environ, self.config.input, now=self.now)
+                view = app.loader.view(replace(selection, sources=tuple(inventories)))
+                found.update(dict.fromkeys(view.podm_ids))
+        return list(found)
 
     def dispatchable(self, scheduler: Scheduler, report: Report) -> Report:
         """Return a report that says which of its nodes were decided on a recording, and its age."""
@@ -632,6 +707,12 @@ class App:
         plan, warnings = parse_plan(data, "stdin" if file == "-" else file)
         self.config.remarks += warnings
         return plan
+
+
+def _of_zones(selection: Selection, zone: RecordedZone) -> Selection:
+    """Return a selection of the inventories of a zone and of all zones below it."""
+    every = dict.fromkeys(each for _, one in zone.walk() for each in one.inventories)
+    return replace(selection, sources=tuple(every))
 
 
 def _refuse_reading(selection: Selection) -> None:

@@ -35,7 +35,7 @@ from valence_sched.model.age import age_s
 from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
 from valence_sched.model.codec import decode
-from valence_sched.model.decision import InventorySummary, Report, Reports
+from valence_sched.model.decision import Candidate, InventorySummary, Report, Reports
 from valence_sched.model.decision_result import (
     DecisionResult,
     DecisionResults,
@@ -47,6 +47,7 @@ from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.dispatch import Receipt
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.flavor import Flavor
+from valence_sched.model.group import GroupState
 from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.lifecycle import (
@@ -77,7 +78,14 @@ from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scheduler import KEEP_S, TREE_S, TTL_S, WAIT_S, Scheduler
 from valence_sched.model.stats import podm_id
-from valence_sched.model.zone import MOST_HOPS
+from valence_sched.model.zone import (
+    MOST_HOPS,
+    OfferQuery,
+    OtherCandidate,
+    OwnPodms,
+    SealedRequest,
+    ZoneAnswer,
+)
 from valence_sched.model.zone_registry import (
     ZoneChange,
     ZoneInfo,
@@ -87,6 +95,7 @@ from valence_sched.model.zone_registry import (
 )
 from valence_sched.model.zone_settings import ZoneSettings
 from valence_sched.view import hardware
+from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.summary import overview, overviews
 from valence_sched.view.view import View
 
@@ -102,7 +111,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", DecisionResult, DecisionResults)
 
 
-class Engine(Scheduler):
+class Engine(Scheduler, OwnPodms):
     """Implements every verb of a scheduler on the pod managers that ``selection`` names.
 
     What it decides on is read once, when a verb first needs it, and again after a verb changed
@@ -189,6 +198,33 @@ class Engine(Scheduler):
         with awaiting(self._sources.progress, format_count(len(requests), "request"), "deciding"):
             result = decision_results(decider.select_all(requests), detail)
         return self._no_outage(requests, result)
+
+    def seal(self, request: Request) -> SealedRequest:
+        decider = self._zone_decider()
+        sealed = decider.seal(request)
+        policy, most_cost = decider.policy(sealed)
+        return SealedRequest(
+            request=sealed,
+            policy=policy,
+            most_cost=most_cost,
+            inventory=inventory_summary(decider.snapshot()),
+        )
+
+    def offers(
+        self,
+        query: OfferQuery,
+        earlier: Sequence[Candidate],
+        others: Sequence[OtherCandidate] = (),
+    ) -> ZoneAnswer:
+        return self._zone_decider().offers(query, earlier, others)
+
+    def group_state(
+        self,
+        query: OfferQuery,
+        earlier: Sequence[Candidate],
+        others: Sequence[OtherCandidate] = (),
+    ) -> GroupState:
+        return self._zone_decider().group_state(query, earlier, others)
 
     def count_fits(self, request: Request, most: int) -> FitCounts:
         warnings: list[str] = []
@@ -630,6 +666,13 @@ class Engine(Scheduler):
             policies = self._intake.policies()
             self._decider = self._intake.decider(self.view(), policies)
         return self._decider
+
+    def _zone_decider(self) -> Decider:
+        """Return the decider, in a zone without pod managers of its own one on none."""
+        try:
+            return self.decider()
+        except NoPodm:
+            return self._intake.decider(ViewBuilder().view(), self._intake.policies())
 
     @contextlib.contextmanager
     def _changing_store(self) -> Iterator[Store]:

@@ -52,7 +52,7 @@ Table = tuple[Sequence[str], Iterable[Any]]
 _READ = ("inventory", "podm_file", "source", "flavor", "flavor_file", "policy_file",
          "resource_file", "request_file", "scenario", "workload", "map_file", "baseline", "file",
          "old", "new", "planned")  # fmt: skip
-_SOURCES = ("inventory", "podm_file", "state", "from_catalog")  # of a scheduler here
+_SOURCES = ("inventory", "zone_file", "podm_file", "state", "from_catalog")  # of a scheduler here
 _SOURCE_VARIABLES = ("VALENCE_SCHED_INVENTORY", "VALENCE_SCHED_STATE")
 _ARGUMENTS = {"source": "path", "old": "old", "new": "new", "planned": "plan"}
 PACKAGE = "valence_sched_cli."

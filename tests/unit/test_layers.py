@@ -124,7 +124,7 @@ ONLY_IN = {
     "stevedore": {"core/plugins", "valence_sched_cli/shell"},
     "sushy": {"drivers"},
     "tabulate": {"valence_sched_cli/output/formatters", "valence_sched_cli/output/heat"},
-    "urllib3": {"integrations", "drivers/http/sushy_transport"},
+    "urllib3": {"integrations", "drivers/http/sushy_transport", "remote/connection"},
     "yaml": {"model/codec", "model/plain_yaml"},
     "zstandard": {"drivers", "files", "testing"},
 }

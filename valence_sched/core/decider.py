@@ -11,15 +11,16 @@ import msgspec
 from valence_sched.core.alternatives import Attempt, AttemptListener, try_alternatives
 from valence_sched.core.batch import Batch, schedule
 from valence_sched.core.decision import Decision
-from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.evaluation import COST_SCALE, EvaluationContext
 from valence_sched.core.evaluation_cache import EvaluationCache, SplicedSnapshot
 from valence_sched.core.explain.undecided import undecided_text
 from valence_sched.core.explain.unknown_terms import unknown_terms
 from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.fit_counts import count_fits
-from valence_sched.core.group_state import with_group_state
+from valence_sched.core.group_state import NONE_EARLIER, NodeCounts, with_group_state
+from valence_sched.core.ledger import Ledger
 from valence_sched.core.multi_request import Decisions, decide_all
-from valence_sched.core.offers import offers, with_candidates, without_candidates
+from valence_sched.core.offers import fit_of, offers, with_candidates, without_candidates
 from valence_sched.core.policy import BoundPolicy
 from valence_sched.core.preparation import Preparation
 from valence_sched.core.ranking import rank_rows
@@ -31,7 +32,7 @@ from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Mix, Request
-from valence_sched.model.zone import OfferQuery, ZoneAnswer
+from valence_sched.model.zone import OfferQuery, OtherCandidate, ZoneAnswer
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.update import splice
 from valence_sched.view.view import Mask, View
@@ -55,6 +56,7 @@ class Decider:
     ) -> None:
         self._snapshot = SplicedSnapshot(view)
         self._preparation = Preparation(policies, mix)
+        self._counts = NONE_EARLIER
         self._numbers = {podm.id: number for number, podm in enumerate(view.podms)}
         self._builder = ViewBuilder(view.kinds)
         self._cache = EvaluationCache(self._snapshot)
@@ -76,6 +78,17 @@ class Decider:
     def policies(self) -> Sequence[Policy]:
         """Return the policies a request may name."""
         return self._preparation.policies()
+
+    def policy(self, sealed: Request) -> tuple[Policy, int]:
+        """Return the policy of a sealed request, and the largest cost of a pool under it.
+
+        Where the request has a group or an owner, that is the cost with all weighers at work.
+        """
+        bound = self._preparation.policy(sealed.policy)
+        at_work = bound
+        if sealed.group is None and sealed.owner is None:
+            at_work = self._preparation.active(sealed, bound)
+        return bound.policy, at_work.worst_cost * COST_SCALE
 
     def select_destinations(self, request: Request) -> Decision:
         """Choose pool and blocks for every node of a request; if nothing fits, the reasons.
@@ -126,32 +139,58 @@ class Decider:
         missing = [undecided_text(open_pools, context.bound.policy)] if open_pools else []
         return Ranking(candidates=tuple(candidates), missing=tuple(missing))
 
-    def offers(self, query: OfferQuery, earlier: Sequence[Candidate]) -> ZoneAnswer:
+    def _after(self, others: Sequence[OtherCandidate]) -> Decider:
+        """Return a decider on what nodes of other requests leave; StaleOffer as of offers."""
+        ledger, counts = Ledger(self._view), NodeCounts()
+        for one in others:
+            fit = fit_of(ledger.view, one.candidate)
+            ledger.take(fit)
+            counts.add(one.group, one.owner, int(self._view.podm_of[fit.row]))
+        decider = Decider(ledger.view, (), skipped=self._skipped, strict=self._strict)
+        decider._preparation, decider._counts = self._preparation, counts
+        return decider
+
+    def offers(
+        self,
+        query: OfferQuery,
+        earlier: Sequence[Candidate],
+        others: Sequence[OtherCandidate] = (),
+    ) -> ZoneAnswer:
         """Return what these pods offer to a tree of zones, without tokens.
 
         The alternatives of the request, and the anchors of its group, are tried by who asks.
-        ``earlier`` are candidates of these pods. Errors as for a decision, and:
+        ``earlier`` and ``others`` are candidates of these pods. Errors as for a decision, and:
 
         Raises:
-            StaleOffer: a candidate of ``earlier`` is no longer there.
+            StaleOffer: one of these candidates is no longer there.
         """
+        if others:
+            return self._after(others).offers(query, earlier)
         request, bound = self._prepared_elsewhere(query.request)
         if query.company is None:
-            request = with_group_state(self._view, request, lambda: self._eligible(request, bound))
+            eligible = functools.partial(self._eligible, request, bound)
+            request = with_group_state(self._view, request, eligible, self._counts)
         else:
             request = without_candidates(self._view, request, query.company, earlier)
         found = offers(self._evaluate(request, bound), query, earlier)
         self.check_decided(found.undecided, bound.policy)
         return found
 
-    def group_state(self, query: OfferQuery, earlier: Sequence[Candidate]) -> GroupState:
-        """Return the group state of a request on these pods, which counts ``earlier`` ones, too.
+    def group_state(
+        self,
+        query: OfferQuery,
+        earlier: Sequence[Candidate],
+        others: Sequence[OtherCandidate] = (),
+    ) -> GroupState:
+        """Return the group state of a request on these pods, which counts those candidates, too.
 
         Errors as of ``offers``.
         """
+        if others:
+            return self._after(others).group_state(query, earlier)
         request, bound = self._prepared_elsewhere(query.request)
         eligible = functools.partial(self._eligible, request, bound)
-        request = with_group_state(self._view, request, eligible)
+        request = with_group_state(self._view, request, eligible, self._counts)
         return with_candidates(self._view, request, earlier).company
 
     def _prepared_elsewhere(self, request: Request) -> tuple[Request, BoundPolicy]:

@@ -40,7 +40,7 @@ def offers(
         StaleOffer: a candidate of ``earlier`` is no longer there.
     """
     view, asked = context.view, query.request
-    fits = tuple(_fit_of(view, candidate) for candidate in earlier)
+    fits = tuple(fit_of(view, candidate) for candidate in earlier)
     context = replace(context, earlier=fits, turn=query.turn)
     if query.closed:
         context = with_anchor_rows(context, _open_rows(view, query.closed))
@@ -64,7 +64,7 @@ def offers(
 
 def with_candidates(view: View, request: Request, candidates: Sequence[Candidate]) -> Request:
     """Return the request with one more node of it for each candidate; StaleOffer as of offers."""
-    return with_members(view, request, [_fit_of(view, one).row for one in candidates])
+    return with_members(view, request, [fit_of(view, one).row for one in candidates])
 
 
 def without_candidates(
@@ -72,7 +72,7 @@ def without_candidates(
 ) -> Request:
     """Return the request with a group state that counts these candidates, less one for each."""
     counted = msgspec.structs.replace(request, company=company)
-    return without_members(view, counted, [_fit_of(view, one).row for one in candidates])
+    return without_members(view, counted, [fit_of(view, one).row for one in candidates])
 
 
 def _ranking(context: EvaluationContext, query: OfferQuery) -> tuple[list[PlacedNode], set[int]]:
@@ -125,7 +125,7 @@ def _open_rows(view: View, closed: Sequence[DomainValues]) -> Mask:
     return np.array(is_open, dtype=bool)[view.podm_of]
 
 
-def _fit_of(view: View, candidate: Candidate) -> Fit:
+def fit_of(view: View, candidate: Candidate) -> Fit:
     """Return the fit that a candidate names; StaleOffer where not all of it is free."""
     try:
         first, last = view.rows_of(candidate.podm)

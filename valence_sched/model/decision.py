@@ -6,6 +6,7 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType, field
 
 from valence_sched.model.base import Value, format_value
+from valence_sched.model.decision_zones import DecisionZones
 from valence_sched.model.explanation import Explanation
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
@@ -170,7 +171,8 @@ class Report(Struct, frozen=True, kw_only=True):
     ``fitting`` nodes fit; they are ``placed`` if they are as many as the request requires.
     ``undecided`` are pools that would have been chosen if they make the node, which was not
     settled within the budget of the policy. Only a dispatched decision has a ``recording``, where
-    it is not about live pod managers.
+    it is not about live pod managers. Only one over a tree of zones has ``zones``; its inventory,
+    verdicts and funnel are those of the zone that was asked, and tell of no zone below.
     """
 
     schema: str = SCHEMA
@@ -191,6 +193,7 @@ class Report(Struct, frozen=True, kw_only=True):
     explanation: Explanation | None = None
     undecided: tuple[PoolRef, ...] = ()
     recording: Recording | UnsetType = UNSET
+    zones: DecisionZones | UnsetType = UNSET
 
 
 class Reports(Struct, frozen=True, kw_only=True):

@@ -3,24 +3,47 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal, Protocol
 
 from msgspec import Meta, Struct
 
 from valence_sched.model.base import Noun
-from valence_sched.model.decision import Candidate, PoolRef
+from valence_sched.model.decision import Candidate, InventorySummary, PoolRef
+from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.group import GroupState
+from valence_sched.model.policy import Policy
 from valence_sched.model.request import MAX_NODES, Request
 
 MOST_HOPS = 16  # levels of zones below the one that is asked first
 
+MOST_LEFT_OUT = 10_000
+
 ZoneName = Annotated[str, Meta(min_length=1, max_length=255)]
+#: The way down to a zone: names with a slash between them.
+ZonePath = Annotated[str, Meta(min_length=1, max_length=1 << 13)]
 #: What a zone gave with an offer, and alone can read.
 Token = Annotated[str, Meta(min_length=1, max_length=1 << 20)]
 
 
 #: The values that a pod manager has in some domains, by domain.
 DomainValues = dict[str, tuple[str, ...]]
+
+
+class OtherNode(Noun, frozen=True, kw_only=True):
+    """A node of another request, which is decided together with this one, before it."""
+
+    token: Token
+    group: str | None = None
+    owner: str | None = None
+
+
+class OtherCandidate(Struct, frozen=True, kw_only=True):
+    """The candidate of a node of another request, with the group and the owner of the node."""
+
+    candidate: Candidate
+    group: str | None
+    owner: str | None
 
 
 class OfferQuery(Noun, frozen=True, kw_only=True):
@@ -31,9 +54,13 @@ class OfferQuery(Noun, frozen=True, kw_only=True):
     that is set. The scheduler of its policy takes candidates in the ``order`` of their cost, or by
     lot.
 
-    ``taken`` are the tokens of the zone's offers that the decision took before, ``turn`` is how
-    many nodes it has placed in all zones, and ``company`` is the group state of all of them. The
-    first node goes to none of the ``closed`` places, each of which has the values of its domains.
+    ``taken`` are the tokens of the zone's offers that the decision took before, and ``others``
+    those that decisions on other requests took; ``turn`` is how many nodes it has placed in all
+    zones, and ``company`` is the group state of all of them. The first node goes to none of the
+    ``closed`` places, each of which has the values of its domains.
+
+    No candidate costs more than ``most_cost``, whatever a zone says. ``left_out`` are the zones
+    below that gave no answer to the same decision before: they are not asked again.
 
     ``route`` are the ids of the zones from the first one down, which end a loop; ``hops`` is how
     many levels may still be asked, and ``deadline_s`` how long the answer is waited for.
@@ -44,9 +71,12 @@ class OfferQuery(Noun, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=0, le=MAX_NODES)] = 0
     per_podm: bool = False
     taken: tuple[Token, ...] = ()
+    others: tuple[OtherNode, ...] = ()
     turn: Annotated[int, Meta(ge=0, le=MAX_NODES)] = 0
     company: GroupState | None = None
     closed: tuple[DomainValues, ...] = ()
+    most_cost: Annotated[int, Meta(ge=0)] | None = None
+    left_out: Annotated[tuple[ZonePath, ...], Meta(max_length=MOST_LEFT_OUT)] = ()
     route: tuple[ZoneName, ...] = ()
     hops: Annotated[int, Meta(ge=0, le=MOST_HOPS)] = MOST_HOPS
     deadline_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
@@ -65,20 +95,13 @@ class Offer(Struct, frozen=True, kw_only=True):
     place: DomainValues = {}
 
 
-class SilentZone(Struct, frozen=True, kw_only=True):
-    """A zone that has no part in an answer, and why: the answer may lack the best."""
-
-    zone: str
-    reason: str
-
-
 class ZoneAnswer(Struct, frozen=True, kw_only=True):
     """What a zone answers: its nodes one after another, and its best candidates now.
 
     ``worst_cost`` is the cost of a candidate that scores 0. With ``coupled`` a node that another
     zone takes may change these offers. ``unknown_podms`` are the pod managers of the request that
     no zone of this answer has. ``silent`` zones did not answer; ``excluded`` ones were not asked,
-    as their capabilities rule the request out.
+    as their capabilities rule the request out. ``answered`` counts the zones of this answer.
     """
 
     nodes: tuple[Offer, ...] = ()
@@ -89,6 +112,7 @@ class ZoneAnswer(Struct, frozen=True, kw_only=True):
     unknown_podms: tuple[str, ...] = ()
     silent: tuple[SilentZone, ...] = ()
     excluded: tuple[SilentZone, ...] = ()
+    answered: int = 1
 
 
 class GroupAnswer(Struct, frozen=True, kw_only=True):
@@ -96,3 +120,53 @@ class GroupAnswer(Struct, frozen=True, kw_only=True):
 
     company: GroupState
     silent: tuple[SilentZone, ...] = ()
+
+
+class SealedRequest(Struct, frozen=True, kw_only=True):
+    """A request as it is asked of every zone, with what the zone that is asked first knows of it.
+
+    ``most_cost`` is the largest cost that its policy knows. ``inventory`` is the summary of the pod
+    managers of that zone itself.
+    """
+
+    request: Request
+    policy: Policy
+    most_cost: int
+    inventory: InventorySummary
+
+
+class OfferingZone(Protocol):
+    """What can be asked for offers: a child over HTTP, or a whole tree in this process."""
+
+    def offers(self, query: OfferQuery) -> ZoneAnswer:
+        """Return what the zone and those below it offer; errors as of a scheduler."""
+
+    def group_state(self, query: OfferQuery) -> GroupAnswer:
+        """Return the group state of the request on its pod managers and those below."""
+
+
+class OwnPodms(Protocol):
+    """The pod managers directly below a zone; it signs what they offer.
+
+    ``earlier`` are those of their candidates that the tokens of the query stand for, and ``others``
+    those that other requests took.
+    """
+
+    def seal(self, request: Request) -> SealedRequest:
+        """Return a request as it is asked of every zone; errors as for a decision."""
+
+    def offers(
+        self,
+        query: OfferQuery,
+        earlier: Sequence[Candidate],
+        others: Sequence[OtherCandidate] = (),
+    ) -> ZoneAnswer:
+        """Return what they offer, without tokens; errors as for a decision."""
+
+    def group_state(
+        self,
+        query: OfferQuery,
+        earlier: Sequence[Candidate],
+        others: Sequence[OtherCandidate] = (),
+    ) -> GroupState:
+        """Return the group state of the request on them, which counts those candidates, too."""

@@ -47,7 +47,13 @@ def decision_page(document: Report | Reports, hardware: HardwareListing, facts: 
         title=f"Decision: {request.flavor or request.id or 'request'}",
         lead=_lead(document),
         tone=TONES[document.outcome],
-        facts=(("Asked for", request_phrase(request)), *facts, *own, *_inventory_facts(document)),
+        facts=(
+            ("Asked for", request_phrase(request)),
+            *facts,
+            *own,
+            *_zone_facts(document),
+            *_inventory_facts(document),
+        ),
         sections=(*_sections(document), decision_map(hardware, [document]), *_closing(document)),
     )
 
@@ -92,14 +98,26 @@ def _lead(report: Report) -> str:
     return f"{word}: {report.placed:,} of {report.requested:,} {noun} on {where}{more}"
 
 
+def _zone_facts(report: Report) -> Facts:
+    """Return the zone of each node, and which zones had no part in the decision."""
+    if not report.zones:
+        return ()
+    chosen = [
+        (f"Zone of node {one.node}", one.zone or "the one asked") for one in report.zones.placements
+    ]
+    silent = [(f"Zone {one.zone}", f"no answer: {one.reason}") for one in report.zones.silent]
+    excluded = [(f"Zone {one.zone}", f"not asked: {one.reason}") for one in report.zones.excluded]
+    return (*chosen, *silent, *excluded)
+
+
 def _inventory_facts(document: Report | Reports) -> Facts:
     source = document.inventory
-    return (
+    sizes = (
         ("Pod managers", f"{source.podms:,}"),
         ("Pools", f"{source.pools:,}"),
         ("Blocks", f"{source.blocks:,}"),
-        ("Inventory", source.digest),
     )
+    return (*sizes, ("Inventory", source.digest)) if source.digest else sizes
 
 
 def _sections(report: Report) -> Iterator[Section]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import msgspec
 import requests
+import urllib3
 from requests.utils import get_environ_proxies
 
 from valence_sched.errors import ServiceError, UsageError, one_line
@@ -22,6 +24,7 @@ VERSION_HEADER, VERSION = "OpenStack-API-Version", "podm-scheduler 1.0"
 TOKEN_HEADER = "X-Auth-Token"  # noqa: S105 - its name
 MAX_ANSWER_BYTES = 512 << 20
 PIECE_BYTES = 1 << 20
+LEAST_TIMEOUT_S = 0.001
 _PLAIN = re.compile(r"(?!\.{1,2}$|-$)[\w.~-]+", re.ASCII)
 
 Query = Mapping[str, Any]
@@ -68,8 +71,12 @@ class ServiceConnection:
         *,
         body: msgspec.Struct | None = None,
         key: str | None = None,
+        deadline_s: float | None = None,
+        most_bytes: int = MAX_ANSWER_BYTES,
     ) -> bytes:
         """Return the body of an answer; ``path`` is below ``/v1``.
+
+        The whole answer comes within ``deadline_s``, if that is given, and has ``most_bytes``.
 
         Raises:
             ServiceError: the service does not answer, or answers something else.
@@ -84,10 +91,11 @@ class ServiceConnection:
         # maps keep their order: of the attributes of a request the first that fails is the reason
         data = None if body is None else msgspec.json.encode(body)
         where = f"{self.url}/v1/{path}"
-        status, content = self._send(method, where, words, data, headers)
+        bounds = _Bounds(most_bytes, deadline_s or self._timeout_s, deadline_s is not None)
+        status, content = self._send(method, where, words, data, headers, bounds)
         if status == 401 and self._token is not None and not self._sends_token:
             self._sends_token = True
-            status, content = self._send(method, where, words, data, headers)
+            status, content = self._send(method, where, words, data, headers, bounds)
         if not 200 <= status < 300:
             raise problem_error(content, status, where)
         return content
@@ -99,6 +107,7 @@ class ServiceConnection:
         words: Mapping[str, str],
         data: bytes | None,
         headers: Mapping[str, str],
+        bounds: _Bounds,
     ) -> tuple[int, bytes]:
         """Return the status and the body of an answer; ServiceError where there is none."""
         if self._token is not None and self._sends_token:
@@ -106,10 +115,12 @@ class ServiceConnection:
         try:
             with self._session().request(
                 method, where, params=words, data=data,
-                headers=headers, timeout=self._timeout_s, allow_redirects=False, stream=True,
+                headers=headers, timeout=bounds.left_s(), allow_redirects=False, stream=True,
             ) as answer:  # fmt: skip
-                return answer.status_code, _bounded(answer, where)
-        except (requests.RequestException, OSError, UnicodeError) as error:
+                return answer.status_code, bounds.read(answer, where)
+        except (
+            requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError
+        ) as error:  # fmt: skip
             raise ServiceError(one_line(f"{self.url}: {_reason(error)}")) from None
 
     def decode(self, content: bytes, kind: type[T]) -> T:
@@ -131,6 +142,40 @@ class ServiceConnection:
         return session
 
 
+class _Bounds:
+    """How much one answer may be: so many bytes, and with ``is_total`` all within ``timeout_s``.
+
+    Without, that is how long the service may be silent.
+    """
+
+    def __init__(self, most_bytes: int, timeout_s: float, is_total: bool) -> None:
+        self._most_bytes, self._timeout_s = most_bytes, timeout_s
+        self._until = time.monotonic() + timeout_s if is_total else None
+
+    def left_s(self) -> float:
+        """Return how long the service may be silent from now on."""
+        if self._until is None:
+            return self._timeout_s
+        return max(self._until - time.monotonic(), LEAST_TIMEOUT_S)
+
+    def read(self, answer: requests.Response, where: str) -> bytes:
+        """Return the body of an answer.
+
+        Raises:
+            ServiceError: it is larger.
+            requests.Timeout: time is over.
+        """
+        pieces, size = [], 0
+        while piece := answer.raw.read1(PIECE_BYTES, decode_content=True):
+            size += len(piece)
+            if size > self._most_bytes:
+                raise ServiceError(f"{where}: an answer of more than {self._most_bytes:,} bytes")
+            if self._until is not None and time.monotonic() > self._until:
+                raise requests.Timeout
+            pieces.append(piece)
+        return b"".join(pieces)
+
+
 def path_of(collection: str, name: str, part: str = "") -> tuple[str, dict[str, str]]:
     """Return the path and the query of one thing of a collection, or of a part of it.
 
@@ -145,20 +190,10 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _bounded(answer: requests.Response, where: str) -> bytes:
-    pieces, size = [], 0
-    for piece in answer.iter_content(PIECE_BYTES):
-        size += len(piece)
-        if size > MAX_ANSWER_BYTES:
-            raise ServiceError(f"{where}: an answer of more than {MAX_ANSWER_BYTES:,} bytes")
-        pieces.append(piece)
-    return b"".join(pieces)
-
-
 def _reason(error: Exception) -> str:
     if isinstance(error, requests.exceptions.SSLError):
         return "its certificate is not trusted: name its authority"
-    if isinstance(error, requests.Timeout):
+    if isinstance(error, (requests.Timeout, urllib3.exceptions.TimeoutError)):
         return "the service does not answer in time: what was asked may have been done"
     if isinstance(error, requests.ConnectionError):
         return "nobody answers there: check that the service runs and that the URL is right"

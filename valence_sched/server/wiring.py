@@ -29,7 +29,7 @@ from valence_sched.server.reader_thread import ReaderThread
 from valence_sched.server.state_facts import StateReader
 from valence_sched.service import openapi
 from valence_sched.service.app import create_application
-from valence_sched.service.call import ServiceParts
+from valence_sched.service.call import Schedulers, ServiceParts
 from valence_sched.service.fairness import TenantGate
 from valence_sched.service.metrics import Metrics
 from valence_sched.service.operations import Operations
@@ -39,6 +39,7 @@ from valence_sched.service.users import Access, BasicAccess, OpenAccess
 
 if TYPE_CHECKING:
     from valence_sched.inventory.background_reader import BackgroundReader
+    from valence_sched.server.zone import ProcessZone
     from valence_sched.store.store import Store
     from valence_sched.zones.children import ZonePoller
 
@@ -118,12 +119,13 @@ class ServiceProcess:
         state_reader = StateReader(make_app, selection_of(settings), state.store)
         metrics = Metrics(state_reader.facts)
         self.engines = EnginePool(make_app, settings, state.mark, metrics.note_changes)
+        self.zone = self._process_zone() if settings.zones.enable_zone_routing else None
         self.reader = ReaderThread(self._background_reader) if _reads(settings, environ) else None
         self.poller = (
             ReaderThread(self._zone_poller) if settings.zones.enable_zone_routing else None
         )
         self.parts = ServiceParts(
-            schedulers=self.engines,
+            schedulers=self._schedulers(),
             compile_spec=self._compile,
             records=state,
             quotas=state,
@@ -134,6 +136,7 @@ class ServiceProcess:
             openapi=openapi.document,
             metrics=metrics.text,
             health=state_reader.health,
+            zone=self.zone,
         )
         self.application: Application = create_application(
             self.parts, metrics, access_of(settings, environ)
@@ -152,7 +155,7 @@ class ServiceProcess:
 
     def _refresh(self) -> None:
         """Take in what changed, as the first verb of the next request would."""
-        with self.parts.schedulers.reading() as scheduler:
+        with self.engines.reading() as scheduler:
             next(iter(scheduler.blocks(BlockFilter())), None)
 
     def start(self) -> None:
@@ -174,6 +177,8 @@ class ServiceProcess:
         self.operations.wait(timeout_s)
         if self.hints is not None:
             self.hints.close()
+        if self.zone is not None:
+            self.zone.close()
         self.engines.close(ENGINE_END_S)
         self._state.close()
 
@@ -203,6 +208,20 @@ class ServiceProcess:
         )
         self._reader_hint = reader.hint
         return reader
+
+    def _process_zone(self) -> ProcessZone:
+        """Return the zone of this process: without one, nothing of zones is loaded."""
+        from valence_sched.server.zone import process_zone
+
+        prepare_nouns()  # those of zones are loaded only now
+        return process_zone(self._settings, self._environ, self.engines, self._state.store)
+
+    def _schedulers(self) -> Schedulers:
+        if self.zone is None:
+            return self.engines
+        from valence_sched.server.zone import ZonedSchedulers
+
+        return ZonedSchedulers(self.engines, self.zone)
 
     def _zone_poller(
         self, tell: Callable[[str], object], sleep: Callable[[float], object]

@@ -113,7 +113,7 @@ def _responder(route: Route, parts: ServiceParts, access: Access) -> Callable[..
             return
         user = _authenticated(req, parts, access)
         req.context.update({"user": user.name, "tenant": user.tenant})
-        parts.rates.count(user.tenant, change=route.role != "reader")
+        parts.rates.count(user.tenant, change=route.changes)
         access.check(user, route.rule, route.role)
         with parts.gate.passing(user.tenant):
             answer(req, resp, user, path)

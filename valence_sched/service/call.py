@@ -26,6 +26,7 @@ from valence_sched.service.records import QuotaStore, RecordStore
 from valence_sched.service.settings import Limits
 from valence_sched.service.users import User
 from valence_sched.service.visibility import own_nodes, visible
+from valence_sched.service.zone import ServedZone
 
 T = TypeVar("T")
 
@@ -50,7 +51,10 @@ CompileSpec = Callable[[RequestSpec, Flavor | None], Request]
 
 @dataclasses.dataclass(frozen=True)
 class ServiceParts:
-    """What handlers work with; ``compile_spec`` compiles a request with its flavor."""
+    """What handlers work with; ``compile_spec`` compiles a request with its flavor.
+
+    ``zone`` answers the zone above, None where routing is not enabled.
+    """
 
     schedulers: Schedulers
     compile_spec: CompileSpec
@@ -63,6 +67,7 @@ class ServiceParts:
     openapi: Callable[[], bytes]
     metrics: Callable[[], tuple[str, bytes]]
     health: Callable[[], Health]
+    zone: ServedZone | None = None
 
 
 class CallResult(NamedTuple):
@@ -138,6 +143,18 @@ class Call:
 
     def checked(self, request: Request) -> Request:
         """Return a request with its owner, once it is within the limits; errors as to compile."""
+        self.check_limits(request)
+        owner = self.user.owner
+        if owner is None:
+            consumer = request.owner or self.user.consumer
+            return request if consumer is None else replace(request, owner=consumer)
+        if request.owner not in (None, owner):
+            raise AccessDenied(one_line(f"owner {request.owner!r}: user {owner!r} has nodes of its "
+                                        "own only: leave the owner out"))  # fmt: skip
+        return replace(request, owner=owner)
+
+    def check_limits(self, request: Request) -> None:
+        """Raise RequestError for a request beyond the limits; NewerSchema as for a document."""
         check_schema(request.schema, request.version, SCHEMA, VERSION, "the request")
         limits = self.parts.limits
         for count, what, most in (
@@ -147,14 +164,6 @@ class Call:
             if count > most:
                 text = f"{count:,} {what}, this service takes at most {most:,}: ask for fewer"
                 raise RequestError(text)
-        owner = self.user.owner
-        if owner is None:
-            consumer = request.owner or self.user.consumer
-            return request if consumer is None else replace(request, owner=consumer)
-        if request.owner not in (None, owner):
-            raise AccessDenied(one_line(f"owner {request.owner!r}: user {owner!r} has nodes of its "
-                                        "own only: leave the owner out"))  # fmt: skip
-        return replace(request, owner=owner)
 
     def reading(self) -> AbstractContextManager[Scheduler]:
         """Yield the scheduler that decides, when the turn of the user's tenant comes."""

@@ -52,6 +52,7 @@ from valence_sched.model.service_bodies import (
     SpecBody,
     StatsBody,
 )
+from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer
 from valence_sched.model.zone_registry import (
     ZoneChange,
     ZoneInfo,
@@ -66,6 +67,7 @@ from valence_sched.service.handlers import (
     claims,
     decisions,
     nodes,
+    offers,
     podms,
     quotas,
     ui,
@@ -80,7 +82,7 @@ class Route(NamedTuple):
 
     ``rule`` names who may, ``role`` is the least role that does; without a rule everybody may.
     ``query`` are the words of the query besides the name of a path that ends in ``-``, ``media``
-    is the type of what it answers.
+    is the type of what it answers. One that ``reads`` changes nothing, whoever may use it.
     """
 
     method: str
@@ -93,6 +95,12 @@ class Route(NamedTuple):
     status: int = 200
     query: Sequence[str] = ()
     media: str = "application/json"
+    reads: bool = False
+
+    @property
+    def changes(self) -> bool:
+        """Return whether it counts as a change, where these have a rate of their own."""
+        return self.role != "reader" and not self.reads
 
 
 _BLOCKS = BlockFilter.__struct_fields__
@@ -161,6 +169,8 @@ ROUTES = (
     Route("GET", "/v1/blocks/{name}", podms.block, None, BlockOverview, "blocks:get", query=("podm",)),
     Route("GET", "/v1/pools", podms.pools, None, tuple[PoolOverview, ...], "pools:list", query=("podm",)),
     Route("GET", "/v1/devices", podms.device_counts, None, tuple[DeviceCount, ...], "devices:list", query=_BLOCKS),
+    Route("POST", "/v1/zones/offers", offers.offers, OfferQuery, ZoneAnswer, "zones:offers", "admin", reads=True),
+    Route("POST", "/v1/zones/group_state", offers.group_state, OfferQuery, GroupAnswer, "zones:offers", "admin", reads=True),
     Route("GET", "/ui", ui.site, None, str, "podms:list", query=("search", "page"), media=HTML),
     Route("GET", "/ui/podms/{name}", ui.podm, None, str, "podms:get", media=HTML),
     Route("GET", "/ui/decisions", ui.decisions, None, str, "decisions:list", query=("page",), media=HTML),

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from valence_sched.config.settings import Configuration
 from valence_sched.errors import UnknownName
@@ -46,9 +49,20 @@ class WhatIf:
         )
         return self._config.compile_request(spec, known)
 
-    def fail(self, site: Site, targets: Sequence[str]) -> Relocation:
-        """Return where nodes land again once targets fail; errors as for :func:`failure.fail`."""
-        return failure.fail(site, _parsed(targets))
+    def fail(
+        self, site: Site, targets: Sequence[str], zones: Mapping[str, Sequence[str]] | None = None
+    ) -> Relocation:
+        """Return where nodes land again once targets fail; errors as for :func:`failure.fail`.
+
+        ``zones`` have the ids of the pod managers that fail as well, by what people call them.
+        """
+        podms = [one for ids in (zones or {}).values() for one in ids]
+        parsed = _parsed(targets)
+        fails = [*parsed, *(Target(podm=glob.escape(one)) for one in podms)]
+        relocation = failure.fail(site, fails)
+        if not zones:
+            return relocation
+        return replace(relocation, target=", ".join((*map(str, parsed), *zones)))
 
     def survive(self, site: Site, failures: int, progress: Callable[[int, int], None]) -> Survival:
         """Return whether any so many pod managers may fail; ``progress`` gets tried sets of all."""

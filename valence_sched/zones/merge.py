@@ -13,6 +13,8 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from valence_sched.core.ranking import pool_lot
 from valence_sched.model.zone import Offer, OfferQuery, ZoneAnswer
 
@@ -51,12 +53,21 @@ class Part:
 class OfferOrder:
     """The order in which the offers of several zones are taken for one query.
 
-    ``worst_cost`` is the cost of a score of 0, to which the costs of all parts are scaled.
+    ``worst_cost`` is the cost of a score of 0, to which the costs of all parts are scaled: the
+    largest that one has, within what the query allows.
     """
 
     def __init__(self, query: OfferQuery, parts: Sequence[Part]) -> None:
         self._query = query
-        self.worst_cost = max((part.answer.worst_cost for part in parts), default=0)
+        worst = max((part.answer.worst_cost for part in parts), default=0)
+        self.worst_cost = worst if query.most_cost is None else min(worst, query.most_cost)
+
+    def as_above(self, part: Part, offer: Offer) -> Offer:
+        """Return an offer with the cost that it has in this zone, and scores within 0..1."""
+        one, cost = offer.candidate, self.cost(part, offer)
+        score = round(1.0 - cost / self.worst_cost, 6) if self.worst_cost else 1.0
+        scores = {name: min(max(value, 0.0), 1.0) for name, value in one.scores.items()}
+        return replace(offer, candidate=replace(one, cost=cost, score=score, scores=scores))
 
     def cost(self, part: Part, offer: Offer) -> int:
         """Return the cost of an offer as this zone has it: a score is never out of 0..1."""

@@ -8,7 +8,8 @@ Where they do (a group that spreads over zones), or where chance takes part, eac
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -16,12 +17,23 @@ from msgspec.structs import replace
 from valence_sched.core.ranking import pool_lot
 from valence_sched.errors import UnknownName
 from valence_sched.model.decision import PoolRef
+from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.group import GroupState
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
-from valence_sched.model.zone import DomainValues, Offer, OfferQuery, SilentZone, ZoneAnswer
-from valence_sched.zones.tree import OfferingZone
+from valence_sched.model.zone import (
+    MOST_HOPS,
+    MOST_LEFT_OUT,
+    DomainValues,
+    Offer,
+    OfferingZone,
+    OfferQuery,
+    OtherNode,
+    Token,
+    ZoneAnswer,
+)
 
+LEAST_DEADLINE_S = 0.001  # once the time of a decision is over
 MOST_ANCHORS = 64  # tried for one group; the one by which most nodes fit is taken
 
 #: Places the nodes of a request, the first of them at none of some places.
@@ -40,11 +52,20 @@ class PlacedOffer:
     alternates: tuple[Offer, ...] = ()
 
 
+@dataclass(frozen=True)
+class OtherOffer:
+    """A node of another request, and the way down to its zone."""
+
+    node: OtherNode
+    zone: str
+
+
 @dataclass
 class Selected:
     """The nodes that zones offer, and what is to be known about the answer.
 
-    ``queries`` is how often the zones directly below were asked.
+    The zones directly below were asked in so many ``queries``; ``answered`` counts the zones of the
+    fullest answer, the one that was asked first included.
     """
 
     nodes: list[PlacedOffer] = field(default_factory=list)
@@ -52,20 +73,55 @@ class Selected:
     silent: dict[str, SilentZone] = field(default_factory=dict)
     excluded: dict[str, SilentZone] = field(default_factory=dict)
     queries: int = 0
+    answered: int = 1
+
+
+class _LostZone(Exception):
+    """A zone gives no answer any more, of which a node was taken."""
 
 
 class ZoneSelection:
-    """Selects the nodes of one request, sealed for its policy, from a zone and those below."""
+    """Selects the nodes of one request, sealed for its policy, from a zone and those below.
+
+    All queries together are to be answered within ``deadline_s``; a zone that gives no answer to
+    one is not asked again. Where a node was taken of it, the decision is made anew without it: what
+    that node changed is not known any more. No candidate costs more than ``most_cost``. ``others``
+    are offers that other requests took before.
+    """
 
     def __init__(
-        self, zone: OfferingZone, policy: Policy, request: Request, *, deadline_s: float = 30.0
+        self,
+        zone: OfferingZone,
+        policy: Policy,
+        request: Request,
+        *,
+        deadline_s: float = 30.0,
+        most_hops: int = MOST_HOPS,
+        most_cost: int | None = None,
+        others: Sequence[OtherOffer] = (),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._zone, self._policy, self._request = zone, policy, request
         by_lot = policy.scheduler == "chance"
         self._query = OfferQuery(
-            request=request, order="lot" if by_lot else "cost", deadline_s=deadline_s
+            request=request,
+            order="lot" if by_lot else "cost",
+            most_cost=most_cost,
+            others=tuple(one.node for one in others),
+            hops=most_hops,
         )
+        self._clock, self._until = clock, clock() + deadline_s
         self._noted = Selected()
+        # of the offers that were taken, by token
+        self._zones = {one.node.token: one.zone for one in others}
+
+    def ranking(self, limit: int) -> tuple[Sequence[Offer], Selected]:
+        """Return the best candidates for the first node, and what is known about the answer."""
+        one = self._alternative(1, count=1)
+        query = replace(self._query, request=one, order="cost", limit=limit)
+        if query.request.group is not None or query.request.owner is not None:
+            query = replace(query, company=self._group_state(query))
+        return self._ask(query).ranking[:limit], self._noted
 
     def nodes(self) -> Selected:
         """Return as many nodes as the request asks for, or as many as fit.
@@ -73,13 +129,19 @@ class ZoneSelection:
         Raises:
             UnknownName: every zone answers, and none has a pod manager of the request.
         """
-        attempt = self._attempt
+        while True:  # each time without one more of the zones
+            try:
+                self._noted.nodes = self._with_alternates(self._nodes())
+            except _LostZone:
+                self._noted.undecided.clear()
+                vars(self).pop("_needs_anchor", None)
+            else:
+                return self._noted
+
+    def _nodes(self) -> list[PlacedOffer]:
         if len(self._request.alternatives) > 1 and self._needs_anchor:
-            nodes = self._best_by_anchor(attempt, self._request.count)
-        else:
-            nodes = attempt(())
-        self._noted.nodes = self._with_alternates(nodes)
-        return self._noted
+            return self._best_by_anchor(self._attempt, self._request.count)
+        return self._attempt(())
 
     def _best_by_anchor(self, attempt: Attempt, count: int) -> list[PlacedOffer]:
         """Return the nodes by the anchor at which most of them fit."""
@@ -103,7 +165,7 @@ class ZoneSelection:
             missing = self._request.count - len(nodes)
             if not missing:
                 break
-            taken = tuple(node.chosen.token for node in nodes)
+            taken = tuple(self._take(node.chosen) for node in nodes)
             query = replace(self._query, request=self._alternative(choice, missing), taken=taken)
             first = functools.partial(self._placed, query, choice)
             if nodes or closed:
@@ -145,8 +207,13 @@ class ZoneSelection:
                 break
             chosen = min(offers, key=lambda one: self._lot(one, 1 + turn))
             found.append(chosen)
-            taken.append(chosen.token)
+            taken.append(self._take(chosen))
         return found
+
+    def _take(self, offer: Offer) -> Token:
+        """Return the token of an offer that is taken."""
+        self._zones[offer.token] = offer.zone
+        return offer.token
 
     def _lot(self, offer: Offer, turn: int) -> int:
         return pool_lot(offer.candidate.podm, offer.candidate.pool, self._request, turn)
@@ -156,7 +223,7 @@ class ZoneSelection:
         wanted = self._request.alternates
         if not wanted or not nodes:
             return nodes
-        taken = {node.chosen.candidate.podm for node in nodes}
+        taken = {podm_of(node.chosen) for node in nodes}
         query = replace(self._query, limit=wanted + len(taken), per_podm=True)
         known: dict[tuple[int, int], tuple[Offer, ...]] = {}
         found = []
@@ -167,7 +234,7 @@ class ZoneSelection:
             if key not in known:
                 request = self._alternative(node.choice, count=1)
                 ranking = self._ask(replace(query, request=request, turn=key[1])).ranking
-                free = [one for one in ranking if one.candidate.podm not in taken]
+                free = [one for one in ranking if podm_of(one) not in taken]
                 known[key] = tuple(free[:wanted])
             found.append(PlacedOffer(node.choice, node.chosen, known[key]))
         return found
@@ -190,9 +257,11 @@ class ZoneSelection:
         return not any(map(members.get, group.affinity))
 
     def _ask(self, query: OfferQuery) -> ZoneAnswer:
-        answer = self._zone.offers(query)
+        answer = self._zone.offers(self._bounded(query))
         self._noted.queries += 1
+        self._noted.answered = max(self._noted.answered, answer.answered)
         self._note(answer.silent, self._noted.silent)
+        self._check_taken(query, answer.silent)
         self._note(answer.excluded, self._noted.excluded)
         self._noted.undecided.update(((one.podm, one.pool), one) for one in answer.undecided)
         if answer.unknown_podms and not answer.silent:
@@ -200,14 +269,33 @@ class ZoneSelection:
         return answer
 
     def _group_state(self, query: OfferQuery) -> GroupState:
-        answer = self._zone.group_state(query)
+        answer = self._zone.group_state(self._bounded(query))
         self._noted.queries += 1
         self._note(answer.silent, self._noted.silent)
+        self._check_taken(query, answer.silent)
         return answer.company
+
+    def _check_taken(self, query: OfferQuery, silent: Sequence[SilentZone]) -> None:
+        """Raise _LostZone where a node was taken of a zone that gives no answer now."""
+        tokens = (*query.taken, *(other.token for other in query.others))
+        zones = {f"{self._zones[token]}/" for token in tokens}
+        if any(zone.startswith(f"{one.zone}/") for one in silent for zone in zones):
+            raise _LostZone
+
+    def _bounded(self, query: OfferQuery) -> OfferQuery:
+        """Return a query with the time that is left, and without the zones that gave no answer."""
+        left_s = max(self._until - self._clock(), LEAST_DEADLINE_S)
+        silent = tuple(self._noted.silent)[:MOST_LEFT_OUT]
+        return replace(query, deadline_s=left_s, left_out=silent)
 
     @staticmethod
     def _note(zones: Iterable[SilentZone], noted: dict[str, SilentZone]) -> None:
         noted.update((one.zone, one) for one in zones)
+
+
+def podm_of(offer: Offer) -> tuple[str, str]:
+    """Return the pod manager of an offer: another zone may have one of the same name."""
+    return offer.zone, offer.candidate.podm
 
 
 def _crosses_zones(request: Request) -> bool:

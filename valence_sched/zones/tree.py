@@ -9,25 +9,31 @@ from __future__ import annotations
 
 import functools
 import itertools
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, wait
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from valence_sched.errors import SchedulerError, StaleOffer, one_line
 from valence_sched.model.decision import Candidate
+from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.group import GroupState
 from valence_sched.model.zone import (
     GroupAnswer,
     Offer,
+    OfferingZone,
     OfferQuery,
-    SilentZone,
+    OtherCandidate,
+    OtherNode,
+    OwnPodms,
     Token,
     ZoneAnswer,
 )
+from valence_sched.zones.capabilities import why_ruled_out
 from valence_sched.zones.merge import PLAIN, OfferOrder, Part, Weighting, merge_nodes, merge_ranking
 from valence_sched.zones.tokens import ChildToken, OwnToken, Tokens
 
@@ -36,38 +42,38 @@ A = TypeVar("A", ZoneAnswer, GroupAnswer)
 TokensByChild = dict[str, tuple[Token, ...]]
 
 DEADLINE_SHARE = 0.8  # of the time that is left, for the children: the rest is for the way back
-
-
-class OfferingZone(Protocol):
-    """What can be asked for offers: a child over HTTP, or a whole tree in this process."""
-
-    def offers(self, query: OfferQuery) -> ZoneAnswer:
-        """Return what the zone and those below it offer; errors as of a scheduler."""
-
-    def group_state(self, query: OfferQuery) -> GroupAnswer:
-        """Return the group state of the request on its pod managers and those below."""
-
-
-class OwnPodms(Protocol):
-    """The pod managers directly below a zone; it signs what they offer.
-
-    ``earlier`` are those of their candidates that the tokens of the query stand for.
-    """
-
-    def offers(self, query: OfferQuery, earlier: Sequence[Candidate]) -> ZoneAnswer:
-        """Return what they offer, without tokens; errors as for a decision."""
-
-    def group_state(self, query: OfferQuery, earlier: Sequence[Candidate]) -> GroupState:
-        """Return the group state of the request on them, which counts the ``earlier`` ones."""
+MOST_NAMED = 1000  # silent or excluded zones, and undecided pools, of the answer of one child
+MOST_PATH = 1 << 12  # characters of the way down to a zone
 
 
 @dataclass(frozen=True)
 class ChildZone:
-    """A zone directly below, as its parent has it: ``name`` is the parent's for it."""
+    """A zone directly below, as its parent has it: ``name`` is the parent's for it.
+
+    Its ``capabilities`` rule out requests that it is not asked; it is asked nothing while it is
+    ``inactive``, for that reason, and then there may be no ``zone`` to ask. It is asked from
+    ``threads`` of its own, so that a child that hangs keeps none from the others; without any, in
+    the thread of the caller.
+    """
 
     name: str
-    zone: OfferingZone
+    zone: OfferingZone | None
     weighting: Weighting = PLAIN
+    capabilities: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    inactive: str | None = None
+    threads: Executor | None = None
+
+    def begin(self, ask: Callable[[OfferingZone, OfferQuery], A], query: OfferQuery) -> Future[A]:
+        """Begin to ask the zone; the future has the answer, or the error."""
+        assert self.zone is not None, "it is asked only while it is active"
+        if self.threads is not None:
+            return self.threads.submit(ask, self.zone, query)
+        done: Future[A] = Future()
+        try:
+            done.set_result(ask(self.zone, query))
+        except Exception as error:
+            done.set_exception(error)
+        return done
 
 
 class ZoneTree:
@@ -78,9 +84,17 @@ class ZoneTree:
     """
 
     def __init__(
-        self, id_: str, tokens: Tokens, own: OwnPodms | None, children: Sequence[ChildZone] = ()
+        self,
+        id_: str,
+        tokens: Tokens,
+        own: OwnPodms | None,
+        children: Sequence[ChildZone] = (),
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._id, self._tokens, self._own, self._children = id_, tokens, own, children
+        self._names = {child.name for child in children}
+        self._clock = clock
 
     def offers(self, query: OfferQuery) -> ZoneAnswer:
         """Return what this zone and those below it offer, merged as if they were one.
@@ -89,15 +103,19 @@ class ZoneTree:
             SchedulerError: the query went in a circle.
             StaleOffer: a token is not one of this zone.
         """
-        own, below = self._taken(query)
-        answers, silent = self._ask_children(query, below, _offers)
+        taken, below = self._taken(query)
+        children = self._asked(query, below)
+        children.begin(_offers)
+        others = self._others(query)
+        own = self._own.offers(query, taken, others) if self._own is not None else None
+        answers = children.answers()
         parts = [
-            Part(answers[child.name], child.name, child.weighting)
+            Part(_bounded(answers[child.name], query), child.name, child.weighting)
             for child in self._children
             if child.name in answers
         ]
-        if self._own is not None:
-            parts.append(Part(self._own.offers(query, own)))
+        if own is not None:
+            parts.append(Part(own))
         order = OfferOrder(query, parts)
         above = functools.partial(self._above, order)
         count = query.request.count
@@ -108,8 +126,9 @@ class ZoneTree:
             worst_cost=order.worst_cost,
             coupled=any(part.answer.coupled for part in parts),
             unknown_podms=_unknown_to_all(parts, query),
-            silent=(*silent, *_named(parts, "silent")),
-            excluded=_named(parts, "excluded"),
+            silent=(*children.silent, *_named(parts, "silent")),
+            excluded=(*children.excluded, *_named(parts, "excluded")),
+            answered=1 + sum(part.answer.answered for part in parts if part.child),
         )
 
     def group_state(self, query: OfferQuery) -> GroupAnswer:
@@ -117,69 +136,134 @@ class ZoneTree:
 
         Errors as of ``offers``.
         """
-        own, below = self._taken(query)
-        answers, silent = self._ask_children(query, below, _group_state)
-        states = [answer.company for answer in answers.values()]
-        if self._own is not None:
-            states.append(self._own.group_state(query, own))
+        taken, below = self._taken(query)
+        children = self._asked(query, below)
+        children.begin(_group_state)
+        own, others = self._own, self._others(query)
+        states = [own.group_state(query, taken, others)] if own is not None else []
+        answers = children.answers()
+        states += [answer.company for answer in answers.values()]
         lower = tuple(
-            SilentZone(zone=_path(name, one.zone), reason=one.reason)
+            _below(name, one)
             for name, answer in answers.items()
-            for one in answer.silent
+            for one in answer.silent[:MOST_NAMED]
         )
-        return GroupAnswer(company=merged_group_state(states), silent=(*silent, *lower))
+        return GroupAnswer(company=merged_group_state(states), silent=(*children.silent, *lower))
 
     def _above(self, order: OfferOrder, part: Part, offer: Offer) -> Offer:
         """Return an offer as the zone above sees it."""
-        candidate = replace(offer.candidate, cost=order.cost(part, offer))
         content = ChildToken(part.child, offer.token) if part.child else OwnToken(offer.candidate)
         token, zone = self._tokens.sign(content), _path(part.child, offer.zone)
-        return replace(offer, candidate=candidate, token=token, zone=zone)
+        return replace(order.as_above(part, offer), token=token, zone=zone)
 
-    def _taken(self, query: OfferQuery) -> tuple[list[Candidate], dict[str, tuple[Token, ...]]]:
+    def _asked(self, query: OfferQuery, taken: TokensByChild) -> _Children:
+        others: dict[str, list[OtherNode]] = {child.name: [] for child in self._children}
+        for other in query.others:
+            content = self._read(other.token)
+            if isinstance(content, ChildToken):
+                others[content.child].append(replace(other, token=content.token))
+        return _Children(self._id, self._children, query, taken, others, self._clock)
+
+    def _taken(self, query: OfferQuery) -> tuple[list[Candidate], TokensByChild]:
         """Return the query's tokens as those of its own pod managers, and those by child."""
         own: list[Candidate] = []
         below: TokensByChild = {child.name: () for child in self._children}
-        for token in query.taken:
-            content = self._tokens.read(token)
+        for content in map(self._read, query.taken):
             if isinstance(content, OwnToken):
                 own.append(content.candidate)
-            elif content.child in below:
-                below[content.child] += (content.token,)
             else:
-                raise StaleOffer(f"zone {content.child!r} is no longer a child: ask again")
+                below[content.child] += (content.token,)
         return own, below
 
-    def _ask_children(
+    def _others(self, query: OfferQuery) -> list[OtherCandidate]:
+        """Return the nodes of other requests on its own pod managers."""
+        return [
+            OtherCandidate(candidate=content.candidate, group=other.group, owner=other.owner)
+            for other in query.others
+            if isinstance(content := self._read(other.token), OwnToken)
+        ]
+
+    def _read(self, token: Token) -> ChildToken | OwnToken:
+        """Return what a token stands for; StaleOffer, also where its child is gone."""
+        content = self._tokens.read(token)
+        if isinstance(content, ChildToken) and content.child not in self._names:
+            raise StaleOffer(f"zone {content.child!r} is no longer a child: ask again")
+        return content
+
+
+class _Children:
+    """The children of a zone, asked once for one query, each at the same time as the others.
+
+    ``silent`` are those that do not answer, and ``excluded`` those that their capabilities rule
+    out.
+    """
+
+    def __init__(
         self,
+        zone: str,
+        children: Sequence[ChildZone],
         query: OfferQuery,
         taken: TokensByChild,
-        ask: Callable[[OfferingZone, OfferQuery], A],
-    ) -> tuple[dict[str, A], list[SilentZone]]:
-        """Ask every child at once; return the answers by name, and who gave none in time."""
-        if self._id in query.route:
+        others: Mapping[str, Sequence[OtherNode]],
+        clock: Callable[[], float],
+    ) -> None:
+        if zone in query.route:
             raise SchedulerError("the zones are a circle: one of them is below itself")
-        if not self._children:
-            return {}, []
-        if not query.hops:
-            return {}, [SilentZone(zone=child.name, reason="it is too deep to be asked")
-                        for child in self._children]  # fmt: skip
-        lower = replace(
+        self._query, self._taken, self._others, self._clock = query, taken, others, clock
+        self._lower = replace(
             query,
-            route=(*query.route, self._id),
-            hops=query.hops - 1,
+            route=(*query.route, zone),
+            hops=max(query.hops - 1, 0),
             deadline_s=query.deadline_s * DEADLINE_SHARE,
         )
-        pool = ThreadPoolExecutor(len(self._children), thread_name_prefix="zone")
-        try:
-            asked = {
-                child.name: pool.submit(ask, child.zone, replace(lower, taken=taken[child.name]))
-                for child in self._children
-            }
-            wait(asked.values(), timeout=query.deadline_s)
-            return _collected(asked)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        self._until = clock() + query.deadline_s
+        self._asked: dict[str, Future[Any]] = {}
+        self.silent: list[SilentZone] = []
+        self.excluded: list[SilentZone] = []
+        self._open = list(self._answering(children))
+
+    def _answering(self, children: Sequence[ChildZone]) -> Iterator[ChildZone]:
+        """Yield the children that are asked, and name the others."""
+        for child in children:
+            if child.name in self._query.left_out:
+                continue
+            reason = child.inactive if self._query.hops else "it is too deep to be asked"
+            excluded = why_ruled_out(child.capabilities, self._query.request.capabilities)
+            if excluded is not None:
+                self.excluded.append(SilentZone(zone=child.name, reason=excluded))
+            elif reason is not None:
+                self.silent.append(SilentZone(zone=child.name, reason=reason))
+            else:
+                yield child
+
+    def begin(self, ask: Callable[[OfferingZone, OfferQuery], Any]) -> None:
+        """Begin to ask them."""
+        for child in self._open:
+            start = f"{child.name}/"
+            left_out = (one.removeprefix(start) for one in self._query.left_out
+                        if one.startswith(start))  # fmt: skip
+            query = replace(
+                self._lower,
+                taken=self._taken[child.name],
+                others=tuple(self._others[child.name]),
+                left_out=tuple(left_out),
+            )
+            self._asked[child.name] = child.begin(ask, query)
+
+    def answers(self) -> dict[str, Any]:
+        """Return the answers by the name of the child, once all have come or time is over."""
+        wait(self._asked.values(), timeout=max(0.0, self._until - self._clock()))
+        found: dict[str, Any] = {}
+        for name, future in self._asked.items():
+            if not future.done():
+                future.cancel()  # it may wait for a thread
+                reason = "it did not answer in time"
+                self.silent.append(SilentZone(zone=name, reason=reason))
+            elif isinstance(error := future.exception(), SchedulerError):
+                self.silent.append(SilentZone(zone=name, reason=one_line(str(error))))
+            else:
+                found[name] = future.result()
+        return found
 
 
 def merged_group_state(states: Iterable[GroupState]) -> GroupState:
@@ -208,17 +292,18 @@ def _group_state(zone: OfferingZone, query: OfferQuery) -> GroupAnswer:
     return zone.group_state(query)
 
 
-def _collected(asked: Mapping[str, Future[A]]) -> tuple[dict[str, A], list[SilentZone]]:
-    answers: dict[str, A] = {}
-    silent: list[SilentZone] = []
-    for name, future in asked.items():
-        if not future.done():
-            silent.append(SilentZone(zone=name, reason="it did not answer in time"))
-        elif isinstance(error := future.exception(), SchedulerError):
-            silent.append(SilentZone(zone=name, reason=one_line(str(error))))
-        else:
-            answers[name] = future.result()
-    return answers, silent
+def _bounded(answer: ZoneAnswer, query: OfferQuery) -> ZoneAnswer:
+    """Return no more of an answer of a child than was asked for."""
+    return replace(
+        answer,
+        nodes=answer.nodes[: query.request.count],
+        ranking=answer.ranking[: query.limit],
+        undecided=answer.undecided[:MOST_NAMED],
+        silent=answer.silent[:MOST_NAMED],
+        excluded=answer.excluded[:MOST_NAMED],
+        worst_cost=max(0, answer.worst_cost),
+        answered=min(max(1, answer.answered), 1_000_000),
+    )
 
 
 def _unknown_to_all(parts: Sequence[Part], query: OfferQuery) -> tuple[str, ...]:
@@ -227,14 +312,14 @@ def _unknown_to_all(parts: Sequence[Part], query: OfferQuery) -> tuple[str, ...]
     return tuple(name for name in named if all(name in names for names in unknown))
 
 
-def _named(parts: Sequence[Part], field: str) -> tuple[SilentZone, ...]:
+def _named(parts: Sequence[Part], field_: str) -> tuple[SilentZone, ...]:
     """Return the zones of a field of the answers, with the names of the way down to them."""
-    return tuple(
-        SilentZone(zone=_path(part.child, one.zone), reason=one.reason)
-        for part in parts
-        for one in getattr(part.answer, field)
-    )
+    return tuple(_below(part.child, one) for part in parts for one in getattr(part.answer, field_))
+
+
+def _below(child: str, one: SilentZone) -> SilentZone:
+    return SilentZone(zone=_path(child, one.zone), reason=one_line(one.reason))
 
 
 def _path(child: str, zone: str) -> str:
-    return "/".join(filter(None, (child, zone)))
+    return one_line("/".join(filter(None, (child, zone))), MOST_PATH)

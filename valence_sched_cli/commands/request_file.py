@@ -74,6 +74,17 @@ def decide(
         raise error.at(args.request_file) from None
 
 
+def zones(decisions: DecisionResults) -> list[str] | None:
+    """Return the zone of each row, None where no zones were asked."""
+    found: list[str] = []
+    for result in decisions.results:
+        cells = decision.zone_cells(result.report)
+        if cells is None:
+            return None
+        found += cells
+    return found
+
+
 def rows(decisions: DecisionResults, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """Yield a row for each node; where one request failed, nothing is placed."""
     for name, result in zip(names, decisions.results, strict=False):
@@ -87,7 +98,8 @@ def outcome_lines(decisions: DecisionResults, names: Sequence[str]) -> Iterator[
     from valence_sched.model.quantity import format_count
 
     report, failure = decisions.report, decisions.failure
-    yield from decision.warning_lines(report.warnings)
+    notes = (note for one in report.decisions for note in decision.zone_notes(one))
+    yield from decision.warning_lines(dict.fromkeys((*report.warnings, *notes)))
     for name, result in zip(names, decisions.results, strict=False):
         if result.details is not None and failure in (None, result.report):
             if failure is not None:

@@ -23,9 +23,13 @@ from valence_sched_cli.output.decision import (
     EXIT_CODES,
     LONG_COLUMNS,
     REDUNDANT,
+    ZONE,
+    check_zones,
     placement_rows,
     request_names,
     summary_lines,
+    with_zones,
+    zone_cells,
 )
 from valence_sched_cli.output.explanation import ReportRenderer, request_lines
 
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from valence_sched.model.claim import Claim
     from valence_sched.model.decision import Report, Reports
     from valence_sched.model.decision_result import DecisionResult
+    from valence_sched.model.read_options import Selection
     from valence_sched.model.request import Request
     from valence_sched.model.scheduler import Scheduler
 
@@ -57,11 +62,13 @@ class SchedulePodm(base.Lister):
     _report_writer: Callable[[Report | Reports], None] | None = None
     _page: page_file.PageFile | None = None
     _claim: Claim | None = None
+    _zones: Sequence[str] | None = None
     _sections: Sequence[str] = ()
     _question: Sequence[str] = ()
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_inventory_options(parser)
+        inventory.add_zone_file_option(parser)
         add_request_options(parser, many=False)
         request_file.add_request_file_option(parser)
         add_options(
@@ -92,14 +99,19 @@ class SchedulePodm(base.Lister):
         claim.add_claim_compose_options(parser)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        zones = (ZONE,) if self._may_have_zones(parsed_args) else ()
         if parsed_args.request_file is not None:
-            return request_file.COLUMNS
-        return (*LONG_COLUMNS, *claim_compose.result_columns(parsed_args))
+            return (*request_file.COLUMNS, *zones)
+        return (*LONG_COLUMNS, *zones, *claim_compose.result_columns(parsed_args))
+
+    def _may_have_zones(self, parsed_args: argparse.Namespace) -> bool:
+        return parsed_args.zone_file is not None or self.scheduler_app.service is not None
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         if parsed_args.report == "":
             raise UsageError("--report: an empty name: name a file, or - for standard output")
         claim.check_options(parsed_args)
+        inventory.check_zone_file(parsed_args)
         with contextlib.ExitStack() as stack:
             if parsed_args.report == "-":
                 self._report_writer = self._print_report
@@ -108,6 +120,33 @@ class SchedulePodm(base.Lister):
                 self._report_writer = stack.enter_context(writer)
             self._page = stack.enter_context(page_file.page_file(self.scheduler_app, parsed_args))
             return self._act(parsed_args)
+
+    def scheduler(
+        self, parsed_args: argparse.Namespace, selection: Selection | None = None
+    ) -> Scheduler:
+        """Return the scheduler: over the zones of a file, where one is named.
+
+        A service over zones says which gave no answer, so that --strict has a meaning there.
+        """
+        selection = selection or self.selection(parsed_args)
+        app = self.scheduler_app
+        if parsed_args.zone_file is not None:
+            return app.zoned_scheduler(selection, parsed_args.zone_file, effects=self.effects)
+        acts = parsed_args.claim or parsed_args.compose or parsed_args.plan is not None
+        if app.service is not None and selection.strict and not acts:
+            from msgspec.structs import replace
+
+            selection = replace(selection, strict=False)
+        return super().scheduler(parsed_args, selection)
+
+    def _check_strict(self, parsed_args: argparse.Namespace, report: Report) -> None:
+        """Raise an error for what --strict does not allow in a decision over zones."""
+        if not parsed_args.strict:
+            return
+        if self.scheduler_app.service is not None and not report.zones:
+            raise UsageError("--strict: the service decides by its own settings: leave it out, or "
+                             "name an inventory or a state to decide here")  # fmt: skip
+        check_zones(report)
 
     def _act(self, parsed_args: argparse.Namespace) -> base.Table:
         import msgspec
@@ -187,7 +226,9 @@ class SchedulePodm(base.Lister):
 
     def _show_decision(self, parsed_args: argparse.Namespace, result: DecisionResult) -> base.Table:
         explain = parsed_args.explain
+        self._check_strict(parsed_args, result.report)
         self.exit_code = EXIT_CODES[result.report.outcome]
+        self._zones = zone_cells(result.report)
         if parsed_args.dry_run == "server":
             claim_compose.preview(self, parsed_args, result.report)
         facts = [] if self._claim is None else [("Claim", f"{self._claim.id}, {self._claim.state}")]
@@ -197,10 +238,18 @@ class SchedulePodm(base.Lister):
         self.closing += summary_lines(result, explain=explain)
         return self._rows(parsed_args, list(placement_rows(result.report)))
 
+    def _zones_of(
+        self, parsed_args: argparse.Namespace, rows: list[Any], zones: Sequence[str] | None
+    ) -> Sequence[str] | None:
+        """Return the zone of each row; a column that is named has no zone where there are none."""
+        named = {name.casefold() for name in parsed_args.columns}
+        return [""] * len(rows) if zones is None and ZONE.casefold() in named else zones
+
     def _rows(self, parsed_args: argparse.Namespace, rows: list[tuple[Any, ...]]) -> base.Table:
         """Return rows of all columns with the columns that are asked for, and with the claim."""
-        columns = LONG_COLUMNS if parsed_args.long else COLUMNS
+        columns: Sequence[str] = LONG_COLUMNS if parsed_args.long else COLUMNS
         rows = [row[: len(columns)] for row in rows]
+        columns, rows = with_zones(columns, rows, self._zones_of(parsed_args, rows, self._zones))
         if self._claim is not None:
             columns, rank = (*columns, "Claim"), columns.index("Rank")
             rows = [(*row, or_absent(self._claim.id if row[rank] == 1 else None)) for row in rows]
@@ -246,8 +295,12 @@ class SchedulePodm(base.Lister):
         self._write_report(decisions.report)
         names = request_names(requests)
         self.closing += request_file.outcome_lines(decisions, names)
+        for report in decisions.report.decisions:
+            self._check_strict(parsed_args, report)
         rows = list(request_file.rows(decisions, names))
-        return without_redundant(request_file.COLUMNS, rows, parsed_args, REDUNDANT)
+        zones = self._zones_of(parsed_args, rows, request_file.zones(decisions))
+        columns, rows = with_zones(request_file.COLUMNS, rows, zones)
+        return without_redundant(columns, rows, parsed_args, REDUNDANT)
 
     def _write_report(
         self, report: Report | Reports, facts: Sequence[tuple[str, str]] = ()

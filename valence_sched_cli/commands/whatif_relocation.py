@@ -104,6 +104,7 @@ class FailWhatif(_MoveLister):
     examples = (
         "gpu-east --inventory examples/site.json",
         "--survive 1 --inventory examples/site.json --clone gpu-east",
+        "--fail-zone east --zone-file examples/zones.yaml",
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -113,22 +114,41 @@ class FailWhatif(_MoveLister):
         what = section(parser, "what")
         add_option(what, "--survive <n>: may any so many pod managers fail at once?",
                    type=positive)  # fmt: skip
+        add_option(
+            what,
+            "--fail-zone <zone>...: this zone of --zone-file fails and all below it: "
+            "the way down to it, such as east/hall-1, or a pattern (repeat for several)",
+        )
         super().add_arguments(parser)
+        inventory.add_zone_file_option(parser)
         page_file.add_html_option(parser, PAGE_HELP)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        if bool(parsed_args.target) == (parsed_args.survive is not None):
+        inventory.check_zone_file(parsed_args)
+        if parsed_args.fail_zone and parsed_args.zone_file is None:
+            raise UsageError("--fail-zone is a zone of --zone-file: name that file")
+        fails = bool(parsed_args.target or parsed_args.fail_zone)
+        if fails == (parsed_args.survive is not None):
             raise UsageError("name what fails, or how many pod managers with --survive N")
         whatif, site = self.scheduler_app.whatif, edits.edited_site(self, parsed_args)
-        if parsed_args.target:
+        if fails:
+            podms = self._zone_podms(parsed_args)
             relocation = self._with_page(
-                site, lambda: whatif.fail(site, parsed_args.target), parsed_args
+                site, lambda: whatif.fail(site, parsed_args.target, podms), parsed_args
             )
             return self._table(relocation, parsed_args)
         survival = self._with_page(
             site, lambda: whatif.survive(site, parsed_args.survive, self._show), parsed_args
         )
         return self._survival(survival, parsed_args)
+
+    def _zone_podms(self, parsed_args: argparse.Namespace) -> dict[str, list[str]]:
+        """Return the pod managers of each zone that fails, by its name."""
+        app, selection = self.scheduler_app, self.selection(parsed_args)
+        return {
+            f"zone {name}": app.zone_podms(selection, parsed_args.zone_file, [name])
+            for name in parsed_args.fail_zone
+        }
 
     def _show(self, tried: int, sets: int) -> None:
         self.progress.begin("failures", f"{tried:,} of {sets:,} sets of pod managers tried")

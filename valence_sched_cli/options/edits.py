@@ -85,7 +85,9 @@ def edited_sites(command: PodmCommand, args: argparse.Namespace) -> list[Site]:
     """
     app = command.scheduler_app
     return app.edited_sites(
-        app.site(command.selection(args)),
+        app.site(command.selection(args))
+        if getattr(args, "zone_file", None) is None
+        else app.zoned_site(command.selection(args), args.zone_file),
         tuple(args.scenario),
         tuple(args.edits),
         policy=getattr(args, "policy", None),

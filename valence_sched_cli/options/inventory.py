@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 
+from valence_sched.errors import UsageError
 from valence_sched_cli.options.help import section
 from valence_sched_cli.options.types import (
     add_option,
@@ -45,6 +46,22 @@ def add_inventory_options(parser: argparse.ArgumentParser) -> None:
         "--strict: exit 5 when a pod manager could not be read or any document had to be skipped, "
         "and fail when a plug-in does",
     )
+
+
+def add_zone_file_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option for a tree of zones with recorded inventories."""
+    add_option(
+        section(parser, "inventory"),
+        "--zone-file <file>: YAML file of a tree of zones with recorded inventories, in place of "
+        "--inventory",
+    )
+
+
+def check_zone_file(args: argparse.Namespace) -> None:
+    """Raise UsageError where pod managers are named besides a zone file."""
+    if args.zone_file is not None and (args.inventory or args.podm_file or args.from_catalog):
+        raise UsageError("--zone-file names all inventories: leave --inventory, --podm-file and "
+                         "--from-catalog out")  # fmt: skip
 
 
 def add_live_options(parser: argparse.ArgumentParser) -> None:

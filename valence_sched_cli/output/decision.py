@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from valence_sched.model.request import Request
 
 COLUMNS = ("Node", "Rank", "Podm", "Pool", "Score", "Blocks", "Amounts")
+ZONE = "Zone"  # the column beside the pod manager, of decisions over zones
 LONG_COLUMNS = (*COLUMNS, "Choice", "Scores", "Cost", "Waste")
 REDUNDANT = {"Rank": "1", "Amounts": ""}  # what these columns say where they say nothing
 BLOCKS_WIDTH = 36  # of a cell with the blocks of a node
@@ -55,12 +56,46 @@ def placement_rows(report: Report) -> Iterator[tuple[Any, ...]]:
             )  # fmt: skip
 
 
+def zone_cells(report: Report) -> list[str] | None:
+    """Return the zone of each row of placements, empty for that asked; None without zones."""
+    if not report.zones:
+        return None
+    return [zone for one in report.zones.placements for zone in (one.zone, *one.alternates)]
+
+
+def zone_notes(report: Report) -> Iterator[str]:
+    """Yield a line each for the zones that gave no answer and for those that were not asked."""
+    if report.zones:
+        from valence_sched.model.zone_phrases import zone_lines
+
+        yield from zone_lines(report.zones)
+
+
+def check_zones(report: Report) -> None:
+    """Raise InventoryIncomplete where a zone gave no answer, which --strict does not allow."""
+    from valence_sched.errors import InventoryIncomplete, one_line
+
+    if report.zones and report.zones.silent:
+        raise InventoryIncomplete(one_line(next(zone_notes(report))))
+
+
+def with_zones(
+    columns: Sequence[str], rows: list[tuple[Any, ...]], zones: Sequence[str] | None
+) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+    """Return columns and rows with the zone of each row before its pod manager, if it has any."""
+    if zones is None:
+        return columns, rows
+    at = columns.index("Podm")
+    rows = [(*row[:at], zone, *row[at:]) for row, zone in zip(rows, zones, strict=True)]
+    return (*columns[:at], ZONE, *columns[at:]), rows
+
+
 def summary_lines(result: DecisionResult, *, explain: bool) -> Iterator[str]:
     """Yield the lines about a decision beside its rows, the outcome last."""
     from valence_sched.model.decision_result import MAX_LISTED_PODMS
 
     report = result.report
-    yield from warning_lines(report.warnings)
+    yield from warning_lines((*report.warnings, *zone_notes(report)))
     reasons = {verdict.podm: verdict.reason for verdict in report.podms}
     chosen = dict.fromkeys(placement.chosen.podm for placement in report.placements)
     for podm in list(chosen)[:MAX_LISTED_PODMS]:
@@ -73,6 +108,10 @@ def summary_lines(result: DecisionResult, *, explain: bool) -> Iterator[str]:
 
 def _others(report: Report) -> str:
     """Return how many other pod managers fit and do not, where that is known."""
+    if report.zones and not report.podms:
+        from valence_sched.model.quantity import format_count
+
+        return f"; {format_count(report.zones.answered, 'zone')} answered"
     outcomes = Counter(verdict.outcome for verdict in report.podms)
     fit = outcomes["fits"] + outcomes["alternate"]
     not_fit = outcomes["rejected"] + outcomes["undecided"]

@@ -3,13 +3,15 @@
 
 import threading
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 from msgspec.structs import replace
 
 from tests.unit.zones.test_merge import QUERY, answer
 from valence_sched.errors import SchedulerError, StaleOffer
+from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.group import GroupState
-from valence_sched.model.zone import GroupAnswer, SilentZone, ZoneAnswer
+from valence_sched.model.zone import GroupAnswer, ZoneAnswer
 from valence_sched.zones.tokens import ChildToken, OwnToken, Tokens
 from valence_sched.zones.tree import ChildZone, ZoneTree, merged_group_state
 
@@ -20,7 +22,7 @@ class FakeZone:
     def __init__(self, *results, gate=None):
         self.results, self.asked, self._gate = list(results), [], gate
 
-    def offers(self, query, earlier=()):
+    def offers(self, query, earlier=(), others=()):
         self.asked.append(query)
         if self._gate is not None:
             self._gate.wait(30)
@@ -33,7 +35,9 @@ class FakeZone:
 
 
 def tree(own=None, **children) -> ZoneTree:
-    named = [ChildZone(name, zone) for name, zone in children.items()]
+    named = [
+        ChildZone(name, zone, threads=ThreadPoolExecutor(1)) for name, zone in children.items()
+    ]
     return ZoneTree("top", Tokens(["secret"], "top"), own, named)
 
 

@@ -135,3 +135,23 @@ class TestTree(unittest.TestCase):
                 [tuple(other.candidate for other in node.alternates) for node in selected.nodes],
             )
         self.assertEqual({}, selected.silent)
+
+    @quietly(40)
+    @given(st.integers(0, 2**32))
+    def test_the_best_few_of_a_tree_are_those_of_a_flat_zone(self, seed):
+        """S74: K candidates are the first K of all, for every K: nothing is lost."""
+        random = Random(seed)
+        podms = [podm(number, random) for number in range(random.randint(1, 9))]
+        flat = decider(podms)
+        asked = msgspec.structs.replace(request(random), fallbacks=())
+        try:
+            whole = flat.rank(asked, 100).candidates
+            sealed = flat.seal(asked)
+        except RequestError:
+            return
+        policy = next(one for one in flat.policies() if one.name == asked.policy)
+        zones = tree(podms, random)
+        for limit in (1, 2, 3, len(whole), len(whole) + 1, 100):
+            offers, selected = ZoneSelection(zones, policy, sealed).ranking(limit)
+            self.assertEqual(whole[:limit], tuple(one.candidate for one in offers))
+            self.assertEqual({}, selected.silent)

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decisions over zones on the command line: of a file, and through a service."""
+
+import contextlib
+import json
+from pathlib import Path
+
+from tests.functional.programs import ROOT, SITE, Case, run
+from tests.service.zone_services import ZoneServices, child_server
+
+ZONES = str(ROOT / "examples" / "zones.yaml")
+FLAT = [
+    word
+    for name in ("east", "hall-1", "hall-2")
+    for word in ("--inventory", str(ROOT / "examples" / "zones" / f"{name}.json"))
+]
+GPU = ("podm", "schedule", "--flavor", "gpu-large", "--warn-age", "never")
+OURS = "valence-sched"
+
+
+class TestZoneFile(Case):
+    """A tree of recorded zones decides as one inventory with all of them."""
+
+    def test_the_decision_is_that_of_one_inventory_and_names_the_zone(self):
+        """S39: with the same alternates, scores and blocks."""
+        words = (*GPU, "--count", "3", "--alternates", "1", "-f", "json")
+        flat = run(OURS, *words, "--inventory", SITE)
+        tree = run(OURS, *words, "--zone-file", ZONES)
+        self.assertEqual((0, 0), (flat.code, tree.code))
+        rows = tree.data
+        zones = [row.pop("Zone") for row in rows]
+        self.assertEqual(flat.data, rows)
+        self.assertEqual(["east", "west/hall-2"] * 3, zones)
+        self.assertEqual(flat.err, tree.err)
+
+    def test_the_report_has_the_zones_and_is_the_flat_one_otherwise(self):
+        flat = run(OURS, *GPU, *FLAT, "--report", "-").data
+        tree = run(OURS, *GPU, "--zone-file", ZONES, "--report", "-").data
+        zones = tree.pop("zones")
+        self.assertEqual(
+            {
+                "answered": 5,
+                "rounds": 1,
+                "placements": [{"node": 1, "zone": "east", "alternates": []}],
+                "silent": [],
+                "excluded": [],
+            },
+            zones,
+        )
+        self.assertNotIn("zones", flat)
+        self.assertEqual(flat["placements"], tree["placements"])
+        self.assertEqual(flat["podms"], tree["podms"])
+        self.assertEqual(flat["explanation"], tree["explanation"])
+
+    def test_a_zone_that_capabilities_rule_out_is_named(self):
+        done = run(OURS, *GPU, "--zone-file", ZONES, "--capability", "cooling=air")
+        self.assertEqual(3, done.code)
+        self.assertIn("not asked, by capabilities: 1 zone: west/hall-2 (capability cooling: needs "
+                      "air, has liquid)", done.err)  # fmt: skip
+
+    def test_several_requests_are_placed_over_zones(self):
+        file = self.write("requests.yaml", "requests: [{flavor: gpu-large}, {flavor: gpu-large}]")
+        done = run(OURS, "podm", "schedule", "--request-file", file, "--zone-file", ZONES,
+                   "-f", "json")  # fmt: skip
+        self.assertEqual(0, done.code, done.err)
+        self.assertEqual(["east", "east"], [row["Zone"] for row in done.data])
+
+    def test_a_report_is_explained_with_its_zones_and_shown_as_a_page(self):
+        report, page = self.folder / "d.json", self.folder / "d.html"
+        done = run(OURS, *GPU, "--zone-file", ZONES, "--report", report, "--html", page)
+        self.assertEqual(0, done.code, done.err)
+        self.assertRegex(page.read_text(), r"(?s)Zone of node 1<.{1,40}east<")
+        explained = run(OURS, "scheduler", "explain", report)
+        self.assertRegex(explained.out, r"\|\s+1 \| east\s+\| gpu-east")
+
+    def test_other_inventories_beside_the_file_are_refused(self):
+        done = run(OURS, *GPU, "--zone-file", ZONES, "--inventory", SITE)
+        self.assertEqual(2, done.code)
+        self.assertIn("--zone-file names all inventories", done.err)
+
+    def test_a_data_centre_is_lost(self):
+        """S70: a zone fails with all below it, and every pod manager of it."""
+        fail = (OURS, "scheduler", "whatif", "fail", "--zone-file", ZONES, "-f", "json")
+        whole, halls = run(*fail, "--fail-zone", "west"), run(*fail, "--fail-zone", "west/*")
+        self.assertEqual(whole.data, halls.data)
+        self.assertEqual({"full-1", "gpu-north", "gpu-west", "store-1"},
+                         {row["From"] for row in whole.data})  # fmt: skip
+        self.assertIn("nodes of zone west land again", whole.err)
+        named = run(*fail, "gpu-west", "store-1", "full-1", "gpu-north", "dark-1")
+        self.assertEqual(whole.data, named.data)
+
+    def test_a_zone_that_is_not_there_is_named_with_the_nearest(self):
+        done = run(OURS, "scheduler", "whatif", "fail", "--zone-file", ZONES, "--fail-zone", "wes")
+        self.assertEqual(1, done.code)
+        self.assertIn("no zone named 'wes' (did you mean 'west'?)", done.err)
+
+    def test_a_zone_fails_only_of_a_file(self):
+        done = run(OURS, "scheduler", "whatif", "fail", "--inventory", SITE, "--fail-zone", "west")
+        self.assertEqual(2, done.code)
+
+
+class TestThroughService(Case):
+    """A service with children that do not answer."""
+
+    def setUp(self):
+        super().setUp()
+        self.stack = contextlib.ExitStack()
+        self.addCleanup(self.stack.close)
+        self.zones = ZoneServices(self.stack)
+
+    def schedule(self, url: str, *words: str):
+        return run(OURS, *GPU, *words, VALENCE_SCHED_URL=url)
+
+    def test_silence_is_a_warning_and_with_strict_an_error(self):
+        """S70: the rest keeps placing; --strict does not trust it."""
+        podms = json.loads(Path(SITE).read_text())["podms"]
+        child = self.zones.start("child", podms)
+        with child_server(lambda *_: {}) as gone:
+            pass
+        good = self.zones.start("good", (), {"all": child})
+        top = self.zones.start("top", (), {"all": child, "gone": gone})
+        done = self.schedule(top)
+        self.assertEqual(0, done.code, done.err)
+        self.assertRegex(done.out, r"\|\s+1 \| all\s+\| gpu-east")
+        self.assertRegex(done.err, r"warning: no answer from 1 zone: gone \(.*nobody answers")
+        self.assertIn("; 2 zones answered", done.err)
+        strict = self.schedule(top, "--strict")
+        self.assertEqual((5, ""), (strict.code, strict.out))
+        self.assertIn("no answer from 1 zone: gone", strict.err)
+        self.assertEqual(0, self.schedule(good, "--strict").code)
+        plain = self.schedule(child, "--strict")
+        self.assertEqual(2, plain.code)
+        self.assertIn("the service decides by its own settings", plain.err)

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Children that hang, lie, are older or newer, or stand above their parent: over real sockets."""
+
+import contextlib
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import unittest
+
+from msgspec.structs import replace
+
+from tests.service.application import ApplicationCase
+from tests.service.zone_services import ZoneServices, child_server, scheduler
+from tests.unit.core.deciders import cpus
+from tests.unit.zones.test_tree_as_flat import CORES
+from valence_sched.errors import InventoryIncomplete
+from valence_sched.model.registration import PasswordReference
+from valence_sched.model.request import Request
+from valence_sched.model.zone_registry import ZoneInfo, ZoneReport
+from valence_sched.service.settings import Limits
+
+ASKED = Request(needs=(CORES,), count=2, min_count=0)
+
+
+def podm(name: str, cores: int = 16, **fields) -> dict:
+    return {"id": name, "pools": [], "blocks": cpus(1, cores), **fields}
+
+
+def chosen(report) -> list[str]:
+    return [one.chosen.podm for one in report.placements]
+
+
+def candidate(name: str, **fields) -> dict:
+    return {
+        "candidate": {
+            "podm": name, "pool": "default", "score": 0.9, "cost": 1, "scores": {},
+            "blocks": [], "grants": [], "waste": 0, **fields,
+        },
+        "token": f"token of {name}",
+    }  # fmt: skip
+
+
+class ChildrenCase(unittest.TestCase):
+    """A zone with one honest child, ``good``, and one that is the matter, ``bad``."""
+
+    def setUp(self):
+        self.stack = contextlib.ExitStack()
+        self.addCleanup(self.stack.close)
+        self.zones = ZoneServices(self.stack)
+        self.good = self.zones.start("good", [podm("good-1"), podm("good-2")])
+
+    def top(self, bad: str, **words):
+        words = {"zones": {"offer_deadline_s": 2.0}, **words}
+        return scheduler(self.zones.start("top", (), {"bad": bad, "good": self.good}, **words))
+
+    def respond(self, answer) -> str:
+        return self.stack.enter_context(child_server(lambda *_: answer))
+
+    def check_good(self, report, reason):
+        """The honest child has the nodes, and the other one is named."""
+        self.assertEqual({"good-1", "good-2"}, set(chosen(report)))
+        self.assertEqual(["bad"], [one.zone for one in report.zones.silent])
+        self.assertRegex(report.zones.silent[0].reason, reason)
+        self.assertEqual(2, report.zones.answered)
+
+
+class TestSilentChildren(ChildrenCase):
+    """A child that gives no answer costs its deadline, and is named."""
+
+    def test_a_child_that_nobody_serves_is_named(self):
+        """S70: the others keep placing."""
+        with child_server(lambda *_: {}) as url:
+            pass
+        self.check_good(self.top(url).select_destinations(ASKED).report, "nobody answers there")
+
+    def test_a_child_that_hangs_is_asked_once_in_a_decision_of_many_rounds(self):
+        gate, asked = threading.Event(), []
+        self.addCleanup(gate.set)
+
+        def respond(path, _query):
+            asked.append(path)
+            gate.wait(30)
+            return {}
+
+        url = self.stack.enter_context(child_server(respond))
+        by_lot = replace(ASKED, policy="chance")
+        report = self.top(url).select_destinations(by_lot).report
+        self.check_good(report, "in time")
+        self.assertEqual(["/v1/zones/offers"], asked)
+        self.assertGreater(report.zones.rounds, 1)
+
+    def test_a_child_that_sends_a_byte_at_a_time_is_cut_off(self):
+        def drip(stream):
+            stream.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+            for _ in range(600):
+                stream.write(b" ")
+                stream.flush()
+                time.sleep(0.05)
+
+        self.check_good(self.top(self.respond(drip)).select_destinations(ASKED).report, "in time")
+
+    def test_where_no_zone_answers_that_is_the_outcome(self):
+        with child_server(lambda *_: {}) as url:
+            pass
+        top = scheduler(self.zones.start("alone", (), {"bad": url}))
+        with self.assertRaisesRegex(InventoryIncomplete, "no zone answered: bad: "):
+            top.select_destinations(ASKED)
+
+    def test_a_ranking_names_what_is_missing(self):
+        ranking = self.top(self.respond(b"no JSON")).rank(replace(ASKED, count=1), 5)
+        self.assertEqual({"good-1", "good-2"}, {one.podm for one in ranking.candidates})
+        self.assertIn("zone bad: ", ranking.missing[0])
+
+    def test_a_child_that_is_not_active_is_not_asked(self):
+        """S54: and its reason is shown."""
+        top = self.zones.start("top", [podm("own")])
+        report = ZoneReport(is_active=False, failures=3, reason="it failed three times")
+        self.zones.add_child("top", "off", self.good, report)
+        found = scheduler(top).select_destinations(ASKED).report
+        self.assertEqual(["own"], chosen(found))
+        self.assertEqual("it failed three times", found.zones.silent[0].reason)
+
+    def test_a_child_whose_password_is_missing_is_skipped_and_the_others_are_asked(self):
+        """S58: the reason names the variable."""
+        top = self.zones.start("top", (), {"good": self.good})
+        password = PasswordReference(env="NOT_SET_ANYWHERE")
+        self.zones.add_child("top", "bad", self.good, username="u", password=password)
+        self.check_good(scheduler(top).select_destinations(ASKED).report, "NOT_SET_ANYWHERE")
+
+    def test_a_child_whose_capabilities_rule_the_request_out_is_not_asked(self):
+        asked = []
+        url = self.stack.enter_context(child_server(lambda path, _query: asked.append(path)))
+        top = self.zones.start("top", [podm("own", capabilities={"tier": ["gold"]})])
+        info = ZoneInfo(name="bad", capabilities={"tier": ("silver",)})
+        self.zones.add_child("top", "bad", url, ZoneReport(is_active=True, info=info, reason=""))
+        wanted = replace(ASKED, capabilities={"tier": ("gold",)})
+        report = scheduler(top).select_destinations(wanted).report
+        self.assertEqual(["own"], chosen(report))
+        (excluded,) = report.zones.excluded
+        self.assertEqual("bad", excluded.zone)
+        self.assertEqual("capability tier: needs gold, has silver", excluded.reason)
+        self.assertEqual([], asked)
+
+
+class TestLyingChildren(ChildrenCase):
+    """A lying child harms only its own share."""
+
+    def test_answers_that_are_no_answers_leave_the_child_out(self):
+        for number, answer in enumerate((b"no JSON", b"[]", {"nodes": 7}, b"[" * 100_000)):
+            with self.subTest(answer):
+                url = self.respond(answer)
+                top = self.zones.start(f"top-{number}", (), {"bad": url, "good": self.good})
+                report = scheduler(top).select_destinations(ASKED).report
+                self.check_good(report, "cannot be parsed")
+
+    def test_costs_and_scores_out_of_range_are_its_own_best_or_worst(self):
+        honest = scheduler(self.zones.start("honest", (), {"good": self.good}))
+        expected = honest.select_destinations(ASKED).report.placements
+        liar = candidate("x", cost=10**30, score=7.5, scores={"room": -3.0})
+        answer = {"nodes": [liar] * 5, "ranking": [liar] * 5, "worst_cost": 10**29}
+        report = self.top(self.respond(answer)).select_destinations(
+            replace(ASKED, count=4)
+        ).report  # fmt: skip
+        self.assertEqual(
+            [one.chosen for one in expected],
+            [one.chosen for one in report.placements if one.chosen.podm != "x"][:2],
+        )
+        for one in report.placements:
+            self.assertTrue(0.0 <= one.chosen.score <= 1.0, one)
+            self.assertTrue(all(0.0 <= value <= 1.0 for value in one.chosen.scores.values()), one)
+
+    def test_an_endless_list_counts_as_what_was_asked_for(self):
+        many = [candidate(f"x-{number}", cost=0) for number in range(5000)]
+        silent = [{"zone": "z" * 5000, "reason": "r\n" * 1000}] * 5000
+        answer = {"nodes": many, "ranking": many, "silent": silent, "worst_cost": 1}
+        report = self.top(self.respond(answer)).select_destinations(ASKED).report
+        self.assertEqual(["bad", "bad"], [one.zone for one in report.zones.placements])
+        self.assertLessEqual(len(report.zones.silent), 1000)
+        self.assertLess(len(report.zones.silent[0].reason), 1000)
+
+    def test_names_of_others_take_no_alternates_from_them(self):
+        liar = candidate("good-1", cost=0)
+        url = self.respond({"nodes": [liar], "ranking": [liar], "worst_cost": 1000})
+        asked = replace(ASKED, count=1, alternates=2)
+        (placement,) = self.top(url).select_destinations(asked).report.placements
+        self.assertEqual({"good-1", "good-2"}, {one.podm for one in placement.alternates})
+
+    def test_an_answer_beyond_the_bound_is_left_out(self):
+        def flood(stream):
+            stream.write(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n")
+            while True:
+                stream.write(b" " * (1 << 20))
+
+        top = self.top(self.respond(flood), zones={"offer_deadline_s": 60.0})
+        self.check_good(top.select_destinations(ASKED).report, "an answer of more than")
+
+
+class TestVersions(ChildrenCase):
+    """Children of another minor version, and zones that are no children."""
+
+    def test_what_a_newer_child_adds_is_ignored(self):
+        newer = candidate("x", cost=0, colour="blue")
+        answer = {"nodes": [{**newer, "mood": 1}], "worst_cost": 1, "added": {"deep": []}}
+        report = self.top(self.respond(answer)).select_destinations(
+            replace(ASKED, count=1)
+        ).report  # fmt: skip
+        self.assertEqual(["x"], chosen(report))
+
+    def test_an_older_child_without_these_verbs_is_named(self):
+        def gone(stream):
+            stream.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+
+        self.check_good(self.top(self.respond(gone)).select_destinations(ASKED).report, "404")
+
+    def test_a_child_without_the_header_of_versions_answers_all_the_same(self):
+        report = self.top(self.respond({"nodes": [candidate("old", cost=0)], "worst_cost": 1}))
+        self.assertEqual(
+            ["old"], chosen(report.select_destinations(replace(ASKED, count=1)).report)
+        )
+
+    def test_a_service_without_routing_offers_nothing(self):
+        """S56: routing is enabled by an operator, or not at all."""
+        off = self.zones.start("off", [podm("p")], zones={"enable_zone_routing": False})
+        self.check_good(
+            self.top(off).select_destinations(ASKED).report, "set enable_zone_routing: true"
+        )
+
+
+class TestCircles(ChildrenCase):
+    """Zones that are below themselves, and zones that are too deep."""
+
+    def test_two_services_that_are_each_others_child_answer(self):
+        first = self.zones.start("first", [podm("one")])
+        second = self.zones.start("second", [podm("two")], {"up": first})
+        self.zones.add_child("first", "down", second)
+        report = scheduler(first).select_destinations(ASKED).report
+        self.assertEqual({"one", "two"}, set(chosen(report)))
+        (circle,) = report.zones.silent
+        self.assertEqual("down/up", circle.zone)
+        self.assertIn("the zones are a circle", circle.reason)
+
+    def test_zones_beyond_the_limit_of_levels_are_named(self):
+        middle = self.zones.start("middle", [podm("m")], {"deep": self.good})
+        top = self.zones.start("top", (), {"middle": middle}, zones={"most_hops": 1})
+        report = scheduler(top).select_destinations(ASKED).report
+        self.assertEqual(["m"], chosen(report))
+        self.assertEqual(["middle/deep"], [one.zone for one in report.zones.silent])
+
+    def test_a_child_knows_nothing_of_its_parent(self):
+        """S43: it is told ids of the way, no name and no address."""
+        queries = []
+
+        def respond(_path, query):
+            queries.append(query)
+            return {}
+
+        url = self.stack.enter_context(child_server(respond))
+        self.top(url).select_destinations(ASKED)
+        (query,) = queries
+        self.assertNotIn("http", str(query))
+        self.assertEqual(1, len(query["route"]))
+
+    def test_a_query_is_within_the_limits_of_the_child(self):
+        small = self.zones.start("small", [podm("s")], limits=Limits(nodes=1))
+        self.check_good(self.top(small).select_destinations(ASKED).report, "takes at most 1")
+
+
+class TestAccess(ApplicationCase):
+    """Who may ask a zone for what it offers."""
+
+    def test_offers_are_for_admins(self):
+        users = self.users_file("root:admin", "mo:member")
+        words = {"auth": "basic", "users_file": users}
+        self.client = self.new_client(**words)
+        for path in ("/v1/zones/offers", "/v1/zones/group_state"):
+            self.check_problem(self.call("POST", path, {}, user="mo"), 403, "access_denied")
+            result = self.call("POST", path, {"request": {"needs": []}}, user="root")
+            self.check_problem(result, 403, "access_denied", "enable_zone_routing")
+
+
+class TestWithoutZones(unittest.TestCase):
+    """A service whose routing is not enabled runs no code of zones."""
+
+    def test_no_module_of_zones_is_loaded(self):
+        """S69: a single zone needs no change."""
+        script = textwrap.dedent("""
+            import sys, tempfile, time
+            from falcon import testing
+            from valence_sched.model.zone_settings import ZoneSettings
+            from valence_sched.server.wiring import ServiceProcess
+            from valence_sched.service.settings import ServiceSettings
+            folder = tempfile.mkdtemp()
+            homes = dict.fromkeys(("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"), folder)
+            settings = ServiceSettings(
+                state=f"sqlite:///{folder}/s.sqlite", inventories=("examples/site.json",),
+                zones=ZoneSettings(enable_zone_routing=sys.argv[1] == "on"),
+            )
+            process = ServiceProcess(settings, time.monotonic, homes)
+            client = testing.TestClient(process.application)
+            body = {"request": {"properties": {"processor": {"total_cores": 8}}}}
+            answer = client.simulate_post("/v1/select_destinations", json=body)
+            assert answer.json["report"]["outcome"] == "placed", answer.text
+            assert "zones" not in answer.json["report"]
+            process.stop(5)
+            print(sorted(one for one in sys.modules if one.startswith("valence_sched.zones.")))
+        """)
+        for word, loaded in (("off", False), ("on", True)):
+            with self.subTest(word):
+                run = subprocess.run(
+                    [sys.executable, "-c", script, word],
+                    capture_output=True, text=True, check=False,
+                )  # fmt: skip
+                self.assertEqual("", run.stderr)
+                self.assertEqual(loaded, "valence_sched.zones.tree" in run.stdout)
+                if not loaded:
+                    self.assertEqual("[]\n", run.stdout)

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One decision walks a tree of zones, each a service of its own behind real sockets."""
+
+import contextlib
+import unittest
+from random import Random
+
+from tests.service.zone_services import ZoneServices, scheduler
+from tests.unit.zones.test_tree_as_flat import decider, podm, request
+from valence_sched.errors import RequestError
+
+
+class TestTreeOverHttp(unittest.TestCase):
+    """What is chosen does not depend on where services begin and end."""
+
+    REQUESTS = 40
+
+    def setUp(self):
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        self.zones = ZoneServices(stack)
+
+    def check_as_flat(self, url, podms, random):
+        """A zone places what one zone with all these pod managers places, request by request."""
+        flat, tree = decider(podms), scheduler(url)
+        compared = 0
+        for _ in range(self.REQUESTS):
+            asked = request(random)
+            if asked.policy == "picky":  # a policy of the test only
+                continue
+            try:
+                decision = flat.select_destinations(asked)
+            except RequestError:
+                continue
+            with self.subTest(asked):
+                report = tree.select_destinations(asked).report
+                self.assertEqual(
+                    [(one.choice, one.chosen) for one in decision.placements],
+                    [(one.choice, one.chosen) for one in report.placements],
+                )
+                self.assertEqual(decision.outcome, report.outcome)
+                self.assertEqual(decision.fit_count, report.fitting)
+                self.assertEqual(((), ()), (report.zones.silent, report.zones.excluded))
+                compared += bool(report.placements)
+        self.assertGreater(compared, self.REQUESTS // 4)
+        for _ in range(self.REQUESTS // 4):
+            self.check_several_as_flat(tree, flat, [request(random) for _ in range(3)])
+
+    def check_several_as_flat(self, tree, flat, requests):
+        """Several requests take what they would of one zone, one after another."""
+        requests = [one for one in requests if one.policy != "picky"]
+        succession, expected = flat.succession(), []
+        try:
+            for asked in requests:
+                decision = succession.decide(asked)
+                expected.append([(one.choice, one.chosen) for one in decision.placements])
+                for node in decision.fitting_nodes:
+                    succession.take(asked, node.chosen)
+        except RequestError:
+            return
+        if not requests:
+            return
+        with self.subTest(requests):
+            report = tree.select_all(requests).report
+            found = [
+                [(one.choice, one.chosen) for one in each.placements] for each in report.decisions
+            ]
+            self.assertEqual(expected, found)
+            self.assertEqual(sum(map(len, expected)), report.placed)
+
+    def test_a_tree_of_services_places_what_a_flat_zone_places(self):
+        """S39, S70: own pod managers, a child and a grandchild answer as one zone."""
+        random = Random(5)
+        podms = [podm(number, random) for number in range(9)]
+        leaf = self.zones.start("leaf", podms[:3])
+        middle = self.zones.start("middle", podms[3:5], {"below": leaf})
+        side = self.zones.start("side", podms[5:7])
+        top = self.zones.start("top", podms[7:], {"left": middle, "right": side})
+        self.check_as_flat(top, podms, random)
+
+    def test_a_zone_without_pod_managers_is_a_router(self):
+        """S75: it gives the answer of its children merged."""
+        random = Random(11)
+        podms = [podm(number, random) for number in range(6)]
+        left, right = self.zones.start("a", podms[:3]), self.zones.start("b", podms[3:])
+        self.check_as_flat(self.zones.start("top", (), {"a": left, "b": right}), podms, random)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Services that are zones of one tree, for tests: each has a state of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import socketserver
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.service.serving import serving
+from valence_sched.model.zone_registry import ZoneInfo, ZoneRegistration, ZoneReport
+from valence_sched.model.zone_settings import ZoneSettings
+from valence_sched.remote.connection import ServiceConnection
+from valence_sched.remote.scheduler import RemoteScheduler
+from valence_sched.service.settings import ServiceSettings
+from valence_sched.store.store import Store
+from valence_sched.store.zones import PolledZone
+
+HEADER = {"schema": "valence-sched/inventory", "version": "1.0"}
+
+
+class ZoneServices:
+    """Starts services that decide on recordings, and makes them children of each other."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self._stack = stack
+        self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+
+    def start(
+        self,
+        name: str,
+        podms: Sequence[Mapping[str, Any]] = (),
+        children: Mapping[str, str] | None = None,
+        zones: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> str:
+        """Start a zone with its own pod managers and with children by URL; return its URL."""
+        folder = self.folder / name
+        folder.mkdir()
+        inventories = ()
+        if podms:
+            (folder / "site.json").write_text(json.dumps({**HEADER, "podms": list(podms)}))
+            inventories = (str(folder / "site.json"),)
+        for child, url in (children or {}).items():
+            self.add_child(name, child, url)
+        words = {"enable_zone_routing": True, "offer_deadline_s": 20.0, **(zones or {})}
+        chosen = ServiceSettings(
+            state=self.state(name), inventories=inventories, zones=ZoneSettings(**words), **settings
+        )
+        homes = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
+        environ = dict.fromkeys(homes, str(folder))
+        return self._stack.enter_context(serving(chosen, environ))
+
+    def state(self, name: str) -> str:
+        """Return the URL of the state of a zone."""
+        return f"sqlite:///{self.folder / name / 'state.sqlite'}"
+
+    def add_child(
+        self,
+        name: str,
+        child: str,
+        url: str,
+        report: ZoneReport | None = None,
+        **registration: Any,
+    ) -> None:
+        """Register a child zone, which is active unless its report says otherwise."""
+        with Store(self.state(name)) as store:
+            zone = store.zones.add(ZoneRegistration(name=child, url=url, **registration))
+            known = report or ZoneReport(is_active=True, info=ZoneInfo(name=child), reason="")
+            store.zones.record([PolledZone(zone, known)])
+
+
+def scheduler(url: str) -> RemoteScheduler:
+    """Return the scheduler of a service."""
+    return RemoteScheduler(ServiceConnection(url), sleep=lambda _s: None)
+
+
+class _ChildServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    daemon_threads = True
+
+
+@contextlib.contextmanager
+def child_server(respond: Callable[[str, dict[str, Any]], Any]) -> Iterator[str]:
+    """Yield the URL of a child that answers what ``respond`` makes of a path and a query.
+
+    That is JSON, or bytes, or a callable that writes to the socket itself.
+    """
+
+    class Child(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            query = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            answer = respond(self.path, query)
+            if callable(answer):
+                with contextlib.suppress(OSError):
+                    answer(self.wfile)
+                self.close_connection = True
+                return
+            content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                self.wfile.write(content)
+
+        def log_message(self, *_words: object) -> None:
+            """Print nothing."""
+
+    server = _ChildServer(("127.0.0.1", 0), Child)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The zone of one process: it answers the zone above, and decides over those below."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import cast
+
+from valence_sched.app import App
+from valence_sched.engine import Engine
+from valence_sched.errors import CredentialError, UsageError, one_line
+from valence_sched.model.decision import Candidate
+from valence_sched.model.group import GroupState
+from valence_sched.model.request import Request
+from valence_sched.model.scheduler import Scheduler
+from valence_sched.model.zone import OfferQuery, OtherCandidate, SealedRequest, ZoneAnswer
+from valence_sched.model.zone_registry import ZoneOverview
+from valence_sched.model.zone_settings import ZoneSettings
+from valence_sched.service.call import Schedulers
+from valence_sched.service.settings import ServiceSettings
+from valence_sched.store.store import Store
+from valence_sched.zones.children import Children, ChildRow
+from valence_sched.zones.remote_zone import RemoteZone, remote_zone
+from valence_sched.zones.scheduler import ZonedScheduler
+from valence_sched.zones.tokens import Tokens
+from valence_sched.zones.tree import ChildZone, ZoneTree
+
+QUERIES = 4  # that each child answers for one process at a time; the others wait for their turn
+
+#: Returns the password of a child, None where it has none; errors as of a reference.
+PasswordOf = Callable[[ChildRow], str | None]
+
+
+def process_zone(
+    settings: ServiceSettings,
+    environ: Mapping[str, str],
+    engines: Schedulers,
+    store: Callable[[], Store],
+) -> ProcessZone:
+    """Return the zone of a process; ``store`` returns the open state."""
+    app = App(environ=environ)
+
+    def zones() -> Sequence[ZoneOverview]:
+        return store().zones.list()
+
+    def own_id() -> str:
+        return store().zones.own_id()
+
+    children = Children(zones, settings.zones.poll_interval_s)
+    return ProcessZone(
+        settings.zones,
+        engines,
+        children.enabled,
+        own_id,
+        lambda: app.zone_keys(settings.zones, settings.state),
+        lambda row: app.secret(row.password, f"zone {row.name}") if row.password else None,
+    )
+
+
+class LockedPodms:
+    """The pod managers of an engine, which is taken for each verb and no longer."""
+
+    def __init__(self, reading: Callable[[], AbstractContextManager[Scheduler]]) -> None:
+        self._reading = reading
+
+    def seal(self, request: Request) -> SealedRequest:
+        """Return a request as it is asked of every zone; errors as for a decision."""
+        with self._engine() as engine:
+            return engine.seal(request)
+
+    def offers(
+        self,
+        query: OfferQuery,
+        earlier: Sequence[Candidate],
+        others: Sequence[OtherCandidate] = (),
+    ) -> ZoneAnswer:
+        """Return what they offer, without tokens; errors as for a decision."""
+        with self._engine() as engine:
+            return engine.offers(query, earlier, others)
+
+    def group_state(
+        self,
+        query: OfferQuery,
+        earlier: Sequence[Candidate],
+        others: Sequence[OtherCandidate] = (),
+    ) -> GroupState:
+        """Return the group state of the request on them, which counts those candidates, too."""
+        with self._engine() as engine:
+            return engine.group_state(query, earlier, others)
+
+    @contextlib.contextmanager
+    def _engine(self) -> Iterator[Engine]:
+        with self._reading() as engine:
+            yield cast(Engine, engine)
+
+
+class ProcessZone:
+    """The zone of one process, with connections to its children and threads that ask them.
+
+    ``children`` are those of the state that are enabled now, ``id_`` is the id of the zone, and
+    ``keys`` are the secrets that sign its offers: those are called when they are first needed.
+    """
+
+    def __init__(
+        self,
+        settings: ZoneSettings,
+        schedulers: Schedulers,
+        children: Callable[[], Sequence[ChildRow]],
+        id_: Callable[[], str],
+        keys: Callable[[], list[str]],
+        password: PasswordOf,
+    ) -> None:
+        self._settings, self._schedulers, self._children = settings, schedulers, children
+        self._make_id, self._make_keys, self._password = id_, keys, password
+        self._lock = threading.Lock()
+        self._known: tuple[str, Tokens] | None = None
+        self._links: dict[str, _Link] = {}
+
+    @property
+    def deadline_s(self) -> float:
+        return self._settings.offer_deadline_s
+
+    @property
+    def most_hops(self) -> int:
+        return self._settings.most_hops
+
+    def tree(self, tenant: str) -> ZoneTree:
+        """Return the zone and those below it, as they are now, asked for a tenant."""
+        return self._tree(tenant, self._child_zones())
+
+    def scheduler(self, tenant: str) -> ZonedScheduler | None:
+        """Return what decides over the zone and those below it, None where there are none."""
+        children = self._child_zones()
+        if not children:
+            return None
+        return ZonedScheduler(
+            lambda: self._schedulers.reading(tenant),
+            self._podms(tenant),
+            self._tree(tenant, children),
+            deadline_s=self.deadline_s,
+            most_hops=self.most_hops,
+        )
+
+    def close(self) -> None:
+        """Let the threads end once what they ask is answered, or its time is over."""
+        with self._lock:
+            links, self._links = self._links, {}
+        for link in links.values():
+            link.close()
+
+    def _tree(self, tenant: str, children: Sequence[ChildZone]) -> ZoneTree:
+        id_, tokens = self._identity()
+        return ZoneTree(id_, tokens, self._podms(tenant), children)
+
+    def _podms(self, tenant: str) -> LockedPodms:
+        return LockedPodms(lambda: self._schedulers.reading(tenant))
+
+    def _identity(self) -> tuple[str, Tokens]:
+        with self._lock:
+            if self._known is None:
+                id_ = self._make_id()
+                self._known = id_, Tokens(self._make_keys(), id_)
+            return self._known
+
+    def _child_zones(self) -> list[ChildZone]:
+        """Return the children as they are now; one that is reached as before keeps its link."""
+        rows = self._children()
+        with self._lock:
+            known, self._links = self._links, {}
+            for row in rows:
+                link = known.pop(row.name, None)
+                if link is not None and link.access != _access_of(row):
+                    link.close()
+                    link = None
+                self._links[row.name] = link or _Link(row, self._password, self.deadline_s)
+            for gone in known.values():
+                gone.close()
+            return [self._links[row.name].child(row) for row in rows]
+
+
+class _Link:
+    """How one child is reached: its connection, and the threads that ask it."""
+
+    def __init__(self, row: ChildRow, password: PasswordOf, timeout_s: float) -> None:
+        self.access = _access_of(row)
+        self._zone: RemoteZone | None = None
+        self._problem: str | None = None
+        self._threads = ThreadPoolExecutor(QUERIES, thread_name_prefix=f"zone {row.name}")
+        try:
+            self._zone = remote_zone(row, password(row), timeout_s)
+        except (CredentialError, UsageError) as error:
+            self._problem = one_line(str(error))
+
+    def child(self, row: ChildRow) -> ChildZone:
+        """Return the child as it is now."""
+        inactive = None if row.is_active else row.reason
+        return ChildZone(row.name, self._zone, row.weighting, row.capabilities,
+                         self._problem or inactive, self._threads)  # fmt: skip
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _access_of(row: ChildRow) -> tuple[object, ...]:
+    return row.url, row.username, row.password, row.cacert
+
+
+class ZonedSchedulers:
+    """The schedulers of a process whose zone may have children: they then decide over all zones."""
+
+    def __init__(self, engines: Schedulers, zone: ProcessZone) -> None:
+        self._engines, self._zone = engines, zone
+
+    @contextlib.contextmanager
+    def reading(self, tenant: str = "") -> Iterator[Scheduler]:
+        """Yield what decides and claims; the engine is taken for each verb where there are zones.
+
+        ServiceBusy, then, as of each verb.
+        """
+        zoned = self._zone.scheduler(tenant)
+        if zoned is not None:
+            yield cast(Scheduler, zoned)
+            return
+        with self._engines.reading(tenant) as engine:
+            yield engine
+
+    def changing(self) -> AbstractContextManager[Scheduler]:
+        """Yield one of the caller's own, which composes and changes all else."""
+        return self._engines.changing()

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RemoteZone: a zone asked over the HTTP of its service."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer
+from valence_sched.remote.connection import ServiceConnection
+from valence_sched.zones.children import ChildRow
+
+T = TypeVar("T")
+
+MOST_ANSWER_BYTES = 64 << 20  # of what one child sends for one query
+
+
+class RemoteZone:
+    """The zone of a service; its errors are the same, and ServiceError where it gives no answer.
+
+    Each query is answered within its deadline. What a newer service adds to an answer is ignored.
+    """
+
+    def __init__(self, connection: ServiceConnection) -> None:
+        self._connection = connection
+
+    def offers(self, query: OfferQuery) -> ZoneAnswer:
+        """Return what the zone and those below it offer."""
+        return self._ask("zones/offers", query, ZoneAnswer)
+
+    def group_state(self, query: OfferQuery) -> GroupAnswer:
+        """Return the group state of the request on its pod managers and those below."""
+        return self._ask("zones/group_state", query, GroupAnswer)
+
+    def _ask(self, path: str, query: OfferQuery, kind: type[T]) -> T:
+        content = self._connection.ask("POST", path, body=query, deadline_s=query.deadline_s,
+                                       most_bytes=MOST_ANSWER_BYTES)  # fmt: skip
+        return self._connection.decode(content, kind)
+
+
+def remote_zone(child: ChildRow, password: str | None, timeout_s: float) -> RemoteZone:
+    """Return a child zone at its URL, which may be silent for ``timeout_s``; UsageError as of it.
+
+    Its certificate is verified.
+    """
+    connection = ServiceConnection(
+        child.url,
+        user=child.username,
+        password=password,
+        verify=child.cacert or True,
+        timeout_s=timeout_s,
+    )
+    return RemoteZone(connection)

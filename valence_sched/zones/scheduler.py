@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ZonedScheduler: the scheduler of a zone that has children, which decides over all below it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from valence_sched.errors import NoPodm, RequestError, StaleOffer, UnknownName
+from valence_sched.model.decision import Report
+from valence_sched.model.decision_result import DecisionResult, DecisionResults, Detail, Ranking
+from valence_sched.model.request import Request
+from valence_sched.model.scheduler import Scheduler
+from valence_sched.model.zone import MOST_HOPS, OfferingZone, OwnPodms, SealedRequest
+from valence_sched.zones.result import (
+    drop_conflicting_alternates,
+    taken_by,
+    zoned_result,
+    zoned_results,
+)
+from valence_sched.zones.selection import OtherOffer, Selected, ZoneSelection
+
+MOST_TRIES = 3  # of a decision whose offers somebody else takes meanwhile
+
+#: Yields the engine of a zone while nobody else uses it.
+Reading = Callable[[], AbstractContextManager[Scheduler]]
+
+
+class ZonedScheduler:
+    """Decides over ``zone``, the tree of a zone; every other verb is that of the zone's engine.
+
+    ``podms`` are the zone's own pod managers. The engine is held for no longer than a verb of it
+    takes: never while children are asked. It may have the pod managers of all zones.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        podms: OwnPodms,
+        zone: OfferingZone,
+        *,
+        deadline_s: float = 30.0,
+        most_hops: int = MOST_HOPS,
+        engine_has_all: bool = False,
+    ) -> None:
+        self._reading, self._podms, self._zone = reading, podms, zone
+        self._deadline_s, self._most_hops = deadline_s, most_hops
+        self._engine_has_all = engine_has_all
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a verb that the engine answers; what it would yield later, it yields now."""
+        if name.startswith("_") or not hasattr(Scheduler, name):
+            raise AttributeError(name)
+
+        def verb(*words: Any, **named: Any) -> Any:
+            with self._reading() as engine:
+                result = getattr(engine, name)(*words, **named)
+                return iter(list(result)) if isinstance(result, Iterator) else result
+
+        return verb
+
+    def select_destinations(
+        self, request: Request, *, detail: Detail = "placements"
+    ) -> DecisionResult:
+        """Choose pool and blocks for every node of a request, of all zones.
+
+        Errors as of a scheduler.
+
+        Raises:
+            InventoryIncomplete: no zone has a part in the answer.
+        """
+        sealed, selected = self.select(request)
+        return zoned_result(sealed, selected, self._reasons(request, selected, detail))
+
+    def selected(self, request: Request) -> Selected:
+        """Return the nodes that zones offer for a request, with their tokens."""
+        return self.select(request)[1]
+
+    def select(self, request: Request) -> tuple[SealedRequest, Selected]:
+        """Return a request as zones were asked it, and what they offer for it.
+
+        Raises:
+            StaleOffer: others took each time what was offered.
+        """
+        for _ in range(MOST_TRIES - 1):
+            try:
+                return self._select(request)
+            except StaleOffer:
+                continue
+        return self._select(request)
+
+    def _select(self, request: Request) -> tuple[SealedRequest, Selected]:
+        sealed = self._podms.seal(request)
+        return sealed, self._selection(sealed).nodes()
+
+    def rank(self, request: Request, limit: int) -> Ranking:
+        """Return the best candidates of all zones; errors as for a decision."""
+        offers, selected = self._selection(self._podms.seal(request)).ranking(limit)
+        missing = [f"zone {one.zone}: {one.reason}" for one in selected.silent.values()]
+        missing += [f"{one.podm}: undecided" for one in selected.undecided.values()]
+        return Ranking(candidates=tuple(one.candidate for one in offers), missing=tuple(missing))
+
+    def select_all(
+        self, requests: Sequence[Request], *, detail: Detail = "placements"
+    ) -> DecisionResults:
+        """Choose for several requests in their order, all or nothing.
+
+        They are not planned together, as those of one zone are: each takes the best that is left.
+        Errors as for one request.
+        """
+        if not requests:
+            with self._reading() as engine:
+                return engine.select_all(requests, detail=detail)
+        for _ in range(MOST_TRIES - 1):
+            try:
+                return self._select_all(requests, detail)
+            except StaleOffer:
+                continue
+        return self._select_all(requests, detail)
+
+    def _select_all(self, requests: Sequence[Request], detail: Detail) -> DecisionResults:
+        others: list[OtherOffer] = []
+        results: list[tuple[SealedRequest, Selected]] = []
+        for number, request in enumerate(requests, 1):
+            try:
+                sealed = self._podms.seal(request)
+                selected = self._selection(sealed, others).nodes()
+            except (RequestError, UnknownName) as error:
+                raise (error if len(requests) == 1 else error.at(f"request {number}")) from None
+            results.append((sealed, selected))
+            if len(selected.nodes) < sealed.request.required_count:
+                break
+            others += taken_by(sealed.request, selected)
+        drop_conflicting_alternates([selected for _, selected in results])
+        reports = [
+            zoned_result(sealed, selected, self._reasons(request, selected, detail, len(others)))
+            for request, (sealed, selected) in zip(requests, results, strict=False)
+        ]
+        return zoned_results(requests, [one.report for one in reports])
+
+    def _selection(self, sealed: SealedRequest, others: Sequence[OtherOffer] = ()) -> ZoneSelection:
+        return ZoneSelection(
+            self._zone,
+            sealed.policy,
+            sealed.request,
+            deadline_s=self._deadline_s,
+            most_hops=self._most_hops,
+            most_cost=sealed.most_cost,
+            others=others,
+        )
+
+    def _reasons(
+        self, request: Request, selected: Selected, detail: Detail, others: int = 0
+    ) -> Report | None:
+        """Return what the engine says of the decision, None where it does not know all of it.
+
+        It says why its pod managers make too few nodes, if all zones together make too few. One
+        that has the pod managers of all zones says the same of any decision that is its own, too.
+        """
+        placed = len(selected.nodes) >= request.required_count
+        if others or (placed and not self._engine_has_all):
+            return None
+        try:
+            with self._reading() as engine:
+                report = engine.select_destinations(request, detail=detail).report
+        except (NoPodm, UnknownName):  # the zones were asked: only this one lacks them
+            return None
+        chosen = [one.chosen for one in report.placements]
+        same = chosen == [one.chosen.candidate for one in selected.nodes if placed]
+        return report if same else None
