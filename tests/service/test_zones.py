@@ -17,6 +17,7 @@ from valence_sched.model.zone_registry import ZoneChange, ZoneRegistration
 from valence_sched.model.zone_settings import ZoneSettings
 from valence_sched.remote.connection import ServiceConnection
 from valence_sched.remote.scheduler import RemoteScheduler
+from valence_sched.server.wiring import configuration_problems
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.store.store import Store
 
@@ -187,6 +188,29 @@ class TestRegistry(ZonesCase):
         self.assertEqual("default", rob.zone_info().name)
         self.assertNotIn(NOWHERE, str(rob.zone_tree(deadline_s=5.0).known_as))
         self.assertEqual(1, len(ann.zones()))
+
+
+class TestSettings(ZonesCase):
+    """What is wrong is found before anybody is served."""
+
+    def problems(self, state=None, **words):
+        zones = ZoneSettings(**words)
+        settings = ServiceSettings(state=state or self.state("top"), zones=zones)
+        return [str(error) for error in configuration_problems(settings, self.environ)]
+
+    def test_a_secret_that_cannot_be_had_is_named(self):
+        missing = PasswordReference(env="NOT_SET_ANYWHERE")
+        (problem,) = self.problems(secrets=(missing,))
+        self.assertRegex(problem, "^zones: secrets: .* NOT_SET_ANYWHERE")
+
+    def test_processes_on_a_database_server_need_a_secret_to_share(self):
+        state = "postgresql://127.0.0.1:9/state"
+        problems = self.problems(state, enable_zone_routing=True)
+        self.assertRegex("\n".join(problems), "zones: secrets is empty")
+        self.assertNotRegex("\n".join(self.problems(state)), "zones")
+
+    def test_a_state_in_a_file_needs_none(self):
+        self.assertEqual([], self.problems(enable_zone_routing=True))
 
 
 class TestTree(ZonesCase):

@@ -333,6 +333,9 @@ def configuration_problems(
         assert settings.messaging is not None, "it is checked only then"
         App(environ=environ).hint_fanout(settings.messaging, lambda _names: None)
 
+    def check_zone() -> None:
+        App(environ=environ).zone_keys(settings.zones, settings.state)
+
     config = App(environ=environ).config
     checks: tuple[Callable[[], object], ...] = (
         lambda: access_of(settings, environ),
@@ -340,6 +343,7 @@ def configuration_problems(
         lambda: event_address(settings, environ),
         open_state,
         *((check_messaging,) if settings.messaging is not None else ()),
+        *((check_zone,) if settings.zones.enable_zone_routing or settings.zones.secrets else ()),
         lambda: config.policies(settings.policy_files),
         lambda: config.flavors(settings.flavor_files),
         lambda: config.resources(settings.resource_files),
