@@ -672,7 +672,11 @@ class Engine(Scheduler, OwnPodms):
         try:
             return self.decider()
         except NoPodm:
-            return self._intake.decider(ViewBuilder().view(), self._intake.policies())
+            return self._decider_on_none
+
+    @functools.cached_property
+    def _decider_on_none(self) -> Decider:
+        return self._intake.decider(ViewBuilder().view(), self._intake.policies())
 
     @contextlib.contextmanager
     def _changing_store(self) -> Iterator[Store]:
