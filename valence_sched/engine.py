@@ -748,9 +748,13 @@ class Engine(Scheduler, OwnPodms):
         try:
             return self.decider()
         except NoPodm:
-            from valence_sched.view.builder import ViewBuilder
+            return self._decider_on_none
 
-            return self._intake.decider(ViewBuilder().view(), self._intake.policies())
+    @functools.cached_property
+    def _decider_on_none(self) -> Decider:
+        from valence_sched.view.builder import ViewBuilder
+
+        return self._intake.decider(ViewBuilder().view(), self._intake.policies())
 
     @contextlib.contextmanager
     def _changing_store(self) -> Iterator[Store]:

@@ -19,7 +19,8 @@ from valence_sched.errors import InventoryIncomplete
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.request import Request
 from valence_sched.model.zone_registry import ZoneInfo, ZoneReport
-from valence_sched.service.settings import Limits
+from valence_sched.model.zone_settings import ZoneSettings
+from valence_sched.service.settings import Limits, RateSettings
 
 ASKED = Request(needs=(CORES,), count=2, min_count=0)
 
@@ -278,6 +279,13 @@ class TestAccess(ApplicationCase):
             self.check_problem(self.call("POST", path, {}, user="mo"), 403, "access_denied")
             result = self.call("POST", path, {"request": {"needs": []}}, user="root")
             self.check_problem(result, 403, "access_denied", "enable_zone_routing")
+
+    def test_an_offer_is_no_change_where_changes_have_a_rate(self):
+        words = {"zones": ZoneSettings(enable_zone_routing=True)}
+        self.client = self.new_client(rate_limits=RateSettings(changes="1/hour"), **words)
+        for _ in range(3):
+            result = self.call("POST", "/v1/zones/offers", {"request": {"needs": []}})
+            self.assertNotEqual(429, result.status_code, result.text)
 
 
 class TestWithoutZones(unittest.TestCase):
