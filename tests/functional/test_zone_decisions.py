@@ -65,6 +65,14 @@ class TestZoneFile(Case):
         self.assertEqual(0, done.code, done.err)
         self.assertEqual(["east", "east"], [row["Zone"] for row in done.data])
 
+    def test_a_report_is_explained_with_its_zones_and_shown_as_a_page(self):
+        report, page = self.folder / "d.json", self.folder / "d.html"
+        done = run(OURS, *GPU, "--zone-file", ZONES, "--report", report, "--html", page)
+        self.assertEqual(0, done.code, done.err)
+        self.assertRegex(page.read_text(), r"(?s)Zone of node 1<.{1,40}east<")
+        explained = run(OURS, "scheduler", "explain", report)
+        self.assertRegex(explained.out, r"\|\s+1 \| east\s+\| gpu-east")
+
     def test_other_inventories_beside_the_file_are_refused(self):
         done = run(OURS, *GPU, "--zone-file", ZONES, "--inventory", SITE)
         self.assertEqual(2, done.code)

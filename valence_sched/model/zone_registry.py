@@ -23,7 +23,7 @@ from valence_sched.model.zone import MOST_HOPS, ZoneName
 #: The values of a capability, by its key.
 Capabilities = dict[str, tuple[str, ...]]
 #: The least and the most that pod managers report, by ``<service>_<capability>``.
-ServiceRanges = dict[str, tuple[float, float]]
+ServiceRanges = dict[str, Annotated[tuple[float, ...], Meta(min_length=2, max_length=2)]]
 
 MOST_WEIGHT = 1000
 WeightScale = Annotated[float, Meta(ge=0, le=MOST_WEIGHT)]
@@ -199,6 +199,6 @@ def info_properties(info: ZoneInfo) -> Mapping[str, str]:
     return dict(sorted({**ranges, **static, "name": info.name}.items()))
 
 
-def range_text(pair: tuple[float, float]) -> str:
+def range_text(pair: tuple[float, ...]) -> str:
     """Return a least and a most as ``min,max``, whole numbers without a point."""
     return ",".join(f"{value:.0f}" if value == round(value) else f"{value:g}" for value in pair)

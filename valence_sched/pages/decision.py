@@ -112,12 +112,12 @@ def _zone_facts(report: Report) -> Facts:
 
 def _inventory_facts(document: Report | Reports) -> Facts:
     source = document.inventory
-    return (
+    sizes = (
         ("Pod managers", f"{source.podms:,}"),
         ("Pools", f"{source.pools:,}"),
         ("Blocks", f"{source.blocks:,}"),
-        ("Inventory", source.digest),
     )
+    return (*sizes, ("Inventory", source.digest)) if source.digest else sizes
 
 
 def _sections(report: Report) -> Iterator[Section]:

@@ -11,7 +11,7 @@ from valence_sched_cli import base
 from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import PairLines, or_absent
 from valence_sched_cli.output.columns import STRUCTURED, prepare_formatter
-from valence_sched_cli.output.decision import warning_lines
+from valence_sched_cli.output.decision import warning_lines, zone_notes
 from valence_sched_cli.output.explanation import ReportRenderer, reports_by_name
 
 if TYPE_CHECKING:
@@ -41,10 +41,13 @@ class ExplainScheduler(base.Lister):
             if any(report.explanation is None for report in reports.values()):
                 self.closing.append("of requests that got all their nodes, or that another one "
                                     "failed, the report holds no reasons")  # fmt: skip
+            for one in reports.values():
+                self.closing += warning_lines(zone_notes(one))
             rows = ((name, *row) for name, one in reports.items() for row in _rows(one))
             return ("Request", *COLUMNS), rows
         report = cast("Report", self._document)
-        if report.explanation is None:
+        self.closing += warning_lines(zone_notes(report))
+        if report.explanation is None and not report.zones:
             self.closing.append("the report holds neither near misses nor flips: an older program "
                                 "wrote it; schedule again for them")  # fmt: skip
         return COLUMNS, _rows(report)

@@ -227,6 +227,7 @@ class SetZone(base.Command):
         enabled = section(parser, "decide").add_mutually_exclusive_group()
         add_option(enabled, "--enable: poll it, and ask it for what it offers")
         add_option(enabled, "--disable: neither poll it nor ask it")
+        inventory.add_state_option(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from valence_sched.errors import UsageError

@@ -17,6 +17,8 @@ from valence_sched_cli.output.decision import (
     funnel_text,
     placement_rows,
     request_names,
+    with_zones,
+    zone_cells,
 )
 from valence_sched_cli.output.heat import HeatCell, heat_table, supports_colour
 from valence_sched_cli.output.not_chosen import WIDTH, not_chosen
@@ -80,9 +82,10 @@ class ReportRenderer:
         yield from _header(report)
         rows = [row[: len(COLUMNS)] for row in placement_rows(report)]
         if rows:
+            columns, rows = with_zones(COLUMNS, rows, zone_cells(report))
             page = io.StringIO()
             self._formatter.emit_list(
-                *without_redundant(COLUMNS, rows, self._parsed_args, REDUNDANT),
+                *without_redundant(columns, rows, self._parsed_args, REDUNDANT),
                 page,
                 self._parsed_args,
             )
