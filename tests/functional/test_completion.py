@@ -10,7 +10,7 @@ from tests.functional.programs import BIN, ROOT, SITE, environment, run
 LINES = [
     ("podm cl", ["claim"]),
     ("podm claim rel", ["release"]),
-    ("scheduler ", ["check", "explain", "filter", "policy", "weigher", "whatif"]),
+    ("scheduler ", ["check", "explain", "filter", "policy", "weigher", "whatif", "zone"]),
     ("podm schedule --fla", ["--flavor", "--flavor-file"]),
     ("podm schedule --flavor gp", ["gpu-large", "gpu-small"]),
     ("podm fit --flavor-file examples/flavors.yaml --flavor tr", ["training"]),

@@ -78,6 +78,12 @@ class TestZoneFile(Case):
         self.assertEqual(2, done.code)
         self.assertIn("--zone-file names all inventories", done.err)
 
+    def test_a_plan_is_of_one_zone(self):
+        plan = self.folder / "plan.json"
+        done = run(OURS, *GPU, "--zone-file", ZONES, "--plan", plan)
+        self.assertEqual((2, False), (done.code, plan.exists()))
+        self.assertIn("--plan: a plan is of one zone", done.err)
+
     def test_a_data_centre_is_lost(self):
         """S70: a zone fails with all below it, and every pod manager of it."""
         fail = (OURS, "scheduler", "whatif", "fail", "--zone-file", ZONES, "-f", "json")

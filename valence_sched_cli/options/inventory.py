@@ -58,8 +58,13 @@ def add_zone_file_option(parser: argparse.ArgumentParser) -> None:
 
 
 def check_zone_file(args: argparse.Namespace) -> None:
-    """Raise UsageError where pod managers are named besides a zone file."""
-    if args.zone_file is not None and (args.inventory or args.podm_file or args.from_catalog):
+    """Raise UsageError where pod managers are named besides a zone file, or a plan is wanted."""
+    if args.zone_file is None:
+        return
+    if getattr(args, "plan", None) is not None:
+        raise UsageError("--plan: a plan is of one zone: leave --zone-file out, and name the "
+                         "inventories of that zone")  # fmt: skip
+    if args.inventory or args.podm_file or args.from_catalog:
         raise UsageError("--zone-file names all inventories: leave --inventory, --podm-file and "
                          "--from-catalog out")  # fmt: skip
 

@@ -15,6 +15,7 @@ from valence_sched.model.composition import ComposedNode
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.read_failure import ReadFailure
 from valence_sched.model.registration import Registration
+from valence_sched.model.zone_registry import ZoneRegistration
 from valence_sched.store.store import Store
 from valence_sched.store.url import StoreUrl
 
@@ -175,6 +176,22 @@ class TestDoing(StoreCase):
         twice = ["storing what was read"] * 2
         self.check(lambda s: lambda: s.remember_all([podm("n")]), *twice)
         self.check(lambda s: lambda: s.upsert_all([podm("n")]), *twice)
+
+    def test_of_child_zones(self):
+        entry = ZoneRegistration(name="east", url="http://east")
+        for doing, prepare in (
+            ("reading zones", lambda s: s.zones.list),
+            ("adding a zone", lambda s: lambda: s.zones.add(entry)),
+            ("changing a zone",
+             lambda s: (zone := s.zones.add(entry)) and (lambda: s.zones.change(zone, entry))),
+            ("deleting a zone",
+             lambda s: (zone := s.zones.add(entry)) and (lambda: s.zones.delete(zone))),
+            ("storing what zones tell", lambda s: lambda: s.zones.record([])),
+        ):  # fmt: skip
+            with self.subTest(doing):
+                self.assertEqual(doing, self.failures(prepare)[-1])
+        self.check(lambda s: s.zones.own_id, "reading the id of the zone",
+                   "making the id of the zone")  # fmt: skip
 
     def test_of_what_the_processes_of_a_service_share(self):
         for doing, prepare in (
