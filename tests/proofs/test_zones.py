@@ -21,7 +21,7 @@ from valence_sched.store import tables
 from valence_sched.store.store import Store
 
 DEADLINE_S, TTL_S = 3.0, 4.0
-PODMS, BLOCKS = 1, 12  # of each of the two lowest zones
+PODMS, BLOCKS = 1, 30  # of each of the two lowest zones
 JOBS = 6
 PODM = re.compile(r"^(\S+) (http://\S+)$", re.MULTILINE)
 

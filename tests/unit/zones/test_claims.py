@@ -254,7 +254,7 @@ class TestDeaths(TreeCase):
 
         self.west.__dict__["hold_offers"] = hold_late
         with self.assertRaisesRegex(ClaimLost, "zone west: it did not answer in time"):
-            self.top.hold_offers(self.body(deadline_s=0.5))
+            self.top.hold_offers(self.body(deadline_s=4.0))
         go.set()
         done.wait(30)
         self.assertEqual({"west"}, self.held().keys())
