@@ -41,10 +41,10 @@ from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
 from valence_sched.model.progress import awaiting
 from valence_sched.model.quantity import format_count
-from valence_sched.model.quota import Quota, check_limits, check_owner
 from valence_sched.model.read_options import DEFAULT_SELECTION, Selection
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.model.scheduler import KEEP_S, MOST_HOPS, TREE_S, TTL_S, WAIT_S, Scheduler
+from valence_sched.model.scheduler import KEEP_S, TREE_S, TTL_S, WAIT_S, Scheduler
+from valence_sched.model.zone_depth import MOST_HOPS
 
 if TYPE_CHECKING:
     from valence_sched.config.settings import Configuration
@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     )
     from valence_sched.model.plan import Plan
     from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
+    from valence_sched.model.quota import Quota
     from valence_sched.model.registration import (
         PodmReading,
         RegisteredPodm,
@@ -87,7 +88,6 @@ if TYPE_CHECKING:
     from valence_sched.model.zone import (
         OfferQuery,
         OtherCandidate,
-        OwnPodms,
         SealedRequest,
         ZoneAnswer,
     )
@@ -106,7 +106,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", DecisionResult, DecisionResults)
 
 
-class Engine(Scheduler, OwnPodms):
+class Engine(Scheduler):
     """Implements every verb of a scheduler on the pod managers that ``selection`` names.
 
     What it decides on is read once, when a verb first needs it, and again after a verb changed
@@ -195,6 +195,8 @@ class Engine(Scheduler, OwnPodms):
         return self._no_outage(requests, result)
 
     def seal(self, request: Request) -> SealedRequest:
+        from valence_sched.model.zone import SealedRequest
+
         decider = self._zone_decider()
         sealed = decider.seal(request)
         policy, most_cost = decider.policy(sealed)
@@ -476,6 +478,7 @@ class Engine(Scheduler, OwnPodms):
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
     ) -> ZoneNode:
         from valence_sched.model.age import age_s
+        from valence_sched.model.zone_registry import ZoneNode
         from valence_sched.zones.report import own_amounts
 
         podms = self._podms_of_zone()
@@ -650,6 +653,8 @@ class Engine(Scheduler, OwnPodms):
             return tuple(store.quotas.list())
 
     def quota(self, owner: str) -> Quota:
+        from valence_sched.model.quota import Quota, check_owner
+
         check_owner(owner)
         if self._registry.empty:
             return Quota(owner=owner)
@@ -663,6 +668,8 @@ class Engine(Scheduler, OwnPodms):
         return self._limit(owner, limits, keep=True)
 
     def _limit(self, owner: str | None, limits: Mapping[str, float | None], *, keep: bool) -> Quota:
+        from valence_sched.model.quota import check_limits, check_owner
+
         check_owner(owner)
         check_limits(limits, "limits")
         name = owner if owner is not None else "of all owners"

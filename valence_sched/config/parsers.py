@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from valence_sched.config.foreign import valence
 from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup, ForeignFlavor
@@ -14,12 +14,14 @@ from valence_sched.model.codec import ShippedJson, check_schema, convert, load_y
 from valence_sched.model.custom_resource import CustomResource
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import parse_capabilities
-from valence_sched.model.messaging import MessagingSettings, check_messaging
 from valence_sched.model.policy import Policy, PolicyText
 from valence_sched.model.request import Request, sealed
 from valence_sched.model.request_spec import RequestFile, RequestSpec, compile_request
 from valence_sched.model.workload import TraceColumn, TraceFile, parse_trace_column
-from valence_sched.model.zone_settings import ZoneSettings, check_zone_settings
+
+if TYPE_CHECKING:
+    from valence_sched.model.messaging import MessagingSettings
+    from valence_sched.model.zone_settings import ZoneSettings
 
 T = TypeVar("T")
 Spec = TypeVar("Spec", bound=RequestSpec)
@@ -169,6 +171,8 @@ def parse_resources(data: bytes, file: str) -> list[CustomResource]:
 
 def parse_messaging(data: bytes, file: str) -> MessagingSettings:
     """Parse a file that names a message broker."""
+    from valence_sched.model.messaging import MessagingSettings, check_messaging
+
     settings = convert(load_yaml(data, file) or {}, MessagingSettings, file)
     check_messaging(settings, file)
     return settings
@@ -176,6 +180,8 @@ def parse_messaging(data: bytes, file: str) -> MessagingSettings:
 
 def parse_zones(data: bytes, file: str) -> ZoneSettings:
     """Parse a file with the settings of a zone."""
+    from valence_sched.model.zone_settings import ZoneSettings, check_zone_settings
+
     settings = convert(load_yaml(data, file) or {}, ZoneSettings, file)
     check_zone_settings(settings, file)
     return settings

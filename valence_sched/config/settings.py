@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
@@ -21,15 +21,17 @@ from valence_sched.errors import InputError, UnknownName
 from valence_sched.model.codec import MAX_HUMAN_BYTES, ShippedJson
 from valence_sched.model.custom_resource import CustomResource, unique_by_name
 from valence_sched.model.flavor import Flavor
-from valence_sched.model.messaging import MessagingSettings, UrlReference
 from valence_sched.model.policy import Policy
 from valence_sched.model.proximity import ExternalResource
 from valence_sched.model.quantity import format_count
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.request import FlavorShare, Mix, Proximity, Request
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.model.zone_registry import ZoneRegistration
-from valence_sched.model.zone_settings import DEFAULT_ZONE_SETTINGS, ZoneSettings
+
+if TYPE_CHECKING:
+    from valence_sched.model.messaging import MessagingSettings, UrlReference
+    from valence_sched.model.zone_registry import ZoneRegistration
+    from valence_sched.model.zone_settings import ZoneSettings
 
 PROGRAM = "valence-sched"
 ZONES_FILE = "zones.yaml"
@@ -181,6 +183,8 @@ class Configuration:
         """Return the settings of the zone in the user's own file; InputError as for a file."""
         own = self.user_file(ZONES_FILE)
         if not own.is_file():
+            from valence_sched.model.zone_settings import DEFAULT_ZONE_SETTINGS
+
             return DEFAULT_ZONE_SETTINGS
         return parsers.parse_zones(files.read(str(own)), str(own))
 

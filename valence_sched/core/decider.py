@@ -34,13 +34,13 @@ from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Mix, Request
-from valence_sched.model.zone import OfferQuery, OtherCandidate, ZoneAnswer
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.view import Mask, View
 
 if TYPE_CHECKING:
     from valence_sched.core.multi_request import Decisions
     from valence_sched.core.succession import Succession
+    from valence_sched.model.zone import OfferQuery, OtherCandidate, ZoneAnswer
 
 
 class Decider:

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decision: the result for one request, with the evaluation that its explanation is read from."""
 
+from __future__ import annotations
+
 import functools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,7 +16,6 @@ from valence_sched.core.batch import Batch, PlacedNode
 from valence_sched.core.evaluation import COST_SCALE, INFINITE_COST, EvaluationContext
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.group_state import substitute_rows, with_members
-from valence_sched.core.row_fits import RowFits
 from valence_sched.model.decision import (
     BlockRef,
     Candidate,
@@ -24,6 +26,9 @@ from valence_sched.model.decision import (
 )
 from valence_sched.model.request import Request
 from valence_sched.view.view import View
+
+if TYPE_CHECKING:
+    from valence_sched.core.row_fits import RowFits
 
 
 @dataclass
@@ -61,6 +66,8 @@ class Decision:
     @functools.cached_property
     def row_fits(self) -> RowFits:
         """Return which rows make the next node, as this decision left them."""
+        from valence_sched.core.row_fits import RowFits  # only to explain
+
         return RowFits(self.context, self.batch)
 
     @property

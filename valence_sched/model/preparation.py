@@ -23,7 +23,7 @@ def prepare_nouns() -> int:
     with _BUILDING:
         nouns = [kind for kind in _subclasses(msgspec.Struct) if kind.__module__.startswith(ROOM)]
         for kind in nouns:
-            with contextlib.suppress(TypeError):  # it is only ever encoded
+            with contextlib.suppress(TypeError, NameError):  # it is only ever encoded
                 msgspec.json.Decoder(kind)
     return len(nouns)
 

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read options: which live pod managers one command reads, and how."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from msgspec import Struct
 
-from valence_sched.model.registration import Registration
-from valence_sched.model.zone_settings import ZoneSettings
+if TYPE_CHECKING:
+    from valence_sched.model.registration import Registration
+    from valence_sched.model.zone_settings import ZoneSettings
 
 
 class ReadOptions(Struct, frozen=True, kw_only=True):

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from valence_sched.model.zone_depth import MOST_HOPS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
 TTL_S = 600.0  # how long a claim is held
 WAIT_S = 300.0  # how long to wait for a pod manager that goes on composing
 TREE_S = 30.0  # how long a tree of zones has to answer
-MOST_HOPS = 16  # levels of zones below the one that is asked first
 KEEP_S = 30 * 86400.0  # after which claims that ended, and decisions, are forgotten
 
 

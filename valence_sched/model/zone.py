@@ -14,7 +14,7 @@ from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.group import GroupState
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import MAX_NODES, Request
-from valence_sched.model.scheduler import MOST_HOPS
+from valence_sched.model.zone_depth import MOST_HOPS
 
 MOST_LEFT_OUT = 10_000
 

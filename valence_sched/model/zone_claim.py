@@ -9,9 +9,10 @@ from msgspec import Meta
 
 from valence_sched.model.base import Noun
 from valence_sched.model.request import MAX_NODES, Request
-from valence_sched.model.scheduler import MOST_HOPS, TTL_S
+from valence_sched.model.scheduler import TTL_S
 from valence_sched.model.service_bodies import TtlSeconds
 from valence_sched.model.zone import Token, ZoneName
+from valence_sched.model.zone_depth import MOST_HOPS
 
 #: PREPARED: the zones are asked. RELEASING: a zone did not answer to a release. The last three are
 #: final, as of a claim.

@@ -12,8 +12,8 @@ from valence_sched.errors import InputError
 from valence_sched.model.base import Noun
 from valence_sched.model.codec import check_schema, convert, load_yaml
 from valence_sched.model.inventory import parse_capabilities
-from valence_sched.model.scheduler import MOST_HOPS
 from valence_sched.model.zone import ZoneName
+from valence_sched.model.zone_depth import MOST_HOPS
 from valence_sched.model.zone_registry import WeightOffset, WeightScale
 
 SCHEMA, VERSION = "valence-sched/zones", "1.0"

@@ -18,8 +18,8 @@ from valence_sched.errors import InputError, one_line
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Name
 from valence_sched.model.registration import PasswordReference
-from valence_sched.model.scheduler import MOST_HOPS
 from valence_sched.model.zone import ZoneName
+from valence_sched.model.zone_depth import MOST_HOPS
 
 #: The values of a capability, by its key.
 Capabilities = dict[str, tuple[str, ...]]

@@ -11,8 +11,8 @@ from valence_sched.errors import InputError
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import parse_capabilities
 from valence_sched.model.registration import PasswordReference
-from valence_sched.model.scheduler import MOST_HOPS
 from valence_sched.model.zone import ZoneName
+from valence_sched.model.zone_depth import MOST_HOPS
 from valence_sched.model.zone_registry import Capabilities
 
 DEFAULT_NAME = "default"

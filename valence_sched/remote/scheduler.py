@@ -44,7 +44,7 @@ from valence_sched.model.registration import RegisteredPodm, Registration, Regis
 from valence_sched.model.reports import parse_report
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.model.scheduler import KEEP_S, MOST_HOPS, TREE_S, TTL_S, WAIT_S, Scheduler
+from valence_sched.model.scheduler import KEEP_S, TREE_S, TTL_S, WAIT_S, Scheduler
 from valence_sched.model.service_bodies import (
     CandidatesBody,
     CapacityBody,
@@ -67,6 +67,7 @@ from valence_sched.model.service_bodies import (
     StatsBody,
 )
 from valence_sched.model.stats import podm_id
+from valence_sched.model.zone_depth import MOST_HOPS
 from valence_sched.model.zone_registry import (
     ZoneChange,
     ZoneInfo,

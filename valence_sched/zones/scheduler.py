@@ -12,8 +12,9 @@ from valence_sched.model.decision import Report
 from valence_sched.model.decision_result import DecisionResult, DecisionResults, Detail, Ranking
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.request import Request
-from valence_sched.model.scheduler import MOST_HOPS, Scheduler
+from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.zone import OfferingZone, OwnPodms, SealedRequest
+from valence_sched.model.zone_depth import MOST_HOPS
 from valence_sched.zones.result import (
     drop_conflicting_alternates,
     taken_by,

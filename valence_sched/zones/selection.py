@@ -21,7 +21,6 @@ from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.group import GroupState
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
-from valence_sched.model.scheduler import MOST_HOPS
 from valence_sched.model.zone import (
     MOST_LEFT_OUT,
     DomainValues,
@@ -32,6 +31,7 @@ from valence_sched.model.zone import (
     Token,
     ZoneAnswer,
 )
+from valence_sched.model.zone_depth import MOST_HOPS
 
 LEAST_DEADLINE_S = 0.001  # once the time of a decision is over
 MOST_ANCHORS = 64  # tried for one group; the one by which most nodes fit is taken

@@ -21,7 +21,6 @@ import numpy as np
 from msgspec import Struct
 
 from valence_sched.core.fit import stock_allocation
-from valence_sched.core.fit.cover_tree import CoverComponent, cover_components
 from valence_sched.core.fit.demands import Demand, demands, least_blocks, waste
 from valence_sched.core.fit.dive import Item, upper_bound
 from valence_sched.core.fit.set_cover import cheapest_cover
@@ -40,6 +39,7 @@ from valence_sched.view.block_kinds import BlockKinds, device_amount
 from valence_sched.view.view import View
 
 if TYPE_CHECKING:
+    from valence_sched.core.fit.cover_tree import CoverComponent
     from valence_sched.core.fit.topology import TopologyFitter
 
 MOST_ANSWERS = 100_000  # questions whose answer is remembered per request
@@ -191,6 +191,8 @@ class Fitter:
 
     def cover_components(self, pool: Pool) -> list[CoverComponent]:
         """Return the parts of the cover that makes the node in a pool, by kind of block."""
+        from valence_sched.core.fit.cover_tree import cover_components
+
         every = [(kind, self._most_useful(kind, pool)) for kind in range(len(self.kinds))]
         offer = sorted([pair for pair in every if pair[1]],
                        key=lambda pair: self.kinds.kinds[pair[0]].sort_key)  # fmt: skip
