@@ -292,7 +292,7 @@ class TestExamples(unittest.TestCase):
                   "--print-empty", "--sort-column", "--sort-ascending", "--sort-descending",
                   "--help", "--inventory", "--strict", "--podm-file", "--state", "--from-catalog",
                   "--all-regions", "--request-timeout", "--parallel", "--full", "--max-age",
-                  "--warn-age"}  # fmt: skip
+                  "--warn-age", "--no-cache"}  # fmt: skip
         words = asked("valence-sched", "podm", "schedule", "--help").out
         options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+[a-z]", words)) - others
         self.assertGreater(len(options), 30)

@@ -13,10 +13,11 @@ cheapest covers of all parts together are the cheapest cover of the whole.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from valence_sched.core.fit.dive import Item
 from valence_sched.core.fit.set_cover import cheapest_cover
