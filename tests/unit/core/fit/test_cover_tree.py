@@ -2,12 +2,12 @@
 """A cover tree finds what a search of each offer finds, by fewer searches."""
 
 import unittest
-from dataclasses import replace
 from unittest import mock
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.unit.core.fit.test_set_cover import ASKED, CAPS, DEMANDS, ITEMS
 from tests.unit.core.sites import quietly
