@@ -48,7 +48,7 @@ class Plan(Noun, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse a plan that takes what none of its pod managers has."""
-        known = {basis.podm.id: _uris(basis.podm) for basis in self.podms}
+        known = {basis.podm.id: {one.uri for one in basis.podm.blocks} for basis in self.podms}
         if len(known) != len(self.podms):
             raise ValueError("Expected each pod manager once in `podms`")
         for placement in self.decision.placements:
@@ -57,8 +57,7 @@ class Plan(Noun, frozen=True, kw_only=True):
                 raise ValueError(
                     f"Expected pod manager {chosen.podm!r} in `podms`: a node is on it"
                 )
-            taken = {one.uri for one in chosen.blocks} | {one.uri for one in chosen.grants}
-            if gone := sorted(taken - known[chosen.podm]):
+            if gone := sorted({one.uri for one in chosen.blocks} - known[chosen.podm]):
                 text = f"Expected {gone[0]!r} on pod manager {chosen.podm!r}: a node takes it"
                 raise ValueError(text)
 
@@ -150,10 +149,6 @@ def podm_digest(podm: FullPodm) -> str:
     """Return a digest of the content of a pod manager, whatever the time of the reading."""
     content = msgspec.structs.replace(without_credentials(podm), generation=0, read_at=None)
     return hashlib.blake2b(to_json(content), digest_size=16).hexdigest()
-
-
-def _uris(podm: FullPodm) -> set[str]:
-    return {one.uri for one in podm.blocks} | {one.uri for one in podm.stocks}
 
 
 def _placement_content(placement: Placement) -> tuple[Any, ...]:

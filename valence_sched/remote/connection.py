@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -16,6 +16,7 @@ import urllib3
 from requests.utils import get_environ_proxies
 
 from valence_sched.errors import ServiceError, UsageError, one_line
+from valence_sched.model import zone_route
 from valence_sched.model.problem import problem_error
 
 T = TypeVar("T")
@@ -36,7 +37,8 @@ class ServiceConnection:
     ``token`` returns a token of Keystone; it is called when the service first asks who it is, and
     from then on, so that it may be renewed.
     ``verify`` is False for any certificate, or the file of the authorities that are trusted.
-    ``timeout_s`` is how long the service may be silent. Threads may share one.
+    ``timeout_s`` is how long the service may be silent. ``route`` returns the ids of the zones that
+    what is asked comes through. Threads may share one.
 
     Raises:
         UsageError: the URL is none, or holds a password.
@@ -51,6 +53,7 @@ class ServiceConnection:
         verify: bool | str = True,
         timeout_s: float = 60.0,
         token: Callable[[], str] | None = None,
+        route: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -61,6 +64,7 @@ class ServiceConnection:
         self._login = (user, password or "") if user is not None else None
         self._verify, self._timeout_s = verify, timeout_s
         self._token, self._sends_token = token, False
+        self._route = route
         self._local = threading.local()
 
     def ask(
@@ -88,6 +92,8 @@ class ServiceConnection:
             headers["Content-Type"] = "application/json"
         if key is not None:
             headers["Idempotency-Key"] = key
+        if route := self._route():
+            headers[zone_route.HEADER] = ",".join(route)
         # maps keep their order: of the attributes of a request the first that fails is the reason
         data = None if body is None else msgspec.json.encode(body)
         where = f"{self.url}/v1/{path}"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,24 +13,35 @@ from typing import cast
 
 from valence_sched.app import App
 from valence_sched.engine import Engine
-from valence_sched.errors import CredentialError, UsageError, one_line
+from valence_sched.errors import (
+    CredentialError,
+    SchedulerError,
+    ServiceError,
+    UsageError,
+    one_line,
+)
 from valence_sched.model.claim import Claim
-from valence_sched.model.decision import Candidate
+from valence_sched.model.decision import Candidate, Report
+from valence_sched.model.decision_result import Detail
 from valence_sched.model.group import GroupState
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.zone import OfferQuery, OtherCandidate, SealedRequest, ZoneAnswer
 from valence_sched.model.zone_claim import ZoneClaimBody
 from valence_sched.model.zone_registry import ZoneOverview
+from valence_sched.model.zone_route import ROUTE
 from valence_sched.model.zone_settings import ZoneSettings
+from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.server.zone_claims import zone_nodes
 from valence_sched.service.call import Schedulers
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.store.store import Store
+from valence_sched.zones.calls import call_all
 from valence_sched.zones.children import Children, ChildRow
 from valence_sched.zones.claiming_scheduler import ClaimingScheduler
 from valence_sched.zones.claims import ZoneClaimStore
 from valence_sched.zones.nodes import ZoneNodes
+from valence_sched.zones.podms import ZonePodms
 from valence_sched.zones.remote_zone import RemoteZone, remote_zone
 from valence_sched.zones.scheduler import ZonedScheduler
 from valence_sched.zones.tokens import Tokens
@@ -151,6 +163,7 @@ class ProcessZone:
             lambda: self._schedulers.reading(tenant),
             self._podms(tenant),
             self._tree(tenant, children),
+            reports_below=self._reports_below,
             deadline_s=self.deadline_s,
             most_hops=self.most_hops,
         )
@@ -166,7 +179,9 @@ class ProcessZone:
 
         Every other verb is that of ``others``, else of the one that decides.
         """
-        return ClaimingScheduler(others or cast(Scheduler, zoned), zoned, self._nodes(tenant))
+        verbs = others or cast(Scheduler, zoned)
+        podms = ZonePodms(verbs, self._verbs_of_children(), self.deadline_s)
+        return ClaimingScheduler(verbs, zoned, self._nodes(tenant), podms)
 
     def _nodes(self, tenant: str) -> ZoneNodes:
         self._child_zones()
@@ -174,6 +189,33 @@ class ProcessZone:
             links = {name: link.zone for name, link in self._links.items()}
         return zone_nodes(self._identity(), self._schedulers, tenant, links, self._claims(),
                           self.deadline_s)  # fmt: skip
+
+    def _verbs_of_children(self) -> dict[str, Callable[[], RemoteScheduler]]:
+        with self._lock:
+            return {name: link.verbs for name, link in self._links.items()}
+
+    def _reports_below(
+        self, request: Request, detail: Detail
+    ) -> dict[str, Report | SchedulerError]:
+        """Return what each child says of a decision of its own, or why it does not."""
+
+        def decide(verbs: Callable[[], RemoteScheduler]) -> Report:
+            return verbs().select_destinations(request, detail=detail).report
+
+        calls = {name: functools.partial(decide, verbs)
+                 for name, verbs in self._verbs_of_children().items()}  # fmt: skip
+        return call_all(calls, self.deadline_s)
+
+    def _route(self) -> tuple[str, ...]:
+        """Return the zones that what is asked of a child has passed, this one the last.
+
+        Raises:
+            SchedulerError: it has passed this zone before.
+        """
+        route, (id_, _) = ROUTE.get(), self._identity()
+        if id_ in route:
+            raise SchedulerError("the zones are a circle: one of them is below itself")
+        return (*route, id_)
 
     def close(self) -> None:
         """Let the threads end once what they ask is answered, or its time is over."""
@@ -206,7 +248,9 @@ class ProcessZone:
                 if link is not None and link.access != _access_of(row):
                     link.close()
                     link = None
-                self._links[row.name] = link or _Link(row, self._password, self.deadline_s)
+                self._links[row.name] = link or _Link(
+                    row, self._password, self.deadline_s, self._route
+                )
             for gone in known.values():
                 gone.close()
             return [self._links[row.name].child(row) for row in rows]
@@ -215,13 +259,19 @@ class ProcessZone:
 class _Link:
     """How one child is reached: its connection, and the threads that ask it."""
 
-    def __init__(self, row: ChildRow, password: PasswordOf, timeout_s: float) -> None:
+    def __init__(
+        self,
+        row: ChildRow,
+        password: PasswordOf,
+        timeout_s: float,
+        route: Callable[[], Sequence[str]],
+    ) -> None:
         self.access = _access_of(row)
         self._zone: RemoteZone | None = None
         self._problem: str | None = None
         self._threads = ThreadPoolExecutor(QUERIES, thread_name_prefix=f"zone {row.name}")
         try:
-            self._zone = remote_zone(row, password(row), timeout_s)
+            self._zone = remote_zone(row, password(row), timeout_s, route)
         except (CredentialError, UsageError) as error:
             self._problem = one_line(str(error))
 
@@ -229,6 +279,12 @@ class _Link:
     def zone(self) -> RemoteZone | str:
         """Return the zone, or why it cannot be asked."""
         return self._zone or self._problem or "it cannot be reached"
+
+    def verbs(self) -> RemoteScheduler:
+        """Return the verbs of the zone; ServiceError where it cannot be asked."""
+        if isinstance(self.zone, str):
+            raise ServiceError(self.zone)
+        return self.zone.verbs()
 
     def child(self, row: ChildRow) -> ChildZone:
         """Return the child as it is now."""

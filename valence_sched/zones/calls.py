@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import threading
 from collections.abc import Callable, Mapping
@@ -31,7 +32,7 @@ def call_all(
     """
     futures: dict[str, Future[T]] = {name: Future() for name in calls}
     for name, call in calls.items():
-        run = functools.partial(_run, futures[name], call)
+        run = functools.partial(contextvars.copy_context().run, _run, futures[name], call)
         threading.Thread(target=run, daemon=True, name=f"zone {name}").start()
     wait(futures.values(), deadline_s)
     outcomes: dict[str, T | SchedulerError] = {}

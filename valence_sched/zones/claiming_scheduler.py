@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -20,10 +20,12 @@ from valence_sched.model.lifecycle import (
     ProvisionResult,
     ReconcileResult,
 )
+from valence_sched.model.podm_overview import PodmOverview, StatsReport
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
 from valence_sched.model.zone import SealedRequest
 from valence_sched.zones.nodes import ZoneNodes
+from valence_sched.zones.podms import ZonePodms
 from valence_sched.zones.scheduler import ZonedScheduler
 from valence_sched.zones.selection import Selected
 
@@ -31,11 +33,14 @@ from valence_sched.zones.selection import Selected
 class ClaimingScheduler:
     """Claims and composes over the zones that ``zoned`` decides over; ``nodes`` are theirs.
 
-    Every other verb is that of ``others``: the same scheduler, or one of the caller's own.
+    ``podms`` finds the zone of a pod manager that is named. Every other verb is that of ``others``:
+    the same scheduler, or one of the caller's own.
     """
 
-    def __init__(self, others: Scheduler, zoned: ZonedScheduler, nodes: ZoneNodes) -> None:
-        self._others, self._zoned, self._nodes = others, zoned, nodes
+    def __init__(
+        self, others: Scheduler, zoned: ZonedScheduler, nodes: ZoneNodes, podms: ZonePodms
+    ) -> None:
+        self._others, self._zoned, self._nodes, self._podms = others, zoned, nodes, podms
         self._claims = nodes.claims
 
     def __getattr__(self, name: str) -> Any:
@@ -120,6 +125,22 @@ class ClaimingScheduler:
     ) -> Iterator[SchedulerError]:
         """Have nodes decomposed; yield the error about each that could not be, or not for sure."""
         return self._nodes.delete_nodes(node_ids, wait_s=wait_s)
+
+    def podm(self, name: str) -> PodmOverview:
+        """Return a pod manager of this zone or of one below, by its name or path."""
+        return self._podms.podm(name)
+
+    def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
+        """Store what a pod manager reports, in the zone that has it."""
+        return self._podms.update_resource_stats(podm, stats)
+
+    def reported_stats(self, podm: str) -> StatsReport:
+        """Return what a pod manager of this zone or of one below reported."""
+        return self._podms.reported_stats(podm)
+
+    def forget_report(self, podm: str) -> None:
+        """Forget what a pod manager of this zone or of one below reported."""
+        self._podms.forget_report(podm)
 
 
 class _Selecting:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from valence_sched.model.claim import Claim
@@ -50,10 +51,15 @@ class RemoteZone:
         return self._connection.decode(content, kind)
 
 
-def remote_zone(child: ChildRow, password: str | None, timeout_s: float) -> RemoteZone:
+def remote_zone(
+    child: ChildRow,
+    password: str | None,
+    timeout_s: float,
+    route: Callable[[], Sequence[str]] = tuple,
+) -> RemoteZone:
     """Return a child zone at its URL, which may be silent for ``timeout_s``; UsageError as of it.
 
-    Its certificate is verified.
+    Its certificate is verified. ``route`` as of a connection.
     """
     connection = ServiceConnection(
         child.url,
@@ -61,5 +67,6 @@ def remote_zone(child: ChildRow, password: str | None, timeout_s: float) -> Remo
         password=password,
         verify=child.cacert or True,
         timeout_s=timeout_s,
+        route=route,
     )
     return RemoteZone(connection)

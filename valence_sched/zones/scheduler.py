@@ -3,11 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from valence_sched.errors import NoPodm, RequestError, StaleOffer, UnknownName
+from valence_sched.errors import (
+    NoPodm,
+    RequestError,
+    SchedulerError,
+    StaleOffer,
+    UnknownName,
+)
 from valence_sched.model.decision import Report
 from valence_sched.model.decision_result import DecisionResult, DecisionResults, Detail, Ranking
 from valence_sched.model.decision_zones import SilentZone
@@ -15,6 +21,7 @@ from valence_sched.model.request import Request
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.zone import OfferingZone, OwnPodms, SealedRequest
 from valence_sched.model.zone_depth import MOST_HOPS
+from valence_sched.zones.reasons import with_reasons_below
 from valence_sched.zones.result import (
     drop_conflicting_alternates,
     taken_by,
@@ -27,6 +34,8 @@ MOST_TRIES = 3  # of a decision whose offers somebody else takes meanwhile
 
 #: Yields the engine of a zone while nobody else uses it.
 Reading = Callable[[], AbstractContextManager[Scheduler]]
+#: Returns what each zone directly below says of a decision on a request, or the error about it.
+ReportsBelow = Callable[[Request, Detail], Mapping[str, Report | SchedulerError]]
 
 
 class ZonedScheduler:
@@ -34,6 +43,7 @@ class ZonedScheduler:
 
     ``podms`` are the zone's own pod managers. The engine is held for no longer than a verb of it
     takes: never while children are asked. It may have the pod managers of all zones.
+    ``reports_below`` returns what each child says of a decision on a request, or its error.
     """
 
     def __init__(
@@ -45,7 +55,9 @@ class ZonedScheduler:
         deadline_s: float = 30.0,
         most_hops: int = MOST_HOPS,
         engine_has_all: bool = False,
+        reports_below: ReportsBelow = lambda _request, _detail: {},
     ) -> None:
+        self._reports_below = reports_below
         self._reading, self._podms, self._zone = reading, podms, zone
         self._deadline_s, self._most_hops = deadline_s, most_hops
         self._engine_has_all = engine_has_all
@@ -174,16 +186,22 @@ class ZonedScheduler:
     ) -> Report | None:
         """Return what the engine says of the decision, None where it does not know all of it.
 
-        It says why its pod managers make too few nodes, if all zones together make too few. One
+        It says why its pod managers make too few nodes, if all zones together make too few, and so
+        do the children. One
         that has the pod managers of all zones says the same of any decision that is its own, too.
         """
         placed = len(selected.nodes) >= request.required_count
         if others or (placed and not self._engine_has_all):
             return None
         try:
+            report: Report | None
             with self._reading() as engine:
                 report = engine.select_destinations(request, detail=detail).report
         except (NoPodm, UnknownName):  # the zones were asked: only this one lacks them
+            report = None
+        if not placed and not self._engine_has_all:
+            return with_reasons_below(report, self._reports_below(request, detail))
+        if report is None:
             return None
         chosen = [one.chosen for one in report.placements]
         same = chosen == [one.chosen.candidate for one in selected.nodes if placed]

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Zone podms: the pod managers of a zone and of those below it, each found by its name or path."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from valence_sched.errors import (
+    NoPodm,
+    SchedulerError,
+    ServiceError,
+    UnknownName,
+    UsageError,
+    one_line,
+)
+from valence_sched.model.podm_overview import PodmOverview, StatsReport
+from valence_sched.model.stats import podm_id
+from valence_sched.zones import paths
+from valence_sched.zones.calls import call_all
+
+
+class PodmVerbs(Protocol):
+    """What a zone can be asked about one pod manager: the verbs of a scheduler."""
+
+    def podm(self, name: str) -> PodmOverview: ...
+
+    def update_resource_stats(
+        self, podm: str | tuple[str, str], stats: Mapping[str, Any]
+    ) -> int: ...
+
+    def reported_stats(self, podm: str) -> StatsReport: ...
+
+    def forget_report(self, podm: str) -> None: ...
+
+
+class PodmPlace(NamedTuple):
+    """The zone directly below that has a pod manager (``""``: this one), and its name there."""
+
+    zone: str
+    verbs: PodmVerbs
+    name: str
+
+
+@dataclass(frozen=True)
+class ZonePodms:
+    """Finds pod managers: the zone's ``own``, and those of its children by name.
+
+    ``child`` returns the verbs of a child; errors as of it.
+    """
+
+    own: PodmVerbs
+    children: Mapping[str, Callable[[], PodmVerbs]]
+    deadline_s: float
+
+    def podm(self, name: str) -> PodmOverview:
+        """Return a pod manager of this zone or of one below; errors as of ``find``."""
+        place = self.find(name)
+        return place.verbs.podm(place.name)
+
+    def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
+        """Store what a pod manager reports in the zone that has it; a new one is this zone's."""
+        place = self.find(podm_id(podm))
+        return place.verbs.update_resource_stats(place.name, stats)
+
+    def reported_stats(self, podm: str) -> StatsReport:
+        """Return what a pod manager reported; errors as of ``find``."""
+        place = self.find(podm)
+        return place.verbs.reported_stats(place.name)
+
+    def forget_report(self, podm: str) -> None:
+        """Forget what a pod manager reported; errors as of ``find``."""
+        place = self.find(podm)
+        place.verbs.forget_report(place.name)
+
+    def find(self, name: str) -> PodmPlace:
+        """Return where a pod manager is; one that no zone has would be this zone's own.
+
+        ``CHILD/NAME`` is the way to one. A name alone is looked up in all zones.
+
+        Raises:
+            UsageError: several zones have one of this name.
+            ServiceError: no zone that answers has it, and one that does not may have it.
+        """
+        zone, rest = paths.split(name, self.children)
+        if zone:
+            return PodmPlace(zone, self.children[zone](), rest)
+        if _has(self.own, name):
+            return PodmPlace("", self.own, name)
+        calls = {child: functools.partial(_asked, verbs, name)
+                 for child, verbs in self.children.items()}  # fmt: skip
+        answers = call_all(calls, self.deadline_s)
+        having = [child for child, answer in answers.items() if answer is True]
+        if len(having) > 1:
+            raise UsageError(one_line(
+                f"pod manager {name!r} is in zones {', '.join(having)}: name it {having[0]}/{name}"
+            ))  # fmt: skip
+        if having:
+            return PodmPlace(having[0], self.children[having[0]](), name)
+        for child, answer in answers.items():
+            if isinstance(answer, SchedulerError):
+                raise ServiceError(one_line(
+                    f"zone {child} may have pod manager {name!r}, and does not answer: {answer}"
+                ))  # fmt: skip
+        return PodmPlace("", self.own, name)
+
+
+def _asked(verbs: Callable[[], PodmVerbs], name: str) -> bool:
+    return _has(verbs(), name)
+
+
+def _has(verbs: PodmVerbs, name: str) -> bool:
+    try:
+        verbs.podm(name)
+    except (UnknownName, NoPodm):
+        return False
+    return True
