@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The two calls of a caller: alike in process and over HTTP, and all that a caller imports."""
 
+import contextlib
 import inspect
 import json
 import re
@@ -13,8 +14,9 @@ from pathlib import Path
 
 from tests.seam.test_engine import EXAMPLE
 from tests.service.serving import serving
+from tests.service.zone_services import ZoneServices
 from valence_sched import client
-from valence_sched.errors import InputError, NothingFits, UnknownName, UsageError
+from valence_sched.errors import InputError, NoPodm, NothingFits, UnknownName, UsageError
 from valence_sched.service.settings import ServiceSettings
 
 ROOT = Path(__file__).parents[2]
@@ -66,6 +68,17 @@ class OverHttp(ClientCase):
         )
         url = self.enterContext(serving(settings, self.environ))
         return client.connect(environ={**self.environ, "VALENCE_SCHED_URL": url})
+
+
+class ThroughZone(ClientCase):
+    """The scheduler is a zone without pod managers, above one that has them all."""
+
+    def new_client(self):
+        zones = ZoneServices(self.enterContext(contextlib.ExitStack()))
+        below = zones.start("below", inventories=self.inventories)
+        url = zones.start("top", children={"below": below}, near_maps=self.near_maps)
+        self.below = client.connect(below, environ=self.environ)
+        return client.connect(url, environ=self.environ)
 
 
 def write_map(folder: str) -> str:
@@ -188,14 +201,28 @@ class SelectingContract:
 
     def test_a_resource_is_placed_near_what_the_request_names(self):
         """S16: the scheduler knows where a volume is, the caller its name alone."""
-        zones = {one.podm.id: one.podm.zone for one in self.client.scheduler.podms()}
         for kind in ("near", "prefer_near"):
             for volume, zone in (("v-east", "east-1"), ("v-west", "west-1")):
                 for spec in ({"flavor": "small"}, SMALL):
                     with self.subTest(kind, volume=volume):
                         words = {kind: {"volume": volume}}
                         (found,) = self.client.select_destinations(None, spec, words)
-                        self.assertEqual(zone, zones[found["name"]])
+                        place = self.client.scheduler.podm(found["name"]).podm.zone
+                        self.assertEqual(zone, place)
+
+    def test_decisions_are_those_of_a_scheduler_in_this_process(self):
+        """S68: what is decided behind the seam does not change with it."""
+        here = client.connect(inventories=self.inventories, environ=self.environ)
+        for words in (
+            {"flavor": "small"},
+            {"flavor": "gpu-large", "count": 2, "alternates": 2},
+            {"flavor": "large", "count": 3, "seed": 7, "policy": "pack"},
+            {"flavor": "small", "count": 5, "policy": "balanced", "zone": "east-1"},
+        ):
+            with self.subTest(words):
+                expected = here.select_destinations(None, words)
+                self.assertTrue(expected)
+                self.assertEqual(expected, self.client.select_destinations(None, words))
 
     def test_the_facts_that_decisions_read_are_all_that_need_be_sent(self):
         """S65: the service tells which fields its enabled filters and weighers read."""
@@ -285,12 +312,36 @@ class TestSelectingOverHttp(SelectingContract, OverHttp, unittest.TestCase):
     """Over HTTP."""
 
 
+class TestSelectingThroughZone(SelectingContract, ThroughZone, unittest.TestCase):
+    """Through a zone."""
+
+
 class TestReportingInProcess(ReportingContract, InProcess, unittest.TestCase):
     """In this process."""
 
 
 class TestReportingOverHttp(ReportingContract, OverHttp, unittest.TestCase):
     """Over HTTP."""
+
+
+class TestReportingThroughZone(ReportingContract, ThroughZone, unittest.TestCase):
+    """Through a zone; what is new reports to the one below."""
+
+    def report(self, name, **fields):
+        self.below.update_resource_stats(None, name, {**RACK, **fields})
+
+    def test_what_no_zone_has_reports_to_the_zone_that_is_told(self):
+        self.client.update_resource_stats(None, "rack-9", RACK)
+        self.assertEqual("rack-9", self.client.scheduler.podm("rack-9").podm.id)
+        with self.assertRaises((UnknownName, NoPodm)):
+            self.below.scheduler.podm("rack-9")
+
+    def test_a_name_of_two_zones_needs_the_way_to_one(self):
+        self.client.update_resource_stats(None, "rack-1", RACK)
+        self.report("rack-1")
+        self.client.update_resource_stats(None, "below/rack-1", {"enabled": False})
+        enabled = [one.scheduler.podm("rack-1").podm.enabled for one in (self.client, self.below)]
+        self.assertEqual([True, False], enabled)
 
 
 class TestSeam(unittest.TestCase):

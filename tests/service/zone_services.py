@@ -49,7 +49,7 @@ class ZoneServices:
         """
         folder = self.folder / name
         folder.mkdir()
-        inventories = ()
+        inventories = tuple(settings.pop("inventories", ()))
         if podms:
             (folder / "site.json").write_text(json.dumps({**HEADER, "podms": list(podms)}))
             inventories = (str(folder / "site.json"),)

@@ -31,7 +31,6 @@ from valence_sched.model.zone_claim import ZoneClaimBody
 from valence_sched.model.zone_registry import ZoneOverview
 from valence_sched.model.zone_route import ROUTE
 from valence_sched.model.zone_settings import ZoneSettings
-from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.server.zone_claims import zone_nodes
 from valence_sched.service.call import Schedulers
 from valence_sched.service.settings import ServiceSettings
@@ -190,7 +189,7 @@ class ProcessZone:
         return zone_nodes(self._identity(), self._schedulers, tenant, links, self._claims(),
                           self.deadline_s)  # fmt: skip
 
-    def _verbs_of_children(self) -> dict[str, Callable[[], RemoteScheduler]]:
+    def _verbs_of_children(self) -> dict[str, Callable[[], Scheduler]]:
         with self._lock:
             return {name: link.verbs for name, link in self._links.items()}
 
@@ -199,7 +198,7 @@ class ProcessZone:
     ) -> dict[str, Report | SchedulerError]:
         """Return what each child says of a decision of its own, or why it does not."""
 
-        def decide(verbs: Callable[[], RemoteScheduler]) -> Report:
+        def decide(verbs: Callable[[], Scheduler]) -> Report:
             return verbs().select_destinations(request, detail=detail).report
 
         calls = {name: functools.partial(decide, verbs)
@@ -280,7 +279,7 @@ class _Link:
         """Return the zone, or why it cannot be asked."""
         return self._zone or self._problem or "it cannot be reached"
 
-    def verbs(self) -> RemoteScheduler:
+    def verbs(self) -> Scheduler:
         """Return the verbs of the zone; ServiceError where it cannot be asked."""
         if isinstance(self.zone, str):
             raise ServiceError(self.zone)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pod manager is found in the zone that has it, and what nobody knows is not guessed."""
+
+import functools
+import unittest
+
+from valence_sched.errors import ServiceError, UnknownName, UsageError
+from valence_sched.zones.podms import ZonePodms
+
+
+class Verbs:
+    """The verbs of a zone with pod managers of some names."""
+
+    def __init__(self, *names, error=None):
+        self.names, self.error, self.stored = names, error, []
+
+    def podm(self, name):
+        if self.error:
+            raise self.error
+        if name not in self.names:
+            raise UnknownName("pod manager", name, self.names)
+        return name
+
+    def update_resource_stats(self, podm, stats):
+        self.stored.append((podm, stats))
+        return len(self.stored)
+
+    def reported_stats(self, podm):
+        return dict(self.stored)[podm]
+
+    def forget_report(self, podm):
+        self.stored = [one for one in self.stored if one[0] != podm]
+
+
+def podms(own, **children):
+    return ZonePodms(own, {name: functools.partial(lambda one: one, verbs)
+                           for name, verbs in children.items()}, 5.0)  # fmt: skip
+
+
+class TestPodms(unittest.TestCase):
+    """Own ones come first, then those of children by path or by name."""
+
+    def test_what_is_stored_is_stored_where_the_pod_manager_is(self):
+        own, east, west = Verbs("a"), Verbs("b"), Verbs("c")
+        zone = podms(own, east=east, west=west)
+        for name in ("a", "b", "west/c", "new", ("host", "node")):
+            zone.update_resource_stats(name, {"x": 1})
+        self.assertEqual(["a", "new", "host/node"], [name for name, _ in own.stored])
+        self.assertEqual((["b"], ["c"]), ([n for n, _ in east.stored], [n for n, _ in west.stored]))
+        self.assertEqual({"x": 1}, zone.reported_stats("b"))
+        zone.forget_report("east/b")
+        self.assertEqual([], east.stored)
+        self.assertEqual("c", zone.podm("c"))
+
+    def test_a_name_of_several_zones_is_not_guessed(self):
+        zone = podms(Verbs(), east=Verbs("b"), west=Verbs("b"))
+        with self.assertRaisesRegex(UsageError, "in zones east, west: name it east/b$"):
+            zone.update_resource_stats("b", {})
+        self.assertEqual("b", zone.podm("west/b"))
+
+    def test_a_zone_that_does_not_answer_may_have_what_no_other_has(self):
+        zone = podms(Verbs("a"), east=Verbs("b"), west=Verbs(error=ServiceError("it is away")))
+        self.assertEqual(("a", "b"), (zone.podm("a"), zone.podm("b")))
+        with self.assertRaisesRegex(ServiceError, "zone west may have .*'new'.*it is away"):
+            zone.update_resource_stats("new", {})
+
+    def test_what_no_zone_has_is_unknown(self):
+        with self.assertRaisesRegex(UnknownName, "'z'"):
+            podms(Verbs("a"), east=Verbs("b")).podm("z")

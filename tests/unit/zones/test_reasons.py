@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What zones say of a decision that places nothing, as one zone would say it."""
+
+import unittest
+
+from msgspec.structs import replace
+
+from tests.unit.core.deciders import cpus, engine_of
+from valence_sched.core.explain.report import decision_report
+from valence_sched.errors import ServiceError, UnknownName
+from valence_sched.testing import request
+from valence_sched.zones.reasons import with_reasons_below
+
+HUGE = request({"processor": {"total_cores": 10_000}})
+
+
+def refused(*names):
+    site = ({"id": name, "blocks": cpus(1)} for name in names)
+    return decision_report(engine_of(*site).select_destinations(HUGE))
+
+
+class TestReasons(unittest.TestCase):
+    """Verdicts have the way to their pod manager; steps of funnels add up."""
+
+    def test_children_are_named_and_funnels_add_up(self):
+        own, east = refused("a"), refused("b", "c")
+        found = with_reasons_below(own, {"east": replace(east, warnings=("it is old",))})
+        self.assertEqual(["a", "east/b", "east/c"], [one.podm for one in found.podms])
+        self.assertTrue(all(one.reason for one in found.podms))
+        self.assertEqual([step.filter for step in own.funnel],
+                         [step.filter for step in found.funnel])  # fmt: skip
+        self.assertEqual(own.funnel[0].came_in + east.funnel[0].came_in, found.funnel[0].came_in)
+        self.assertEqual((*own.warnings, "zone east: it is old"), found.warnings)
+
+    def test_a_router_says_what_its_children_say(self):
+        found = with_reasons_below(None, {"east": refused("b")})
+        self.assertEqual(["east/b"], [one.podm for one in found.podms])
+        self.assertIsNone(with_reasons_below(None, {}))
+
+    def test_a_child_that_says_nothing_is_named_unless_it_has_nothing_of_it(self):
+        below = {
+            "east": ServiceError("it is away"),
+            "west": UnknownName("pod manager", "p", ()),
+        }
+        found = with_reasons_below(refused("a"), below)
+        self.assertEqual(["zone east gives no reasons: it is away"],
+                         [line for line in found.warnings if "zone" in line])  # fmt: skip
