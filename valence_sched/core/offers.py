@@ -48,7 +48,6 @@ def offers(
     batch = schedule(context)
     decision = Decision([Attempt(context, batch)])
     readers = context.evaluation.group_state_readers
-    known = {name for podm in view.podms for name in (podm.id, podm.name)}
     rows = sorted(open_rows | batch.undecided_rows)
     return ZoneAnswer(
         nodes=tuple(_offers(decision, batch.nodes)),
@@ -56,10 +55,17 @@ def offers(
         undecided=tuple(PoolRef(podm=view.podm(row).id, pool=view.pools[row].id) for row in rows),
         worst_cost=context.bound.worst_cost * COST_SCALE,
         coupled=not affects_own_podm_only(context.request, context.bound, readers),
-        unknown_podms=tuple(
-            name for name in (*asked.podms, *asked.exclude_podms) if name not in known
-        ),
+        unknown_podms=_unknown_podms(view, asked),
     )
+
+
+def _unknown_podms(view: View, request: Request) -> tuple[str, ...]:
+    """Return the pod managers that a request names and the view lacks."""
+    named = (*request.podms, *request.exclude_podms)
+    if not named:
+        return ()
+    known = {name for podm in view.podms for name in (podm.id, podm.name)}
+    return tuple(name for name in named if name not in known)
 
 
 def with_candidates(view: View, request: Request, candidates: Sequence[Candidate]) -> Request:
