@@ -93,6 +93,12 @@ class TestCommands(Zones):
             (("add", "east", NOWHERE), 1, "a zone named 'east' is a child already"),
             (("add", "", NOWHERE), 2, "an empty name"),
             (("add", "7", NOWHERE), 1, "a name that is not a number"),
+            (
+                ("add", "tree", NOWHERE),
+                1,
+                "name: found 'tree', expected a name other than claims, "
+                "group_state, info, offers, tree (the service has paths of these names)\n",
+            ),
             (("add", "x", "http://u:hunter2@x"), 1, "a URL with a user or password in it"),
             (("add", "x", NOWHERE, "--weight-scale", "nan"), 2, "from -1000 to 1000, got nan"),
             (("add", "x", NOWHERE, "--username", "u"), 1, "a username without a password"),

@@ -13,11 +13,12 @@ from tests.service.test_reader import wait_for
 from tests.unit.store.site import podm
 from valence_sched.errors import AccessDenied, InputError, NameTaken, UnknownName
 from valence_sched.model.registration import PasswordReference
-from valence_sched.model.zone_registry import ZoneChange, ZoneRegistration
+from valence_sched.model.zone_registry import RESERVED_NAMES, ZoneChange, ZoneRegistration
 from valence_sched.model.zone_settings import ZoneSettings
 from valence_sched.remote.connection import ServiceConnection
 from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.server.wiring import configuration_problems
+from valence_sched.service.routes import ROUTES
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.store.store import Store
 
@@ -114,6 +115,17 @@ class TestRegistry(ZonesCase):
 
     def add(self, name="east", url=NOWHERE, **words):
         return self.top.add_zone(ZoneRegistration(name=name, url=url, **words))
+
+    def test_a_name_that_a_path_of_the_service_has_is_refused(self):
+        prefix = "/v1/zones/"
+        paths = {
+            route.path.removeprefix(prefix) for route in ROUTES if route.path.startswith(prefix)
+        }
+        self.assertEqual(set(RESERVED_NAMES), paths - {"{name}"})
+        for name in RESERVED_NAMES:
+            with self.assertRaisesRegex(InputError, "the service has paths of these names"):
+                self.add(name)
+        self.assertEqual((), tuple(self.top.zones()))
 
     def test_one_that_is_not_reached_is_added_listed_changed_and_deleted(self):
         """S52: adding stores alone."""

@@ -29,6 +29,8 @@ ServiceRanges = dict[str, Annotated[tuple[float, ...], Meta(min_length=2, max_le
 MOST_WEIGHT = 1000
 WeightScale = Annotated[float, Meta(ge=0, le=MOST_WEIGHT)]
 WeightOffset = Annotated[float, Meta(ge=-MOST_WEIGHT, le=MOST_WEIGHT)]
+#: Paths of the service below its zones, which a child of this name would hide.
+RESERVED_NAMES = ("claims", "group_state", "info", "offers", "tree")
 _NUMBER = re.compile(r"[0-9]+")
 
 
@@ -153,6 +155,9 @@ def check_zone(registration: ZoneRegistration) -> None:
         raise InputError("name", "", repr(name[:40]), "a name of printable characters without /")
     if _NUMBER.fullmatch(name):
         raise InputError("name", "", repr(name[:40]), "a name that is not a number, as IDs are")
+    if name in RESERVED_NAMES:
+        expected = f"a name other than {', '.join(RESERVED_NAMES)}"
+        raise InputError("name", "", repr(name), expected, "the service has paths of these names")
     if problem := zone_url_problem(registration.url):
         raise InputError("url", "", problem)
     for title, number, least in (
