@@ -3,6 +3,8 @@
 
 import unittest
 
+from msgspec.structs import replace
+
 from tests.unit.core.deciders import cpu, engine_of
 from valence_sched.model.decision import Candidate
 from valence_sched.model.request import Request
@@ -58,6 +60,30 @@ class TestOrder(unittest.TestCase):
     def test_a_zone_that_lies_about_its_costs_is_taken_for_its_best_or_its_worst(self):
         found = ranked(Part(answer(-7, 10**9), "liar"), Part(answer(0, name="b"), "b"))
         self.assertEqual({("p0", 0), ("b0", 0), ("p1", 1000)}, set(found))
+
+    def test_no_cost_is_more_than_the_query_allows(self):
+        for most, worst in ((None, 1000), (2000, 1000), (500, 500), (0, 0)):
+            parts = [Part(answer(100, worst=10)), Part(answer(100), "a")]
+            with self.subTest(most=most):
+                order = OfferOrder(replace(QUERY, most_cost=most), parts)
+                self.assertEqual(worst, order.worst_cost)
+        self.assertEqual(0, OfferOrder(QUERY, []).worst_cost)
+
+    def test_an_offer_has_the_cost_and_the_scores_of_the_zone_above(self):
+        one = offer("p", 1)
+        scores = {"low": -0.5, "room": 0.25, "high": 1.5}
+        one = replace(one, zone="x", candidate=replace(one.candidate, scores=scores))
+        parts = [Part(ZoneAnswer(worst_cost=3)), Part(ZoneAnswer(worst_cost=300), "a")]
+        found = OfferOrder(QUERY, parts).as_above(parts[0], one)
+        self.assertEqual((100, 0.666667), (found.candidate.cost, found.candidate.score))
+        self.assertEqual({"low": 0.0, "room": 0.25, "high": 1.0}, found.candidate.scores)
+        self.assertEqual(("p", "p", "x"), (found.candidate.podm, found.token, found.zone))
+        free = [Part(ZoneAnswer(worst_cost=0))]
+        self.assertEqual(1.0, OfferOrder(QUERY, free).as_above(free[0], one).candidate.score)
+        for worst in (1, 2):
+            parts = [Part(ZoneAnswer(worst_cost=worst))]
+            found = OfferOrder(QUERY, parts).as_above(parts[0], one)
+            self.assertEqual(1.0 - 1 / worst, found.candidate.score)
 
     def test_equals_are_drawn_by_names_and_not_by_zones(self):
         alone = ranked(Part(answer(5, 5, 5, 5)))

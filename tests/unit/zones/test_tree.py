@@ -8,22 +8,30 @@ from concurrent.futures import ThreadPoolExecutor
 from msgspec.structs import replace
 
 from tests.unit.zones.test_merge import QUERY, answer
-from valence_sched.errors import SchedulerError, StaleOffer
+from valence_sched.errors import SchedulerError, StaleOffer, one_line
+from valence_sched.model.decision import PoolRef
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.group import GroupState
-from valence_sched.model.zone import GroupAnswer, ZoneAnswer
+from valence_sched.model.zone import GroupAnswer, OtherCandidate, OtherNode, ZoneAnswer
 from valence_sched.zones.tokens import ChildToken, OwnToken, Tokens
-from valence_sched.zones.tree import ChildZone, ZoneTree, merged_group_state
+from valence_sched.zones.tree import (
+    DEADLINE_SHARE,
+    MOST_NAMED,
+    ChildZone,
+    ZoneTree,
+    merged_group_state,
+)
 
 
 class FakeZone:
     """A zone that answers what it is told to, and remembers what it was asked."""
 
     def __init__(self, *results, gate=None):
-        self.results, self.asked, self._gate = list(results), [], gate
+        self.results, self.asked, self.handed, self._gate = list(results), [], [], gate
 
-    def offers(self, query, earlier=(), others=()):
+    def offers(self, query, *handed):
         self.asked.append(query)
+        self.handed.append(handed)
         if self._gate is not None:
             self._gate.wait(30)
         result = self.results[min(len(self.asked), len(self.results)) - 1]
@@ -99,7 +107,8 @@ class TestSilence(unittest.TestCase):
         parts = {"hung": FakeZone(answer(1), gate=gate), "live": FakeZone(answer(5, name="l"))}
         found = tree(**parts).offers(replace(ASKED, deadline_s=0.2))
         self.assertEqual(["l0"], podms(found))
-        self.assertEqual(["hung"], [one.zone for one in found.silent])
+        reason = "it did not answer in time"
+        self.assertEqual((SilentZone(zone="hung", reason=reason),), found.silent)
 
     def test_a_defect_in_a_child_of_this_process_is_not_hidden(self):
         with self.assertRaises(ZeroDivisionError):
@@ -116,8 +125,107 @@ class TestSilence(unittest.TestCase):
     def test_zones_too_deep_are_named_and_not_asked(self):
         child = FakeZone(answer(5))
         found = tree(deep=child).offers(replace(ASKED, hops=0))
-        self.assertEqual(["deep"], [one.zone for one in found.silent])
+        reason = "it is too deep to be asked"
+        self.assertEqual((SilentZone(zone="deep", reason=reason),), found.silent)
         self.assertEqual([], child.asked)
+
+    def test_each_level_down_has_one_hop_less_and_some_of_the_time(self):
+        child = FakeZone(answer(5))
+        for hops, left in ((3, 2), (1, 0)):
+            tree(a=child).offers(replace(ASKED, hops=hops, route=("above",)))
+            self.assertEqual(
+                (left, ("above", "top")), (child.asked[-1].hops, child.asked[-1].route)
+            )
+        self.assertEqual(ASKED.deadline_s * DEADLINE_SHARE, child.asked[0].deadline_s)
+
+    def test_an_inactive_child_is_silent_for_its_reason_and_not_asked(self):
+        zone = ZoneTree("top", Tokens(["secret"], "top"), None,
+                        [ChildZone("off", None, inactive="it is disabled"),
+                         ChildZone("on", FakeZone(answer(5)))])  # fmt: skip
+        found = zone.offers(ASKED)
+        self.assertEqual((SilentZone(zone="off", reason="it is disabled"),), found.silent)
+        self.assertEqual((["p0"], 2), (podms(found), found.answered))
+
+    def test_a_child_that_its_capabilities_rule_out_is_excluded_and_not_asked(self):
+        bsd, linux = FakeZone(answer(5)), FakeZone(answer(5))
+        named = [
+            ChildZone("bsd", bsd, capabilities={"os": ("bsd",)}, inactive="it is disabled"),
+            ChildZone("linux", linux, capabilities={"os": ("linux",)}),
+        ]
+        zone = ZoneTree("top", Tokens(["secret"], "top"), None, named)
+        request = replace(ASKED.request, capabilities={"os": ("linux",)})
+        found = zone.offers(replace(ASKED, request=request))
+        reason = "capability os: needs linux, has bsd"
+        self.assertEqual((SilentZone(zone="bsd", reason=reason),), found.excluded)
+        self.assertEqual(((), [0, 1]), (found.silent, [len(bsd.asked), len(linux.asked)]))
+
+    def test_a_zone_that_was_silent_before_is_not_asked_at_any_level(self):
+        children = {name: FakeZone(answer(5)) for name in ("a", "b", "ab")}
+        left_out = ("a", "b/x", "b/x/y", "ab/z")
+        found = tree(**children).offers(replace(ASKED, left_out=left_out))
+        self.assertEqual(((), []), (found.silent, children["a"].asked))
+        self.assertEqual(("x", "x/y"), children["b"].asked[0].left_out)
+        self.assertEqual(("z",), children["ab"].asked[0].left_out)
+
+    def test_a_child_without_threads_is_asked_in_the_thread_of_the_caller(self):
+        class Noting(FakeZone):
+            def offers(self, query, *handed):
+                threads.append(threading.current_thread())
+                return super().offers(query, *handed)
+
+        threads = []
+        dead, live = Noting(SchedulerError("it is down")), Noting(answer(5))
+        named = [ChildZone("dead", dead), ChildZone("live", live)]
+        found = ZoneTree("top", Tokens(["secret"], "top"), None, named).offers(ASKED)
+        self.assertEqual([threading.current_thread()] * 2, threads)
+        self.assertEqual((SilentZone(zone="dead", reason="it is down"),), found.silent)
+
+
+class TestAnswer(unittest.TestCase):
+    """What is told of the parts of an answer, beside their offers."""
+
+    def test_it_has_what_any_part_has_with_the_names_of_the_way_down(self):
+        pools = [PoolRef(podm=name, pool="p") for name in "uv"]
+        zone = SilentZone(zone="x", reason="r")
+        first = replace(answer(5, worst=10), undecided=(pools[0],), excluded=(zone,), answered=3)
+        second = replace(answer(5, worst=70), undecided=(pools[1],), coupled=True, silent=(zone,))
+        own = replace(answer(5, worst=20), answered=9)
+        found = tree(FakeZone(own), a=FakeZone(first), b=FakeZone(second)).offers(ASKED)
+        self.assertEqual((70, True, 5), (found.worst_cost, found.coupled, found.answered))
+        self.assertEqual(tuple(pools), found.undecided)
+        self.assertEqual((SilentZone(zone="a/x", reason="r"),), found.excluded)
+        self.assertEqual((SilentZone(zone="b/x", reason="r"),), found.silent)
+        self.assertFalse(tree(FakeZone(own), a=FakeZone(first)).offers(ASKED).coupled)
+
+    def test_a_pod_manager_is_unknown_only_where_no_part_knows_it(self):
+        request = replace(ASKED.request, podms=("p", "q"), exclude_podms=("r", "s"))
+        parts = [replace(answer(5), unknown_podms=names) for names in (("s", "q", "p"), ("q", "s"))]
+        found = tree(a=FakeZone(parts[0]), b=FakeZone(parts[1])).offers(
+            replace(ASKED, request=request)
+        )
+        self.assertEqual(("q", "s"), found.unknown_podms)
+
+    def test_no_more_of_a_child_is_taken_than_was_asked_for(self):
+        zones = tuple(SilentZone(zone=f"z{number}", reason="r") for number in range(MOST_NAMED + 1))
+        pools = tuple(PoolRef(podm=f"p{number}", pool="p") for number in range(MOST_NAMED + 1))
+        greedy = replace(answer(1, 2, 3, worst=-5), undecided=pools, silent=zones, excluded=zones,
+                         answered=10**9)  # fmt: skip
+        found = tree(a=FakeZone(greedy)).offers(replace(ASKED, limit=2))
+        self.assertEqual((1, 2), (len(found.nodes), len(found.ranking)))
+        named = (found.undecided, found.silent, found.excluded)
+        self.assertEqual([MOST_NAMED] * 3, [len(one) for one in named])
+        self.assertEqual((0, 1 + 1_000_000), (found.worst_cost, found.answered))
+        none = tree(a=FakeZone(replace(answer(1), answered=-4))).offers(ASKED)
+        self.assertEqual(2, none.answered)
+        states = GroupAnswer(company=GroupState(), silent=zones)
+        self.assertEqual(MOST_NAMED, len(tree(a=FakeZone(states)).group_state(ASKED).silent))
+
+    def test_the_way_down_is_cut_where_it_is_too_long(self):
+        lower = replace(answer(5), silent=(SilentZone(zone="x" * 9000, reason="a\nb"),))
+        (silent,) = tree(east=FakeZone(lower)).offers(ASKED).silent
+        self.assertTrue(silent.zone.startswith("east/xxx"))
+        self.assertEqual(one_line(f"east/{'x' * 9000}", 1 << 12), silent.zone)
+        self.assertEqual(one_line("a\nb"), silent.reason)
 
 
 class TestTrust(unittest.TestCase):
@@ -141,6 +249,22 @@ class TestTrust(unittest.TestCase):
         )
         tree(own, **children).offers(replace(ASKED, taken=taken))
         self.assertEqual(((), ("1", "2")), tuple(children[name].asked[0].taken for name in "ab"))
+
+    def test_own_pod_managers_are_handed_what_was_taken_of_them_and_by_whom(self):
+        keys = Tokens(["secret"], "top")
+        mine, theirs = answer(3, 4).nodes
+        own, child = FakeZone(answer(5)), FakeZone(answer(5))
+        others = (
+            OtherNode(token=keys.sign(OwnToken(theirs.candidate)), group="g", owner="o"),
+            OtherNode(token=keys.sign(ChildToken("a", "1")), group="h", owner="q"),
+        )
+        asked = replace(ASKED, taken=(keys.sign(OwnToken(mine.candidate)),), others=others)
+        found = tree(own, a=child).offers(asked)
+        expected = OtherCandidate(candidate=theirs.candidate, group="g", owner="o")
+        self.assertEqual([([mine.candidate], [expected])], own.handed)
+        self.assertEqual((OtherNode(token="1", group="h", owner="q"),), child.asked[0].others)
+        contents = {type(keys.read(one.token)) for one in found.ranking}
+        self.assertEqual({OwnToken, ChildToken}, contents)
 
     def test_an_offer_of_a_child_that_is_gone_is_refused(self):
         taken = (Tokens(["secret"], "top").sign(ChildToken("gone", "1")),)
@@ -168,3 +292,27 @@ class TestGroups(unittest.TestCase):
             for name, state in zip("ab", states, strict=True)
         }
         self.assertEqual(expected, tree(**children).group_state(ASKED).company)
+
+    def test_own_pod_managers_are_asked_with_what_was_taken_of_them(self):
+        keys = Tokens(["secret"], "top")
+        mine, theirs = answer(3, 4).nodes
+        own = FakeZone(GroupState(owned={"p": 2}))
+        lower = GroupAnswer(
+            company=GroupState(owned={"p": 1}), silent=(SilentZone(zone="x", reason="it is down"),)
+        )
+        asked = replace(
+            ASKED,
+            taken=(keys.sign(OwnToken(mine.candidate)),),
+            others=(OtherNode(token=keys.sign(OwnToken(theirs.candidate)), group="g"),),
+        )
+        found = tree(own, dead=FakeZone(SchedulerError("gone")), a=FakeZone(lower)).group_state(
+            asked
+        )
+        self.assertEqual({"p": 3}, found.company.owned)
+        other = OtherCandidate(candidate=theirs.candidate, group="g", owner=None)
+        self.assertEqual(([asked], [([mine.candidate], [other])]), (own.asked, own.handed))
+        expected = (
+            SilentZone(zone="dead", reason="gone"),
+            SilentZone(zone="a/x", reason="it is down"),
+        )
+        self.assertEqual(expected, found.silent)

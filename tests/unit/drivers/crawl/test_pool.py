@@ -6,6 +6,8 @@ import threading
 import unittest
 from collections import deque
 from datetime import UTC, datetime
+from types import SimpleNamespace
+from unittest import mock
 
 from valence_sched.drivers.crawl import pool
 from valence_sched.drivers.crawl.pool import (
@@ -17,6 +19,7 @@ from valence_sched.drivers.crawl.pool import (
     ReaderPool,
 )
 from valence_sched.drivers.crawl.reading import PodmReader, ReadSettings, ReadTarget
+from valence_sched.drivers.http.connection import LOGOUT_S
 from valence_sched.drivers.http.tls import TlsContexts
 from valence_sched.model.registration import Registration
 
@@ -103,6 +106,30 @@ class TestPauses(unittest.TestCase):
         self.assertEqual(0.01, made._pause_s())
 
 
+class TestEnd(unittest.TestCase):
+    """What is left of a run when nothing of it is wanted any longer."""
+
+    def test_sessions_are_waited_for_so_long_all_together_and_no_more_is_begun(self):
+        made, cut, waited, clock = idle(), [], [], SimpleNamespace(now_s=1000.0)
+        clock.monotonic = lambda: clock.now_s
+
+        class Thread:
+            def __init__(self, needs_s: float) -> None:
+                self.needs_s = needs_s
+
+            def join(self, timeout_s: float) -> None:
+                waited.append(timeout_s)
+                clock.now_s += self.needs_s
+
+        made._todo = deque([None])
+        made._running = {0: SimpleNamespace(cut=lambda: cut.append("a"))}
+        made._threads = [Thread(needs_s) for needs_s in (LOGOUT_S, 2 * GRACE_S, 0.0)]
+        with mock.patch.object(pool, "time", clock):
+            made.end()
+        self.assertEqual((["a"], []), (cut, [*made._todo]))
+        self.assertEqual([LOGOUT_S + GRACE_S, GRACE_S, 0.0], waited)
+
+
 class TestOverdue(unittest.TestCase):
     """Readers whose deadline has passed."""
 
@@ -157,6 +184,48 @@ class TestBegun(unittest.TestCase):
                 made._start_thread = lambda seen=started: seen.append(1)
                 made._start_more()
                 self.assertEqual(begun, len(started))
+
+    def test_more_are_begun_once_no_result_has_come_for_a_while(self):
+        made, begun, clock = idle(), [], SimpleNamespace(now_s=1000.0)
+        clock.monotonic = lambda: clock.now_s
+        pauses = iter((pool.STALL_S, pool.STALL_S / 2, pool.STALL_S))
+
+        class Results:
+            """Nothing, after each of the pauses; then the result of one after another."""
+
+            def get(self, timeout: float) -> tuple[int, str]:
+                pause_s = next(pauses, None)
+                if pause_s is None:
+                    return next(results)
+                clock.now_s += pause_s
+                raise queue.Empty
+
+        def begin() -> None:
+            begun.append(clock.now_s)
+            made._last = clock.now_s
+
+        results = iter([(7, "first"), (7, "late"), (8, "second")])
+        made._results, made._last, made._start_more = Results(), clock.now_s, begin
+        with mock.patch.object(pool, "time", clock):
+            self.assertEqual((7, "first"), made.next())
+            self.assertEqual([1000.0 + 1.5 * pool.STALL_S], begun)
+            self.assertEqual(clock.now_s, made._last)
+            self.assertEqual((8, "second"), made.next(), "of each there is one result")
+
+    def test_each_is_read_in_a_thread_that_keeps_no_program_from_its_end(self):
+        threads: list[threading.Thread] = []
+
+        def clock() -> datetime:
+            threads.append(threading.current_thread())
+            return NOW
+
+        known = Registration(name="a", url="http://127.0.0.1:1")
+        made = ReaderPool([ReadTarget(known)], {}, ReadSettings(timeout_s=20), clock)
+        made.next()
+        made.end()
+        ((name, daemon),) = [(one.name, one.daemon) for one in threads]
+        self.assertEqual(("podm", True), (name, daemon))
+        self.assertEqual(threads, made._threads)
 
     def test_one_that_has_ended_is_running_no_longer(self):
         known = Registration(name="a", url="http://127.0.0.1:1")
