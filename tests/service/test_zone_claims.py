@@ -2,9 +2,13 @@
 """Claims and nodes over a tree of zones, each a service of its own behind real sockets."""
 
 import contextlib
+import json
 import unittest
+import urllib.request
 
-from tests.service.zone_services import ZoneServices, scheduler
+from msgspec.structs import replace
+
+from tests.service.zone_services import ZoneServices, child_server, scheduler
 from tests.unit.lifecycle.site import request
 from tests.unit.zones.in_process import made_nodes, served_tree
 from valence_sched.errors import AccessDenied, ClaimLost, UnknownName
@@ -98,6 +102,24 @@ class TestOverHttp(LiveTreeCase):
         self.assertEqual(1, len(self.top.claims()))
         self.assertEqual((), self.top.reconcile().actions)
         self.assertEqual([], list(self.top.claims()))
+
+    def test_lists_name_the_zones_that_they_lack_at_every_level(self):
+        self.top.compose(request(**APART, count=3), wait_s=20)
+        for found in (self.top.claims(), self.top.nodes()):
+            self.assertEqual((), found.silent)
+        with child_server(lambda *_: {}) as gone:
+            pass
+        with Store(self.zones.state("east")) as store:
+            known = store.zones.show("e1")
+            store.zones.change(known, replace(known.registration, url=gone))
+        for found, count in ((self.top.claims(), 1), (self.top.nodes(), 2)):
+            self.assertEqual(count, len(found))
+            (silent,) = found.silent
+            self.assertEqual("east/e1", silent.zone)
+            self.assertRegex(silent.reason, "nobody answers there")
+        with urllib.request.urlopen(f"{self.url}/v1/nodes", timeout=20) as answer:
+            (zone,) = json.loads(answer.headers["Silent-Zones"])
+        self.assertEqual({"zone": "east/e1", "reason": silent.reason}, zone)
 
     def test_what_nobody_has_is_unknown(self):
         for name in ("nothing", "west/nothing", "nowhere/nothing"):
