@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.service.zone_services import ZoneServices, child_server, scheduler
 from tests.unit.lifecycle.site import request
 from tests.unit.zones.in_process import made_nodes, served_tree
-from valence_sched.errors import AccessDenied, ClaimLost, UnknownName
+from valence_sched.errors import AccessDenied, ClaimLost, RequestError, UnknownName
 from valence_sched.model.zone_claim import ZoneClaimBody
 from valence_sched.remote.connection import ServiceConnection
 from valence_sched.store.store import Store
@@ -127,6 +127,19 @@ class TestOverHttp(LiveTreeCase):
                 self.top.claim_record(name)
             with self.assertRaises(UnknownName):
                 self.top.node_record(name)
+
+    def test_a_plan_is_applied_at_the_zone_that_made_it(self):
+        west, east = scheduler(self.west), scheduler(self.east)
+        plan = west.plan(request()).plan
+        text = "'west-p', which is not in this zone: apply it at the zone that has it$"
+        for zone in (self.top, east):
+            for verb in (zone.claim_plan, zone.compose_plan):
+                with self.assertRaisesRegex(RequestError, text):
+                    verb(plan)
+        self.assertEqual(([], []), (self.held(), made_nodes(self.served)))
+        self.assertEqual(("west-p",), tuple(west.claim_plan(plan).podms))
+        own = east.plan(request()).plan  # of a zone that has children, too
+        self.assertEqual(["east-p"], [one.podm for one in east.compose_plan(own).nodes])
 
     def test_offers_of_another_zone_are_not_held(self):
         zone = RemoteZone(ServiceConnection(self.west))
