@@ -8,12 +8,14 @@ import urllib.request
 
 from msgspec.structs import replace
 
+from tests.service.application import ApplicationCase
 from tests.service.zone_services import ZoneServices, child_server, scheduler
 from tests.unit.lifecycle.site import request
 from tests.unit.zones.in_process import made_nodes, served_tree
-from valence_sched.errors import AccessDenied, ClaimLost, RequestError, UnknownName
+from valence_sched.errors import AccessDenied, ClaimLost, RequestError, ServiceError, UnknownName
 from valence_sched.model.zone_claim import ZoneClaimBody
 from valence_sched.remote.connection import ServiceConnection
+from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.store.store import Store
 from valence_sched.zones.remote_zone import RemoteZone
 
@@ -30,7 +32,8 @@ class LiveTreeCase(unittest.TestCase):
         stack = contextlib.ExitStack()
         self.addCleanup(stack.close)
         site = served_tree("east-p", "e1-p", "west-p", latency_ms=self.latency_ms)
-        _, self.served = stack.enter_context(site)
+        self.folder, self.served = stack.enter_context(site)
+        self.stack = stack
         self.zones = ZoneServices(stack)
         self.e1 = self.start("e1")
         self.east = self.start("east", {"e1": self.e1})
@@ -120,6 +123,39 @@ class TestOverHttp(LiveTreeCase):
         with urllib.request.urlopen(f"{self.url}/v1/nodes", timeout=20) as answer:
             (zone,) = json.loads(answer.headers["Silent-Zones"])
         self.assertEqual({"zone": "east/e1", "reason": silent.reason}, zone)
+
+    def test_a_child_whose_header_cannot_be_read_is_silent_itself(self):
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nSilent-Zones: %s\r\n\r\n[]"
+        for header in (b"nonsense", b'[{"zone": 1}]'):
+            answer = head % header
+            url = self.stack.enter_context(
+                child_server(lambda *_, answer=answer: lambda file: file.write(answer))
+            )
+            with Store(self.zones.state("top")) as store:
+                known = store.zones.show("west")
+                store.zones.change(known, replace(known.registration, url=url))
+            (silent,) = self.top.nodes().silent
+            self.assertEqual("west", silent.zone)
+            self.assertRegex(silent.reason, "Silent-Zones: .*: is the service newer")
+
+    def test_a_node_of_a_silent_zone_is_not_called_unknown(self):
+        file = ApplicationCase.users_file(self, "mo:member", "al:member")
+        words = {"auth": "basic", "users_file": file}
+        url = self.zones.start("guarded", (), {"west": self.west}, **words)
+        mo, al = (
+            RemoteScheduler(ServiceConnection(url, user=name, password=name))
+            for name in ("mo", "al")
+        )
+        (node,) = mo.compose(request(owner="mo"), wait_s=20).nodes
+        (error,) = al.delete_nodes([node.id])
+        self.assertIsInstance(error, UnknownName)
+        with Store(self.zones.state("guarded")) as store:
+            known = store.zones.show("west")
+            store.zones.change(known, replace(known.registration, url="http://127.0.0.1:9"))
+        for name, kind in ((node.id, ServiceError), ("east/vs-1", UnknownName)):
+            (error,) = mo.delete_nodes([name])
+            self.assertIsInstance(error, kind, name)
+        self.assertEqual(1, len(made_nodes(self.served)))
 
     def test_what_nobody_has_is_unknown(self):
         for name in ("nothing", "west/nothing", "nowhere/nothing"):
