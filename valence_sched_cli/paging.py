@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cliff.columns import FormattableColumn
 
@@ -14,6 +14,9 @@ from valence_sched_cli import base
 from valence_sched_cli.options.help import section
 from valence_sched_cli.options.types import add_options, positive
 from valence_sched_cli.output.columns import check_columns, full_titles
+
+if TYPE_CHECKING:
+    from valence_sched.model.scheduler import Scheduler
 
 DIRECTIONS = ("asc", "desc")
 
@@ -37,6 +40,23 @@ class PagedLister(base.Lister):
             limit={"type": positive},
         )
         return parser
+
+    def list_scheduler(self, parsed_args: argparse.Namespace) -> Scheduler:
+        """Return the scheduler that lists; --strict is about the list, not about reading."""
+        from msgspec.structs import replace
+
+        return self.scheduler(parsed_args, replace(self.selection(parsed_args), strict=False))
+
+    def tell_missing(self, found: Sequence[object], noun: str, *, strict: bool) -> None:
+        """Tell which zones a list lacks; with ``strict`` the exit code is 5, and it is listed."""
+        from valence_sched.errors import InventoryIncomplete
+        from valence_sched.model.zone_phrases import missing_line
+        from valence_sched.model.zoned_list import silent_zones
+
+        if silent := silent_zones(found):
+            line = missing_line(silent, noun)
+            self.closing.append(line if strict else f"warning: {line}")
+            self.exit_code = InventoryIncomplete.exit_code if strict else 0
 
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any

@@ -134,6 +134,22 @@ class TestThroughService(Case):
         self.assertEqual((5, ""), (strict.code, strict.out))
         self.assertIn("no answer from 1 zone: gone", strict.err)
         self.assertEqual(0, self.schedule(good, "--strict").code)
+        for noun in ("claim", "node"):
+            with self.subTest(noun):
+                self.check_list(noun, top, good)
         plain = self.schedule(child, "--strict")
         self.assertEqual(2, plain.code)
         self.assertIn("the service decides by its own settings", plain.err)
+
+    def check_list(self, noun: str, top: str, good: str) -> None:
+        """A list without a zone says so; with --strict its exit code does, too."""
+        words = ("podm", noun, "list", "-f", "json")
+        line = rf"no answer from 1 zone: gone \(.*nobody answers.*\): the list lacks its {noun}s\n$"
+        done = run(OURS, *words, VALENCE_SCHED_URL=top)
+        self.assertEqual((0, []), (done.code, done.data))
+        self.assertRegex(done.err, f"^warning: {line}")
+        strict = run(OURS, *words, "--strict", VALENCE_SCHED_URL=top)
+        self.assertEqual((5, []), (strict.code, strict.data))
+        self.assertRegex(strict.err, f"^{line}")
+        whole = run(OURS, *words, "--strict", VALENCE_SCHED_URL=good)
+        self.assertEqual((0, [], ""), (whole.code, whole.data, whole.err))

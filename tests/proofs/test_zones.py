@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zones die and hang while a tree works: the rest answers, nothing is made twice, nothing leaks."""
+"""Zones die, hang and are cut off: the rest answers, nothing is made twice, nothing leaks."""
 
 import os
 import re
@@ -13,10 +13,12 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from tests.proofs.cut_link import Cut, CutLink
 from tests.proofs.zone_tree import ZoneTreeProcess, zone_tree
 from tests.unit.lifecycle.site import request
 from tests.unit.store.engines import raw_engine
 from valence_sched.errors import SchedulerError
+from valence_sched.model.zone_registry import ZoneChange
 from valence_sched.store import tables
 from valence_sched.store.store import Store
 
@@ -96,6 +98,34 @@ class TreeProof(unittest.TestCase):
                         for uri in part.blocks]  # fmt: skip
                 self.assertEqual(sorted(uris), sorted(held))
 
+    def end_waiting(self, path):
+        """Let the time of what is being composed be over, which takes long otherwise."""
+        engine = raw_engine(self.tree.state(path))
+        with engine.begin() as connection:
+            for table in (tables.claims, tables.zone_claims):
+                composing = table.c.state == "COMPOSING"
+                connection.execute(sa.update(table).where(composing).values(expires_at=1.0))
+        engine.dispose()
+
+    def apart(self, number, **words):
+        """Return the request of a job: a node in each zone, or in one of them."""
+        group = {"name": f"g{number}", "anti_affinity": ["podm"]}
+        return request(count=2, min_count=1, seed=number, group=group, **words)
+
+    def compose(self, number):
+        return self.top.compose(self.apart(number), key=f"k{number}", ttl_s=TTL_S, wait_s=5)
+
+    def check_composed_once(self):
+        """Every job that has nodes has the same again, and nothing more is made for them."""
+        before = self.made()
+        self.assertLessEqual(len(before), 2 * JOBS)
+        done = [(number, {node.id for node in one.nodes}) for number, one in
+                enumerate(self.answers) if getattr(one, "nodes", ())]  # fmt: skip
+        self.assertTrue(done, self.answers)
+        for number, ids in done:
+            self.assertLessEqual(ids, {node.id for node in self.compose(number).nodes})
+        self.assertEqual(before, self.made())
+
 
 class TestDeaths(TreeProof):
     """``kill -9`` of a zone with all of its processes."""
@@ -133,15 +163,6 @@ class TestDeaths(TreeProof):
         self.check_nothing_leaks()
         self.assertLessEqual(len(self.made()), 2 * JOBS)
 
-    def end_waiting(self, path):
-        """Let the time of what is being composed be over, which takes long otherwise."""
-        engine = raw_engine(self.tree.state(path))
-        with engine.begin() as connection:
-            for table in (tables.claims, tables.zone_claims):
-                composing = table.c.state == "COMPOSING"
-                connection.execute(sa.update(table).where(composing).values(expires_at=1.0))
-        engine.dispose()
-
 
 class TestHangs(TreeProof):
     """``kill -STOP``: the connection is taken, and no answer comes."""
@@ -158,6 +179,91 @@ class TestHangs(TreeProof):
         self.assertEqual({"z2/z2-podm-1"}, {part.podm for one in claims for part in one.parts})
         self.tree.signal("top/z1", signal.SIGCONT)
         self.check_nothing_leaks()
+
+    def test_a_zone_that_hangs_while_all_of_them_compose_composes_nothing_twice(self):
+        thread = self.work(self.compose)
+        self.tree.wait_for(self.made, "the first node")
+        self.tree.signal("top/z1", signal.SIGSTOP)
+        self.join(thread)
+        self.assertEqual(["z1"], [one.zone for one in self.top.nodes().silent])
+        self.tree.signal("top/z1", signal.SIGCONT)
+        self.end_waiting("top")
+        self.check_nothing_leaks()
+        self.check_composed_once()
+
+
+class TestPartitions(TreeProof):
+    """The link to a zone is cut when it answers: it did what it was asked, and nobody hears it."""
+
+    cut: Cut = "drop"
+
+    def setUp(self):
+        super().setUp()
+        self.link = CutLink(self.tree.urls["top/z1"])
+        self.addCleanup(self.link.close)
+        self.top.change_zone("z1", ZoneChange(url=self.link.url))
+        self.tree.wait_for(self.is_active, "zone z1 behind its link")
+
+    def is_active(self):
+        return self.top.zone("z1").report.is_active
+
+    def run_cut(self, request_line, verb):
+        """Do all jobs, in the first of which the link is cut; the lists name the zone then."""
+        self.link.cut_answer(request_line, self.cut)
+        self.join(self.work(verb))
+        self.assertTrue(self.link.happened.is_set())
+        for found in (self.top.claims(), self.top.nodes()):
+            self.assertEqual(["z1"], [one.zone for one in found.silent])
+
+    def mend(self):
+        self.link.mend()
+        self.tree.wait_for(self.is_active, "zone z1 after its link was mended")
+
+    def test_a_zone_is_cut_off_while_it_selects(self):
+        def select(number):
+            return self.top.select_destinations(self.apart(number)).report
+
+        self.run_cut(b"POST /v1/zones/offers", select)
+        for report in self.answers:
+            self.assertEqual({"z2"}, {one.zone for one in report.zones.placements})
+            self.assertEqual(["z1"], [one.zone for one in report.zones.silent])
+        self.mend()
+        zones = {one.zone for one in select(0).zones.placements}
+        self.assertEqual({"z1", "z2"}, zones)
+
+    def test_a_zone_is_cut_off_while_it_claims(self):
+        self.run_cut(
+            b"POST /v1/zones/claims", lambda number: self.top.claim(self.apart(number), ttl_s=TTL_S)
+        )
+        podms = [one.claim.podms for one in self.answers]
+        self.assertEqual([("z2/z2-podm-1",)] * JOBS, [tuple(one) for one in podms])
+        self.mend()
+        self.check_nothing_leaks()
+        self.assertEqual([], self.made())
+
+    def test_a_zone_is_cut_off_when_it_begins_to_compose(self):
+        self.check_compose(b"POST /v1/nodes")
+
+    def test_a_zone_is_cut_off_while_it_composes(self):
+        self.check_compose(b"GET /v1/operations/")
+
+    def check_compose(self, request_line):
+        self.run_cut(request_line, self.compose)
+        first, *others = self.answers
+        self.assertEqual(["z2/z2-podm-1"], [node.podm for node in first.nodes])
+        self.assertRegex(first.unverified[0].message, "^zone z1: .*may be there")
+        self.assertEqual({"z2/z2-podm-1"}, {node.podm for one in others for node in one.nodes})
+        self.mend()
+        self.end_waiting("top")
+        self.check_nothing_leaks()
+        self.assertEqual(JOBS + 1, len(self.made()))
+        self.check_composed_once()
+
+
+class TestClosedPorts(TestPartitions):
+    """The port of the zone is closed in place of that."""
+
+    cut: Cut = "close"
 
 
 class TestTool(unittest.TestCase):

@@ -2,14 +2,20 @@
 """Claims and nodes over a tree of zones, each a service of its own behind real sockets."""
 
 import contextlib
+import json
 import unittest
+import urllib.request
 
-from tests.service.zone_services import ZoneServices, scheduler
+from msgspec.structs import replace
+
+from tests.service.application import ApplicationCase
+from tests.service.zone_services import ZoneServices, child_server, scheduler
 from tests.unit.lifecycle.site import request
 from tests.unit.zones.in_process import made_nodes, served_tree
-from valence_sched.errors import AccessDenied, ClaimLost, UnknownName
+from valence_sched.errors import AccessDenied, ClaimLost, RequestError, ServiceError, UnknownName
 from valence_sched.model.zone_claim import ZoneClaimBody
 from valence_sched.remote.connection import ServiceConnection
+from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.store.store import Store
 from valence_sched.zones.remote_zone import RemoteZone
 
@@ -26,7 +32,8 @@ class LiveTreeCase(unittest.TestCase):
         stack = contextlib.ExitStack()
         self.addCleanup(stack.close)
         site = served_tree("east-p", "e1-p", "west-p", latency_ms=self.latency_ms)
-        _, self.served = stack.enter_context(site)
+        self.folder, self.served = stack.enter_context(site)
+        self.stack = stack
         self.zones = ZoneServices(stack)
         self.e1 = self.start("e1")
         self.east = self.start("east", {"e1": self.e1})
@@ -99,12 +106,76 @@ class TestOverHttp(LiveTreeCase):
         self.assertEqual((), self.top.reconcile().actions)
         self.assertEqual([], list(self.top.claims()))
 
+    def test_lists_name_the_zones_that_they_lack_at_every_level(self):
+        self.top.compose(request(**APART, count=3), wait_s=20)
+        for found in (self.top.claims(), self.top.nodes()):
+            self.assertEqual((), found.silent)
+        with child_server(lambda *_: {}) as gone:
+            pass
+        with Store(self.zones.state("east")) as store:
+            known = store.zones.show("e1")
+            store.zones.change(known, replace(known.registration, url=gone))
+        for found, count in ((self.top.claims(), 1), (self.top.nodes(), 2)):
+            self.assertEqual(count, len(found))
+            (silent,) = found.silent
+            self.assertEqual("east/e1", silent.zone)
+            self.assertRegex(silent.reason, "nobody answers there")
+        with urllib.request.urlopen(f"{self.url}/v1/nodes", timeout=20) as answer:
+            (zone,) = json.loads(answer.headers["Silent-Zones"])
+        self.assertEqual({"zone": "east/e1", "reason": silent.reason}, zone)
+
+    def test_a_child_whose_header_cannot_be_read_is_silent_itself(self):
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nSilent-Zones: %s\r\n\r\n[]"
+        for header in (b"nonsense", b'[{"zone": 1}]'):
+            answer = head % header
+            url = self.stack.enter_context(
+                child_server(lambda *_, answer=answer: lambda file: file.write(answer))
+            )
+            with Store(self.zones.state("top")) as store:
+                known = store.zones.show("west")
+                store.zones.change(known, replace(known.registration, url=url))
+            (silent,) = self.top.nodes().silent
+            self.assertEqual("west", silent.zone)
+            self.assertRegex(silent.reason, "Silent-Zones: .*: is the service newer")
+
+    def test_a_node_of_a_silent_zone_is_not_called_unknown(self):
+        file = ApplicationCase.users_file(self, "mo:member", "al:member")
+        words = {"auth": "basic", "users_file": file}
+        url = self.zones.start("guarded", (), {"west": self.west}, **words)
+        mo, al = (
+            RemoteScheduler(ServiceConnection(url, user=name, password=name))
+            for name in ("mo", "al")
+        )
+        (node,) = mo.compose(request(owner="mo"), wait_s=20).nodes
+        (error,) = al.delete_nodes([node.id])
+        self.assertIsInstance(error, UnknownName)
+        with Store(self.zones.state("guarded")) as store:
+            known = store.zones.show("west")
+            store.zones.change(known, replace(known.registration, url="http://127.0.0.1:9"))
+        for name, kind in ((node.id, ServiceError), ("east/vs-1", UnknownName)):
+            (error,) = mo.delete_nodes([name])
+            self.assertIsInstance(error, kind, name)
+        self.assertEqual(1, len(made_nodes(self.served)))
+
     def test_what_nobody_has_is_unknown(self):
         for name in ("nothing", "west/nothing", "nowhere/nothing"):
             with self.assertRaises(UnknownName):
                 self.top.claim_record(name)
             with self.assertRaises(UnknownName):
                 self.top.node_record(name)
+
+    def test_a_plan_is_applied_at_the_zone_that_made_it(self):
+        west, east = scheduler(self.west), scheduler(self.east)
+        plan = west.plan(request()).plan
+        text = "'west-p', which is not in this zone: apply it at the zone that has it$"
+        for zone in (self.top, east):
+            for verb in (zone.claim_plan, zone.compose_plan):
+                with self.assertRaisesRegex(RequestError, text):
+                    verb(plan)
+        self.assertEqual(([], []), (self.held(), made_nodes(self.served)))
+        self.assertEqual(("west-p",), tuple(west.claim_plan(plan).podms))
+        own = east.plan(request()).plan  # of a zone that has children, too
+        self.assertEqual(["east-p"], [one.podm for one in east.compose_plan(own).nodes])
 
     def test_offers_of_another_zone_are_not_held(self):
         zone = RemoteZone(ServiceConnection(self.west))

@@ -104,8 +104,13 @@ def child_server(respond: Callable[[str, dict[str, Any]], Any]) -> Iterator[str]
     class Child(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
+        def do_GET(self) -> None:
+            self._answer({})
+
         def do_POST(self) -> None:
-            query = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+        def _answer(self, query: dict[str, Any]) -> None:
             answer = respond(self.path, query)
             if callable(answer):
                 with contextlib.suppress(OSError):

@@ -19,6 +19,12 @@ def zone_lines(zones: DecisionZones) -> Iterator[str]:
         yield f"not asked, by capabilities: {_listed(zones.excluded)}"
 
 
+def missing_line(silent: Sequence[SilentZone], noun: str) -> str:
+    """Return the line about the zones whose claims or nodes a list lacks."""
+    whose = "its" if len(silent) == 1 else "their"
+    return f"no answer from {_listed(silent)}: the list lacks {whose} {noun}"
+
+
 def _listed(zones: Sequence[SilentZone]) -> str:
     named = "; ".join(f"{one.zone} ({one.reason})" for one in zones[:MOST_SHOWN])
     more = len(zones) - MOST_SHOWN

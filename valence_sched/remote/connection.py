@@ -78,7 +78,22 @@ class ServiceConnection:
         deadline_s: float | None = None,
         most_bytes: int = MAX_ANSWER_BYTES,
     ) -> bytes:
-        """Return the body of an answer; ``path`` is below ``/v1``.
+        """Return the body of an answer; the rest as of :meth:`ask_headers`."""
+        return self.ask_headers(method, path, query, body=body, key=key, deadline_s=deadline_s,
+                                most_bytes=most_bytes)[0]  # fmt: skip
+
+    def ask_headers(
+        self,
+        method: str,
+        path: str,
+        query: Query | None = None,
+        *,
+        body: msgspec.Struct | None = None,
+        key: str | None = None,
+        deadline_s: float | None = None,
+        most_bytes: int = MAX_ANSWER_BYTES,
+    ) -> tuple[bytes, Mapping[str, str]]:
+        """Return the body and the headers of an answer; ``path`` is below ``/v1``.
 
         The whole answer comes within ``deadline_s``, if that is given, and has ``most_bytes``.
 
@@ -98,13 +113,13 @@ class ServiceConnection:
         data = None if body is None else msgspec.json.encode(body)
         where = f"{self.url}/v1/{path}"
         bounds = _Bounds(most_bytes, deadline_s or self._timeout_s, deadline_s is not None)
-        status, content = self._send(method, where, words, data, headers, bounds)
+        status, content, found = self._send(method, where, words, data, headers, bounds)
         if status == 401 and self._token is not None and not self._sends_token:
             self._sends_token = True
-            status, content = self._send(method, where, words, data, headers, bounds)
+            status, content, found = self._send(method, where, words, data, headers, bounds)
         if not 200 <= status < 300:
             raise problem_error(content, status, where)
-        return content
+        return content, found
 
     def _send(
         self,
@@ -114,8 +129,8 @@ class ServiceConnection:
         data: bytes | None,
         headers: Mapping[str, str],
         bounds: _Bounds,
-    ) -> tuple[int, bytes]:
-        """Return the status and the body of an answer; ServiceError where there is none."""
+    ) -> tuple[int, bytes, Mapping[str, str]]:
+        """Return the status, body and headers of an answer; ServiceError where there is none."""
         if self._token is not None and self._sends_token:
             headers = {**headers, TOKEN_HEADER: self._token()}
         try:
@@ -123,7 +138,7 @@ class ServiceConnection:
                 method, where, params=words, data=data,
                 headers=headers, timeout=bounds.left_s(), allow_redirects=False, stream=True,
             ) as answer:  # fmt: skip
-                return answer.status_code, bounds.read(answer, where)
+                return answer.status_code, bounds.read(answer, where), answer.headers
         except (
             requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError
         ) as error:  # fmt: skip

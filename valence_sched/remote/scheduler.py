@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from valence_sched.errors import SchedulerError, Unverified, UsageError
+from valence_sched.errors import SchedulerError, ServiceError, Unverified, UsageError
 from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.claim import Claim
 from valence_sched.model.decision import InventorySummary, Report, Reports
@@ -76,6 +76,7 @@ from valence_sched.model.zone_registry import (
     ZoneRegistration,
     ZoneTreeQuery,
 )
+from valence_sched.model.zoned_list import SILENT_HEADER, ZonedList, parse_silent_header
 from valence_sched.remote.connection import ServiceConnection, path_of
 
 R = TypeVar("R")
@@ -287,7 +288,7 @@ class RemoteScheduler(Scheduler):
     def claims(
         self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
     ) -> Sequence[Claim]:
-        return self._get("claims", tuple[Claim, ...], podm=podm, owner=owner, ended=ended)
+        return self._get_zoned("claims", list[Claim], podm=podm, owner=owner, ended=ended)
 
     def claim_record(self, claim_id: str) -> ClaimRecord:
         return self._get_named("claims", claim_id, ClaimRecord)
@@ -311,7 +312,7 @@ class RemoteScheduler(Scheduler):
     def nodes(
         self, *, podm: str | None = None, owner: str | None = None, live: bool = False
     ) -> Sequence[NodeStatus]:
-        return self._get("nodes", tuple[NodeStatus, ...], podm=podm, owner=owner, live=live)
+        return self._get_zoned("nodes", list[NodeStatus], podm=podm, owner=owner, live=live)
 
     def node_record(self, node_id: str) -> NodeRecord:
         return self._get_named("nodes", node_id, NodeRecord)
@@ -366,6 +367,15 @@ class RemoteScheduler(Scheduler):
 
     def _get(self, path: str, kind: type[R], **query: Any) -> R:
         return self._connection.decode(self._connection.ask("GET", path, query), kind)
+
+    def _get_zoned(self, path: str, kind: type[list[R]], **query: Any) -> ZonedList[R]:
+        """Return a list over zones; ServiceError where it does not say which zones it lacks."""
+        content, headers = self._connection.ask_headers("GET", path, query)
+        try:
+            silent = parse_silent_header(headers.get(SILENT_HEADER, ""))
+        except ValueError as error:
+            raise ServiceError(f"{self._connection.url}: {error}: is the service newer?") from None
+        return ZonedList(self._connection.decode(content, kind), silent)
 
     def _get_named(
         self, collection: str, name: str, kind: type[R], part: str = "", **words: Any

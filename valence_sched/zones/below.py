@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from valence_sched.errors import SchedulerError, ServiceError, UnknownName, one_line
 from valence_sched.model.claim import Claim
 from valence_sched.model.decision import Candidate
@@ -21,6 +23,7 @@ from valence_sched.model.zone_claim import (
     ZoneClaimBody,
     ZoneClaimPart,
 )
+from valence_sched.model.zoned_list import silent_zones
 from valence_sched.zones import paths
 from valence_sched.zones.calls import call_all
 
@@ -82,6 +85,16 @@ class ChildClaims(NamedTuple):
     verbs: ClaimVerbs
 
 
+class ZoneLists(NamedTuple):
+    """The lists that zones gave by name, empty for a zone's own pod managers.
+
+    ``silent`` are the zones whose part is in none of them, at any level below.
+    """
+
+    lists: Mapping[str, Sequence[Any]]
+    silent: Sequence[SilentZone]
+
+
 @dataclass(frozen=True)
 class ZonesBelow:
     """What is directly below a zone: its ``own`` pod managers, None for a router, and children.
@@ -124,22 +137,26 @@ class ZonesBelow:
             raise UnknownName(kind, name, ())
         return zone, self.part(zone), rest
 
-    def ask(self, ask: Callable[[ClaimVerbs], Sequence[Any]]) -> dict[str, Sequence[Any]]:
-        """Return what every part answers, by its name; note each child that does not.
+    def ask(self, ask: Callable[[ClaimVerbs], Sequence[Any]]) -> ZoneLists:
+        """Return the list of every part, and the zones that gave none; note each such child.
 
         Errors of the zone's own pod managers are raised.
         """
         names = [*([] if self.own is None else [""]), *self.children]
         calls = {name: functools.partial(self._ask, ask, name) for name in names}
-        answers: dict[str, Sequence[Any]] = {}
+        lists: dict[str, Sequence[Any]] = {}
+        silent: list[SilentZone] = []
         for name, answer in call_all(calls, self.deadline_s).items():
             if not isinstance(answer, SchedulerError):
-                answers[name] = answer
+                lists[name] = answer
+                silent += [replace(one, zone=paths.path(name, one.zone))
+                           for one in silent_zones(answer)]  # fmt: skip
             elif not name:
                 raise answer
             else:
-                self.note_silence(SilentZone(zone=name, reason=one_line(str(answer))))
-        return answers
+                silent.append(SilentZone(zone=name, reason=one_line(str(answer))))
+                self.note_silence(silent[-1])
+        return ZoneLists(lists, silent)
 
     def _ask(self, ask: Callable[[ClaimVerbs], Sequence[Any]], name: str) -> Sequence[Any]:
         return ask(self.part(name))

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from valence_sched.errors import SchedulerError
+from valence_sched.errors import RequestError, SchedulerError, UnknownName, one_line
 from valence_sched.model.claim import Claim
 from valence_sched.model.decision_result import DecisionResult, Detail
 from valence_sched.model.decision_zones import SilentZone
@@ -20,6 +20,7 @@ from valence_sched.model.lifecycle import (
     ProvisionResult,
     ReconcileResult,
 )
+from valence_sched.model.plan import Plan
 from valence_sched.model.podm_overview import PodmOverview, StatsReport
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
@@ -82,6 +83,30 @@ class ClaimingScheduler:
     def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult:
         """Compose all that a claim holds, in all its zones at the same time."""
         return self._nodes.compose_claim(claim_id, wait_s=wait_s)
+
+    def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
+        """Hold what a plan of this zone says; RequestError for one of another zone."""
+        self._check_plan(plan)
+        return self._others.claim_plan(plan, key=key, ttl_s=ttl_s)
+
+    def compose_plan(
+        self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
+    ) -> ProvisionResult:
+        """Compose what a plan of this zone says; RequestError for one of another zone."""
+        self._check_plan(plan)
+        return self._others.compose_plan(plan, key=key, ttl_s=ttl_s, wait_s=wait_s)
+
+    def _check_plan(self, plan: Plan) -> None:
+        """Raise RequestError for a plan whose pod managers are not those of this zone.
+
+        A plan is of one zone: its names and what it was based on are known there alone.
+        """
+        for basis in plan.podms:
+            try:
+                self._others.registration(basis.podm.id)
+            except UnknownName:
+                text = f"the plan has pod manager {basis.podm.id!r}, which is not in this zone"
+                raise RequestError(one_line(f"{text}: apply it at the zone that has it")) from None
 
     def claims(
         self, *, podm: str | None = None, owner: str | None = None, ended: bool = False

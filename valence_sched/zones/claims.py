@@ -49,6 +49,7 @@ from valence_sched.model.zone_claim import (
     ZoneClaimPart,
     ZoneClaimState,
 )
+from valence_sched.model.zoned_list import ZonedList
 from valence_sched.zones import paths
 from valence_sched.zones.below import ZonesBelow, in_zone, parts_of, zone_claim_id
 from valence_sched.zones.calls import call_all
@@ -277,14 +278,15 @@ class ZoneClaims:
 
     def claims(
         self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
-    ) -> Sequence[Claim]:
+    ) -> ZonedList[Claim]:
         """Return the claims of this zone and of those below, these by their paths.
 
-        What zones below hold for a claim of this zone stands in that claim alone.
+        What zones below hold for a claim of this zone stands in that claim alone. The list names
+        the zones that it lacks.
         """
         self.rows.expire()
         states = (*LIVE_STATES, *ENDED_STATES) if ended else LIVE_STATES
-        found = self.below.ask(lambda zone: zone.claims(owner=owner, ended=ended))
+        found, silent = self.below.ask(lambda zone: zone.claims(owner=owner, ended=ended))
         rows = self.rows.list(states, owner)
         ids = {row.id for row in rows}
         claims = [
@@ -298,7 +300,8 @@ class ZoneClaims:
             if zone_claim_id(claim) not in ids
         ]
         claims.sort(key=lambda claim: claim.created_at)
-        return [claim for claim in claims if podm is None or podm in claim.podms]
+        wanted = (claim for claim in claims if podm is None or podm in claim.podms)
+        return ZonedList(wanted, silent)
 
     def claim_record(self, claim_id: str) -> ClaimRecord:
         """Return a claim with its nodes and events; UnknownName where there is none."""

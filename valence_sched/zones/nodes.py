@@ -23,8 +23,9 @@ from valence_sched.model.lifecycle import NodeRecord, NodeStatus, ProvisionResul
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import TTL_S, WAIT_S
 from valence_sched.model.zone_claim import ZoneClaim, ZoneClaimPart
+from valence_sched.model.zoned_list import ZonedList
 from valence_sched.zones import paths
-from valence_sched.zones.below import ZonesBelow, in_zone
+from valence_sched.zones.below import ZoneLists, ZonesBelow, in_zone
 from valence_sched.zones.calls import call_all
 from valence_sched.zones.claims import Select, ZoneClaimOutcome, ZoneClaims
 from valence_sched.zones.recovery import ZoneClaimRecovery
@@ -225,16 +226,19 @@ class ZoneNodes:
 
     def nodes(
         self, *, podm: str | None = None, owner: str | None = None, live: bool = False
-    ) -> Sequence[NodeStatus]:
-        """Return the nodes of this zone and of those below, these by their paths."""
+    ) -> ZonedList[NodeStatus]:
+        """Return the nodes of this zone and of those below, these by their paths.
+
+        The list names the zones that it lacks. Errors of the zone of ``podm`` are raised.
+        """
         if podm is not None:
             zone, part, rest = self._below.find("pod manager", podm)
-            found: Mapping[str, Sequence[NodeStatus]] = {
-                zone: part.nodes(podm=rest, owner=owner, live=live)
-            }
+            found = ZoneLists({zone: part.nodes(podm=rest, owner=owner, live=live)}, ())
         else:
             found = self._below.ask(lambda zone: zone.nodes(owner=owner, live=live))
-        return [paths.status_below(zone, one) for zone, nodes in found.items() for one in nodes]
+        nodes = [paths.status_below(zone, one) for zone, some in found.lists.items()
+                 for one in some]  # fmt: skip
+        return ZonedList(nodes, found.silent)
 
     def node_record(self, node_id: str) -> NodeRecord:
         """Return a node by its id or path; UnknownName for others."""

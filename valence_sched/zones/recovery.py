@@ -43,7 +43,7 @@ class ZoneClaimRecovery:
         rows = self.rows.list(("COMPOSED",))
         if not rows:
             return
-        found = self.below.ask(lambda zone: zone.claims())
+        found = self.below.ask(lambda zone: zone.claims()).lists
         for row in rows:
             zones = {part.zone for part in row.parts}
             if zones <= found.keys() and not any(parts_of(row, found[zone]) for zone in zones):

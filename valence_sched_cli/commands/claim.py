@@ -40,14 +40,16 @@ class ListClaim(paging.PagedLister):
         add_option(what, "--all: also claims that have ended")
         add_option(section(parser, "output"), "--long: list more columns")
         inventory.add_state_option(parser)
+        inventory.add_strict_list_option(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         columns = ["ID", "State", "Owner", "Podms", "Nodes", "Expires At"]
         if parsed_args.long:
             columns += ["Created At", "Key", "Blocks", "Note"]
-        claims = self.scheduler(parsed_args).claims(
+        claims = self.list_scheduler(parsed_args).claims(
             podm=parsed_args.podm, owner=parsed_args.owner, ended=parsed_args.all
         )
+        self.tell_missing(claims, "claims", strict=parsed_args.strict)
         rows = []
         for claim in claims:
             cells = dict(zip(COLUMNS, _cells(claim), strict=True))

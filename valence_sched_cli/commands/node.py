@@ -65,10 +65,13 @@ class ListNode(paging.PagedLister):
             "--live: ask the pod managers: what is gone, and nodes that nobody here composed",
         )
         inventory.add_live_options(parser)
+        inventory.add_strict_list_option(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         args = parsed_args
-        nodes = self.scheduler(args).nodes(podm=args.podm, owner=args.owner, live=args.live)
+        scheduler = self.list_scheduler(args)
+        nodes = scheduler.nodes(podm=args.podm, owner=args.owner, live=args.live)
+        self.tell_missing(nodes, "nodes", strict=args.strict)
         columns = _visible_columns(args, nodes)
         now = self.scheduler_app.now().timestamp()
         rows = [_list_cells(one, now) for one in nodes]

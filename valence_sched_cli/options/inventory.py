@@ -102,6 +102,14 @@ def add_live_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_strict_list_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option that a list over zones is to be whole."""
+    add_option(
+        section(parser, "inventory"),
+        "--strict: exit 5 when a zone gave no answer, so that the list lacks what it has",
+    )
+
+
 def add_state_option(parser: argparse.ArgumentParser) -> None:
     """Add the option that says where pod managers are registered."""
     add_option(

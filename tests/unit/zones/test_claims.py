@@ -14,6 +14,7 @@ from tests.unit.lifecycle.site import request
 from tests.unit.store.engines import raw_engine
 from tests.unit.zones.in_process import InProcessZone, served_tree
 from valence_sched.errors import ClaimLost, NameTaken, SchedulerError, StaleOffer, UnknownName
+from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.zone_claim import ZoneClaimBody
 from valence_sched.store import tables
 
@@ -306,18 +307,28 @@ class TestVerbs(TreeCase):
         self.assertEqual([listed[1]], list(self.top.claims(owner="bob")))
         self.assertEqual([ours.id], [one.id for one in self.top.claims(podm="west/west-p")])
         self.assertEqual(listed[1], self.top.claim_record(listed[1].id).claim)
-        self.assertEqual([], self.top.silent)
+        self.assertEqual(([], ()), (self.top.silent, self.top.claims().silent))
         self.assertEqual([], list(self.top.release([listed[1].id])))
         self.assertEqual([ours.id], [one.id for one in self.top.claims()])
 
     def test_a_zone_that_does_not_answer_is_named_in_a_list(self):
         claim = self.top.claim(self.apart()).claim
         self.west.dead = True
-        (listed,) = self.top.claims()
+        found = self.top.claims()
+        (listed,) = found
         self.assertNotIn("west/west-p", listed.podms)
+        reason = "west: nobody answers there"
+        self.assertEqual((SilentZone(zone="west", reason=reason),), found.silent)
         self.assertEqual(["west"], [one.zone for one in self.top.silent])
         record = self.top.claim_record(claim.id)
         self.assertEqual("zone west: west: nobody answers there", record.claim.note)
+
+    def test_a_list_names_silent_zones_of_every_level(self):
+        self.e1.dead = True
+        reason = "e1: nobody answers there"
+        for found in (self.top.claims(), self.top.nodes(), self.top.claims(podm="nothing")):
+            self.assertEqual((SilentZone(zone="east/e1", reason=reason),), found.silent)
+        self.assertEqual((), self.top.nodes(podm="west/west-p").silent)
 
     def test_what_nobody_has_is_unknown(self):
         for name in ("nothing", "west/nothing", "east/e1/nothing"):

@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from valence_sched.errors import UnknownName
+from valence_sched.errors import ServiceError, UnknownName, one_line
 from valence_sched.model.inventory import to_json
-from valence_sched.model.lifecycle import NodeRecord, NodeStatus, ProvisionResult, ReconcileResult
+from valence_sched.model.lifecycle import NodeRecord, ProvisionResult, ReconcileResult
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.service_bodies import NodesBody, Operation, WaitQuery
+from valence_sched.model.zoned_list import silent_zones
 from valence_sched.service.call import Call, CallResult
-from valence_sched.service.handlers.claims import check_claim, check_plan
+from valence_sched.service.handlers.claims import check_claim, check_plan, zoned_result
 from valence_sched.service.operations import new_operation
 from valence_sched.service.visibility import visible_error
 
@@ -50,12 +51,12 @@ def _compose_claim(
     return scheduler.compose_claim(claim, wait_s=wait_s)
 
 
-def nodes(call: Call) -> Sequence[NodeStatus]:
+def nodes(call: Call) -> CallResult:
     """List the nodes that the user may see."""
     owner = call.user.owner or call.text("owner")
     with call.parts.schedulers.changing() as scheduler:
         podm, live = call.text("podm"), call.flag("live")
-        return tuple(scheduler.nodes(podm=podm, owner=owner, live=live))
+        return zoned_result(scheduler.nodes(podm=podm, owner=owner, live=live))
 
 
 def node_record(call: Call) -> NodeRecord:
@@ -110,10 +111,14 @@ def start(call: Call, kind: str, work: Callable[[Scheduler], Any], *, repeat: bo
 
 
 def check_node(call: Call, scheduler: Scheduler, name: str) -> None:
-    """Raise UnknownName for a node that is another user's."""
+    """Raise UnknownName for a node of another user, ServiceError where its zone is silent."""
     owner = call.user.owner
     if owner is None:
         return
-    own = (status.node for status in scheduler.nodes(owner=owner))
-    if not any(name in (node.id, node.uri) for node in own):
-        raise UnknownName("node", name, ())
+    found = scheduler.nodes(owner=owner)
+    if any(name in (status.node.id, status.node.uri) for status in found):
+        return
+    for zone in silent_zones(found):
+        if name.startswith(f"{zone.zone}/"):
+            raise ServiceError(one_line(f"zone {zone.zone}: {zone.reason}"))
+    raise UnknownName("node", name, ())
