@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from tests.unit.core.deciders import cpus
 from tests.unit.zones.test_merge import offer
 from tests.unit.zones.test_tree_as_flat import CORES, decider
+from valence_sched.core.ranking import pool_lot
 from valence_sched.errors import SchedulerError, UnknownName
 from valence_sched.model.decision import PoolRef
 from valence_sched.model.decision_zones import SilentZone
@@ -208,6 +209,32 @@ class TestQueries(unittest.TestCase):
         asked = replace(self.ASKED, count=1)
         self.assertEqual(["a"], self.names(self.selection(one, asked).nodes()))
         self.assertEqual(1, len(one.queries))
+
+    def test_one_of_the_best_few_is_drawn_by_its_lot(self):
+        drawn = set()
+        for seed in range(9):
+            zone = Scripted(placed("a", "b", "c", "d"))
+            asked = replace(self.ASKED, policy="picky", seed=seed)
+            found = self.names(self.selection(zone, asked).nodes())
+            self.assertEqual([3, 3], [one.limit for one in zone.queries])
+            expected = [min("abc", key=lambda one: pool_lot(one, "p", asked, turn))
+                        for turn in (1, 2)]  # fmt: skip
+            self.assertEqual(expected, found)
+            drawn.update(found)
+        self.assertEqual({*"abc"}, drawn)
+
+    def test_a_group_that_stays_together_is_begun_at_another_place_where_more_of_it_fits(self):
+        place = {"zone": ("z1",)}
+        alone = replace(placed("a"), nodes=(replace(placed("a").nodes[0], place=place),))
+        asked = replace(self.ASKED, group=Group(name="g", affinity=("zone",)))
+        zone = Scripted(alone, placed(), placed("b"), placed("c"))
+        self.assertEqual(["b", "c"], self.names(self.selection(zone, asked).nodes()))
+        self.assertEqual([(), (), (place,), ()], [one.closed for one in zone.queries])
+        zone = Scripted(alone, placed(), placed("b"), placed())
+        self.assertEqual(["a"], self.names(self.selection(zone, asked).nodes()), "the first of two")
+        zone = Scripted(alone, placed(), company=GroupState(members={"zone": {"z1": 1}}))
+        self.assertEqual(["a"], self.names(self.selection(zone, asked).nodes()))
+        self.assertEqual([()] * 2, [one.closed for one in zone.queries], "it has its place")
 
     def test_rounds_of_an_owner_are_asked_with_the_group_state_of_all_zones(self):
         company = GroupState(owned={"p": 2})
