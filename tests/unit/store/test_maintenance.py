@@ -160,6 +160,14 @@ class TestFile(MaintenanceCase, StoreCase):
             maintenance.backup(path)
         self.assertFalse(path.exists())
 
+    def test_of_a_copy_that_is_gone_by_itself_the_failure_is_told(self):
+        file, path = self.url.removeprefix("sqlite:///"), self.folder / "copy"
+        maintenance = self.maintenance()
+        Path(file).write_bytes(b"no database" * 1000)
+        sa.event.listen(maintenance._database.reader, "do_connect", lambda *_: path.unlink())
+        with self.assertRaisesRegex(StoreError, "backing up: file is not a database"):
+            maintenance.backup(path)
+
     def test_each_look_that_fails_is_named_by_what_was_being_done(self):
         for number, doing in enumerate(("looking", "checking", "counting rows")):
             maintenance, count = self.maintenance(), itertools.count()

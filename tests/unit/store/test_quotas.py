@@ -12,6 +12,7 @@ from valence_sched.model.flavor_properties import ProcessorSpec, Properties
 from valence_sched.model.quota import Quota
 from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
 from valence_sched.store import tables
+from valence_sched.store.holds import SLACK
 from valence_sched.store.maintenance import Maintenance
 from valence_sched.store.store import Store
 
@@ -68,6 +69,28 @@ class TestQuotas:
             "release something, or ask the operator for more",
             str(raised.exception),
         )
+
+    def test_sums_that_are_off_by_no_more_than_rounding_are_within_a_limit(self):
+        self.stored.quotas.set("red", {"nodes": 1 - SLACK})
+        self.claim("c0")
+        with self.assertRaises(QuotaExceeded):
+            self.claim("c1")
+        self.stored.quotas.set("blue", {"nodes": 1 - 2 * SLACK})
+        with self.assertRaises(QuotaExceeded):
+            self.claim("c1", owner="blue")
+
+    def test_a_refusal_sweeps_only_claims_that_count_in_it(self):
+        """Those of other owners, and those that ended, are left to what reaps them."""
+        ended, other = self.claim("c0"), self.claim("c1", owner="blue")
+        expire(self, other)
+        of = tables.claims.c
+        unfreed = {"state": "EXPIRED", "sweep_at": 0.0}
+        self.execute(sa.update(tables.claims).where(of.id == ended.id).values(unfreed))
+        self.stored.quotas.set("red", {"claims": 0})
+        with self.assertRaises(QuotaExceeded):
+            self.claim("c2")
+        rows = {tuple(row) for row in self.execute(sa.select(of.id, of.state, of.sweep_at))}
+        self.assertEqual({(ended.id, "EXPIRED", 0.0), (other.id, "HELD", 1.0)}, rows)
 
     def test_owners_are_listed_in_their_order_after_the_limits_of_all(self):
         for owner in ("red", None, "blue", "green"):

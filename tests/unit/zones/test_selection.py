@@ -6,11 +6,16 @@ import unittest
 from msgspec.structs import replace
 
 from tests.unit.core.deciders import cpus
+from tests.unit.zones.test_merge import offer
 from tests.unit.zones.test_tree_as_flat import CORES, decider
+from valence_sched.core.ranking import pool_lot
 from valence_sched.errors import SchedulerError, UnknownName
-from valence_sched.model.group import Group
+from valence_sched.model.decision import PoolRef
+from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.group import Group, GroupState
 from valence_sched.model.request import Request
-from valence_sched.zones.selection import ZoneSelection
+from valence_sched.model.zone import GroupAnswer, OfferQuery, OtherNode, ZoneAnswer
+from valence_sched.zones.selection import OtherOffer, ZoneSelection
 from valence_sched.zones.tokens import Tokens
 from valence_sched.zones.tree import ChildZone, ZoneTree
 
@@ -110,3 +115,185 @@ class TestLostZones(unittest.TestCase):
             self.selection(top(**zones), asked).nodes()
         zones["a"] = FlakyZone(leaf("a", podm("a1")), 0)
         self.assertEqual(["b1"], self.chosen(self.selection(top(**zones), asked).nodes()))
+
+
+class Scripted:
+    """A zone that gives the same answers one after another, the last again and again."""
+
+    def __init__(self, *answers, company=None):
+        self._answers, self.queries, self.states = list(answers), [], []
+        self._company = GroupAnswer(company=company or GroupState())
+
+    def offers(self, query):
+        self.queries.append(query)
+        return self._answers[min(len(self.queries), len(self._answers)) - 1]
+
+    def group_state(self, query):
+        self.states.append(query)
+        return self._company
+
+
+def placed(*names: str) -> ZoneAnswer:
+    """Return the answer of a zone of these offers; the name of one may begin with its zone."""
+    offers = tuple(
+        replace(offer(name.rpartition("/")[2], number), token=name, zone=name.rpartition("/")[0])
+        for number, name in enumerate(names)
+    )
+    return ZoneAnswer(nodes=offers, ranking=offers, worst_cost=9)
+
+
+class TestQueries(unittest.TestCase):
+    """What zones are asked, and what is kept of their answers."""
+
+    ASKED = replace(ASKED, policy="default", count=2)
+    GONE = SilentZone(zone="gone", reason="it is down")
+
+    @classmethod
+    def setUpClass(cls):
+        cls.policies = {one.name: one for one in decider([]).policies()}
+
+    def selection(self, zone, asked=ASKED, **words) -> ZoneSelection:
+        return ZoneSelection(zone, self.policies[asked.policy], asked, **words)
+
+    def names(self, selected) -> list[str]:
+        return [one.chosen.candidate.podm for one in selected.nodes]
+
+    def test_one_query_for_all_nodes_has_the_limits_and_what_others_took(self):
+        zone = Scripted(placed("a", "b"))
+        others = [OtherOffer(OtherNode(token="t", group="g"), "x")]
+        avoid = [SilentZone(zone="off", reason="it is avoided")]
+        selected = self.selection(
+            zone, self.ASKED, deadline_s=9.0, most_hops=4, most_cost=77, others=others,
+            avoid=avoid, clock=lambda: 100.0,
+        ).nodes()  # fmt: skip
+        self.assertEqual(["a", "b"], self.names(selected))
+        request = replace(self.ASKED, min_count=None)
+        expected = OfferQuery(
+            request=request, order="cost", most_cost=77, others=(others[0].node,), hops=4,
+            deadline_s=9.0, left_out=("off",),
+        )  # fmt: skip
+        self.assertEqual([expected], zone.queries)
+        self.assertEqual({"off": avoid[0]}, selected.silent)
+        self.assertEqual([1, 1], [one.choice for one in selected.nodes])
+
+    def test_what_any_answer_tells_is_kept_and_the_fullest_is_counted(self):
+        pools = [PoolRef(podm="p", pool=name) for name in "vw"]
+        excluded = SilentZone(zone="e", reason="it has none")
+        first = replace(placed("a"), undecided=(pools[0],), silent=(self.GONE,), answered=5)
+        second = replace(placed("b"), undecided=tuple(pools), excluded=(excluded,), answered=3)
+        zone = Scripted(first, second)
+        selected = self.selection(zone, replace(self.ASKED, policy="chance")).nodes()
+        self.assertEqual((2, 5), (selected.queries, selected.answered))
+        self.assertEqual(pools, [*selected.undecided.values()])
+        self.assertEqual({"gone": self.GONE}, selected.silent)
+        self.assertEqual({"e": excluded}, selected.excluded)
+        self.assertEqual([(), ("gone",)], [one.left_out for one in zone.queries])
+
+    def test_by_lot_each_node_is_a_round_that_tells_what_was_taken_before(self):
+        zone = Scripted(placed("a", "x"), placed("b", "x"), placed())
+        asked = replace(self.ASKED, policy="chance", count=4)
+        selected = self.selection(zone, asked).nodes()
+        self.assertEqual(["a", "b"], self.names(selected))
+        rounds = [(one.turn, one.taken, one.limit, one.order) for one in zone.queries]
+        taken = ((), ("a",), ("a", "b"))
+        self.assertEqual([(turn, taken[turn], 0, "lot") for turn in range(3)], rounds)
+        self.assertEqual({1}, {one.request.count for one in zone.queries})
+        self.assertEqual([], zone.states)
+
+    def test_offers_that_a_node_elsewhere_changes_are_taken_one_by_one(self):
+        coupled = replace(placed("a", "b"), coupled=True)
+        zone = Scripted(coupled, coupled, placed("c"))
+        self.assertEqual(["a", "c"], self.names(self.selection(zone, self.ASKED).nodes()))
+        self.assertEqual([2, 1, 1], [one.request.count for one in zone.queries])
+        one = Scripted(replace(placed("a"), coupled=True))
+        asked = replace(self.ASKED, count=1)
+        self.assertEqual(["a"], self.names(self.selection(one, asked).nodes()))
+        self.assertEqual(1, len(one.queries))
+
+    def test_one_of_the_best_few_is_drawn_by_its_lot(self):
+        drawn = set()
+        for seed in range(9):
+            zone = Scripted(placed("a", "b", "c", "d"))
+            asked = replace(self.ASKED, policy="picky", seed=seed)
+            found = self.names(self.selection(zone, asked).nodes())
+            self.assertEqual([3, 3], [one.limit for one in zone.queries])
+            expected = [min("abc", key=lambda one: pool_lot(one, "p", asked, turn))
+                        for turn in (1, 2)]  # fmt: skip
+            self.assertEqual(expected, found)
+            drawn.update(found)
+        self.assertEqual({*"abc"}, drawn)
+
+    def test_a_group_that_stays_together_is_begun_at_another_place_where_more_of_it_fits(self):
+        place = {"zone": ("z1",)}
+        alone = replace(placed("a"), nodes=(replace(placed("a").nodes[0], place=place),))
+        asked = replace(self.ASKED, group=Group(name="g", affinity=("zone",)))
+        zone = Scripted(alone, placed(), placed("b"), placed("c"))
+        self.assertEqual(["b", "c"], self.names(self.selection(zone, asked).nodes()))
+        self.assertEqual([(), (), (place,), ()], [one.closed for one in zone.queries])
+        zone = Scripted(alone, placed(), placed("b"), placed())
+        self.assertEqual(["a"], self.names(self.selection(zone, asked).nodes()), "the first of two")
+        zone = Scripted(alone, placed(), company=GroupState(members={"zone": {"z1": 1}}))
+        self.assertEqual(["a"], self.names(self.selection(zone, asked).nodes()))
+        self.assertEqual([()] * 2, [one.closed for one in zone.queries], "it has its place")
+
+    def test_rounds_of_an_owner_are_asked_with_the_group_state_of_all_zones(self):
+        company = GroupState(owned={"p": 2})
+        zone = Scripted(placed("a"), company=company)
+        asked = replace(self.ASKED, policy="chance", owner="mo")
+        selected = self.selection(zone, asked).nodes()
+        self.assertEqual([company] * 2, [one.company for one in zone.queries])
+        self.assertEqual([(), ("a",)], [one.taken for one in zone.states])
+        self.assertEqual(4, selected.queries)
+
+    def test_a_ranking_is_by_cost_for_one_node_and_no_longer_than_asked_for(self):
+        zone = Scripted(replace(placed("a", "b", "c"), answered=2))
+        asked = replace(self.ASKED, policy="chance")
+        found, known = self.selection(zone, asked).ranking(2)
+        self.assertEqual(["a", "b"], [one.candidate.podm for one in found])
+        (query,) = zone.queries
+        self.assertEqual(("cost", 2, 1), (query.order, query.limit, query.request.count))
+        self.assertEqual((None, 2, 1), (query.company, known.answered, known.queries))
+        company = GroupState(owned={"p": 2})
+        for words in ({"owner": "mo"}, {"group": Group(name="g", anti_affinity=("podm",))}):
+            zone = Scripted(placed("a"), company=company)
+            _, known = self.selection(zone, replace(asked, **words)).ranking(2)
+            self.assertEqual((company, 2), (zone.queries[0].company, known.queries))
+
+    def test_alternates_are_of_pod_managers_that_take_no_node(self):
+        """Pod managers of one name in two zones are two."""
+        ranking = placed("z/a", "a", "z/b", "b", "c")
+        zone = Scripted(placed("z/a", "z/b"), ranking)
+        selected = self.selection(zone, replace(self.ASKED, alternates=2)).nodes()
+        found = [[one.token for one in node.alternates] for node in selected.nodes]
+        self.assertEqual([["a", "b"], ["a", "b"]], found)
+        query = zone.queries[-1]
+        self.assertEqual((2, 4, True), (len(zone.queries), query.limit, query.per_podm))
+        self.assertEqual((1, 0), (query.request.count, query.turn))
+        none = Scripted(placed())
+        self.assertEqual([], self.selection(none, replace(self.ASKED, alternates=2)).nodes().nodes)
+        self.assertEqual(1, len(none.queries))
+
+    def test_a_node_is_lost_with_each_zone_above_it_and_with_no_other(self):
+        for silent, left in (("x", ["c", "c"]), ("x/y", ["c", "c"]), ("x/", ["a", "c"]),
+                             ("x/yy", ["a", "c"]), ("y", ["a", "c"])):  # fmt: skip
+            gone = replace(placed("c"), silent=(SilentZone(zone=silent, reason="r"),))
+            zone = Scripted(placed("x/y/a"), gone, placed("c"))
+            with self.subTest(silent):
+                selected = self.selection(zone, replace(self.ASKED, policy="chance")).nodes()
+                self.assertEqual(left, self.names(selected))
+
+    def test_nodes_of_another_request_are_lost_with_their_zone_too(self):
+        gone = replace(placed("c"), silent=(SilentZone(zone="x", reason="r"),))
+        others = [OtherOffer(OtherNode(token="t"), "x/y")]
+        zone = Scripted(gone, placed("d"))
+        selected = self.selection(zone, replace(self.ASKED, count=1), others=others).nodes()
+        self.assertEqual(["d"], self.names(selected))
+
+    def test_a_pod_manager_that_no_zone_has_is_named(self):
+        unknown = replace(placed("a"), unknown_podms=("nowhere", "else"))
+        with self.assertRaisesRegex(
+            UnknownName, r"^no pod manager named 'nowhere' \(none is known\)$"
+        ):
+            self.selection(Scripted(unknown), self.ASKED).nodes()
+        silent = replace(unknown, silent=(self.GONE,))
+        self.assertEqual(["a"], self.names(self.selection(Scripted(silent), self.ASKED).nodes()))

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A database: its connections, what runs again, and what is said when nothing more is tried."""
+
+import logging
+import sqlite3
+import unittest
+
+import sqlalchemy as sa
+
+from tests.unit.store.engines import StoreCase, on_each_engine
+from tests.unit.store.test_engine_errors import failed
+from valence_sched.errors import StoreError
+from valence_sched.store.database import BUSY_TIMEOUT_MS, MOST_ATTEMPTS, Database
+from valence_sched.store.url import StoreUrl
+
+BUSY = failed("it is locked", sqlite_errorcode=sqlite3.SQLITE_BUSY)
+AWAY = failed("it cannot be opened", sqlite_errorcode=sqlite3.SQLITE_CANTOPEN)
+CUT = failed("it was cut", cut=True)
+TWICE = failed("it is there", kind=sa.exc.IntegrityError)
+
+
+class TestConnections(StoreCase):
+    """Connections to an embedded database."""
+
+    def setUp(self):
+        super().setUp()
+        self.database = Database(StoreUrl(self.url))
+        self.addCleanup(self.database.close)
+
+    def pragma(self, name):
+        def work(connection):
+            return connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+
+        return [self.database.read(work), self.database.write(work)]
+
+    def test_each_waits_for_a_lock_and_keeps_references_whole(self):
+        self.assertEqual([BUSY_TIMEOUT_MS] * 2, self.pragma("busy_timeout"))
+        self.assertEqual([1, 1], self.pragma("foreign_keys"))
+
+    def test_a_writer_locks_out_others_from_its_beginning_and_a_reader_does_not(self):
+        other = sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=0)
+        self.addCleanup(other.close)
+        other.isolation_level = None
+
+        def lock(_connection):
+            other.execute("BEGIN IMMEDIATE")
+            other.execute("ROLLBACK")
+
+        self.database.read(lock)
+        with self.assertRaisesRegex(sqlite3.OperationalError, "locked"):
+            self.database.write(lock)
+
+    def test_what_a_reader_sees_is_of_one_moment(self):
+        def numbers(connection):
+            return connection.exec_driver_sql("SELECT count(*) FROM one").scalar()
+
+        def insert(connection):
+            connection.exec_driver_sql("INSERT INTO one VALUES (1)")
+
+        def twice(connection):
+            first = numbers(connection)
+            self.database.write(insert)
+            return first, numbers(connection)
+
+        with self.database.writer.connect() as connection:
+            raw = connection.connection.dbapi_connection
+            raw.execute("PRAGMA journal_mode = WAL")
+        self.database.write(lambda it: it.exec_driver_sql("CREATE TABLE one (number INTEGER)"))
+        self.assertEqual((0, 0), self.database.read(twice))
+        self.assertEqual(1, self.database.read(numbers))
+
+    def test_in_memory_there_is_one_database_for_all(self):
+        database = Database(StoreUrl("sqlite://"))
+        self.addCleanup(database.close)
+        self.assertIs(database.writer, database.reader)
+        self.assertIsNot(self.database.writer, self.database.reader)
+
+    def test_none_is_left_once_it_is_closed(self):
+        self.pragma("foreign_keys")
+        engines = (self.database.reader, self.database.writer)
+        self.assertEqual([1, 1], [one.pool.checkedin() for one in engines])
+        self.database.close()
+        self.assertEqual([0, 0], [one.pool.checkedin() for one in engines])
+
+    def test_values_are_not_in_what_an_error_says(self):
+        for engine in (self.database.reader, self.database.writer):
+            self.assertTrue(engine.hide_parameters)
+
+
+@on_each_engine
+class TestIsolation:
+    """What one transaction sees of the others."""
+
+    def test_a_reader_has_one_snapshot_and_a_writer_the_rows_as_they_are(self):
+        database = Database(StoreUrl(self.url))
+        self.addCleanup(database.close)
+        levels = []
+        for engine in (database.writer, database.reader):
+            with engine.connect() as connection:
+                levels.append(connection.get_isolation_level())
+        expected = ["READ COMMITTED", "REPEATABLE READ"]
+        self.assertEqual(["SERIALIZABLE"] * 2 if self.engine == "sqlite" else expected, levels)
+
+
+class TestAddress(unittest.TestCase):
+    """What a driver is called with; no server is asked."""
+
+    def called(self, url, name):
+        database, calls = Database(StoreUrl(url)), []
+
+        class Called(Exception):
+            """It was called."""
+
+        def call(_dialect, _record, arguments, words):
+            calls.append((arguments, words))
+            raise Called
+
+        engine = getattr(database, name)
+        sa.event.listen(engine, "do_connect", call)
+        with self.assertRaises(Called):
+            engine.connect()
+        return calls[0]
+
+    def test_a_server_that_does_not_answer_is_waited_for_ten_seconds(self):
+        for url in ("postgresql://u@127.0.0.1:1/x", "mysql://u@127.0.0.1:1/x"):
+            for name in ("reader", "writer"):
+                with self.subTest(url, name=name):
+                    self.assertEqual(10, self.called(url, name)[1]["connect_timeout"])
+
+    def test_a_file_is_named_with_its_home_and_its_lock_is_waited_for(self):
+        for name in ("reader", "writer"):
+            arguments, words = self.called("sqlite:///~/vs.db", name)
+            file = str(StoreUrl("sqlite:///~/vs.db").file)
+            self.assertEqual([file], list(arguments))
+            self.assertNotIn("~", file)
+            self.assertEqual(BUSY_TIMEOUT_MS / 1000, words["timeout"])
+
+    def test_only_what_the_driver_raises_as_well_is_kept_out_of_its_log(self):
+        log = logging.getLogger("psycopg")
+        before = [*log.filters]
+        self.addCleanup(setattr, log, "filters", before)
+        log.filters = []
+        Database(StoreUrl("mysql://u@127.0.0.1:1/x"))
+        self.assertEqual([], log.filters)
+        Database(StoreUrl("postgresql://u@127.0.0.1:1/x"))
+        for words, told in (("error ignored terminating x", False), ("lost", True), ("", True)):
+            record = log.makeRecord("psycopg", logging.WARNING, "", 0, words, (), None)
+            with self.subTest(words):
+                self.assertEqual(told, bool(log.filter(record)))
+
+
+class TestAgain(unittest.TestCase):
+    """What is run again, how often, and what it says in the end."""
+
+    def setUp(self):
+        self.now_s, self.pauses = 100.0, []
+        self.database = Database(
+            StoreUrl("sqlite://"), self.pauses.append, lambda: 1.0, lambda: self.now_s
+        )
+        self.addCleanup(self.database.close)
+
+    def attempts(self, *errors, step_s=0.0, patience_s=0.0, **words):
+        """Return the problem, None where there is none, and how many errors were met."""
+        left = iter(errors)
+        met = []
+
+        def work():
+            self.now_s += step_s
+            error = next(left, None)
+            if error is not None:
+                met.append(error)
+                raise error
+
+        try:
+            self.database.patient(patience_s).retry(work, "working", **words)
+        except StoreError as problem:
+            return problem, len(met)
+        return None, len(met)
+
+    def test_what_is_in_the_way_is_tried_so_often(self):
+        self.assertEqual((None, MOST_ATTEMPTS - 1), self.attempts(*[BUSY] * (MOST_ATTEMPTS - 1)))
+        problem, met = self.attempts(*[BUSY] * (MOST_ATTEMPTS + 5))
+        self.assertEqual(MOST_ATTEMPTS, met)
+        self.assertEqual("store in memory: working: it is locked", str(problem))
+        self.assertFalse(problem.uncertain)
+        self.assertEqual(3, self.attempts(*[BUSY] * 9, most=3)[1])
+
+    def test_pauses_get_longer_up_to_half_a_second_and_are_counted(self):
+        self.attempts(*[BUSY] * 12)
+        expected = [0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.5, 0.5, 0.5, 0.5, 0.5]
+        self.assertEqual(expected, self.pauses)
+        self.assertEqual(12, self.database.counts.retries)
+
+    def test_a_row_that_another_writer_put_there_is_found_on_the_next_run(self):
+        self.assertEqual((None, 1), self.attempts(TWICE, write=True))
+        problem, met = self.attempts(TWICE, TWICE)
+        self.assertEqual((1, False), (met, problem.uncertain))
+
+    def test_a_database_that_is_away_is_waited_for_as_long_as_patience_lasts(self):
+        self.assertEqual(1, self.attempts(AWAY)[1])
+        self.assertEqual((None, 3), self.attempts(*[AWAY] * 3, step_s=1.0, patience_s=4.0))
+        problem, met = self.attempts(*[AWAY] * 9, step_s=1.0, patience_s=4.0, write=True)
+        self.assertEqual((4, False), (met, problem.uncertain))
+        problem, met = self.attempts(*[CUT] * 99, step_s=1.0, patience_s=60.0)
+        self.assertEqual(60, met)
+        full = failed("it is full", sqlite_errorcode=sqlite3.SQLITE_FULL)
+        self.assertEqual(1, self.attempts(full, patience_s=60.0)[1])
+
+    def test_after_a_write_that_was_cut_off_nothing_is_certain(self):
+        for errors, write, uncertain in (
+            ((CUT, AWAY), True, True),
+            ((CUT, BUSY, AWAY), True, True),
+            ((CUT, AWAY), False, False),
+            ((BUSY, AWAY), True, False),
+            ([CUT] * MOST_ATTEMPTS, True, True),
+            ([CUT] * MOST_ATTEMPTS, False, False),
+        ):
+            with self.subTest(errors, write=write):
+                problem, _ = self.attempts(*errors, write=write)
+                self.assertEqual(uncertain, problem.uncertain)
+
+    def test_a_write_of_one_attempt_that_is_cut_off_is_uncertain(self):
+        self.assertTrue(self.attempts(CUT, most=1, write=True)[0].uncertain)
+        self.assertFalse(self.attempts(CUT, most=1)[0].uncertain)
+
+    def test_a_patient_one_has_the_same_connections_and_counts(self):
+        patient = self.database.patient()
+        self.assertEqual((60.0, 0.0), (patient.patience_s, self.database.patience_s))
+        self.assertIs(self.database.writer, patient.writer)
+        self.assertIs(self.database.counts, patient.counts)
+
+
+class TestTransactions(unittest.TestCase):
+    """Work that is done as a whole."""
+
+    def setUp(self):
+        self.pauses = []
+        self.database = Database(StoreUrl("sqlite://"), self.pauses.append, lambda: 1.0)
+        self.addCleanup(self.database.close)
+
+    def test_watches_are_called_before_each_but_not_before_their_own(self):
+        seen = []
+
+        def watch(database):
+            seen.append(database)
+            return database.run_unwatched(lambda _: None, "watching", write=True)
+
+        self.database.watches.append(watch)
+        self.assertEqual(
+            (1, 2), (self.database.read(lambda _: 1), self.database.write(lambda _: 2))
+        )
+        self.assertEqual([self.database] * 2, seen)
+        self.assertEqual(4, self.database.counts.transactions)
+
+    def test_a_write_alone_runs_again_after_a_row_of_another(self):
+        for run, runs in ((self.database.write, 2), (self.database.read, 1)):
+            left = [TWICE]
+            calls = []
+
+            def work(_connection, left=left, calls=calls):
+                calls.append(1)
+                if left:
+                    raise left.pop()
+
+            with self.subTest(runs):
+                if runs == 1:
+                    with self.assertRaisesRegex(StoreError, ": doing it: it is there$"):
+                        run(work, "doing it")
+                else:
+                    run(work, "doing it")
+                self.assertEqual(runs, len(calls))
+
+    def test_without_words_none_are_told(self):
+        def fail(_connection):
+            raise failed("it is full")
+
+        for run in (self.database.read, self.database.write):
+            with self.assertRaisesRegex(StoreError, "^store in memory: it is full"):
+                run(fail)
+
+    def test_what_fails_is_not_written(self):
+        def create(connection):
+            connection.exec_driver_sql("CREATE TABLE one (number INTEGER)")
+
+        def fail(connection):
+            connection.exec_driver_sql("INSERT INTO one VALUES (1)")
+            raise ZeroDivisionError
+
+        self.database.write(create)
+        with self.assertRaises(ZeroDivisionError):
+            self.database.write(fail)
+        rows = self.database.read(lambda it: it.exec_driver_sql("SELECT * FROM one").all())
+        self.assertEqual([], rows)
