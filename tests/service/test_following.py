@@ -209,7 +209,7 @@ class TestWork(FollowingCase):
         costs = [self.costs(4), self.costs(40)]
         self.assertEqual(*costs)
         self.assertEqual((1, 0, 1), costs[0][0], "the totals of the change log")
-        counts = tables.SHARDS + 1  # and that of registrations
+        counts = tables.SHARDS + 2  # and those of registrations and of zones
         self.assertEqual([1 + counts + 1] * 6, [rows for rows, *_ in costs[0][1:]])
         self.assertEqual([1, 0, 0, 0, 1, 0], [decoded for _, decoded, _ in costs[0][1:]])
 

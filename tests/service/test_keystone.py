@@ -5,6 +5,7 @@ import contextlib
 import io
 import logging
 import socket
+import time
 import types
 from types import MappingProxyType
 from unittest import mock
@@ -20,6 +21,7 @@ from valence_sched.service.settings import KeystoneSettings
 from valence_sched.service.users import BASIC
 
 EXPIRATION_S = 10
+REVOKED_S = 1.1  # Keystone revokes what it issues within the second of a change as well
 ADMIN_SCOPE = {"project": {"name": "admin", "domain": {"id": "default"}}}
 _STACK = contextlib.ExitStack()
 SITE = types.SimpleNamespace()
@@ -202,6 +204,7 @@ class TestBrowser(KeystoneCase):
         self.assertEqual(1, len(logins))
         SITE.server.call("PATCH", f"/users/{user}", {"user": {"password": "another"}})
         self.assertEqual(401, self.page("pat@red").status_code)
+        time.sleep(REVOKED_S)
         self.assertEqual(200, self.page("pat@red", password="another").status_code)
 
     def test_a_keystone_that_does_not_answer_is_not_a_wrong_password(self):
