@@ -29,6 +29,8 @@ from tests.benchmarks import (
     sweeping,
     trace,
     waiting,
+    zoning,
+    zoning_over_http,
 )
 
 ALL = {
@@ -56,6 +58,8 @@ ALL = {
     "over-http": over_http.over_http,
     "starting": starting.starting,
     "waiting": waiting.waiting,
+    "zoning": zoning.zoning,
+    "zoning-over-http": zoning_over_http.zoning_over_http,
 }
 
 

@@ -144,7 +144,7 @@ def _slices(
         if not ended:
             os.kill(process.pid, signal.SIGSTOP)  # Popen would wait for one that has ended
         probes.append(median_ms(probe, SLICE_PASSES, clock=time.process_time))
-        now = _cpu_ms(process.pid)
+        now = cpu_ms(process.pid)
         passes += (now - total) / probes[-1]
         total = now
         if ended:
@@ -163,8 +163,8 @@ def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
     return True
 
 
-def _cpu_ms(pid: int) -> float:
-    """Return the CPU time of a program so far, as Linux tells it."""
+def cpu_ms(pid: int) -> float:
+    """Return the CPU time of a process so far, as Linux tells it."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * 1000.0 / os.sysconf("SC_CLK_TCK")
 

@@ -41,27 +41,27 @@ def over_http() -> Iterator[Measurement]:
     if not has_placement:
         sys.stderr.write(placement_server.MISSING)
     with tempfile.TemporaryDirectory() as name:
-        folder, port = Path(name), _free_port()
+        folder, port = Path(name), free_port()
         words = ["-m", "tests.benchmarks.hello", str(port), str(WORKERS)]
-        with _running(folder, words, port):
+        with running(folder, words, port):
             hello = Request(port, "GET", "/", None, {})
             for podms in PODMS:
                 yield from _site(folder, podms, hello, has_placement)
 
 
 def _site(folder: Path, podms: int, hello: Request, has_placement: bool) -> Iterator[Measurement]:
-    site, port = str(folder / f"{podms}.jsonl"), _free_port()
+    site, port = str(folder / f"{podms}.jsonl"), free_port()
     words = ["--podms", str(podms), "--blocks", str(BLOCKS), "--seed", str(SEED)]
     if generate([*words, "--output", site]):
         raise RuntimeError(f"{site}: it cannot be written")
     state = f"sqlite:///{folder}/{podms}.db"
     words = ["-m", "valence_sched.server.main", "serve", "--port", str(port), "--workers",
              str(WORKERS), "--inventory", site, "--state", state]  # fmt: skip
-    with _running(folder, words, port):
+    with running(folder, words, port):
         body = json.dumps({"request": REQUEST}).encode()
         ours = Request(port, "POST", "/v1/select_destinations", body, JSON)
         for clients in CLIENTS:
-            bare, found = _in_turns((hello, ours), clients)
+            bare, found = rates((hello, ours), clients)
             name = f"HTTP {podms}, {clients} clients:"
             yield against(f"{name} p50, times hello", found.p50_ms, bare.p50_ms, 3.0)
             yield against(f"{name} p99, times hello", found.p99_ms, bare.p99_ms, 3.0)
@@ -76,12 +76,12 @@ def _site(folder: Path, podms: int, hello: Request, has_placement: bool) -> Iter
 
 def _placement(folder: Path, podms: int, ours: Request) -> Iterator[Measurement]:
     """Yield the time a request over that of Placement with as many providers, the same server."""
-    port = _free_port()
+    port = free_port()
     with placement_server.placement(folder, podms, port, WORKERS):
         _wait_for(port, (folder / "placement.log").read_text)
         theirs = Request(port, "GET", CANDIDATES, None, placement_server.HEADERS)
         for clients in CLIENTS:
-            times, found = _in_turns((theirs, ours), clients, sized(25, 2))
+            times, found = rates((theirs, ours), clients, sized(25, 2))
             name = f"HTTP {podms}, {clients} clients:"
             yield against(f"{name} a request, times Placement", found.each_ms, times.each_ms, 0.05)
 
@@ -99,7 +99,7 @@ def _in_process(site: str) -> float:
     return statistics.median(times)
 
 
-def _in_turns(requests: Sequence[Request], clients: int, each: int = EACH) -> list[Rate]:
+def rates(requests: Sequence[Request], clients: int, each: int = EACH) -> list[Rate]:
     """Return the rate of each request, the middle of some turns, one after the other."""
     turns = [[measure(one, clients, each, WARM) for one in requests] for _ in range(TURNS)]
     return [
@@ -109,8 +109,8 @@ def _in_turns(requests: Sequence[Request], clients: int, each: int = EACH) -> li
 
 
 @contextlib.contextmanager
-def _running(folder: Path, words: Sequence[str], port: int) -> Iterator[None]:
-    """Run a program until the end; yield once it answers."""
+def running(folder: Path, words: Sequence[str], port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program of Python until the end; yield its process once it answers."""
     log = folder / f"{port}.log"
     with log.open("wb") as stream:
         homes = {f"XDG_{kind}_HOME": str(folder) for kind in ("CONFIG", "STATE", "CACHE")}
@@ -118,7 +118,7 @@ def _running(folder: Path, words: Sequence[str], port: int) -> Iterator[None]:
                                    env=environment(**homes))  # fmt: skip
     try:
         _wait_for(port, log.read_text)
-        yield
+        yield process
     finally:
         process.terminate()
         process.wait()
@@ -139,7 +139,8 @@ def _wait_for(port: int, log: Callable[[], str]) -> None:
     raise RuntimeError(f"port {port} does not answer: {log()[-2000:]}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of loopback on which nothing listens."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
