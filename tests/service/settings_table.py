@@ -48,7 +48,7 @@ def _range(kind: Any) -> str:
 
 
 def _default(value: Any) -> str:
-    if value is None or value == () or value == {}:
+    if value is None or value in ("", (), {}):
         return "none"
     return f"``{str(value).lower() if isinstance(value, bool) else value}``"
 
