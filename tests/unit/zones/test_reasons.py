@@ -30,6 +30,8 @@ class TestReasons(unittest.TestCase):
         self.assertEqual([step.filter for step in own.funnel],
                          [step.filter for step in found.funnel])  # fmt: skip
         self.assertEqual(own.funnel[0].came_in + east.funnel[0].came_in, found.funnel[0].came_in)
+        self.assertEqual((3, 3), (found.inventory.podms, found.inventory.blocks))
+        self.assertNotIn(found.inventory.digest, (own.inventory.digest, east.inventory.digest))
         self.assertEqual((*own.warnings, "zone east: it is old"), found.warnings)
 
     def test_a_router_says_what_its_children_say(self):
