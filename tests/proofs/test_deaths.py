@@ -8,7 +8,6 @@ import contextlib
 import os
 import re
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 
@@ -80,8 +79,6 @@ class TestDeaths:
 
     def test_the_worker_that_reads(self):
         """Another one takes over once its lease is over."""
-        if find_spec("valence_sched.server.reader_thread") is None:
-            self.skipTest("the workers of this service have no background reader")
         self.service.wait_for(self.reader, "reader")
         reader, load = self.reader(), self.load()
         load.start()
