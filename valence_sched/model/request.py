@@ -147,16 +147,21 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     @functools.cached_property
     def evaluation_key(self) -> bytes:
         """Return all that filters and weighers may read, as bytes: equal bytes, equal verdicts."""
-        scarcity = msgspec.json.encode(self.mix.scarcity) if self.mix.scarcity else b""
+        mix = b""
+        if self.mix.shares:
+            scarcity = msgspec.json.encode(self.mix.scarcity) if self.mix.scarcity else b""
+            mix = self.mix.digest.encode() + scarcity
         if _is_plain(self):
-            return self.identity + scarcity
+            return self.identity + mix
         values = _evaluated_values(type(self))(self)
-        mix = self.mix.digest if self.mix.shares else None
-        return msgspec.json.encode((mix, *values), order="deterministic") + scarcity
+        return msgspec.json.encode(values, order="deterministic") + mix
 
     @functools.cached_property
     def identity(self) -> bytes:
-        """Return what the request asks for, as bytes: equal bytes, equal lots."""
+        """Return what the request asks for, as bytes: equal bytes, equal lots.
+
+        The mix is not asked for: in zones that know other flavors the lots are the same.
+        """
         places = (self.podms, self.exclude_podms, self.zone, self.aggregates.required)
         always = (self.needs, *places, self.capabilities, self.traits)
         # last and only where set: a request without keeps its identity and its lots
@@ -164,8 +169,6 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
         optional = {name: value for name in names if (value := getattr(self, name))}
         if self.aggregates.forbidden or self.aggregates.any_of:
             optional["aggregates"] = self.aggregates
-        if self.mix.shares:
-            optional["mix"] = self.mix.digest
         fields = (*always, optional) if optional else always
         return msgspec.json.encode(fields, order="deterministic")
 
@@ -204,21 +207,21 @@ _NOT_EVALUATED = frozenset((
     "id", "schema", "version", "flavor", "count", "min_count", "alternates", "seed", "policy",
 ))  # fmt: skip
 _ALWAYS_IN_IDENTITY = frozenset((
-    "needs", "podms", "exclude_podms", "zone", "aggregates", "capabilities", "traits", "mix",
+    "needs", "podms", "exclude_podms", "zone", "aggregates", "capabilities", "traits",
 ))  # fmt: skip
 
 
 @functools.cache
 def _evaluated_values(kind: type[Request]) -> Callable[[Request], tuple[Any, ...]]:
     """Return what reads the fields of a class of requests that verdicts may depend on."""
-    excluded = _NOT_EVALUATED | {"mix"}  # a mix goes by its digest
+    excluded = _NOT_EVALUATED | {"mix"}  # a mix is added by its digest
     return operator.attrgetter(*[n for n in kind.__struct_fields__ if n not in excluded])
 
 
 @functools.cache
 def _optional_names(kind: type[Request]) -> tuple[str, ...]:
-    """Return the fields that most requests leave empty; the lots do not depend on fallbacks."""
-    excluded = _NOT_EVALUATED | _ALWAYS_IN_IDENTITY | {"fallbacks"}
+    """Return the fields that most requests leave empty; no lot depends on fallbacks or mix."""
+    excluded = _NOT_EVALUATED | _ALWAYS_IN_IDENTITY | {"fallbacks", "mix"}
     return tuple(name for name in kind.__struct_fields__ if name not in excluded)
 
 

@@ -256,6 +256,13 @@ def useless_and_free(view: View, rows: Ints, workload: FlavorMix) -> tuple[Float
     return workload.fragmentation(supply, workload.weights(part.traits)), supply.free
 
 
+def may_have(view: View, scarce_resource: str) -> bool:
+    """Return whether any row can have something of a scarce resource, by what the View lists."""
+    if scarce_resource == ACCELERATORS:
+        return bool(_accelerators_by_kind(view.kinds).any())
+    return scarce_resource in view.resources
+
+
 def has_accelerators(view: View) -> bool:
     """Return whether any row has an accelerator, free or in use."""
     cards = view.kinds.amounts(MEASURES[ACCELERATORS])

@@ -10,7 +10,13 @@ from msgspec import Meta
 
 from valence_sched.model.request import FlavorShare, Mix, Request
 from valence_sched.view.availability import feasible_rows
-from valence_sched.view.fragmentation import FlavorMix, MixSupply, flavor_mix, names_hardware
+from valence_sched.view.fragmentation import (
+    FlavorMix,
+    MixSupply,
+    flavor_mix,
+    may_have,
+    names_hardware,
+)
 from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.reads import completes_mix, reads
@@ -25,7 +31,7 @@ def with_scarcity(view: View, mix: Mix, *, of: str = "accelerators", step: float
     is ``(most + one) / (own + one)``, at most 1,000, where ``most`` is what the best supplied share
     can take; of all other shares it is 1. A mix that has its scarcity keeps it.
     """
-    if mix.scarcity or not any(map(names_hardware, mix.shares)):
+    if mix.scarcity or not may_have(view, of) or not any(map(names_hardware, mix.shares)):
         return mix
     scarcity = flavor_mix(view, mix, of).scarcity(view)
     return msgspec.structs.replace(mix, scarcity=scarcity) if scarcity else mix
@@ -61,6 +67,8 @@ def fragmentation(
     node is of use as a whole; the bound by what runs out first is ours: thrice what this flavor
     alone could use, for nodes of others need less besides.
     """
+    if not may_have(view, of):
+        return view.constant(0.5)
     mix = request.mix if request.mix.shares else Mix((FlavorShare(request.needs, request.traits),))
     workload = flavor_mix(view, mix, of)
     if not workload:

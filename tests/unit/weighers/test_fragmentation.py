@@ -334,5 +334,5 @@ class TestPolicy(unittest.TestCase):
             raise AssertionError("nobody looks at the mix")
 
         made = engine(view({"id": "a", "blocks": [cpu("c", 8)]}), mix=never)
-        asked = request({"processor": {"total_cores": 8}})
+        asked = request({"processor": {"total_cores": 8}}, policy="chance")
         self.assertEqual("placed", made.select_destinations(asked).outcome)
