@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from valence_sched.model.decision import Candidate, Report
+from valence_sched.model.request import Mix, Request
 
 
 def differences(recorded: Report, now: Report, *, placements_only: bool = False) -> Iterator[str]:
@@ -22,14 +25,20 @@ def differences(recorded: Report, now: Report, *, placements_only: bool = False)
         yield from _node_differences(before.node, before.chosen, after.chosen)
     if placements_only:
         return
-    if recorded.request != now.request:
+    if _without_mix(recorded.request) != _without_mix(now.request):
         yield "request: another one is recorded"
+    elif recorded.request != now.request:
+        yield "request: the mix of flavors to leave room for is another one"
     for what, before_digest, after_digest in (
         ("policy", recorded.policy_digest, now.policy_digest),
         ("inventory", recorded.inventory.digest, now.inventory.digest),
     ):
         if before_digest != after_digest:
             yield f"{what}: digest {_short(before_digest)} is now {_short(after_digest)}"
+
+
+def _without_mix(request: Request) -> Request:
+    return msgspec.structs.replace(request, mix=Mix())
 
 
 def _node_differences(node: int, before: Candidate, after: Candidate) -> Iterator[str]:

@@ -2,6 +2,7 @@
 """Expectations on small sites: each is met or not as the decisions are, and says what was found."""
 
 import dataclasses
+import json
 import tempfile
 import unittest
 from pathlib import Path
@@ -141,6 +142,17 @@ class TestChecks(unittest.TestCase):
         same = "{file: d.json, flavor: web, count: 2, placements_only: true}"
         self.assert_each([(f"{{decision: {same}, edits: [{{set: west, zone: x}}]}}", True,
                            "the same")])  # fmt: skip
+
+    def test_a_decision_with_another_mix_of_flavors_is_named_as_such(self):
+        text = "{decision: {file: d.json, flavor: web}}"
+        self.result(text, record=lambda file, report: files.write_json(report, file))
+        recorded = json.loads((self.folder / "d.json").read_text())
+        recorded["request"]["mix"]["shares"].pop()
+        (self.folder / "d.json").write_text(json.dumps(recorded))
+        self.assert_each([
+            (text, False, "request: the mix of flavors to leave room for is another one"),
+            (text.replace("web}", "web, placements_only: true}"), True, "the same"),
+        ])  # fmt: skip
 
     def test_what_is_not_there_is_one_line_with_its_place(self):
         for text, kind, words in (
