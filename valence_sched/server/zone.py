@@ -24,9 +24,15 @@ from valence_sched.model.claim import Claim
 from valence_sched.model.decision import Candidate, Report
 from valence_sched.model.decision_result import Detail
 from valence_sched.model.group import GroupState
-from valence_sched.model.request import Request
+from valence_sched.model.request import MixSupplies, Request
 from valence_sched.model.scheduler import Scheduler
-from valence_sched.model.zone import OfferQuery, OtherCandidate, SealedRequest, ZoneAnswer
+from valence_sched.model.zone import (
+    OfferQuery,
+    OtherCandidate,
+    SealedRequest,
+    ZoneAnswer,
+    ZoneSupplies,
+)
 from valence_sched.model.zone_claim import ZoneClaimBody
 from valence_sched.model.zone_registry import ZoneOverview
 from valence_sched.model.zone_route import ROUTE
@@ -109,6 +115,18 @@ class LockedPodms:
         """Return the group state of the request on them, which counts those candidates, too."""
         with self._engine() as engine:
             return engine.group_state(query, earlier, others)
+
+    def mix_supplies(
+        self, query: OfferQuery, others: Sequence[OtherCandidate] = ()
+    ) -> ZoneSupplies:
+        """Return what they supply to the mix of the request; errors as for a decision."""
+        with self._engine() as engine:
+            return engine.mix_supplies(query, others)
+
+    def complete_mix(self, request: Request, supplies: Mapping[str, MixSupplies]) -> Request:
+        """Return a sealed request with its mix completed by what all pools supply to it."""
+        with self._engine() as engine:
+            return engine.complete_mix(request, supplies)
 
     @contextlib.contextmanager
     def _engine(self) -> Iterator[Engine]:

@@ -19,8 +19,9 @@ from valence_sched.model.decision_result import DecisionResult, DecisionResults,
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import Scheduler
-from valence_sched.model.zone import OfferingZone, OwnPodms, SealedRequest
+from valence_sched.model.zone import GroupAnswer, OfferingZone, OwnPodms, SealedRequest
 from valence_sched.model.zone_depth import MOST_HOPS
+from valence_sched.zones.mixes import ZoneMixes
 from valence_sched.zones.reasons import with_reasons_below
 from valence_sched.zones.result import (
     drop_conflicting_alternates,
@@ -111,7 +112,7 @@ class ZonedScheduler:
         self, request: Request, avoid: Sequence[SilentZone]
     ) -> tuple[SealedRequest, Selected]:
         sealed = self._podms.seal(request)
-        return sealed, self._selection(sealed, avoid=avoid).nodes()
+        return sealed, self._selection(sealed, ZoneMixes(self._podms), avoid=avoid).nodes()
 
     def result(
         self, request: Request, sealed: SealedRequest, selected: Selected, detail: Detail
@@ -121,7 +122,8 @@ class ZonedScheduler:
 
     def rank(self, request: Request, limit: int) -> Ranking:
         """Return the best candidates of all zones; errors as for a decision."""
-        offers, selected = self._selection(self._podms.seal(request)).ranking(limit)
+        sealed, mixes = self._podms.seal(request), ZoneMixes(self._podms)
+        offers, selected = self._selection(sealed, mixes).ranking(limit)
         missing = [f"zone {one.zone}: {one.reason}" for one in selected.silent.values()]
         missing += [f"{one.podm}: undecided" for one in selected.undecided.values()]
         return Ranking(candidates=tuple(one.candidate for one in offers), missing=tuple(missing))
@@ -145,12 +147,12 @@ class ZonedScheduler:
         return self._select_all(requests, detail)
 
     def _select_all(self, requests: Sequence[Request], detail: Detail) -> DecisionResults:
-        others: list[OtherOffer] = []
+        others, mixes = list[OtherOffer](), ZoneMixes(self._podms)
         results: list[tuple[SealedRequest, Selected]] = []
         for number, request in enumerate(requests, 1):
             try:
                 sealed = self._podms.seal(request)
-                selected = self._selection(sealed, others).nodes()
+                selected = self._selection(sealed, mixes, others).nodes()
             except (RequestError, UnknownName) as error:
                 raise (error if len(requests) == 1 else error.at(f"request {number}")) from None
             results.append((sealed, selected))
@@ -167,9 +169,15 @@ class ZonedScheduler:
     def _selection(
         self,
         sealed: SealedRequest,
+        mixes: ZoneMixes,
         others: Sequence[OtherOffer] = (),
         avoid: Sequence[SilentZone] = (),
     ) -> ZoneSelection:
+        def complete(
+            ask: Callable[[], GroupAnswer], anew: bool
+        ) -> tuple[Request, Sequence[SilentZone]]:
+            return mixes.complete(sealed, ask, len(others), anew=anew)
+
         return ZoneSelection(
             self._zone,
             sealed.policy,
@@ -179,6 +187,7 @@ class ZonedScheduler:
             most_cost=sealed.most_cost,
             others=others,
             avoid=avoid,
+            complete=complete if sealed.needs_supplies else None,
         )
 
     def _reasons(

@@ -35,6 +35,7 @@ from valence_sched.model.zone import (
 )
 from valence_sched.zones.capabilities import why_ruled_out
 from valence_sched.zones.merge import PLAIN, OfferOrder, Part, Weighting, merge_nodes, merge_ranking
+from valence_sched.zones.mixes import zone_supplies
 from valence_sched.zones.tokens import ChildToken, OwnToken, Tokens
 
 A = TypeVar("A", ZoneAnswer, GroupAnswer)
@@ -134,21 +135,34 @@ class ZoneTree:
     def group_state(self, query: OfferQuery) -> GroupAnswer:
         """Return the group state of the request on this zone and on those below it.
 
-        Errors as of ``offers``.
+        With what they supply to its mix. Errors as of ``offers``.
         """
         taken, below = self._taken(query)
         children = self._asked(query, below)
         children.begin(_group_state)
         own, others = self._own, self._others(query)
         states = [own.group_state(query, taken, others)] if own is not None else []
+        own_supplies = own.mix_supplies(query, others) if own is not None else None
         answers = children.answers()
+        shares = len(query.request.mix.shares)
+        supplies, uncounted = zone_supplies(own_supplies, answers, shares)
         states += [answer.company for answer in answers.values()]
         lower = tuple(
             _below(name, one)
             for name, answer in answers.items()
             for one in answer.silent[:MOST_NAMED]
         )
-        return GroupAnswer(company=merged_group_state(states), silent=(*children.silent, *lower))
+        lower_uncounted = (
+            _below(name, one)
+            for name, answer in answers.items()
+            for one in answer.uncounted[:MOST_NAMED]
+        )
+        return GroupAnswer(
+            company=merged_group_state(states),
+            silent=(*children.silent, *lower),
+            supplies=supplies,
+            uncounted=(*uncounted, *lower_uncounted),
+        )
 
     def _above(self, order: OfferOrder, part: Part, offer: Offer) -> Offer:
         """Return an offer as the zone above sees it."""
