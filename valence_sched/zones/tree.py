@@ -33,6 +33,7 @@ from valence_sched.model.zone import (
     Token,
     ZoneAnswer,
 )
+from valence_sched.zones.calls import DEADLINE_SHARE
 from valence_sched.zones.capabilities import why_ruled_out
 from valence_sched.zones.merge import PLAIN, OfferOrder, Part, Weighting, merge_nodes, merge_ranking
 from valence_sched.zones.mixes import zone_supplies
@@ -42,7 +43,6 @@ A = TypeVar("A", ZoneAnswer, GroupAnswer)
 
 TokensByChild = dict[str, tuple[Token, ...]]
 
-DEADLINE_SHARE = 0.8  # of the time that is left, for the children: the rest is for the way back
 MOST_NAMED = 1000  # silent or excluded zones, and undecided pools, of the answer of one child
 MOST_PATH = 1 << 12  # characters of the way down to a zone
 
