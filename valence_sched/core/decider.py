@@ -254,7 +254,12 @@ class Decider:
 
         request, bound = self._prepared_elsewhere(query.request)
         supplies = self._cache.mix_supplies(request, self._preparation.active(request, bound))
-        return ZoneSupplies(pools=len(self._view), by_weigher=supplies)
+        if supplies:
+            return ZoneSupplies(pools=len(self._view), by_weigher=supplies)
+        from valence_sched.core.batch_orders import most_nodes_alone
+
+        most = most_nodes_alone(self._view, query.request, self._eligible(request, bound))
+        return ZoneSupplies(pools=len(self._view), most_nodes=most)
 
     def complete_mix(self, sealed: Request, supplies: Mapping[str, MixSupplies]) -> Request:
         """Return a sealed request with its mix completed by what all pools supply to it."""

@@ -117,11 +117,13 @@ class ZoneAnswer(Struct, frozen=True, kw_only=True):
 class ZoneSupplies(Struct, frozen=True, kw_only=True):
     """What so many pools supply to the mix of a request, by the weigher that reads it.
 
-    Empty where the mix has all that a weigher needs to know of it.
+    Empty where the mix has all that a weigher needs to know of it; then ``most_nodes`` bounds how
+    many nodes of the request the pools make, by each need alone.
     """
 
     pools: int = 0
     by_weigher: dict[str, MixSupplies] = {}
+    most_nodes: int = MAX_NODES
 
 
 class GroupAnswer(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.mix_supply import added_supplies, is_supply
-from valence_sched.model.request import SCARCITY_PART, MixSupplies, Request
+from valence_sched.model.request import MAX_NODES, SCARCITY_PART, MixSupplies, Request
 from valence_sched.model.zone import GroupAnswer, OwnPodms, SealedRequest, ZoneSupplies
 
 OLDER = "it does not tell its supplies: its version is older"
@@ -64,17 +64,19 @@ def zone_supplies(
     """
     found, uncounted = ([own] if own else []), list[SilentZone]()
     for zone, answer in below.items():
-        supplies = answer.supplies
-        if supplies is UNSET:
+        told = answer.supplies
+        if told is UNSET:
             uncounted.append(SilentZone(zone=zone, reason=OLDER))
-        elif not all(is_supply(each, shares) for each in supplies.by_weigher.values()):
+        elif not all(is_supply(each, shares) for each in told.by_weigher.values()):
             uncounted.append(SilentZone(zone=zone, reason=NO_SUPPLIES))
         else:
-            found.append(supplies)
+            found.append(told)
     weighers = dict.fromkeys(name for one in found for name in one.by_weigher)
     by_weigher = {name: added_supplies(_of_weigher(found, name)) for name in weighers}
     pools = sum(max(0, one.pools) for one in found)
-    return ZoneSupplies(pools=pools, by_weigher=by_weigher), tuple(uncounted)
+    most = MAX_NODES if uncounted else sum(max(0, one.most_nodes) for one in found)
+    supplies = ZoneSupplies(pools=pools, by_weigher=by_weigher, most_nodes=min(most, MAX_NODES))
+    return supplies, tuple(uncounted)
 
 
 def _of_weigher(found: Sequence[ZoneSupplies], name: str) -> Iterator[MixSupplies]:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from valence_sched.core.ranking import pool_lot
@@ -21,7 +22,7 @@ from valence_sched.model.decision import PoolRef
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.group import GroupState
 from valence_sched.model.policy import Policy
-from valence_sched.model.request import Request
+from valence_sched.model.request import MAX_NODES, Request
 from valence_sched.model.zone import (
     MOST_LEFT_OUT,
     DomainValues,
@@ -138,6 +139,12 @@ class ZoneSelection:
         if query.request.group is not None or query.request.owner is not None:
             query = replace(query, company=self._group_state(query))
         return self._ask(query).ranking[:limit], self._noted
+
+    def most_nodes(self) -> int:
+        """Return a bound of how many nodes of the request all zones make, by each need alone."""
+        self._complete_mix(anew=False)
+        supplies = self._group_answer(self._query).supplies
+        return MAX_NODES if supplies is UNSET else supplies.most_nodes
 
     def nodes(self) -> Selected:
         """Return as many nodes as the request asks for, or as many as fit.
