@@ -84,12 +84,13 @@ if TYPE_CHECKING:
         Registration,
         RegistrationChange,
     )
-    from valence_sched.model.request import Request
+    from valence_sched.model.request import MixSupplies, Request
     from valence_sched.model.zone import (
         OfferQuery,
         OtherCandidate,
         SealedRequest,
         ZoneAnswer,
+        ZoneSupplies,
     )
     from valence_sched.model.zone_registry import (
         ZoneChange,
@@ -205,6 +206,7 @@ class Engine(Scheduler):
             policy=policy,
             most_cost=most_cost,
             inventory=inventory_summary(decider.snapshot()),
+            needs_supplies=decider.needs_supplies(sealed),
         )
 
     def offers(
@@ -222,6 +224,14 @@ class Engine(Scheduler):
         others: Sequence[OtherCandidate] = (),
     ) -> GroupState:
         return self._zone_decider().group_state(query, earlier, others)
+
+    def mix_supplies(
+        self, query: OfferQuery, others: Sequence[OtherCandidate] = ()
+    ) -> ZoneSupplies:
+        return self._zone_decider().mix_supplies(query, others)
+
+    def complete_mix(self, request: Request, supplies: Mapping[str, MixSupplies]) -> Request:
+        return self._zone_decider().complete_mix(request, supplies)
 
     def count_fits(self, request: Request, most: int) -> FitCounts:
         warnings: list[str] = []

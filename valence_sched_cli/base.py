@@ -38,6 +38,7 @@ from valence_sched_cli.signals import interrupt_on_signals
 
 if TYPE_CHECKING:
     from valence_sched.app import App
+    from valence_sched.model.decision_zones import SilentZone
     from valence_sched.model.effect import EffectLog
     from valence_sched.model.progress import Progress
     from valence_sched.model.read_options import ReadOptions, Selection
@@ -388,6 +389,33 @@ class Command(PodmCommand, command.Command):
 
 class Lister(PodmCommand, lister.Lister):
     """A command that prints rows."""
+
+    def report_scheduler(
+        self, parsed_args: argparse.Namespace, selection: Selection | None = None
+    ) -> Scheduler:
+        """Return the scheduler of a report; to one over zones --strict says that it is whole.
+
+        How pod managers are read is up to the service.
+        """
+        selection = selection or self.selection(parsed_args)
+        if self.scheduler_app.service:
+            from msgspec.structs import replace
+
+            selection = replace(selection, strict=False)
+        return self.scheduler(parsed_args, selection)
+
+    def tell_missing(self, silent: Sequence[SilentZone], noun: str, *, strict: bool) -> None:
+        """Tell which zones a report lacks; with ``strict`` the exit code is 5, and it is printed.
+
+        The ``noun`` says what is lacking of them.
+        """
+        from valence_sched.errors import InventoryIncomplete
+        from valence_sched.model.zone_phrases import missing_line
+
+        if silent:
+            line = missing_line(silent, noun)
+            self.closing.append(line if strict else f"warning: {line}")
+            self.exit_code = InventoryIncomplete.exit_code if strict else self.exit_code
 
     def _load_formatter_plugins(self) -> Any:
         return _add_styles(super()._load_formatter_plugins(), "list")

@@ -47,16 +47,11 @@ class PagedLister(base.Lister):
 
         return self.scheduler(parsed_args, replace(self.selection(parsed_args), strict=False))
 
-    def tell_missing(self, found: Sequence[object], noun: str, *, strict: bool) -> None:
-        """Tell which zones a list lacks; with ``strict`` the exit code is 5, and it is listed."""
-        from valence_sched.errors import InventoryIncomplete
-        from valence_sched.model.zone_phrases import missing_line
+    def tell_missing_of(self, found: object, noun: str, *, strict: bool) -> None:
+        """Tell which zones a list lacks, as of a report."""
         from valence_sched.model.zoned_list import silent_zones
 
-        if silent := silent_zones(found):
-            line = missing_line(silent, noun)
-            self.closing.append(line if strict else f"warning: {line}")
-            self.exit_code = InventoryIncomplete.exit_code if strict else 0
+        self.tell_missing(silent_zones(found), noun, strict=strict)
 
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any

@@ -5,7 +5,7 @@ import contextlib
 import json
 from pathlib import Path
 
-from tests.functional.programs import ROOT, SITE, Case, run
+from tests.functional.programs import ROOT, SITE, Case, Done, run
 from tests.service.zone_services import ZoneServices, child_server
 
 ZONES = str(ROOT / "examples" / "zones.yaml")
@@ -105,6 +105,12 @@ class TestZoneFile(Case):
         self.assertEqual(2, done.code)
 
 
+def names(done: Done) -> list[str]:
+    """Return the pod managers of rows, else the devices, in an order."""
+    found = (row.get("Podm") or f"{row['Device']} {row['Model']}" for row in done.data)
+    return sorted(name for name in found if name != "total")
+
+
 class TestThroughService(Case):
     """A service with children that do not answer."""
 
@@ -137,9 +143,36 @@ class TestThroughService(Case):
         for noun in ("claim", "node"):
             with self.subTest(noun):
                 self.check_list(noun, top, good)
+        self.check_podms(top, good)
         plain = self.schedule(child, "--strict")
         self.assertEqual(2, plain.code)
         self.assertIn("the service decides by its own settings", plain.err)
+
+    def check_podms(self, top: str, good: str) -> None:
+        """What pod managers have is listed by path, and what fits on them is counted."""
+        lists = {("podm", "list"): "pod managers", ("podm", "pool", "list"): "pools",
+                 ("podm", "block", "list"): "blocks", ("podm", "device", "list"): "devices",
+                 ("podm", "fit", "--flavor", "gpu-large"): "nodes",
+                 ("podm", "fit", "--flavor", "gpu-large", "--stranded"): "resources"}  # fmt: skip
+        for words, noun in lists.items():
+            with self.subTest(words):
+                why = r"gone \(.*nobody answers.*\)"
+                line = f"no answer from 1 zone: {why}: the list lacks its {noun}$"
+                whole = run(OURS, *words, "--strict", "-f", "json", VALENCE_SCHED_URL=good)
+                self.assertEqual(0, whole.code, whole.err)
+                self.assertNotIn("no answer", whole.err)
+                done = run(OURS, *words, "-f", "json", VALENCE_SCHED_URL=top)
+                self.assertEqual((0, names(whole)), (done.code, names(done)))
+                self.assertRegex(done.err, f"(?m)^warning: {line}")
+                strict = run(OURS, *words, "--strict", "-f", "json", VALENCE_SCHED_URL=top)
+                self.assertEqual((5, names(whole)), (strict.code, names(strict)))
+                self.assertRegex(strict.err, f"(?m)^{line}")
+                if "device" not in words:
+                    here = run(OURS, *words, "--inventory", SITE, "-f", "json")
+                    expected = [f"all/{name}" for name in names(here)]
+                    self.assertEqual(expected, names(whole))
+        shown = run(OURS, "podm", "show", "all/gpu-east", "-f", "json", VALENCE_SCHED_URL=top)
+        self.assertEqual("all/gpu-east", shown.data["Podm"], shown.err)
 
     def check_list(self, noun: str, top: str, good: str) -> None:
         """A list without a zone says so; with --strict its exit code does, too."""

@@ -5,8 +5,12 @@ import contextlib
 import unittest
 from random import Random
 
+from msgspec.structs import replace
+
 from tests.service.zone_services import ZoneServices, scheduler
+from tests.unit.zones.scarce_sites import scarce_decider, scarce_podm, scarce_request
 from tests.unit.zones.test_tree_as_flat import decider, podm, request
+from valence_sched.core.batch_plan import BatchPlan
 from valence_sched.errors import RequestError
 
 
@@ -14,6 +18,7 @@ class TestTreeOverHttp(unittest.TestCase):
     """What is chosen does not depend on where services begin and end."""
 
     REQUESTS = 40
+    batches = 0
 
     def setUp(self):
         stack = contextlib.ExitStack()
@@ -46,20 +51,40 @@ class TestTreeOverHttp(unittest.TestCase):
         for _ in range(self.REQUESTS // 4):
             self.check_several_as_flat(tree, flat, [request(random) for _ in range(3)])
 
+    def check_scarcity_as_flat(self, url, podms, random):
+        """The mix of a request is as scarce as in one zone with all these pod managers."""
+        flat, tree, scarce = scarce_decider(podms), scheduler(url), 0
+        for _ in range(self.REQUESTS):
+            asked = scarce_request(random)
+            if asked.policy == "beside":  # a policy of the test only
+                continue
+            decision = flat.select_destinations(asked)
+            with self.subTest(asked):
+                report = tree.select_destinations(asked).report
+                self.assertEqual(decision.context.request.mix, report.request.mix)
+                self.assertEqual(
+                    [(one.choice, one.chosen) for one in decision.placements],
+                    [(one.choice, one.chosen) for one in report.placements],
+                )
+                self.assertEqual((), report.warnings)
+                scarce += bool(report.request.mix.scarcity)
+        self.assertGreater(scarce, self.REQUESTS // 8)
+
     def check_several_as_flat(self, tree, flat, requests):
-        """Several requests take what they would of one zone, one after another."""
+        """Several requests take what they would of one zone, in the order that is tried first."""
         requests = [one for one in requests if one.policy != "picky"]
-        succession, expected = flat.succession(), []
+        succession = flat.succession()
+        if len(requests) < 2:
+            return
         try:
-            for asked in requests:
-                decision = succession.decide(asked)
-                expected.append([(one.choice, one.chosen) for one in decision.placements])
-                for node in decision.fitting_nodes:
-                    succession.take(asked, node.chosen)
+            plan = BatchPlan(succession, requests, succession.budget(requests))
+            decisions = plan.first().decisions
         except RequestError:
             return
-        if not requests:
-            return
+        expected = [[(node.choice, node.chosen) for node in one.placements] for one in decisions]
+        if sum(map(len, expected)) < sum(one.count for one in requests):
+            return  # then other orders are tried
+        self.batches += 1
         with self.subTest(requests):
             report = tree.select_all(requests).report
             found = [
@@ -77,6 +102,20 @@ class TestTreeOverHttp(unittest.TestCase):
         side = self.zones.start("side", podms[5:7])
         top = self.zones.start("top", podms[7:], {"left": middle, "right": side})
         self.check_as_flat(top, podms, random)
+        self.assertGreater(self.batches, 0)
+
+    def test_what_is_scarce_is_what_is_scarce_in_all_zones(self):
+        """S39: also for requests of one decision, after nodes that others of them take."""
+        random = Random(3)
+        podms = [scarce_podm(number, random) for number in range(8)]
+        leaf = self.zones.start("leaf", podms[:3])
+        middle = self.zones.start("middle", podms[3:5], {"below": leaf})
+        side = self.zones.start("side", podms[5:])
+        top = self.zones.start("top", (), {"left": middle, "right": side})
+        self.check_scarcity_as_flat(top, podms, random)
+        for _ in range(self.REQUESTS // 4):
+            asked = [replace(scarce_request(random), policy="fragmentation") for _ in range(3)]
+            self.check_several_as_flat(scheduler(top), scarce_decider(podms), asked)
 
     def test_a_zone_without_pod_managers_is_a_router(self):
         """S75: it gives the answer of its children merged."""

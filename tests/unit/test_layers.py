@@ -67,7 +67,7 @@ MAY_IMPORT = {
     "remote": {"errors", "model"},  # the verbs of a scheduler over HTTP
     # HTTP to any scheduler; its settings are a file, and a browser sees its pages
     "service": {"errors", "model", "files", "pages"},
-    "zones": {"errors", "model", "core/ranking", "remote", "store"},
+    "zones": {"errors", "model", "core/batch_orders", "core/ranking", "remote", "store"},
     "whatif": {"errors", "model", "view", "core", "config", "inventory", "files"},
     "pages": {"errors", "model"},  # what a browser shows; the commands reach it through the app
 }

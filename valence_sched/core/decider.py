@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,14 +33,14 @@ from valence_sched.model.decision_result import Ranking
 from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.policy import Policy
-from valence_sched.model.request import Mix, Request
+from valence_sched.model.request import Mix, MixSupplies, Request
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.view import Mask, View
 
 if TYPE_CHECKING:
     from valence_sched.core.multi_request import Decisions
     from valence_sched.core.succession import Succession
-    from valence_sched.model.zone import OfferQuery, OtherCandidate, ZoneAnswer
+    from valence_sched.model.zone import OfferQuery, OtherCandidate, ZoneAnswer, ZoneSupplies
 
 
 class Decider:
@@ -236,6 +236,36 @@ class Decider:
     def seal(self, request: Request) -> Request:
         """Return a request as it is asked of every zone; errors as for a decision."""
         return self._preparation.prepare(request, self._view, elsewhere=True)[0]
+
+    def needs_supplies(self, sealed: Request) -> bool:
+        """Return whether the mix of a sealed request is yet to be completed."""
+        bound = self._preparation.policy(sealed.policy)
+        if not sealed.mix.shares or not bound.mix_completions:
+            return False
+        return bool(bound.mix_supplies(self._builder.empty_copy().view(), sealed.mix))
+
+    def mix_supplies(
+        self, query: OfferQuery, others: Sequence[OtherCandidate] = ()
+    ) -> ZoneSupplies:
+        """Return what these pools supply to the mix of a request; errors as of ``offers``."""
+        if others:
+            return self._after(others).mix_supplies(query)
+        from valence_sched.model.zone import ZoneSupplies
+
+        request, bound = self._prepared_elsewhere(query.request)
+        supplies = self._cache.mix_supplies(request, self._preparation.active(request, bound))
+        if supplies:
+            return ZoneSupplies(pools=len(self._view), by_weigher=supplies)
+        from valence_sched.core.batch_orders import most_nodes_alone
+
+        most = most_nodes_alone(self._view, query.request, self._eligible(request, bound))
+        return ZoneSupplies(pools=len(self._view), most_nodes=most)
+
+    def complete_mix(self, sealed: Request, supplies: Mapping[str, MixSupplies]) -> Request:
+        """Return a sealed request with its mix completed by what all pools supply to it."""
+        bound = self._preparation.policy(sealed.policy)
+        mix = bound.completed_mix(sealed.mix, supplies)
+        return msgspec.structs.replace(sealed, mix=mix)
 
     def count_fits(
         self,

@@ -16,7 +16,7 @@ from valence_sched.core.evaluation import INFINITE_COST, Evaluation, EvaluationC
 from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.fit.spending import Spending
 from valence_sched.core.policy import BoundPolicy
-from valence_sched.model.request import Mix, Request
+from valence_sched.model.request import SCARCITY_PART, Mix, MixSupplies, Request
 from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.update import Splice
 from valence_sched.view.view import Ints, View
@@ -24,7 +24,6 @@ from valence_sched.view.view import Ints, View
 MOST_EVALUATIONS = 64
 MOST_MIXES = 16  # of which the scarcity is remembered
 MOST_REQUESTS = 1024  # that are remembered with a completed mix
-SCARCITY_PART = 5  # the scarcity is renewed after changes to this part of the pools
 MOST_LAG = 32  # replaced podms after which evaluating all rows is as quick as catching up
 
 
@@ -40,11 +39,15 @@ class CachedEvaluation:
 
 
 class CompletedMix:
-    """A mix with what weighers need to know of all pools, as of a version of the snapshot."""
+    """A mix with what weighers need to know of all pools, as of a version of the snapshot.
 
-    def __init__(self, bound: BoundPolicy, mix: Mix, version: int) -> None:
+    ``supplies`` are those of the pools of this snapshot, by the name of the weigher.
+    """
+
+    def __init__(self, bound: BoundPolicy, mix: Mix, view: View, version: int) -> None:
         self._bound = bound  # held, so that its id stays its own
-        self._mix = mix
+        self.supplies = bound.mix_supplies(view, mix)
+        self._mix = bound.completed_mix(mix, self.supplies)
         self.version = version
         self._requests: BoundedMemo[int, tuple[Request, Request]] = BoundedMemo(MOST_REQUESTS)
 
@@ -94,8 +97,8 @@ class EvaluationCache:
         Raises:
             PluginError: with ``strict``, the first plug-in that broke its contract.
         """
-        if bound.mix_completers and request.mix.shares and not request.mix.scarcity:
-            request = self._with_completed_mix(request, bound)
+        if _is_incomplete(request, bound):
+            request = self._completed_mix(request, bound).request(request)
         key = (id(bound), request.evaluation_key)
         cached = self._entries.get(key)
         if cached is not None:
@@ -113,8 +116,16 @@ class EvaluationCache:
             spending=Spending(bound.policy.budget),
         )  # fmt: skip
 
-    def _with_completed_mix(self, request: Request, bound: BoundPolicy) -> Request:
-        """Return a request with what weighers need to know of all pools about its mix.
+    def mix_supplies(self, request: Request, bound: BoundPolicy) -> dict[str, MixSupplies]:
+        """Return what the pools supply to the mix of a request, as they complete it themselves.
+
+        Empty where there is nothing to complete.
+        """
+        incomplete = _is_incomplete(request, bound)
+        return self._completed_mix(request, bound).supplies if incomplete else {}
+
+    def _completed_mix(self, request: Request, bound: BoundPolicy) -> CompletedMix:
+        """Return the mix of a request with what weighers need to know of all pools about it.
 
         That is renewed after some changes, not after each: what was evaluated can then be used
         again. The request carries it, so that the decision can be repeated from the request.
@@ -123,13 +134,11 @@ class EvaluationCache:
         completed = self._mixes.get(key)
         changes = version - completed.version if completed else 0
         if completed is None or (changes and changes >= len(self._snapshot.view) // SCARCITY_PART):
-            mix, view = request.mix, self._snapshot.uncached_view()
-            for complete in bound.mix_completers:
-                mix = complete(view, mix)
+            view = self._snapshot.uncached_view()
             while len(self._mixes) >= MOST_MIXES:
                 del self._mixes[next(iter(self._mixes))]
-            completed = self._mixes[key] = CompletedMix(bound, mix, version)
-        return completed.request(request)
+            completed = self._mixes[key] = CompletedMix(bound, request.mix, view, version)
+        return completed
 
     def _evaluate(self, request: Request, bound: BoundPolicy, strict: bool) -> CachedEvaluation:
         view = self._snapshot.uncached_view()
@@ -148,6 +157,11 @@ class EvaluationCache:
         self.rows_evaluated += rows
         cached.version = self._snapshot.version
         return cached
+
+
+def _is_incomplete(request: Request, bound: BoundPolicy) -> bool:
+    mix = request.mix
+    return bool(bound.mix_completions and mix.shares and not mix.scarcity)
 
 
 class SplicedSnapshot:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import operator
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -19,8 +19,8 @@ from valence_sched.errors import InputError, PluginError, suggest
 from valence_sched.model.codec import convert
 from valence_sched.model.need import Alternative, Need
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse, WeightOverrides
-from valence_sched.model.request import Mix, Request
-from valence_sched.view.reads import Reads, declarations
+from valence_sched.model.request import Mix, MixSupplies, Request
+from valence_sched.view.reads import MixCompletion, Reads, declarations
 from valence_sched.view.view import Floats, Ints, Mask, View
 
 NO_OVERRIDES = WeightOverrides()
@@ -47,7 +47,7 @@ class BoundWeigher:
     evaluate: Callable[[View, Request], Floats]
     overrides: WeightOverrides = NO_OVERRIDES
     reads: tuple[Reads, ...] = ()
-    complete_mix: Callable[[View, Mix], Mix] | None = None
+    mix_completion: MixCompletion | None = None
 
     @property
     def heaviest(self) -> int:
@@ -102,10 +102,25 @@ class BoundPolicy:
         return tuple(reader for reader in self.readers if not reader.optional)
 
     @functools.cached_property
-    def mix_completers(self) -> tuple[Callable[[View, Mix], Mix], ...]:
-        """Return what completes the mix of a request for the weighers."""
-        found = (weigher.complete_mix for weigher in self.weighers)
-        return tuple(complete for complete in found if complete is not None)
+    def mix_completions(self) -> dict[str, MixCompletion]:
+        """Return what completes the mix of a request, by the name of its weigher."""
+        found = ((weigher.name, weigher.mix_completion) for weigher in self.weighers)
+        return {name: completion for name, completion in found if completion is not None}
+
+    def mix_supplies(self, view: View, mix: Mix) -> dict[str, MixSupplies]:
+        """Return what the pools of a View supply to a mix, by the weigher that completes it."""
+        return {
+            name: supplies
+            for name, one in self.mix_completions.items()
+            if (supplies := one.supplies(view, mix))
+        }
+
+    def completed_mix(self, mix: Mix, supplies: Mapping[str, MixSupplies]) -> Mix:
+        """Return a mix with its scarcity, by the first weigher for which anything is scarce."""
+        for name, completion in self.mix_completions.items():
+            if name in supplies and not mix.scarcity:
+                mix = completion.complete(mix, supplies[name])
+        return mix
 
     @functools.cached_property
     def fields_read(self) -> frozenset[str]:
@@ -181,10 +196,11 @@ def _bind_weigher(use: WeigherUse, where: str) -> BoundWeigher:
     check_declarations(function, "weigher", use.name, where)
     options = _check_options(function, use.name, use.options, where)
     weight, evaluate = round(use.weight * WEIGHT_UNITS), functools.partial(function, **options)
-    complete = getattr(function, "complete_mix", None)
-    complete_mix = functools.partial(complete, **options) if complete else None
+    completion: MixCompletion | None = getattr(function, "mix_completion", None)
+    if completion is not None:
+        completion = completion.with_options(options)
     return BoundWeigher(
-        use.name, weight, evaluate, use.overrides, declarations(function), complete_mix
+        use.name, weight, evaluate, use.overrides, declarations(function), completion
     )
 
 

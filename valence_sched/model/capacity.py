@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from valence_sched.errors import UsageError
 from valence_sched.model.base import Noun
 from valence_sched.model.decision import Reason
+from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.reason_phrases import is_amount
 
 MOST_PARTS = 10_000  # that the shares of a mix may come to: more tell no two sites apart
@@ -57,7 +59,8 @@ class Capacity(Noun, frozen=True, kw_only=True):
     ``podm_sums`` is how many nodes the free amounts of each pod manager, added up, would be enough
     for, all together; ``site_sums`` the same of the whole site. ``exhausted`` are the resources
     that run out first, those first whose pod managers took most nodes. Of a mix, ``by_flavor``
-    has its nodes, and ``refused`` is the flavor of the first node without a place.
+    has its nodes, and ``refused`` is the flavor of the first node without a place. What ``silent``
+    zones have is not counted.
     """
 
     name: str
@@ -70,6 +73,7 @@ class Capacity(Noun, frozen=True, kw_only=True):
     refused: str | None = None
     warnings: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
+    silent: tuple[SilentZone, ...] = ()
 
     @property
     def nodes(self) -> int:
@@ -100,6 +104,24 @@ class StrandedAmount(Noun, frozen=True, kw_only=True):
     @property
     def stranded(self) -> float:
         return round(self.free - self.usable, 9)
+
+
+def exhausted(podms: Iterable[PodmCapacity]) -> tuple[Exhaustion, ...]:
+    """Return the resources that run out first, with the podms on which they do.
+
+    Those come first whose podms take most nodes. Where no node fits at all, they are what podms
+    lack from the start.
+    """
+    ending = [one for one in podms if one.runs_out is not None]
+    taking = [one for one in ending if one.nodes] or ending
+    nodes: Counter[str] = Counter()
+    names: dict[str, list[str]] = {}
+    for one in sorted(taking, key=lambda one: -one.nodes):
+        assert one.runs_out is not None, "it is ending"
+        nodes[one.runs_out] += max(1, one.nodes)
+        names.setdefault(one.runs_out, []).append(one.podm)
+    order = sorted(nodes, key=lambda resource: (-nodes[resource], resource))
+    return tuple(Exhaustion(resource=one, podms=tuple(names[one])) for one in order)
 
 
 def whole_shares(shares: Mapping[str, float]) -> tuple[int, ...]:

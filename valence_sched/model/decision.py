@@ -4,6 +4,7 @@
 from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType, field
+from msgspec.structs import replace
 
 from valence_sched.model.base import Value, format_value
 from valence_sched.model.decision_zones import DecisionZones
@@ -211,3 +212,22 @@ class Reports(Struct, frozen=True, kw_only=True):
     inventory: InventorySummary
     decisions: tuple[Report, ...]
     warnings: tuple[str, ...]
+
+
+def with_podm_paths(report: Report) -> Report:
+    """Return a report over zones with its pod managers by path, the zones before their name."""
+    if not report.zones:
+        return report
+    placements = []
+    for one, zones in zip(report.placements, report.zones.placements, strict=True):
+        alternates = zip(one.alternates, zones.alternates, strict=True)
+        placements.append(replace(
+            one,
+            chosen=_in_zone(one.chosen, zones.zone),
+            alternates=tuple(_in_zone(other, zone) for other, zone in alternates),
+        ))  # fmt: skip
+    return replace(report, placements=tuple(placements))
+
+
+def _in_zone(candidate: Candidate, zone: str) -> Candidate:
+    return replace(candidate, podm=f"{zone}/{candidate.podm}") if zone else candidate

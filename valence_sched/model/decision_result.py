@@ -6,6 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 from valence_sched.model.decision import Candidate, FunnelStep, Report, Reports
+from valence_sched.model.decision_zones import SilentZone
 
 #: How much is said about a decision; saying more takes longer.
 #:
@@ -63,12 +64,14 @@ class DecisionResults(Struct, frozen=True, kw_only=True):
 class FitCounts(Struct, frozen=True, kw_only=True):
     """How many more nodes of one request fit, by pod manager; and what to know about that.
 
-    Pod managers that are ``undecided`` may make more: it was not settled within the budget.
+    Pod managers that are ``undecided`` may make more: it was not settled within the budget. What
+    ``silent`` zones have is not counted.
     """
 
     podms: tuple[tuple[str, int], ...]
     warnings: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
+    silent: tuple[SilentZone, ...] = ()
 
 
 class Ranking(Struct, frozen=True, kw_only=True):

@@ -103,5 +103,18 @@ def count_devices(blocks: Iterable[BlockOverview], model: str | None = None) -> 
     ]  # fmt: skip
 
 
+def added_devices(counts: Iterable[DeviceCount]) -> list[DeviceCount]:
+    """Return the counts of several sites, which have no pod manager in common, added up."""
+    found: dict[tuple[str, str | None], DeviceCount] = {}
+    for one in counts:
+        known = found.get((one.kind, one.model))
+        found[one.kind, one.model] = one if known is None else DeviceCount(
+            kind=one.kind, model=one.model, devices=_plus(known.devices, one.devices),
+            free=_plus(known.free, one.free), podms=known.podms + one.podms,
+        )  # fmt: skip
+    order = sorted(found, key=lambda key: (key[0], key[1] is None, key[1] or ""))
+    return [found[key] for key in order]
+
+
 def _plus(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else one + other

@@ -93,6 +93,12 @@ class FlavorShare(Noun, frozen=True):
     weight: Annotated[float, Meta(gt=0)] = 1.0
 
 
+#: By share of a mix the amount that pools supply to it: floats, whose exact sum it is.
+MixSupplies = tuple[tuple[float, ...], ...]
+
+SCARCITY_PART = 5  # the scarcity of a mix is renewed after changes to this part of the pools
+
+
 class Mix(Noun, frozen=True, dict=True):
     """The workload over time, as shares of flavors: a decision should leave room for it.
 

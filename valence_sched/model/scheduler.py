@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from valence_sched.model.zone_depth import MOST_HOPS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from valence_sched.errors import SchedulerError
     from valence_sched.model import lifecycle
@@ -158,8 +158,8 @@ class Scheduler(Ranker, Protocol):
     def podm(self, name: str) -> PodmOverview:
         """Return one pod manager by its id or its name, with its pools; UnknownName for others."""
 
-    def blocks(self, wanted: BlockFilter) -> Iterator[BlockOverview]:
-        """Yield the blocks that a filter keeps; UnknownName for its pod manager or pool."""
+    def blocks(self, wanted: BlockFilter) -> Iterable[BlockOverview]:
+        """Return the blocks that a filter keeps; UnknownName for its pod manager or pool."""
 
     def block(self, name: str, podm: str | None = None) -> BlockOverview:
         """Return a block by its URI or the last part of it, of all pod managers or of one.

@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, Protocol
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from valence_sched.model.base import Noun
 from valence_sched.model.decision import Candidate, InventorySummary, PoolRef
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.group import GroupState
 from valence_sched.model.policy import Policy
-from valence_sched.model.request import MAX_NODES, Request
+from valence_sched.model.request import MAX_NODES, MixSupplies, Request
 from valence_sched.model.zone_depth import MOST_HOPS
 
 MOST_LEFT_OUT = 10_000
@@ -114,24 +114,44 @@ class ZoneAnswer(Struct, frozen=True, kw_only=True):
     answered: int = 1
 
 
+class ZoneSupplies(Struct, frozen=True, kw_only=True):
+    """What so many pools supply to the mix of a request, by the weigher that reads it.
+
+    Empty where the mix has all that a weigher needs to know of it; then ``most_nodes`` bounds how
+    many nodes of the request the pools make, by each need alone.
+    """
+
+    pools: int = 0
+    by_weigher: dict[str, MixSupplies] = {}
+    most_nodes: int = MAX_NODES
+
+
 class GroupAnswer(Struct, frozen=True, kw_only=True):
-    """The group state of a request on the pod managers of a zone and of those below it."""
+    """The group state of a request on the pod managers of a zone and of those below it.
+
+    ``supplies`` are those of all these pod managers. A zone of an older version says nothing of
+    them: it is ``uncounted``, as is one that gave amounts that are none.
+    """
 
     company: GroupState
     silent: tuple[SilentZone, ...] = ()
+    supplies: ZoneSupplies | UnsetType = UNSET
+    uncounted: tuple[SilentZone, ...] = ()
 
 
 class SealedRequest(Struct, frozen=True, kw_only=True):
     """A request as it is asked of every zone, with what the zone that is asked first knows of it.
 
     ``most_cost`` is the largest cost that its policy knows. ``inventory`` is the summary of the pod
-    managers of that zone itself.
+    managers of that zone itself. With ``needs_supplies`` the mix of the request is yet to be
+    completed by what all zones supply to it.
     """
 
     request: Request
     policy: Policy
     most_cost: int
     inventory: InventorySummary
+    needs_supplies: bool = False
 
 
 class OfferingZone(Protocol):
@@ -169,3 +189,11 @@ class OwnPodms(Protocol):
         others: Sequence[OtherCandidate] = (),
     ) -> GroupState:
         """Return the group state of the request on them, which counts those candidates, too."""
+
+    def mix_supplies(
+        self, query: OfferQuery, others: Sequence[OtherCandidate] = ()
+    ) -> ZoneSupplies:
+        """Return what they supply to the mix of the request beside those candidates."""
+
+    def complete_mix(self, request: Request, supplies: Mapping[str, MixSupplies]) -> Request:
+        """Return a sealed request with its mix completed by what all pools supply to it."""

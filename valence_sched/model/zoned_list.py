@@ -28,9 +28,14 @@ class ZonedList(list[T]):
         self.silent = tuple(silent)
 
 
-def silent_zones(found: Sequence[object]) -> tuple[SilentZone, ...]:
+def silent_zones(found: object) -> tuple[SilentZone, ...]:
     """Return the zones that a list lacks: none for one that is not over zones."""
     return found.silent if isinstance(found, ZonedList) else ()
+
+
+def listed(found: Iterable[T]) -> Sequence[T]:
+    """Return what a scheduler yields or lists as a sequence; one over zones stays what it is."""
+    return found if isinstance(found, ZonedList) else tuple(found)
 
 
 def silent_header(zones: Sequence[SilentZone]) -> str:

@@ -4,7 +4,9 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from valence_sched.model.decision import Candidate, PodmVerdict, Report, Reports
+import msgspec
+
+from valence_sched.model.decision import Candidate, PodmVerdict, Report, Reports, with_podm_paths
 from valence_sched.model.explanation import Explanation
 from valence_sched.model.page import (
     FunnelChart,
@@ -40,7 +42,10 @@ def decision_page(document: Report | Reports, hardware: HardwareListing, facts: 
     ``hardware`` is what was decided on, ``facts`` is what became of it, such as its claim.
     """
     if isinstance(document, Reports):
+        reports = tuple(_as_in(hardware, one) for one in document.decisions)
+        document = msgspec.structs.replace(document, decisions=reports)
         return _decisions_page(document, hardware, facts)
+    document = _as_in(hardware, document)
     own = (("Policy", document.policy.name), ("Seed", f"{document.seed}"))
     request = document.request
     return Page(
@@ -56,6 +61,12 @@ def decision_page(document: Report | Reports, hardware: HardwareListing, facts: 
         ),
         sections=(*_sections(document), decision_map(hardware, [document]), *_closing(document)),
     )
+
+
+def _as_in(hardware: HardwareListing, report: Report) -> Report:
+    """Return a decision with the pod managers of zones by path, where the hardware has them so."""
+    named, known = with_podm_paths(report), {one.podm.id for one in hardware.podms}
+    return named if any(one.chosen.podm in known for one in named.placements) else report
 
 
 def _decisions_page(document: Reports, hardware: HardwareListing, facts: Facts) -> Page:

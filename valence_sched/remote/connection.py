@@ -109,6 +109,8 @@ class ServiceConnection:
             headers["Idempotency-Key"] = key
         if route := self._route():
             headers[zone_route.HEADER] = ",".join(route)
+        if (left_s := zone_route.DEADLINE.get()) is not None:
+            headers[zone_route.DEADLINE_HEADER] = f"{max(left_s, LEAST_TIMEOUT_S):.3f}"
         # maps keep their order: of the attributes of a request the first that fails is the reason
         data = None if body is None else msgspec.json.encode(body)
         where = f"{self.url}/v1/{path}"

@@ -139,7 +139,8 @@ class RemoteScheduler(Scheduler):
 
     def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
         body = RequestsBody(compiled=tuple(requests))
-        return self._post("stranded", body, tuple[StrandedAmount, ...])
+        content, headers = self._connection.ask_headers("POST", "stranded", body=body)
+        return self._zoned(content, headers, list[StrandedAmount])
 
     def decision(self, decision_id: str) -> Report | Reports:
         content = self._connection.ask("GET", *path_of("decisions", decision_id))
@@ -161,22 +162,22 @@ class RemoteScheduler(Scheduler):
         return self._get("inventory", InventorySummary)
 
     def podms(self) -> Sequence[PodmOverview]:
-        return self._get("podms", tuple[PodmOverview, ...])
+        return self._get_zoned("podms", list[PodmOverview])
 
     def podm(self, name: str) -> PodmOverview:
         return self._get_named("podms", name, PodmOverview)
 
-    def blocks(self, wanted: BlockFilter) -> Iterator[BlockOverview]:
-        yield from self._get("blocks", tuple[BlockOverview, ...], **msgspec.to_builtins(wanted))
+    def blocks(self, wanted: BlockFilter) -> Sequence[BlockOverview]:
+        return self._get_zoned("blocks", list[BlockOverview], **msgspec.to_builtins(wanted))
 
     def block(self, name: str, podm: str | None = None) -> BlockOverview:
         return self._get_named("blocks", name, BlockOverview, podm=podm)
 
     def pools(self, podm: str | None = None) -> Sequence[PoolOverview]:
-        return self._get("pools", tuple[PoolOverview, ...], podm=podm)
+        return self._get_zoned("pools", list[PoolOverview], podm=podm)
 
     def device_counts(self, wanted: BlockFilter) -> Sequence[DeviceCount]:
-        return self._get("devices", tuple[DeviceCount, ...], **msgspec.to_builtins(wanted))
+        return self._get_zoned("devices", list[DeviceCount], **msgspec.to_builtins(wanted))
 
     def block_usage(self, podm: str) -> BlockUsage:
         return self._get_named("podms", podm, BlockUsage, "usage")
@@ -370,7 +371,12 @@ class RemoteScheduler(Scheduler):
 
     def _get_zoned(self, path: str, kind: type[list[R]], **query: Any) -> ZonedList[R]:
         """Return a list over zones; ServiceError where it does not say which zones it lacks."""
-        content, headers = self._connection.ask_headers("GET", path, query)
+        return self._zoned(*self._connection.ask_headers("GET", path, query), kind)
+
+    def _zoned(
+        self, content: bytes, headers: Mapping[str, str], kind: type[list[R]]
+    ) -> ZonedList[R]:
+        """Return an answer as a list over zones; errors as to get it."""
         try:
             silent = parse_silent_header(headers.get(SILENT_HEADER, ""))
         except ValueError as error:

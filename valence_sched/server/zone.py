@@ -24,9 +24,15 @@ from valence_sched.model.claim import Claim
 from valence_sched.model.decision import Candidate, Report
 from valence_sched.model.decision_result import Detail
 from valence_sched.model.group import GroupState
-from valence_sched.model.request import Request
+from valence_sched.model.request import MixSupplies, Request
 from valence_sched.model.scheduler import Scheduler
-from valence_sched.model.zone import OfferQuery, OtherCandidate, SealedRequest, ZoneAnswer
+from valence_sched.model.zone import (
+    OfferQuery,
+    OtherCandidate,
+    SealedRequest,
+    ZoneAnswer,
+    ZoneSupplies,
+)
 from valence_sched.model.zone_claim import ZoneClaimBody
 from valence_sched.model.zone_registry import ZoneOverview
 from valence_sched.model.zone_route import ROUTE
@@ -35,13 +41,14 @@ from valence_sched.server.zone_claims import zone_nodes
 from valence_sched.service.call import Schedulers
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.store.store import Store
-from valence_sched.zones.calls import call_all
+from valence_sched.zones.calls import call_below, time_left
 from valence_sched.zones.children import Children, ChildRow
 from valence_sched.zones.claiming_scheduler import ClaimingScheduler
 from valence_sched.zones.claims import ZoneClaimStore
 from valence_sched.zones.nodes import ZoneNodes
 from valence_sched.zones.podms import ZonePodms
 from valence_sched.zones.remote_zone import RemoteZone, remote_zone
+from valence_sched.zones.reports import ZoneReports
 from valence_sched.zones.scheduler import ZonedScheduler
 from valence_sched.zones.tokens import Tokens
 from valence_sched.zones.tree import ChildZone, ZoneTree
@@ -110,6 +117,18 @@ class LockedPodms:
         with self._engine() as engine:
             return engine.group_state(query, earlier, others)
 
+    def mix_supplies(
+        self, query: OfferQuery, others: Sequence[OtherCandidate] = ()
+    ) -> ZoneSupplies:
+        """Return what they supply to the mix of the request; errors as for a decision."""
+        with self._engine() as engine:
+            return engine.mix_supplies(query, others)
+
+    def complete_mix(self, request: Request, supplies: Mapping[str, MixSupplies]) -> Request:
+        """Return a sealed request with its mix completed by what all pools supply to it."""
+        with self._engine() as engine:
+            return engine.complete_mix(request, supplies)
+
     @contextlib.contextmanager
     def _engine(self) -> Iterator[Engine]:
         with self._reading() as engine:
@@ -163,7 +182,7 @@ class ProcessZone:
             self._podms(tenant),
             self._tree(tenant, children),
             reports_below=self._reports_below,
-            deadline_s=self.deadline_s,
+            deadline_s=time_left(self.deadline_s),
             most_hops=self.most_hops,
         )
 
@@ -179,8 +198,10 @@ class ProcessZone:
         Every other verb is that of ``others``, else of the one that decides.
         """
         verbs = others or cast(Scheduler, zoned)
-        podms = ZonePodms(verbs, self._verbs_of_children(), self.deadline_s)
-        return ClaimingScheduler(verbs, zoned, self._nodes(tenant), podms)
+        children = self._verbs_of_children()
+        podms = ZonePodms(verbs, children, self.deadline_s)
+        reports = ZoneReports(verbs, children, self.deadline_s, podms)
+        return ClaimingScheduler(verbs, zoned, self._nodes(tenant), podms, reports)
 
     def _nodes(self, tenant: str) -> ZoneNodes:
         self._child_zones()
@@ -203,7 +224,7 @@ class ProcessZone:
 
         calls = {name: functools.partial(decide, verbs)
                  for name, verbs in self._verbs_of_children().items()}  # fmt: skip
-        return call_all(calls, self.deadline_s)
+        return call_below(calls, self.deadline_s)
 
     def _route(self) -> tuple[str, ...]:
         """Return the zones that what is asked of a child has passed, this one the last.

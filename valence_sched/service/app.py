@@ -24,8 +24,14 @@ from valence_sched.errors import (
 from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import MEDIA_TYPE, Problem, http_problem, problem_of
 from valence_sched.model.redact import redact_text
+from valence_sched.model.zone_route import (
+    DEADLINE,
+    DEADLINE_HEADER,
+    ROUTE,
+    parse_deadline,
+    parse_route,
+)
 from valence_sched.model.zone_route import HEADER as ROUTE_HEADER
-from valence_sched.model.zone_route import ROUTE, parse_route
 from valence_sched.service import html
 from valence_sched.service.body_reader import read_body
 from valence_sched.service.call import Call, CallResult, ServiceParts
@@ -88,6 +94,7 @@ class Envelope:
         resp.set_header(REQUEST_ID, known)
         try:
             ROUTE.set(parse_route(req.get_header(ROUTE_HEADER)))
+            DEADLINE.set(parse_deadline(req.get_header(DEADLINE_HEADER)))
         except ValueError as error:
             raise falcon.HTTPBadRequest(description=str(error)) from None
         resp.append_header("Vary", HEADER)

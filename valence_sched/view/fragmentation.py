@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from valence_sched.model.need import MEASURES, Need
-from valence_sched.model.request import FlavorShare, Mix, NameRequirements
+from valence_sched.model.request import FlavorShare, Mix, MixSupplies, NameRequirements
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.stock_grants import StockGrants
@@ -163,8 +164,30 @@ class FlavorMix:
         supply = MixSupply(have, fractions, useful, free)
         return self._add_stocks(rest.stocks_after(needs), supply)
 
-    def scarcity(self, view: View) -> tuple[float, ...]:
-        """Return the scarcity of each share of the mix on a View, empty if nothing is scarce.
+    def supplies(self, view: View) -> MixSupplies:
+        """Return per share what its nodes can use of the scarce resource on all rows of a View.
+
+        Each amount is a few floats, whose exact sum it is, so that those of several Views add up to
+        that of all their rows in any order. A share that needs nothing of the resource has none.
+        """
+        from valence_sched.model.mix_supply import exact_sum  # only where a mix names hardware
+
+        found: list[tuple[float, ...]] = [()] * self._share_count
+        if not self._shares:
+            return tuple(found)
+        usable = self._usable(self.supply(leftover(view, self.resources, blocks=self.uses_blocks)))
+        by_value = [
+            [exact_sum(some) for some in usable[:, view.traits.codes == value].tolist()]
+            for value in range(len(view.traits.values))
+        ]
+        shares = zip(self._indices, self._needs_of, self._accepts(view.traits), strict=True)
+        for index, number, accepts in shares:
+            parts = (by_value[value][number] for value in accepts.nonzero()[0].tolist())
+            found[index] = exact_sum(list(itertools.chain.from_iterable(parts)))
+        return tuple(found)
+
+    def scarcity(self, supplies: MixSupplies) -> tuple[float, ...]:
+        """Return the scarcity of each share of the mix by its supply, empty if nothing is scarce.
 
         Of a share that :func:`names_hardware`: the amount that the best supplied share can take, to
         its own, each plus ``largest_request``, at most ``MOST_SCARCITY``. With it the growth of the
@@ -172,15 +195,11 @@ class FlavorMix:
         """
         if not self._shares:
             return ()
-        supply = self.supply(leftover(view, self.resources, blocks=self.uses_blocks))
-        by_value = np.zeros((len(view.traits.values), len(self._scarce)))
-        np.add.at(by_value, view.traits.codes, self._usable(supply).T)
-        accepts = self._accepts(view.traits)
-        amounts = (by_value.T[self._needs_of] * accepts).sum(axis=1) + self.largest_request
+        amounts = [math.fsum(supplies[index]) + self.largest_request for index in self._indices]
         scarcity = [1.0] * self._share_count
-        for index, share, amount in zip(self._indices, self._shares, amounts.tolist(), strict=True):
+        for index, share, amount in zip(self._indices, self._shares, amounts, strict=True):
             if names_hardware(share):
-                scarcity[index] = min(float(amounts.max()) / amount, MOST_SCARCITY)
+                scarcity[index] = min(max(amounts) / amount, MOST_SCARCITY)
         return tuple(scarcity) if max(scarcity) > 1.0 else ()
 
     def fragmentation(self, supply: MixSupply, weights: Floats) -> Floats:

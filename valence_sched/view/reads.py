@@ -8,10 +8,14 @@ declaration always takes part.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+import functools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from valence_sched.model.request import Mix, MixSupplies
 
 CountsBy = Literal["podm", "domain"]
 Plugin = TypeVar("Plugin", bound=Callable[..., Any])
@@ -63,15 +67,35 @@ def declarations(plugin: Callable[..., Any]) -> tuple[Reads, ...]:
     return declared if isinstance(declared, tuple) else ()
 
 
-def completes_mix(complete: Callable[..., Any]) -> Callable[[Plugin], Plugin]:
+class MixCompletion(NamedTuple):
+    """How the mix of a request is completed for a weigher; both functions take its options.
+
+    ``supplies(view, mix)`` returns what all pools of a View supply to each share: of several Views
+    with different pools they add up. It is empty if the mix has nothing to be completed, whatever
+    the pools are. ``complete(mix, supplies)`` returns the mix.
+    """
+
+    supplies: Callable[..., MixSupplies]
+    complete: Callable[..., Mix]
+
+    def with_options(self, options: Mapping[str, Any]) -> MixCompletion:
+        """Return it with the options of a weigher filled in."""
+        return MixCompletion(
+            functools.partial(self.supplies, **options), functools.partial(self.complete, **options)
+        )
+
+
+def completes_mix(
+    supplies: Callable[..., MixSupplies], complete: Callable[..., Mix]
+) -> Callable[[Plugin], Plugin]:
     """Declare what completes the mix of a request for a weigher, from all pools at once.
 
-    ``complete(view, mix, **options)`` returns the mix, with the options of the weigher. Answers for
-    a row must not depend on other rows, so this is worked out now and then, not for every row.
+    The functions are those of a :class:`MixCompletion`. Answers for a row must not depend on other
+    rows, so this is worked out now and then, not for every row.
     """
 
     def declare(plugin: Plugin) -> Plugin:
-        plugin.complete_mix = complete  # type: ignore[attr-defined]
+        plugin.mix_completion = MixCompletion(supplies, complete)  # type: ignore[attr-defined]
         return plugin
 
     return declare

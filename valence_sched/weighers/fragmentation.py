@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from valence_sched.model.request import FlavorShare, Mix, Request
+from valence_sched.model.request import FlavorShare, Mix, MixSupplies, Request
 from valence_sched.view.availability import feasible_rows
 from valence_sched.view.fragmentation import (
     FlavorMix,
@@ -23,21 +23,34 @@ from valence_sched.view.reads import completes_mix, reads
 from valence_sched.view.view import Floats, Ints, Mask, View
 
 
-def with_scarcity(view: View, mix: Mix, *, of: str = "accelerators", step: float = 0.0) -> Mix:
-    """Return a mix with the scarcity of its shares on all pools of a View.
+def mix_supplies(
+    view: View, mix: Mix, *, of: str = "accelerators", step: float = 0.0
+) -> MixSupplies:
+    """Return per share of a mix the amount of the scarce thing that all pools of a View supply.
 
-    What a share can take is the sum over the pools of the free amount of the scarce thing that it
-    can use. The scarcity of a share that requires traits, or models or other attributes of devices,
-    is ``(most + one) / (own + one)``, at most 1,000, where ``most`` is what the best supplied share
-    can take; of all other shares it is 1. A mix that has its scarcity keeps it.
+    That is the sum over the pools of what is free and of use to the share. Nothing is scarce, and
+    there are no supplies, where no share requires traits, or models or other attributes of devices;
+    a mix that has its scarcity keeps it.
     """
     if mix.scarcity or not may_have(view, of) or not any(map(names_hardware, mix.shares)):
-        return mix
-    scarcity = flavor_mix(view, mix, of).scarcity(view)
+        return ()
+    return flavor_mix(view, mix, of).supplies(view)
+
+
+def with_scarcity(
+    mix: Mix, supplies: MixSupplies, *, of: str = "accelerators", step: float = 0.0
+) -> Mix:
+    """Return a mix with the scarcity of its shares by what all pools supply to them.
+
+    The scarcity of a share that requires traits, or models or other attributes of devices, is
+    ``(most + one) / (own + one)``, at most 1,000, where ``most`` is the largest supply of all and
+    ``own`` that of the share; of all other shares it is 1.
+    """
+    scarcity = FlavorMix(mix.shares, of).scarcity(supplies) if supplies else ()
     return msgspec.structs.replace(mix, scarcity=scarcity) if scarcity else mix
 
 
-@completes_mix(with_scarcity)
+@completes_mix(mix_supplies, with_scarcity)
 @reads("mix", optional=True)
 @reads_podm("traits")
 def fragmentation(

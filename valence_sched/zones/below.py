@@ -25,7 +25,7 @@ from valence_sched.model.zone_claim import (
 )
 from valence_sched.model.zoned_list import silent_zones
 from valence_sched.zones import paths
-from valence_sched.zones.calls import call_all
+from valence_sched.zones.calls import call_all, call_below
 
 DEADLINE_S = 30.0  # for what each zone is asked
 
@@ -146,7 +146,7 @@ class ZonesBelow:
         calls = {name: functools.partial(self._ask, ask, name) for name in names}
         lists: dict[str, Sequence[Any]] = {}
         silent: list[SilentZone] = []
-        for name, answer in call_all(calls, self.deadline_s).items():
+        for name, answer in call_below(calls, self.deadline_s).items():
             if not isinstance(answer, SchedulerError):
                 lists[name] = answer
                 silent += [replace(one, zone=paths.path(name, one.zone))

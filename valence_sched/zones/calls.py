@@ -11,8 +11,11 @@ from concurrent.futures import Future, wait
 from typing import TypeVar
 
 from valence_sched.errors import SchedulerError, ServiceError
+from valence_sched.model.zone_route import DEADLINE
 
 T = TypeVar("T")
+
+DEADLINE_SHARE = 0.8  # of the time that is left, for the zones below: the rest is for the way back
 
 
 class NoAnswerInTime(ServiceError):
@@ -48,6 +51,28 @@ def call_all(
         else:
             raise error
     return outcomes
+
+
+def call_below(
+    calls: Mapping[str, Callable[[], T]], deadline_s: float
+) -> dict[str, T | SchedulerError]:
+    """Call zones below as ``call_all`` does, within what is left to what this zone answers.
+
+    What is asked is told eight tenths of that, so that of a zone whose own child hangs the rest
+    comes in time.
+    """
+    left_s = time_left(deadline_s)
+    token = DEADLINE.set(left_s * DEADLINE_SHARE)
+    try:
+        return call_all(calls, left_s)
+    finally:
+        DEADLINE.reset(token)
+
+
+def time_left(deadline_s: float) -> float:
+    """Return how long this zone may take: ``deadline_s``, or less where it was told so."""
+    told_s = DEADLINE.get()
+    return deadline_s if told_s is None else min(deadline_s, told_s)
 
 
 def _run(future: Future[T], call: Callable[[], T]) -> None:

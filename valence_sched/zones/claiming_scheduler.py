@@ -27,6 +27,7 @@ from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
 from valence_sched.model.zone import SealedRequest
 from valence_sched.zones.nodes import ZoneNodes
 from valence_sched.zones.podms import ZonePodms
+from valence_sched.zones.reports import ZoneReports
 from valence_sched.zones.scheduler import ZonedScheduler
 from valence_sched.zones.selection import Selected
 
@@ -34,21 +35,27 @@ from valence_sched.zones.selection import Selected
 class ClaimingScheduler:
     """Claims and composes over the zones that ``zoned`` decides over; ``nodes`` are theirs.
 
-    ``podms`` finds the zone of a pod manager that is named. Every other verb is that of ``others``:
-    the same scheduler, or one of the caller's own.
+    ``podms`` finds the zone of a pod manager that is named, and ``reports`` has the verbs about
+    what pod managers have. Every other verb is that of ``others``: the same scheduler, or one of
+    the caller's own.
     """
 
     def __init__(
-        self, others: Scheduler, zoned: ZonedScheduler, nodes: ZoneNodes, podms: ZonePodms
+        self,
+        others: Scheduler,
+        zoned: ZonedScheduler,
+        nodes: ZoneNodes,
+        podms: ZonePodms,
+        reports: ZoneReports,
     ) -> None:
         self._others, self._zoned, self._nodes, self._podms = others, zoned, nodes, podms
-        self._claims = nodes.claims
+        self._claims, self._reports = nodes.claims, reports
 
     def __getattr__(self, name: str) -> Any:
-        """Return a verb that another scheduler answers."""
+        """Return a verb of the reports, or one that another scheduler answers."""
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self._others, name)
+        return getattr(self._reports if hasattr(ZoneReports, name) else self._others, name)
 
     def claim(
         self,

@@ -52,10 +52,9 @@ from valence_sched.model.zone_claim import (
 from valence_sched.model.zoned_list import ZonedList
 from valence_sched.zones import paths
 from valence_sched.zones.below import ZonesBelow, in_zone, parts_of, zone_claim_id
-from valence_sched.zones.calls import call_all
+from valence_sched.zones.calls import DEADLINE_SHARE, call_all
 from valence_sched.zones.selection import Selected
 from valence_sched.zones.tokens import OwnToken, Tokens
-from valence_sched.zones.tree import DEADLINE_SHARE
 
 PREPARE_TTL_S = 60.0  # how long a part waits for the other zones
 MOST_ATTEMPTS = 8

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
+from typing import TypeVar
 
 from msgspec.structs import replace
 
+from valence_sched.model.capacity import StrandedAmount
 from valence_sched.model.claim import Claim
 from valence_sched.model.composition import ComposedNode
+from valence_sched.model.hardware import BlockOverview, PoolOverview
 from valence_sched.model.lifecycle import (
     ClaimRecord,
     Event,
@@ -16,6 +19,9 @@ from valence_sched.model.lifecycle import (
     NodeStatus,
     UnverifiedNode,
 )
+from valence_sched.model.podm_overview import PodmOverview
+
+OnPodm = TypeVar("OnPodm", BlockOverview, PoolOverview, StrandedAmount)
 
 
 def path(zone: str, name: str) -> str:
@@ -74,6 +80,22 @@ def unverified_below(zone: str, node: UnverifiedNode) -> UnverifiedNode:
         return replace(node, message=line_below(zone, node.message))
     return replace(node, message=line_below(zone, node.message), node=path(zone, node.node),
                    podm=path(zone, node.podm), claim=path(zone, node.claim))  # fmt: skip
+
+
+def overview_below(zone: str, overview: PodmOverview) -> PodmOverview:
+    """Return the overview of a pod manager of a zone as the zone above names it."""
+    named = replace(overview.podm, id=path(zone, overview.podm.id))
+    return replace(overview, podm=named)
+
+
+def podm_below(zone: str, one: OnPodm) -> OnPodm:
+    """Return what names its pod manager as the zone above names that."""
+    return replace(one, podm=path(zone, one.podm))
+
+
+def paths(zone: str, names: str) -> str:
+    """Return the paths of several names, which have commas between them."""
+    return ", ".join(path(zone, name) for name in names.split(", "))
 
 
 def line_below(zone: str, line: str) -> str:

@@ -19,7 +19,7 @@ from valence_sched.errors import (
 from valence_sched.model.podm_overview import PodmOverview, StatsReport
 from valence_sched.model.stats import podm_id
 from valence_sched.zones import paths
-from valence_sched.zones.calls import call_all
+from valence_sched.zones.calls import call_below
 
 
 class PodmVerbs(Protocol):
@@ -56,9 +56,15 @@ class ZonePodms:
     deadline_s: float
 
     def podm(self, name: str) -> PodmOverview:
-        """Return a pod manager of this zone or of one below; errors as of ``find``."""
+        """Return a pod manager of this zone or of one below; errors as of ``find``.
+
+        Raises:
+            UnknownName: no zone has it.
+        """
         place = self.find(name)
-        return place.verbs.podm(place.name)
+        if not place.zone and not _has(self.own, name):
+            raise UnknownName("pod manager", name, ())
+        return paths.overview_below(place.zone, place.verbs.podm(place.name))
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
         """Store what a pod manager reports in the zone that has it; a new one is this zone's."""
@@ -91,7 +97,7 @@ class ZonePodms:
             return PodmPlace("", self.own, name)
         calls = {child: functools.partial(_asked, verbs, name)
                  for child, verbs in self.children.items()}  # fmt: skip
-        answers = call_all(calls, self.deadline_s)
+        answers = call_below(calls, self.deadline_s)
         having = [child for child, answer in answers.items() if answer is True]
         if len(having) > 1:
             raise UsageError(one_line(

@@ -21,10 +21,8 @@ from valence_sched.model.zone_settings import ZoneSettings
 from valence_sched.remote.connection import ServiceConnection
 from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.store.store import Store
-from valence_sched.zones.calls import call_all
+from valence_sched.zones.calls import DEADLINE_SHARE, call_all
 from valence_sched.zones.children import current_capabilities
-
-DEADLINE_SHARE = 0.8  # of the time that is left, for the zones below: the rest is for the way back
 
 Password = Callable[[ZoneRegistration], str | None]
 

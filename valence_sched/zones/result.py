@@ -31,7 +31,7 @@ def zoned_result(
         InventoryIncomplete: nothing is placed, and no zone but this one, without pod managers,
             answered.
     """
-    request, nodes = sealed.request, selected.nodes
+    request, nodes = selected.request or sealed.request, selected.nodes
     fitting = len(nodes)
     placed = nodes if fitting >= request.required_count else []
     if not nodes and selected.silent and selected.answered == 1 and not sealed.inventory.podms:
@@ -49,6 +49,10 @@ def zoned_result(
         ),
         silent=tuple(sorted(selected.silent.values(), key=lambda one: one.zone)),
         excluded=tuple(sorted(selected.excluded.values(), key=lambda one: one.zone)),
+    )
+    uncounted = tuple(
+        one_line(f"zone {one.zone} does not count in the scarcity of the mix: {one.reason}")
+        for one in sorted(selected.uncounted.values(), key=lambda one: one.zone)
     )
     report = Report(
         outcome=_outcome(len(placed), request.count, undecided=bool(selected.undecided)),
@@ -71,7 +75,7 @@ def zoned_result(
         ),
         podms=(),
         funnel=(),
-        warnings=(),
+        warnings=uncounted,
         undecided=tuple(selected.undecided.values()),
         zones=zones,
     )
@@ -81,7 +85,7 @@ def zoned_result(
             inventory=reasons.inventory,
             podms=reasons.podms,
             funnel=reasons.funnel,
-            warnings=reasons.warnings,
+            warnings=(*reasons.warnings, *uncounted),
             explanation=reasons.explanation,
         )
     return DecisionResult(report=report)

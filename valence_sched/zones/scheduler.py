@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import functools
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 from valence_sched.errors import (
     NoPodm,
@@ -19,16 +21,19 @@ from valence_sched.model.decision_result import DecisionResult, DecisionResults,
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import Scheduler
-from valence_sched.model.zone import OfferingZone, OwnPodms, SealedRequest
+from valence_sched.model.zone import GroupAnswer, OfferingZone, OwnPodms, SealedRequest
 from valence_sched.model.zone_depth import MOST_HOPS
+from valence_sched.zones.batch import SelectNodes, ZoneBatch
+from valence_sched.zones.mixes import ZoneMixes
 from valence_sched.zones.reasons import with_reasons_below
 from valence_sched.zones.result import (
     drop_conflicting_alternates,
-    taken_by,
     zoned_result,
     zoned_results,
 )
 from valence_sched.zones.selection import OtherOffer, Selected, ZoneSelection
+
+R = TypeVar("R")
 
 MOST_TRIES = 3  # of a decision whose offers somebody else takes meanwhile
 
@@ -56,7 +61,9 @@ class ZonedScheduler:
         most_hops: int = MOST_HOPS,
         engine_has_all: bool = False,
         reports_below: ReportsBelow = lambda _request, _detail: {},
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
         self._reports_below = reports_below
         self._reading, self._podms, self._zone = reading, podms, zone
         self._deadline_s, self._most_hops = deadline_s, most_hops
@@ -111,7 +118,7 @@ class ZonedScheduler:
         self, request: Request, avoid: Sequence[SilentZone]
     ) -> tuple[SealedRequest, Selected]:
         sealed = self._podms.seal(request)
-        return sealed, self._selection(sealed, avoid=avoid).nodes()
+        return sealed, self._selection(sealed, ZoneMixes(self._podms), avoid=avoid).nodes()
 
     def result(
         self, request: Request, sealed: SealedRequest, selected: Selected, detail: Detail
@@ -121,7 +128,8 @@ class ZonedScheduler:
 
     def rank(self, request: Request, limit: int) -> Ranking:
         """Return the best candidates of all zones; errors as for a decision."""
-        offers, selected = self._selection(self._podms.seal(request)).ranking(limit)
+        sealed, mixes = self._podms.seal(request), ZoneMixes(self._podms)
+        offers, selected = self._selection(sealed, mixes).ranking(limit)
         missing = [f"zone {one.zone}: {one.reason}" for one in selected.silent.values()]
         missing += [f"{one.podm}: undecided" for one in selected.undecided.values()]
         return Ranking(candidates=tuple(one.candidate for one in offers), missing=tuple(missing))
@@ -129,9 +137,8 @@ class ZonedScheduler:
     def select_all(
         self, requests: Sequence[Request], *, detail: Detail = "placements"
     ) -> DecisionResults:
-        """Choose for several requests in their order, all or nothing.
+        """Choose for several requests, all or nothing, in the order by which most nodes fit.
 
-        They are not planned together, as those of one zone are: each takes the best that is left.
         Errors as for one request.
         """
         if not requests:
@@ -145,31 +152,51 @@ class ZonedScheduler:
         return self._select_all(requests, detail)
 
     def _select_all(self, requests: Sequence[Request], detail: Detail) -> DecisionResults:
-        others: list[OtherOffer] = []
-        results: list[tuple[SealedRequest, Selected]] = []
-        for number, request in enumerate(requests, 1):
-            try:
-                sealed = self._podms.seal(request)
-                selected = self._selection(sealed, others).nodes()
-            except (RequestError, UnknownName) as error:
-                raise (error if len(requests) == 1 else error.at(f"request {number}")) from None
-            results.append((sealed, selected))
-            if len(selected.nodes) < sealed.request.required_count:
-                break
-            others += taken_by(sealed.request, selected)
-        drop_conflicting_alternates([selected for _, selected in results])
+        sealed = [
+            _at(number, requests, functools.partial(self._podms.seal, one))
+            for number, one in enumerate(requests)
+        ]
+        until = self._clock() + self._deadline_s
+        mixes = ZoneMixes(self._podms)
+
+        def new_trial() -> SelectNodes:
+            mixes = ZoneMixes(self._podms)
+
+            def select(number: int, others: Sequence[OtherOffer]) -> Selected:
+                selection = self._selection(sealed[number], mixes, others)
+                return _at(number, requests, selection.nodes)
+
+            return select
+
+        most = [self._selection(one, mixes).most_nodes() for one in sealed] if sealed[1:] else []
+        batch = ZoneBatch(sealed, most, new_trial, lambda: self._clock() >= until)
+        best = batch.best() if sealed[1:] else None
+        if best is not None:
+            selections = [best.selected[number] for number in range(len(sealed))]
+        else:
+            selections = batch.in_order()
+        drop_conflicting_alternates(selections)
+        whole = zip(sealed, selections, strict=False)
+        others = sum(len(selected.nodes) for one, selected in whole
+                     if len(selected.nodes) >= one.request.required_count)  # fmt: skip
         reports = [
-            zoned_result(sealed, selected, self._reasons(request, selected, detail, len(others)))
-            for request, (sealed, selected) in zip(requests, results, strict=False)
+            zoned_result(one, selected, self._reasons(request, selected, detail, others))
+            for request, one, selected in zip(requests, sealed, selections, strict=False)
         ]
         return zoned_results(requests, [one.report for one in reports])
 
     def _selection(
         self,
         sealed: SealedRequest,
+        mixes: ZoneMixes,
         others: Sequence[OtherOffer] = (),
         avoid: Sequence[SilentZone] = (),
     ) -> ZoneSelection:
+        def complete(
+            ask: Callable[[], GroupAnswer], anew: bool
+        ) -> tuple[Request, Sequence[SilentZone]]:
+            return mixes.complete(sealed, ask, len(others), anew=anew)
+
         return ZoneSelection(
             self._zone,
             sealed.policy,
@@ -179,6 +206,7 @@ class ZonedScheduler:
             most_cost=sealed.most_cost,
             others=others,
             avoid=avoid,
+            complete=complete if sealed.needs_supplies else None,
         )
 
     def _reasons(
@@ -206,3 +234,11 @@ class ZonedScheduler:
         chosen = [one.chosen for one in report.placements]
         same = chosen == [one.chosen.candidate for one in selected.nodes if placed]
         return report if same else None
+
+
+def _at(number: int, requests: Sequence[Request], call: Callable[[], R]) -> R:
+    """Return what a call for one of several requests does; its errors name the request."""
+    try:
+        return call()
+    except (RequestError, UnknownName) as error:
+        raise (error if len(requests) == 1 else error.at(f"request {number + 1}")) from None

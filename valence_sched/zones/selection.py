@@ -8,10 +8,12 @@ Where they do (a group that spreads over zones), or where chance takes part, eac
 from __future__ import annotations
 
 import functools
+import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from valence_sched.core.ranking import pool_lot
@@ -20,10 +22,11 @@ from valence_sched.model.decision import PoolRef
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.group import GroupState
 from valence_sched.model.policy import Policy
-from valence_sched.model.request import Request
+from valence_sched.model.request import MAX_NODES, Request
 from valence_sched.model.zone import (
     MOST_LEFT_OUT,
     DomainValues,
+    GroupAnswer,
     Offer,
     OfferingZone,
     OfferQuery,
@@ -32,12 +35,16 @@ from valence_sched.model.zone import (
     ZoneAnswer,
 )
 from valence_sched.model.zone_depth import MOST_HOPS
+from valence_sched.zones.mixes import as_asked_below
 
 LEAST_DEADLINE_S = 0.001  # once the time of a decision is over
 MOST_ANCHORS = 64  # tried for one group; the one by which most nodes fit is taken
 
 #: Places the nodes of a request, the first of them at none of some places.
 Attempt = Callable[[tuple[DomainValues, ...]], "list[PlacedOffer]"]
+
+#: Completes the mix of a request by what a function asks of all zones, if need be anew.
+Complete = Callable[[Callable[[], GroupAnswer], bool], tuple[Request, Sequence[SilentZone]]]
 
 
 @dataclass(frozen=True)
@@ -65,15 +72,18 @@ class Selected:
     """The nodes that zones offer, and what is to be known about the answer.
 
     The zones directly below were asked in so many ``queries``; ``answered`` counts the zones of the
-    fullest answer, the one that was asked first included.
+    fullest answer, the one that was asked first included. ``request`` is the one that was asked,
+    with its mix completed; what ``uncounted`` zones supply to it is not known.
     """
 
     nodes: list[PlacedOffer] = field(default_factory=list)
     undecided: dict[tuple[str, str], PoolRef] = field(default_factory=dict)
     silent: dict[str, SilentZone] = field(default_factory=dict)
     excluded: dict[str, SilentZone] = field(default_factory=dict)
+    uncounted: dict[str, SilentZone] = field(default_factory=dict)
     queries: int = 0
     answered: int = 1
+    request: Request | None = None
 
 
 class _LostZone(Exception):
@@ -87,6 +97,8 @@ class ZoneSelection:
     one is not asked again. Where a node was taken of it, the decision is made anew without it: what
     that node changed is not known any more. No candidate costs more than ``most_cost``. ``others``
     are offers that other requests took before. Zones to ``avoid`` are not asked, and named silent.
+    ``complete`` returns the request with its mix completed, and the zones that do not count in it,
+    by what it asks; with True it asks again.
     """
 
     def __init__(
@@ -100,6 +112,7 @@ class ZoneSelection:
         most_cost: int | None = None,
         others: Sequence[OtherOffer] = (),
         avoid: Iterable[SilentZone] = (),
+        complete: Complete | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._zone, self._policy, self._request = zone, policy, request
@@ -111,6 +124,7 @@ class ZoneSelection:
             others=tuple(one.node for one in others),
             hops=most_hops,
         )
+        self._complete = complete
         self._clock, self._until = clock, clock() + deadline_s
         self._noted = Selected()
         self._note(avoid, self._noted.silent)
@@ -119,11 +133,18 @@ class ZoneSelection:
 
     def ranking(self, limit: int) -> tuple[Sequence[Offer], Selected]:
         """Return the best candidates for the first node, and what is known about the answer."""
+        self._complete_mix(anew=False)
         one = self._alternative(1, count=1)
         query = replace(self._query, request=one, order="cost", limit=limit)
         if query.request.group is not None or query.request.owner is not None:
             query = replace(query, company=self._group_state(query))
         return self._ask(query).ranking[:limit], self._noted
+
+    def most_nodes(self) -> int:
+        """Return a bound of how many nodes of the request all zones make, by each need alone."""
+        self._complete_mix(anew=False)
+        supplies = self._group_answer(self._query).supplies
+        return MAX_NODES if supplies is UNSET else supplies.most_nodes
 
     def nodes(self) -> Selected:
         """Return as many nodes as the request asks for, or as many as fit.
@@ -131,14 +152,27 @@ class ZoneSelection:
         Raises:
             UnknownName: every zone answers, and none has a pod manager of the request.
         """
-        while True:  # each time without one more of the zones
+        for attempt in itertools.count():  # each time without one more of the zones
             try:
+                self._complete_mix(anew=attempt > 0)
                 self._noted.nodes = self._with_alternates(self._nodes())
             except _LostZone:
                 self._noted.undecided.clear()
                 vars(self).pop("_needs_anchor", None)
             else:
                 return self._noted
+        raise AssertionError("unreachable")
+
+    def _complete_mix(self, *, anew: bool) -> None:
+        """Complete the mix of the request, which zones take as it is."""
+        if self._complete is None:
+            return
+        request, uncounted = self._complete(lambda: self._group_answer(self._query), anew)
+        self._noted.request = request
+        self._noted.uncounted.clear()
+        self._note(uncounted, self._noted.uncounted)
+        self._request = as_asked_below(request)
+        self._query = replace(self._query, request=self._request)
 
     def _nodes(self) -> list[PlacedOffer]:
         if len(self._request.alternatives) > 1 and self._needs_anchor:
@@ -271,11 +305,14 @@ class ZoneSelection:
         return answer
 
     def _group_state(self, query: OfferQuery) -> GroupState:
+        return self._group_answer(query).company
+
+    def _group_answer(self, query: OfferQuery) -> GroupAnswer:
         answer = self._zone.group_state(self._bounded(query))
         self._noted.queries += 1
         self._note(answer.silent, self._noted.silent)
         self._check_taken(query, answer.silent)
-        return answer.company
+        return answer
 
     def _check_taken(self, query: OfferQuery, silent: Sequence[SilentZone]) -> None:
         """Raise _LostZone where a node was taken of a zone that gives no answer now."""

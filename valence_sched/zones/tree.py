@@ -33,15 +33,16 @@ from valence_sched.model.zone import (
     Token,
     ZoneAnswer,
 )
+from valence_sched.zones.calls import DEADLINE_SHARE
 from valence_sched.zones.capabilities import why_ruled_out
 from valence_sched.zones.merge import PLAIN, OfferOrder, Part, Weighting, merge_nodes, merge_ranking
+from valence_sched.zones.mixes import zone_supplies
 from valence_sched.zones.tokens import ChildToken, OwnToken, Tokens
 
 A = TypeVar("A", ZoneAnswer, GroupAnswer)
 
 TokensByChild = dict[str, tuple[Token, ...]]
 
-DEADLINE_SHARE = 0.8  # of the time that is left, for the children: the rest is for the way back
 MOST_NAMED = 1000  # silent or excluded zones, and undecided pools, of the answer of one child
 MOST_PATH = 1 << 12  # characters of the way down to a zone
 
@@ -134,21 +135,34 @@ class ZoneTree:
     def group_state(self, query: OfferQuery) -> GroupAnswer:
         """Return the group state of the request on this zone and on those below it.
 
-        Errors as of ``offers``.
+        With what they supply to its mix. Errors as of ``offers``.
         """
         taken, below = self._taken(query)
         children = self._asked(query, below)
         children.begin(_group_state)
         own, others = self._own, self._others(query)
         states = [own.group_state(query, taken, others)] if own is not None else []
+        own_supplies = own.mix_supplies(query, others) if own is not None else None
         answers = children.answers()
+        shares = len(query.request.mix.shares)
+        supplies, uncounted = zone_supplies(own_supplies, answers, shares)
         states += [answer.company for answer in answers.values()]
         lower = tuple(
             _below(name, one)
             for name, answer in answers.items()
             for one in answer.silent[:MOST_NAMED]
         )
-        return GroupAnswer(company=merged_group_state(states), silent=(*children.silent, *lower))
+        lower_uncounted = (
+            _below(name, one)
+            for name, answer in answers.items()
+            for one in answer.uncounted[:MOST_NAMED]
+        )
+        return GroupAnswer(
+            company=merged_group_state(states),
+            silent=(*children.silent, *lower),
+            supplies=supplies,
+            uncounted=(*uncounted, *lower_uncounted),
+        )
 
     def _above(self, order: OfferOrder, part: Part, offer: Offer) -> Offer:
         """Return an offer as the zone above sees it."""

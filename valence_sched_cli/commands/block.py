@@ -68,7 +68,8 @@ class ListBlock(paging.PagedLister):
 
         columns = ["Podm", "Block", "Hardware", "Free", "Node"]
         columns += ["Pool", "Type", "URI"] if parsed_args.long else []
-        blocks = self.scheduler(parsed_args).blocks(block_filter(parsed_args))
+        blocks = self.report_scheduler(parsed_args).blocks(block_filter(parsed_args))
+        self.tell_missing_of(blocks, "blocks", strict=parsed_args.strict)
         rows = [tuple(_cells(one)[column] for column in columns) for one in blocks]
         free = sum(1 for row in rows if row[columns.index("Free")])
         self.closing.append(f"{format_count(len(rows), 'block')}, {free:,} of them free")

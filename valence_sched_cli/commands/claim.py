@@ -49,7 +49,7 @@ class ListClaim(paging.PagedLister):
         claims = self.list_scheduler(parsed_args).claims(
             podm=parsed_args.podm, owner=parsed_args.owner, ended=parsed_args.all
         )
-        self.tell_missing(claims, "claims", strict=parsed_args.strict)
+        self.tell_missing_of(claims, "claims", strict=parsed_args.strict)
         rows = []
         for claim in claims:
             cells = dict(zip(COLUMNS, _cells(claim), strict=True))

@@ -23,7 +23,8 @@ class ListDevice(paging.PagedLister):
         add_filter_options(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        counts = self.scheduler(parsed_args).device_counts(block_filter(parsed_args))
+        counts = self.report_scheduler(parsed_args).device_counts(block_filter(parsed_args))
+        self.tell_missing_of(counts, "devices", strict=parsed_args.strict)
         return ("Device", "Model", "Devices", "Free", "Podms"), [
             (
                 one.kind,

@@ -90,9 +90,14 @@ class FitPodm(base.Lister):
             site = edits.edited_site(self, parsed_args)
         requests = self._requests(parsed_args, shares, site)
         whatif, strict = self.scheduler_app.whatif, parsed_args.strict
-        counter = whatif.capacity(site, strict=strict) if site else self.scheduler(parsed_args)
+        counter = (
+            whatif.capacity(site, strict=strict) if site else self.report_scheduler(parsed_args)
+        )
         if parsed_args.stranded:
+            from valence_sched.model.zoned_list import silent_zones
+
             found = counter.stranded([request for _, request in requests])
+            self.tell_missing(silent_zones(found), "resources", strict=strict)
             self.closing += stranded.outcome_lines(found)
             return stranded.table(found, people=self._for_people(parsed_args))
 
@@ -143,7 +148,8 @@ class FitPodm(base.Lister):
         ))  # fmt: skip
         podms = {podm.podm for _, one in counts for podm in one.podms}
         unread = bool(podms) and podms <= self.scheduler_app.sources.unread_ids
-        undecided = unread or any(one.undecided for _, one in counts)
+        silent = {zone.zone: zone for _, one in counts for zone in one.silent}
+        undecided = unread or bool(silent) or any(one.undecided for _, one in counts)
         none = UNDECIDED if undecided else NOTHING_FITS
         self.exit_code = 0 if any(one.nodes for _, one in counts) else none
         limit = parsed_args.limit
@@ -151,6 +157,7 @@ class FitPodm(base.Lister):
             self.closing.append(f"stopped counting at {limit:,} a pod manager: see --limit")
         self.closing += outcome_lines(counts, parsed_args.mix)
         self.closing += self._unmet(parsed_args, counts)
+        self.tell_missing(list(silent.values()), "nodes", strict=parsed_args.strict)
 
     def _unmet(
         self, parsed_args: argparse.Namespace, counts: Sequence[tuple[str, Capacity]]

@@ -71,7 +71,7 @@ class ListNode(paging.PagedLister):
         args = parsed_args
         scheduler = self.list_scheduler(args)
         nodes = scheduler.nodes(podm=args.podm, owner=args.owner, live=args.live)
-        self.tell_missing(nodes, "nodes", strict=args.strict)
+        self.tell_missing_of(nodes, "nodes", strict=args.strict)
         columns = _visible_columns(args, nodes)
         now = self.scheduler_app.now().timestamp()
         rows = [_list_cells(one, now) for one in nodes]

@@ -95,7 +95,7 @@ class ListPodm(paging.PagedLister):
         if parsed_args.stale:
             any_age = msgspec.structs.replace(selection.live, max_age_s=None)
             selection = msgspec.structs.replace(selection, live=any_age)
-        scheduler = self.scheduler(parsed_args, selection)
+        scheduler = self.report_scheduler(parsed_args, selection)
         limit = STALE_S if max_age_s is None else max_age_s
         now = self.scheduler_app.now()
         columns = ["Podm", "Status", "Zone", "Free Cores", "Free Memory MiB", "Free GPUs", "Nodes",
@@ -114,7 +114,9 @@ class ListPodm(paging.PagedLister):
             age = age_s(podm.read_at, now)
             return age is None or age > limit
 
-        listed = [one for one in scheduler.podms() if _is_listed(one.podm, parsed_args)
+        podms = scheduler.podms()
+        self.tell_missing_of(podms, "pod managers", strict=parsed_args.strict)
+        listed = [one for one in podms if _is_listed(one.podm, parsed_args)
                   and (not parsed_args.stale or is_stale(one.podm))]  # fmt: skip
         self._write_page(parsed_args, scheduler, listed)
 

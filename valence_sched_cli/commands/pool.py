@@ -37,8 +37,10 @@ class ListPool(paging.PagedLister):
                 "Total Blocks", "Total Cores", "Total Memory MiB", "Total GPUs", "Total Drives",
                 "Free Stocks", "Total Stocks", "Name", "Traits",
             ]  # fmt: skip
+        pools = self.report_scheduler(parsed_args).pools(parsed_args.podm)
+        self.tell_missing_of(pools, "pools", strict=parsed_args.strict)
         rows = []
-        for one in self.scheduler(parsed_args).pools(parsed_args.podm):
+        for one in pools:
             cells = {"Podm": one.podm, "Pool": one.pool, "Name": or_absent(one.name),
                      "Traits": WordLines(one.traits), **amount_cells(one.amounts)}  # fmt: skip
             rows.append(tuple(cells[column] for column in columns))

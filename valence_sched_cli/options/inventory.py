@@ -48,8 +48,8 @@ def add_inventory_options(parser: argparse.ArgumentParser) -> None:
     )
     add_option(
         group,
-        "--strict: exit 5 when a pod manager could not be read or any document had to be skipped, "
-        "and fail when a plug-in does",
+        "--strict: exit 5 when a pod manager could not be read, a zone gave no answer or any "
+        "document had to be skipped, and fail when a plug-in does",
     )
 
 

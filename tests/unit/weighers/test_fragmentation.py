@@ -12,9 +12,14 @@ from tests.unit.core.sites import quietly
 from valence_sched.errors import RequestError
 from valence_sched.model.request import FlavorShare, Mix, NameRequirements, sealed
 from valence_sched.testing import check_weigher, request, view
-from valence_sched.weighers.fragmentation import fragmentation, with_scarcity
+from valence_sched.weighers.fragmentation import fragmentation, mix_supplies, with_scarcity
 
 CARD = 1000
+
+
+def completed(site, mix, **options):
+    """Return a mix with its scarcity on a site."""
+    return with_scarcity(mix, mix_supplies(site, mix, **options), **options)
 
 
 def stocks(cores, cards):
@@ -243,18 +248,18 @@ class TestScarcity(unittest.TestCase):
 
     def test_it_is_what_the_best_supplied_share_may_take_to_what_the_share_may(self):
         # nine cards for all, one of them for the rare ones, and one card more of both
-        found = with_scarcity(self.site, self.mix, of="milli")
+        found = completed(self.site, self.mix, of="milli")
         self.assertEqual((1.0, 10 / 2), found.scarcity)
         self.assertEqual(self.mix.shares, found.shares)
 
     def test_a_supply_that_is_used_up_is_worth_most_and_not_without_end(self):
         pools = [{"id": str(n), "stocks": stocks(8, [CARD] * 8)} for n in range(200)]
-        found = with_scarcity(view(*pools), self.mix, of="milli")
+        found = completed(view(*pools), self.mix, of="milli")
         self.assertEqual((1.0, 1000.0), found.scarcity)
 
     def test_nothing_is_scarce_where_no_flavor_names_hardware(self):
         mix = Mix((self.flexible,))
-        self.assertIs(mix, with_scarcity(self.site, mix, of="milli"))
+        self.assertIs(mix, completed(self.site, mix, of="milli"))
 
     def test_a_model_of_few_devices_is_scarce(self):
         few = {"id": "few", "blocks": [cpu("c", 8), gpu("g", model="NVIDIA H100")]}
@@ -263,29 +268,29 @@ class TestScarcity(unittest.TestCase):
         shares = tuple(FlavorShare(request({**node, "accelerators": [wanted]}).needs)
                        for wanted in ({}, {"model": "A100"}, {"model": "H100"}))  # fmt: skip
         # beside 8 cores at most 3 cards are of use: 3 + 1 of any model, 3 and 1 of each
-        found = with_scarcity(view(few, many), Mix(shares)).scarcity
+        found = completed(view(few, many), Mix(shares)).scarcity
         self.assertEqual((1.0, (4 + 1) / (3 + 1), (4 + 1) / (1 + 1)), found)
 
     def test_flavors_that_all_find_alike_are_not_scarce(self):
         site = view({"id": "a", "blocks": [cpu("c", 8), gpu("g", 2)]})
         shares = tuple(FlavorShare(request({"accelerators": [wanted]}).needs)
                        for wanted in ({}, {"model": "A100"}))  # fmt: skip
-        self.assertEqual((), with_scarcity(site, Mix(shares)).scarcity)
+        self.assertEqual((), completed(site, Mix(shares)).scarcity)
 
     def test_nothing_is_scarce_where_no_flavor_needs_the_scarce_thing(self):
-        self.assertEqual((), with_scarcity(self.site, self.mix, of="drives").scarcity)
+        self.assertEqual((), completed(self.site, self.mix, of="drives").scarcity)
 
     def test_a_flavor_without_the_scarce_thing_has_a_scarcity_of_one(self):
         plain = FlavorShare(request({"stocks": needs(1, 0, 0)}).needs)
-        found = with_scarcity(self.site, Mix((plain, *self.mix.shares)), of="milli")
+        found = completed(self.site, Mix((plain, *self.mix.shares)), of="milli")
         self.assertEqual((1.0, 1.0, 5.0), found.scarcity)
 
     def test_a_mix_that_has_its_scarcity_keeps_it(self):
         mix = Mix(self.mix.shares, (1.0, 2.0))
-        self.assertIs(mix, with_scarcity(self.site, mix, of="milli"))
+        self.assertIs(mix, completed(self.site, mix, of="milli"))
 
     def test_the_use_of_a_flavor_counts_as_many_times_as_it_is_scarce(self):
-        mix = with_scarcity(self.site, self.mix, of="milli")
+        mix = completed(self.site, self.mix, of="milli")
         found = fragmentation(self.site, replaced(self.asked, mix), of="milli")
         # a card less: of the common ones 0.6 is lost to the mix, of the rare ones 0.6 + 5 x 0.4
         self.assertEqual([scored(0.6 - 1), scored(0.6 + 5 * 0.4 - 1)], found.tolist())

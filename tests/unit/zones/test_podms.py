@@ -5,7 +5,17 @@ import functools
 import unittest
 
 from valence_sched.errors import ServiceError, UnknownName, UsageError
+from valence_sched.model.inventory import LeanPodm
+from valence_sched.model.podm_overview import PodmOverview, PodmSummary
 from valence_sched.zones.podms import ZonePodms
+
+
+def overview(name):
+    """Return the overview of a pod manager without blocks."""
+    nothing = dict.fromkeys(("cores", "memory_mib", "gpus", "accelerators", "drives", "nics"),
+                            (0, 0))  # fmt: skip
+    amounts = PodmSummary(blocks=(0, 0), stocks={}, **nothing)
+    return PodmOverview(podm=LeanPodm(id=name), amounts=amounts, pool_count=0)
 
 
 class Verbs:
@@ -19,7 +29,7 @@ class Verbs:
             raise self.error
         if name not in self.names:
             raise UnknownName("pod manager", name, self.names)
-        return name
+        return overview(name)
 
     def update_resource_stats(self, podm, stats):
         self.stored.append((podm, stats))
@@ -50,17 +60,18 @@ class TestPodms(unittest.TestCase):
         self.assertEqual({"x": 1}, zone.reported_stats("b"))
         zone.forget_report("east/b")
         self.assertEqual([], east.stored)
-        self.assertEqual("c", zone.podm("c"))
+        self.assertEqual(overview("west/c"), zone.podm("c"))
 
     def test_a_name_of_several_zones_is_not_guessed(self):
         zone = podms(Verbs(), east=Verbs("b"), west=Verbs("b"))
         with self.assertRaisesRegex(UsageError, "in zones east, west: name it east/b$"):
             zone.update_resource_stats("b", {})
-        self.assertEqual("b", zone.podm("west/b"))
+        self.assertEqual(overview("west/b"), zone.podm("west/b"))
 
     def test_a_zone_that_does_not_answer_may_have_what_no_other_has(self):
         zone = podms(Verbs("a"), east=Verbs("b"), west=Verbs(error=ServiceError("it is away")))
-        self.assertEqual(("a", "b"), (zone.podm("a"), zone.podm("b")))
+        self.assertEqual(overview("a"), zone.podm("a"))
+        self.assertEqual(overview("east/b"), zone.podm("b"))
         with self.assertRaisesRegex(ServiceError, "zone west may have .*'new'.*it is away"):
             zone.update_resource_stats("new", {})
 

@@ -12,7 +12,13 @@ from valence_sched.errors import SchedulerError, StaleOffer, one_line
 from valence_sched.model.decision import PoolRef
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.group import GroupState
-from valence_sched.model.zone import GroupAnswer, OtherCandidate, OtherNode, ZoneAnswer
+from valence_sched.model.zone import (
+    GroupAnswer,
+    OtherCandidate,
+    OtherNode,
+    ZoneAnswer,
+    ZoneSupplies,
+)
 from valence_sched.zones.tokens import ChildToken, OwnToken, Tokens
 from valence_sched.zones.tree import (
     DEADLINE_SHARE,
@@ -40,6 +46,9 @@ class FakeZone:
         return result
 
     group_state = offers
+
+    def mix_supplies(self, *_asked):
+        return ZoneSupplies()
 
 
 def tree(own=None, **children) -> ZoneTree:

@@ -2,6 +2,7 @@
 """A tree of zones decides as one flat zone with the same pod managers, to the last block."""
 
 import unittest
+from collections.abc import Callable
 from random import Random
 
 import msgspec
@@ -46,7 +47,19 @@ def podm(number: int, random: Random) -> dict:
     }
 
 
-def tree(podms: list[dict], random: Random, depth: int = MOST_DEPTH) -> ZoneTree:
+def decider(podms: list[dict]) -> Decider:
+    """Return a decider that also has a policy which takes one of the best three."""
+    default = next(one for one in built_in() if one.name == "default")
+    picky = msgspec.structs.replace(default, name="picky", pick=Pick(best_of=3))
+    return engine(view(*podms), picky)
+
+
+def tree(
+    podms: list[dict],
+    random: Random,
+    depth: int = MOST_DEPTH,
+    make: Callable[[list[dict]], Decider] = decider,
+) -> ZoneTree:
     """Return a tree of zones in which each pod manager stands somewhere."""
     own, rest = [], list(podms)
     random.shuffle(rest)
@@ -59,18 +72,11 @@ def tree(podms: list[dict], random: Random, depth: int = MOST_DEPTH) -> ZoneTree
     for one in rest:
         random.choice(groups).append(one)
     children = [
-        ChildZone(f"zone-{number}", tree(group, random, depth - 1))
+        ChildZone(f"zone-{number}", tree(group, random, depth - 1, make))
         for number, group in enumerate(groups if depth > 1 else ())
     ]
     id_ = str(random.random())
-    return ZoneTree(id_, Tokens([id_], id_), decider(own) if own else None, children)
-
-
-def decider(podms: list[dict]) -> Decider:
-    """Return a decider that also has a policy which takes one of the best three."""
-    default = next(one for one in built_in() if one.name == "default")
-    picky = msgspec.structs.replace(default, name="picky", pick=Pick(best_of=3))
-    return engine(view(*podms), picky)
+    return ZoneTree(id_, Tokens([id_], id_), make(own) if own else None, children)
 
 
 GROUPS = [

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from valence_sched.core.alternatives import Attempt
-from valence_sched.core.capacity.exhaustion import exhausted, missing_amounts
+from valence_sched.core.capacity.missing_amounts import missing_amounts
 from valence_sched.core.capacity.mix import place_mix
 from valence_sched.core.capacity.sums import NodeSums, sums_of, sums_of_mix
 from valence_sched.core.decider import Decider
@@ -16,7 +16,7 @@ from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.explain.undecided import undecided_text
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.optimise.node_types import NodeType
-from valence_sched.model.capacity import Capacity, PodmCapacity, ProvenMost
+from valence_sched.model.capacity import Capacity, PodmCapacity, ProvenMost, exhausted
 from valence_sched.model.decision import Reason
 from valence_sched.model.request import Request
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from valence_sched.core.alternatives import Attempt
 from valence_sched.core.batch import Batch
-from valence_sched.core.capacity.exhaustion import scarcest_first
+from valence_sched.core.capacity.missing_amounts import scarcest_first
 from valence_sched.core.capacity.resources import (
     ResourceKind,
     block_amounts,

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from valence_sched.errors import UnknownName
 from valence_sched.model.base import Noun
-from valence_sched.model.capacity import Capacity, StrandedAmount
+from valence_sched.model.capacity import Capacity
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.decision_result import DecisionResults, Detail, FitCounts, Ranking
 from valence_sched.model.decision_summary import DecisionSummary, summarise_decision
@@ -20,6 +20,7 @@ from valence_sched.model.inventory import to_json
 from valence_sched.model.lifecycle import PlanRefresh, PlanResult, Preview
 from valence_sched.model.request import Request
 from valence_sched.service.call import Call, CallResult
+from valence_sched.service.handlers.claims import zoned_result
 
 MOST_SKIPPED = 1_000_000
 
@@ -90,10 +91,10 @@ def mix_capacity(call: Call) -> Capacity:
         )
 
 
-def stranded(call: Call) -> Sequence[StrandedAmount]:
+def stranded(call: Call) -> CallResult:
     """Return what is free, and how much of it no node of these requests can use."""
     with call.reading() as scheduler:
-        return scheduler.stranded(call.compiled_all(scheduler, call.body))
+        return zoned_result(scheduler.stranded(call.compiled_all(scheduler, call.body)))
 
 
 def decisions(call: Call) -> Sequence[DecisionSummary]:

@@ -9,13 +9,15 @@ from msgspec.structs import replace
 
 from valence_sched.errors import InputError
 from valence_sched.model.decision import InventorySummary
-from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
+from valence_sched.model.hardware import BlockFilter, BlockOverview
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
 from valence_sched.model.registration import PasswordReference, RegisteredPodm
 from valence_sched.model.service_bodies import Generation
 from valence_sched.model.tenant import OTHERS
+from valence_sched.model.zoned_list import ZonedList, listed, silent_zones
 from valence_sched.service.call import Call, CallResult
+from valence_sched.service.handlers.claims import zoned_result
 
 
 def inventory(call: Call) -> InventorySummary:
@@ -24,10 +26,15 @@ def inventory(call: Call) -> InventorySummary:
         return scheduler.inventory()
 
 
-def podms(call: Call) -> Sequence[PodmOverview]:
+def podms(call: Call) -> CallResult:
     """List the pod managers that are decided on."""
+    return zoned_result(listed_podms(call))
+
+
+def listed_podms(call: Call) -> Sequence[PodmOverview]:
+    """Return the pod managers that are decided on, with the zones that the list lacks."""
     with call.reading() as scheduler:
-        return tuple(scheduler.podms())
+        return scheduler.podms()
 
 
 def podm(call: Call) -> PodmOverview:
@@ -36,11 +43,12 @@ def podm(call: Call) -> PodmOverview:
         return scheduler.podm(call.name())
 
 
-def blocks(call: Call) -> Sequence[BlockOverview]:
+def blocks(call: Call) -> CallResult:
     """List the blocks that the query describes."""
     with call.reading() as scheduler:
-        found = tuple(scheduler.blocks(call.query_noun(BlockFilter)))
-    return tuple(visible_block(call, one) for one in found)
+        found = listed(scheduler.blocks(call.query_noun(BlockFilter)))
+    visible = (visible_block(call, one) for one in found)
+    return zoned_result(ZonedList(visible, silent_zones(found)))
 
 
 def block(call: Call) -> BlockOverview:
@@ -49,16 +57,16 @@ def block(call: Call) -> BlockOverview:
         return visible_block(call, scheduler.block(call.name(), call.text("podm")))
 
 
-def pools(call: Call) -> Sequence[PoolOverview]:
+def pools(call: Call) -> CallResult:
     """List the pools of all pod managers, or of one."""
     with call.reading() as scheduler:
-        return tuple(scheduler.pools(call.text("podm")))
+        return zoned_result(scheduler.pools(call.text("podm")))
 
 
-def device_counts(call: Call) -> Sequence[DeviceCount]:
+def device_counts(call: Call) -> CallResult:
     """Count the devices of the blocks that the query describes."""
     with call.reading() as scheduler:
-        return tuple(scheduler.device_counts(call.query_noun(BlockFilter)))
+        return zoned_result(scheduler.device_counts(call.query_noun(BlockFilter)))
 
 
 def usage(call: Call) -> BlockUsage:

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from valence_sched.errors import UnknownName
 from valence_sched.model.base import Noun
-from valence_sched.model.decision import Report, Reports
+from valence_sched.model.decision import Report, Reports, with_podm_paths
 from valence_sched.model.hardware import BlockFilter, BlockOverview, PoolOverview
 from valence_sched.model.lifecycle import NodeStatus
 from valence_sched.model.page import Frame, Page, SearchField
@@ -60,7 +60,7 @@ class RecordsQuery(Noun, frozen=True, kw_only=True):
 def site(call: Call) -> CallResult:
     """Show the site, or the pod managers that a search finds, as a page."""
     wanted = call.query_noun(SiteQuery)
-    found = [one for one in podm_handlers.podms(call) if _has(one, wanted.search)]
+    found = [one for one in podm_handlers.listed_podms(call) if _has(one, wanted.search)]
     part, around = _part(found, wanted.page, MOST_PODMS, {"search": wanted.search})
     links = PageLinks(0)
     page = site_page(found, _hardware(call, part), links)
@@ -90,7 +90,8 @@ def decision(call: Call) -> CallResult:
     """Show a decision that was kept as a page, on the hardware as it is now."""
     report = decision_handlers.decision(call)
     named = _named_podms(report)
-    every = [one for one in podm_handlers.podms(call) if one.podm.id in named] if named else []
+    podms = podm_handlers.listed_podms(call) if named else ()
+    every = [one for one in podms if one.podm.id in named]
     drawn, _ = _part(every, 1, MOST_PODMS, {})
     page = decision_page(report, _hardware(call, drawn))
     return _shown(call, page, "", PageLinks(2))
@@ -193,11 +194,11 @@ def _hardware(call: Call, podms: Sequence[PodmOverview]) -> HardwareListing:
 
 
 def _named_podms(report: Report | Reports) -> set[str]:
-    """Return the pod managers that a decision chose, or named as alternates."""
+    """Return the pod managers that a decision chose or named as alternates, in zones by path."""
     reports = report.decisions if isinstance(report, Reports) else (report,)
     return {
         one.podm
-        for decided in reports
+        for decided in map(with_podm_paths, reports)
         for placement in decided.placements
         for one in (placement.chosen, *placement.alternates)
     }

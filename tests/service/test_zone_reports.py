@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a zone reports of its pod managers and of those below it, over real sockets."""
+
+import contextlib
+import json
+import threading
+import unittest
+import urllib.parse
+import urllib.request
+from random import Random
+
+from msgspec.structs import replace
+
+from tests.service.zone_services import ZoneServices, child_server, scheduler
+from tests.unit.zones.scarce_sites import CORES, TENTHS, card, scarce_podm
+from valence_sched.errors import ServiceError, UnknownName, UsageError
+from valence_sched.model.hardware import BlockFilter
+from valence_sched.model.request import Request
+
+NODE = Request(flavor="node", needs=(CORES,))
+CARD = Request(flavor="card", needs=(TENTHS, card("NVIDIA A100")))
+MOST = 100
+#: The zone of each pod manager, in the tree and by path.
+ZONES = {"podm-0": "", "podm-1": "east", "podm-2": "east", "podm-3": "east/e1", "podm-4": "west"}
+
+
+def path(podm: str) -> str:
+    return "/".join(filter(None, (ZONES[podm], podm)))
+
+
+def by_path(found) -> list:
+    """Return what one zone with all pod managers reports, as the tree names it, in any order."""
+    return sorted((replace(one, podm=path(one.podm)) for one in found), key=repr)
+
+
+class ReportCase(unittest.TestCase):
+    """A zone with own pod managers, children and a grandchild, and one flat zone with all."""
+
+    def setUp(self):
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        self.stack, self.zones = stack, ZoneServices(stack)
+        random = Random(7)
+        self.podms = [scarce_podm(number, random) for number in range(5)]
+
+    def start_tree(self, e1=None):
+        """Start the tree, with another grandchild if it is named by its URL."""
+        podms = self.podms
+        e1 = e1 or self.zones.start("e1", podms[3:4])
+        east = self.zones.start("east", podms[1:3], {"e1": e1}, {"offer_deadline_s": 30.0})
+        west = self.zones.start("west", podms[4:])
+        self.url = self.zones.start("top", podms[:1], {"east": east, "west": west},
+                                    {"offer_deadline_s": 5.0})  # fmt: skip
+        return scheduler(self.url)
+
+    def get(self, path_):
+        with urllib.request.urlopen(f"{self.url}{path_}", timeout=30) as answer:
+            return answer.read().decode(), answer.headers
+
+
+class TestWhole(ReportCase):
+    """Every zone answers: the tree reports what one zone with all pod managers does."""
+
+    def setUp(self):
+        super().setUp()
+        self.top, self.flat = self.start_tree(), scheduler(self.zones.start("all", self.podms))
+
+    def test_lists_have_what_all_zones_have_by_path(self):
+        expected = {path(one.podm.id): one.amounts for one in self.flat.podms()}
+        podms = self.top.podms()
+        self.assertEqual(expected, {one.podm.id: one.amounts for one in podms})
+        self.assertEqual((), podms.silent)
+        for wanted in (BlockFilter(), BlockFilter(free=True), BlockFilter(model="H100")):
+            with self.subTest(wanted):
+                found = sorted(self.top.blocks(wanted), key=repr)
+                self.assertEqual(by_path(self.flat.blocks(wanted)), found)
+                self.assertEqual(self.flat.device_counts(wanted), self.top.device_counts(wanted))
+        self.assertEqual(by_path(self.flat.pools()), sorted(self.top.pools(), key=repr))
+        requests = [NODE, CARD]
+        stranded = sorted(self.top.stranded(requests), key=repr)
+        self.assertEqual(by_path(self.flat.stranded(requests)), stranded)
+        self.assertTrue(stranded)
+
+    def test_what_is_asked_of_one_pod_manager_is_asked_of_its_zone(self):
+        for podm in ZONES:
+            with self.subTest(podm):
+                name = path(podm)
+                self.assertEqual(name, self.top.podm(name).podm.id)
+                self.assertEqual(name, self.top.podm(podm).podm.id)  # no other zone has the name
+                wanted = BlockFilter(podm=podm)
+                found = self.top.blocks(replace(wanted, podm=name))
+                self.assertEqual(by_path(self.flat.blocks(wanted)), sorted(found, key=repr))
+                self.assertEqual(by_path(self.flat.pools(podm)),
+                                 sorted(self.top.pools(name), key=repr))  # fmt: skip
+                self.assertEqual(self.flat.device_counts(wanted),
+                                 self.top.device_counts(replace(wanted, podm=name)))  # fmt: skip
+                self.assertEqual(name, self.top.block("c0", name).podm)
+                self.assertEqual({}, self.top.block_usage(name).held)
+
+    def test_a_block_of_several_zones_is_not_guessed(self):
+        with self.assertRaisesRegex(UsageError, "name one with --podm"):
+            self.top.block("c0")
+        with self.assertRaises(UnknownName):
+            self.top.block("nowhere")
+
+    def test_nodes_that_fit_add_up(self):
+        for asked in (NODE, CARD):
+            with self.subTest(asked):
+                flat, found = (one.capacity(asked, MOST, explain=True, proven=True)
+                               for one in (self.flat, self.top))  # fmt: skip
+                expected = {path(one.podm): one.nodes for one in flat.podms}
+                self.assertEqual(expected, {one.podm: one.nodes for one in found.podms})
+                self.assertEqual((flat.nodes, flat.podm_sums), (found.nodes, found.podm_sums))
+                self.assertEqual(flat.proven, found.proven)
+                expected = {(one.resource, tuple(sorted(map(path, one.podms))))
+                            for one in flat.exhausted}  # fmt: skip
+                self.assertEqual(expected, {(one.resource, tuple(sorted(one.podms)))
+                                            for one in found.exhausted})  # fmt: skip
+                counts = self.top.count_fits(asked, MOST)
+                expected = {path(podm): n for podm, n in self.flat.count_fits(asked, MOST).podms}
+                self.assertEqual(expected, dict(counts.podms))
+                self.assertEqual((), counts.silent)
+
+    def test_a_mix_is_counted_by_each_zone_and_the_report_says_so(self):
+        found = self.top.mix_capacity([NODE, CARD], [2, 1], MOST, proven=True)
+        zones = [scheduler(self.zones.start(f"alone-{number}", podms))
+                 for number, podms in enumerate((self.podms[:1], self.podms[1:3],
+                                                 self.podms[3:4], self.podms[4:]))]  # fmt: skip
+        alone = [one.mix_capacity([NODE, CARD], [2, 1], MOST).nodes for one in zones]
+        self.assertEqual((sum(alone), sum(alone)), (found.nodes, sum(found.by_flavor.values())))
+        self.assertGreater(found.nodes, 0)
+        self.assertIsNone(found.proven)
+        self.assertIn("as one zone more or fewer may fit", found.warnings[-1])
+
+    def test_pages_show_the_pod_managers_of_all_zones(self):
+        page, _ = self.get("/ui")
+        for podm in ZONES:
+            self.assertIn(f">{path(podm)}<", page)
+        name = urllib.parse.quote("east/e1/podm-3", safe="")
+        page, _ = self.get(f"/ui/podms/-?name={name}")
+        self.assertIn("Podm east/e1/podm-3", page)
+
+
+class TestRouter(ReportCase):
+    """A zone without pod managers of its own reports those of the zones below."""
+
+    def test_it_lists_theirs(self):
+        west = self.zones.start("west", self.podms[4:])
+        router = scheduler(self.zones.start("router", (), {"west": west}))
+        self.assertEqual(["west/podm-4"], [one.podm.id for one in router.podms()])
+        self.assertEqual(["west/podm-4"], [one.podm for one in router.capacity(NODE, 9).podms])
+        with self.assertRaises(UnknownName):
+            router.podm("nowhere")
+
+
+class TestSilent(ReportCase):
+    """A zone that gives no answer is named, and what the others have is there."""
+
+    def test_a_hung_grandchild_does_not_silence_its_parent(self):
+        """Each level has eight tenths of the time of the one above, as for decisions."""
+        gate, told = threading.Event(), []
+        self.addCleanup(gate.set)
+
+        def hang(path_, _query):
+            told.append(path_)
+            return lambda _stream: gate.wait(60)
+
+        top = self.start_tree(self.stack.enter_context(child_server(hang)))
+        missing = {"podm-3"}
+        expected = {path(podm) for podm in ZONES.keys() - missing}
+        for ask in (lambda: {one.podm.id for one in top.podms()},
+                    lambda: {one.podm for one in top.blocks(BlockFilter())},
+                    lambda: {one.podm for one in top.capacity(NODE, MOST).podms}):  # fmt: skip
+            self.assertEqual(expected, ask())
+        for found in (top.podms(), top.capacity(NODE, MOST), top.claims(), top.nodes()):
+            (silent,) = found.silent
+            self.assertEqual(("east/e1", "it did not answer in time"),
+                             (silent.zone, silent.reason))  # fmt: skip
+        self.assertTrue(told)
+
+    def test_a_dead_zone_is_named_in_the_header_and_in_counts(self):
+        with child_server(lambda *_: {}) as url:
+            pass
+        top = self.start_tree(url)
+        for path_ in ("/v1/podms", "/v1/pools", "/v1/blocks", "/v1/devices"):
+            with self.subTest(path_):
+                _, headers = self.get(path_)
+                (zone,) = json.loads(headers["Silent-Zones"])
+                self.assertEqual("east/e1", zone["zone"])
+        (silent,) = top.stranded([NODE]).silent
+        self.assertEqual("east/e1", silent.zone)
+        (silent,) = top.count_fits(NODE, MOST).silent
+        self.assertIn("nobody answers there", silent.reason)
+        with self.assertRaisesRegex(ServiceError, "zone east/e1: |may have block"):
+            top.block("nowhere")

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A mix that names hardware is as scarce in a tree of zones as in one zone with all pools."""
+
+import unittest
+from random import Random
+from unittest.mock import ANY
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.unit.core.sites import quietly
+from tests.unit.zones.scarce_sites import scarce_decider, scarce_podm, scarce_request
+from tests.unit.zones.test_tree_as_flat import tree
+from valence_sched.model.decision import InventorySummary
+from valence_sched.model.mix_supply import added_supplies, exact_sum, is_supply
+from valence_sched.model.zone import GroupAnswer, OfferQuery, SealedRequest
+from valence_sched.zones.mixes import ZoneMixes
+from valence_sched.zones.selection import ZoneSelection
+from valence_sched.zones.tokens import Tokens
+from valence_sched.zones.tree import ChildZone, ZoneTree
+
+NO_INVENTORY = InventorySummary(digest="", podms=0, pools=0, blocks=0, skipped=())
+
+
+def selection(zone, flat, asked, **words) -> ZoneSelection:
+    """Return the selection that a zone makes, which seals requests as ``flat`` does."""
+    request = flat.seal(asked)
+    policy, most_cost = flat.policy(request)
+    needs = flat.needs_supplies(request)
+    sealed = SealedRequest(request=request, policy=policy, most_cost=most_cost,
+                           inventory=NO_INVENTORY, needs_supplies=needs)  # fmt: skip
+    mixes = ZoneMixes(flat)
+
+    def complete(ask, anew):
+        return mixes.complete(sealed, ask, 0, anew=anew)
+
+    return ZoneSelection(zone, policy, request, most_cost=most_cost,
+                         complete=complete if sealed.needs_supplies else None, **words)  # fmt: skip
+
+
+class TestScarcity(unittest.TestCase):
+    """What is scarce is decided over all zones, wherever they begin and end."""
+
+    @quietly(60)
+    @given(st.integers(0, 2**32))
+    def test_a_tree_places_what_a_flat_zone_places(self, seed):
+        """S39: block by block, with the same costs, and the same scarcity in the request."""
+        random = Random(seed)
+        podms = [scarce_podm(number, random) for number in range(random.randint(1, 7))]
+        flat, asked = scarce_decider(podms), scarce_request(random)
+        decision = flat.select_destinations(asked)
+        selected = selection(tree(podms, random, make=scarce_decider), flat, asked).nodes()
+        found = [(node.choice, node.chosen.candidate) for node in selected.nodes]
+        self.assertEqual([(one.choice, one.chosen) for one in decision.placements], found)
+        expected = decision.context.request.mix.scarcity
+        request = selected.request or flat.seal(asked)
+        self.assertEqual(expected, request.mix.scarcity)
+        self.assertEqual(({}, {}), (selected.silent, selected.uncounted))
+
+    def test_zones_apart_would_decide_otherwise(self):
+        """The property has power: without what the others supply, trees often choose otherwise."""
+        differ = scarce = 0
+        for seed in range(40):
+            random = Random(seed)
+            podms = [scarce_podm(number, random) for number in range(6)]
+            flat, asked = scarce_decider(podms), scarce_request(random)
+            decision = flat.select_destinations(asked)
+            scarce += bool(decision.context.request.mix.scarcity)
+            zones = tree(podms, random, make=scarce_decider)
+            policy, _ = flat.policy(flat.seal(asked))
+            alone = ZoneSelection(zones, policy, flat.seal(asked)).nodes()
+            differ += [one.chosen for one in decision.placements] != [
+                one.chosen.candidate for one in alone.nodes
+            ]
+        self.assertGreater(scarce, 20)
+        self.assertGreater(differ, 10)
+
+    @quietly(20)
+    @given(st.integers(0, 2**32))
+    def test_the_best_few_of_a_tree_are_those_of_a_flat_zone(self, seed):
+        """S74: a ranking has the same scarcity, too."""
+        random = Random(seed)
+        podms = [scarce_podm(number, random) for number in range(random.randint(1, 7))]
+        flat, asked = scarce_decider(podms), replace(scarce_request(random), fallbacks=())
+        offers, _ = selection(tree(podms, random, make=scarce_decider), flat, asked).ranking(9)
+        self.assertEqual(flat.rank(asked, 9).candidates, tuple(one.candidate for one in offers))
+
+
+class Counting:
+    """A zone of which the questions are counted; an older one tells no supplies."""
+
+    def __init__(self, zone, change=lambda answer: answer):
+        self._zone, self._change = zone, change
+        self.offered, self.states = [], []
+
+    def offers(self, query):
+        self.offered.append(query)
+        return self._zone.offers(query)
+
+    def group_state(self, query):
+        self.states.append(query)
+        return self._change(self._zone.group_state(query))
+
+
+class TestSupplies(unittest.TestCase):
+    """What zones are asked of their supplies, and what is made of the answers."""
+
+    def setUp(self):
+        random = Random(4)
+        self.left = [scarce_podm(number, random) for number in range(3)]
+        self.right = [scarce_podm(number, random) for number in range(3, 6)]
+        self.flat = scarce_decider([*self.left, *self.right])
+        self.asked = replace(scarce_request(random), count=3, fallbacks=(), alternates=0)
+        self.assertTrue(self.flat.needs_supplies(self.flat.seal(self.asked)))
+
+    def zones(self, right=lambda answer: answer, left=lambda answer: answer):
+        """Return a router, and its two children, which may answer otherwise."""
+        parts = [ZoneTree(name, Tokens([name], name), scarce_decider(podms))
+                 for name, podms in (("left", self.left), ("right", self.right))]  # fmt: skip
+        children = [Counting(parts[0], left), Counting(parts[1], right)]
+        below = [ChildZone(name, child) for name, child in zip("lr", children, strict=True)]
+        return ZoneTree("top", Tokens(["top"], "top"), None, below), children
+
+    def test_each_zone_is_asked_once_and_decides_by_the_sum(self):
+        top, children = self.zones()
+        selected = selection(top, self.flat, self.asked).nodes()
+        for child in children:
+            self.assertEqual(1, len(child.states))
+            scarcities = {query.request.mix.scarcity for query in child.offered}
+            self.assertEqual({selected.request.mix.scarcity}, scarcities)
+        self.assertEqual(2, selected.queries)
+
+    def test_where_nothing_is_scarce_zones_are_told_so(self):
+        """A zone of its own would find something scarce."""
+        shares = self.asked.mix.shares
+
+        def alike(answer):
+            same = {"fragmentation": ((5.0,),) * len(shares)}
+            return replace(answer, supplies=replace(answer.supplies, by_weigher=same))
+
+        top, children = self.zones(alike, alike)
+        selected = selection(top, self.flat, self.asked).nodes()
+        self.assertEqual((), selected.request.mix.scarcity)
+        for child in children:
+            told = {query.request.mix.scarcity for query in child.offered}
+            self.assertEqual({(1.0,) * len(shares)}, told)
+
+    def test_no_zone_is_asked_where_the_mix_names_no_hardware(self):
+        plain = tuple(one for one in self.asked.mix.shares if not one.traits.required)
+        needs = tuple(replace(need, tests=()) for need in plain[0].needs)
+        mix = replace(self.asked.mix, shares=(replace(plain[0], needs=needs),))
+        top, children = self.zones()
+        selection(top, self.flat, replace(self.asked, mix=mix)).nodes()
+        self.assertEqual([[], []], [child.states for child in children])
+
+    def test_an_older_zone_takes_part_and_is_named(self):
+        """It takes the scarcity of the others, and none is worked out from its own pools."""
+
+        def older(answer):
+            return GroupAnswer(company=answer.company, silent=answer.silent)
+
+        top, children = self.zones(older)
+        selected = selection(top, self.flat, self.asked).nodes()
+        self.assertEqual(["r"], list(selected.uncounted))
+        self.assertIn("older", selected.uncounted["r"].reason)
+        alone = scarce_decider(self.left)
+        supplies = alone.mix_supplies(OfferQuery(request=alone.seal(self.asked)))
+        expected = alone.complete_mix(self.asked, supplies.by_weigher).mix
+        self.assertEqual(expected, selected.request.mix)
+        self.assertEqual(expected.scarcity or ANY, children[1].offered[0].request.mix.scarcity)
+
+    def test_what_a_zone_tells_of_no_shares_or_less_than_nothing_does_not_count(self):
+        count = len(self.asked.mix.shares)
+        for lie in (((1.0,),) * (count + 1), ((-1.0,),) * count, ((1e308, 1e308),) * count):
+            with self.subTest(lie):
+
+                def lying(answer, lie=lie):
+                    supplies = replace(answer.supplies, by_weigher={"fragmentation": lie})
+                    return replace(answer, supplies=supplies)
+
+                top, _ = self.zones(lying)
+                selected = selection(top, self.flat, self.asked).nodes()
+                self.assertEqual(["r"], list(selected.uncounted))
+
+
+FLOATS = st.lists(st.floats(0, 1e12, allow_nan=False), max_size=30)
+
+
+class TestExactSums(unittest.TestCase):
+    """Supplies add up to the same sum in any order and any groups."""
+
+    @given(st.lists(FLOATS, min_size=1, max_size=5), st.randoms())
+    def test_groups_have_the_sum_of_all(self, groups, random):
+        whole = [number for group in groups for number in group]
+        parts = [(exact_sum(group),) for group in groups]
+        random.shuffle(parts)
+        self.assertEqual((exact_sum(whole),), added_supplies(parts))
+        self.assertTrue(is_supply(added_supplies(parts), 1))
+
+    def test_what_one_float_cannot_hold_is_not_lost(self):
+        self.assertEqual((1e16, 1.0), exact_sum([1e16, 1.0]))
+        self.assertEqual(((2e16, 2.0),), added_supplies([((1e16, 1.0),), ((1e16, 1.0),)]))
