@@ -359,14 +359,13 @@ class TestAway(FollowingCase):
 
     def listen(self, database):
         for engine in {database.reader, database.writer}:
-            sa.event.listen(engine, "begin", self.refuse)
+            sa.event.listen(engine, "checkout", self.refuse)
 
-    def refuse(self, connection):
+    def refuse(self, _connection, _record, _proxy):
         if self.away:
-            connection.connection.dbapi_connection.execute("ROLLBACK")
             error = sqlite3.OperationalError("unable to open database file")
             error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
-            raise sa.exc.OperationalError("BEGIN", {}, error)
+            raise sa.exc.OperationalError("SELECT", {}, error)
 
     def test_it_is_told_in_one_line_and_nothing_is_read_again(self):
         engine, decoded = self.process.engines._engine, self.counts_store().counts.podms_decoded
