@@ -117,6 +117,16 @@ class TestChanges(FollowingCase):
         self.assertEqual((None, ("its-own", "ssd")), (found.zone, found.aggregates))
         self.assertEqual(({"disk": ("ssd",)}, {"rack": "r"}), (found.capabilities, found.facts))
 
+    def test_a_maximum_of_blocks_counts_before_the_next_reading(self):
+        blocks = [{**RACK["blocks"][0], "uri": f"/{number}"} for number in range(3)]
+        self.add("a", pools=RACK["pools"], blocks=blocks)
+        two = {"request": {"properties": {"processor": {"total_cores": 32}}}}
+        for most, room in ((1, 0), (2, 1), (3, 1), (1, 0), (None, 0), (2, 1)):
+            limits = {} if most is None else {"max_blocks": {"Compute": most}}
+            self.store.change(registration("a", **limits))
+            found = [self.room_of(client, two) for client in self.clients]
+            self.assertEqual([{"a": room} if room else {}] * 2, found, most)
+
     def test_what_a_pod_manager_reports_by_itself_stays_when_an_operator_unsets_it(self):
         self.store.register(registration("a", zone="east"))
         self.read("a", zone="east")
@@ -359,14 +369,13 @@ class TestAway(FollowingCase):
 
     def listen(self, database):
         for engine in {database.reader, database.writer}:
-            sa.event.listen(engine, "begin", self.refuse)
+            sa.event.listen(engine, "checkout", self.refuse)
 
-    def refuse(self, connection):
+    def refuse(self, _connection, _record, _proxy):
         if self.away:
-            connection.connection.dbapi_connection.execute("ROLLBACK")
             error = sqlite3.OperationalError("unable to open database file")
             error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
-            raise sa.exc.OperationalError("BEGIN", {}, error)
+            raise sa.exc.OperationalError("SELECT", {}, error)
 
     def test_it_is_told_in_one_line_and_nothing_is_read_again(self):
         engine, decoded = self.process.engines._engine, self.counts_store().counts.podms_decoded

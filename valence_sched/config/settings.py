@@ -215,7 +215,10 @@ class Configuration:
         self, resources: Iterable[ExternalResource], sources: Sequence[str] = ()
     ) -> tuple[Proximity, ...]:
         """Return the locations of external resources; errors as for the function of this name."""
-        return resolve_near(resources, sources, self.user_file("near.yaml"), self._cloud)
+        wanted = tuple(resources)
+        if not wanted and not sources:  # most requests: they need not know where the map is
+            return ()
+        return resolve_near(wanted, sources, self.user_file("near.yaml"), self._cloud)
 
     def _layered_files(
         self, name: str, paths: Sequence[str], service: object = None

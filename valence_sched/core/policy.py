@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import operator
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ from valence_sched.core import plugins
 from valence_sched.core.readers import RequestReader, check_declarations, installed_readers
 from valence_sched.errors import InputError, PluginError, suggest
 from valence_sched.model.codec import convert
+from valence_sched.model.inventory import to_json
 from valence_sched.model.need import Alternative, Need
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse, WeightOverrides
 from valence_sched.model.request import Mix, MixSupplies, Request
@@ -95,6 +97,11 @@ class BoundPolicy:
     def plugins(self) -> tuple[BoundFilter | BoundWeigher, ...]:
         """Return the filters and the weighers."""
         return (*self.filters, *self.weighers)
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Return the digest of the policy that a report names."""
+        return hashlib.blake2b(to_json(self.policy), digest_size=16).hexdigest()
 
     @functools.cached_property
     def idle_candidates(self) -> tuple[RequestReader, ...]:

@@ -14,7 +14,6 @@ from valence_sched.core.explain.report import (
     decision_warnings,
     decisions_report,
     decisions_warnings,
-    digest,
     funnel_steps,
 )
 from valence_sched.model.decision import InventorySummary, PodmVerdict, Report, Reports
@@ -26,7 +25,6 @@ from valence_sched.model.decision_result import (
     Detail,
     FailedChoice,
 )
-from valence_sched.model.inventory import to_json
 from valence_sched.view.view import View
 
 if TYPE_CHECKING:
@@ -61,7 +59,7 @@ def _short_report(decision: Decision, detail: Detail) -> Report:
         seed=decision.request.seed,
         request=decision.request,
         policy=decision.context.bound.policy,
-        policy_digest=digest(to_json(decision.context.bound.policy)),
+        policy_digest=decision.context.bound.digest,
         inventory=inventory_summary(decision.view),
         placements=placements,
         podms=verdicts,

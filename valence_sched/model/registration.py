@@ -19,6 +19,7 @@ from valence_sched.model.inventory import (
     SINGLE_PER_NODE,
     BlockType,
     FullPodm,
+    Limit,
     Name,
     PodmStatus,
     Positive,
@@ -132,16 +133,54 @@ class RegisteredPodm(Noun, frozen=True, kw_only=True):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def loses_properties(old: Registration, new: Registration) -> bool:
-    """Return whether a registration has a place, capability, trait or fact no more."""
+def alters_reading(old: Registration, new: Registration) -> bool:
+    """Return whether what was read counts otherwise under a new registration.
+
+    It does where a place, capability, trait or fact is gone, and where a maximum of blocks differs.
+    """
+    return old.max_blocks != new.max_blocks or _loses_properties(old, new)
+
+
+def reregistered(podm: FullPodm, old: Registration, new: Registration) -> FullPodm:
+    """Return a pod manager as it was read under a registration, under a new one.
+
+    It has nothing more of what is not registered any more, and the new maxima of blocks. Which
+    maximum the pod manager states by itself is not known where the old registration had a stricter
+    one: without a new one, a node has at most one whole compute unit, and of other blocks any
+    number, until the pod manager is read again.
+    """
+    podm = _without_unset(podm, old, new)
+    kinds = sorted(old.max_blocks.keys() | new.max_blocks.keys())
+    changed = [kind for kind in kinds if old.max_blocks.get(kind) != new.max_blocks.get(kind)]
+    pools = []
+    for pool in podm.pools:
+        limits = dict(pool.limits)
+        for kind in changed:
+            before, after = old.max_blocks.get(kind), new.max_blocks.get(kind)
+            limits[kind] = _limit(kind, limits.get(kind, Limit()), before, after)
+        stated = {kind: limit for kind, limit in limits.items() if limit != Limit()}
+        pools.append(msgspec.structs.replace(pool, limits=stated) if changed else pool)
+    return msgspec.structs.replace(podm, pools=tuple(pools))
+
+
+def _limit(kind: BlockType, limit: Limit, before: int | None, after: int | None) -> Limit:
+    """Return a limit of a pool after the registered maximum has changed; None is no maximum."""
+    assumed = 1 if kind in SINGLE_PER_NODE else None  # where nobody says otherwise
+    found = before if before is not None else assumed
+    known = found is not None and limit.max == max(found, limit.min)
+    tops = [top for top in (None if known else limit.max, after) if top is not None]
+    top = min(tops, default=assumed)
+    return Limit(limit.min, None if top is None else max(top, limit.min))
+
+
+def _loses_properties(old: Registration, new: Registration) -> bool:
     return any(
         set(getattr(old, name)) - set(getattr(new, name))
         for name in ("aggregates", "capabilities", "traits", "facts")
     ) or (old.zone is not None and new.zone is None)
 
 
-def without_unset(podm: FullPodm, old: Registration, new: Registration) -> FullPodm:
-    """Return a pod manager without what its registration had and has no more."""
+def _without_unset(podm: FullPodm, old: Registration, new: Registration) -> FullPodm:
     capabilities = old.capabilities.keys() - new.capabilities.keys()
     facts = old.facts.keys() - new.facts.keys()
     return msgspec.structs.replace(

@@ -251,6 +251,14 @@ def sealed(request: Request) -> Request:
             a name, an unknown attribute or operator, an invalid expression, topology constraints
             that cannot hold, or a model without a word in it.
     """
+    known = request.__dict__
+    if "sealed" not in known:
+        found = _sealed(request)
+        known["sealed"] = None if found is request else found  # else it would hold itself
+    return known["sealed"] or request
+
+
+def _sealed(request: Request) -> Request:
     _check_sizes(request)
     for alternative in request.alternatives:
         _check_alternative(alternative)

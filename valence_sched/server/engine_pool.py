@@ -163,7 +163,9 @@ def _marks(files: list[str]) -> FileMarks:
     """Return what differs once a file has changed, come or gone, by its path."""
     marks = {}
     for name in files:
-        with contextlib.suppress(OSError):
+        try:
             status = os.stat(name)
-            marks[name] = (status.st_mtime_ns, status.st_size)
+        except OSError:
+            continue
+        marks[name] = (status.st_mtime_ns, status.st_size)
     return marks

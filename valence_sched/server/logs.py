@@ -35,6 +35,8 @@ class JsonLines(logging.Formatter):
 
 def configure_logs(level: int = logging.INFO) -> None:
     """Send the records of the service, and of what serves it, to standard error."""
+    # a line has neither a thread nor the name of a process: records need not ask for them
+    logging.logThreads = logging.logMultiprocessing = False
     stream = logging.StreamHandler()
     stream.setFormatter(JsonLines())
     for name in ("valence_sched", "gunicorn.error"):

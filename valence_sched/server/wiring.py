@@ -19,15 +19,13 @@ from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.decision_summary import DecisionSummary
 from valence_sched.model.event_address import EventAddress
-from valence_sched.model.flavor import Flavor
 from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.read_pace import ReadPace
-from valence_sched.model.request import Request
-from valence_sched.model.request_spec import RequestSpec
 from valence_sched.server.engine_pool import EnginePool, selection_of
 from valence_sched.server.hints import Application, ServiceHints
 from valence_sched.server.preparation import prepare_process
 from valence_sched.server.reader_thread import ReaderThread
+from valence_sched.server.request_compiler import RequestCompiler
 from valence_sched.server.state_facts import StateReader
 from valence_sched.service import openapi
 from valence_sched.service.app import create_application
@@ -119,7 +117,6 @@ class ServiceProcess:
         environ = os.environ if environ is None else environ
         self._settings, self._environ, self._clock = settings, environ, clock
         self._state = state = SharedState(environ, settings.state)
-        self._config = App(environ=environ).config
         self._address = event_address(settings, environ)
         make_app = functools.partial(App, environ=environ)
         self.hints: ServiceHints | None = None
@@ -134,7 +131,7 @@ class ServiceProcess:
         )
         self.parts = ServiceParts(
             schedulers=self._schedulers(),
-            compile_spec=self._compile,
+            compile_spec=RequestCompiler(App(environ=environ), settings.near_maps).compile,
             records=state,
             operations=self.operations,
             limits=settings.limits,
@@ -251,13 +248,6 @@ class ServiceProcess:
     ) -> ZonePoller:
         app, zones = App(environ=self._environ), self._settings.zones
         return app.zone_poller(self._state.store(), zones, tell, clock=self._clock, sleep=sleep)
-
-    def _compile(self, spec: RequestSpec, flavor: Flavor | None) -> Request:
-        self._config.check_request(spec)
-        try:
-            return self._config.compile_request(spec, flavor, self._settings.near_maps)
-        finally:
-            self._config.remarks.clear()
 
 
 def _reads(settings: ServiceSettings, environ: Mapping[str, str]) -> bool:

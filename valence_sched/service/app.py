@@ -125,7 +125,10 @@ class Envelope:
             "tenant": _noted(req, "tenant", "-"),
             "code": _noted(req, "code", ""),
         })  # fmt: skip
-        LOG.info("%s", line, extra={"fields": line})
+        if LOG.isEnabledFor(logging.INFO):  # LOG.info would search the stack for its caller
+            record = LOG.makeRecord(LOG.name, logging.INFO, "", 0, "%s", (line,), None)
+            record.fields = line
+            LOG.handle(record)
 
 
 def _responder(route: Route, parts: ServiceParts, access: Access) -> Callable[..., None]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 
@@ -21,6 +22,7 @@ class Metrics:
     def __init__(self, facts: Callable[[], StateFacts | None]) -> None:
         self._facts = facts
         self._registry = prometheus_client.CollectorRegistry()
+        self._children = functools.lru_cache(maxsize=None)(self._labelled)  # as many as routes
         self._requests = prometheus_client.Counter(
             "valence_scheduler_requests",
             "Requests answered, by method, path of the route and status.",
@@ -48,8 +50,16 @@ class Metrics:
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(method, route).observe(seconds)
+        requests, times = self._children(method, route, status)
+        requests.inc()
+        times.observe(seconds)
+
+    def _labelled(
+        self, method: str, route: str, status: int
+    ) -> tuple[prometheus_client.Counter, prometheus_client.Histogram]:
+        """Return what counts requests of these labels, and their times."""
+        counter = self._requests.labels(method, route, str(status))
+        return counter, self._seconds.labels(method, route)
 
     def text(self) -> tuple[str, bytes]:
         """Return the media type and the text of all metrics, of every process."""

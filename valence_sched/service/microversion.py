@@ -30,7 +30,7 @@ def negotiated(header: str | None) -> Microversion:
     Raises:
         ValueError: it names no version, or one that the service does not have.
     """
-    for part in (header or "").split(","):
+    for part in header.split(",") if header else ():
         service, _, text = part.strip().partition(" ")
         if service != SERVICE_TYPE:
             continue

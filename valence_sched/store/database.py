@@ -8,7 +8,7 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -66,6 +66,30 @@ class Database:
     def read(self, work: Work[T], doing: str = "") -> T:
         """Return the result of ``work`` in one consistent snapshot."""
         return self._run(work, doing, write=False)
+
+    def read_row(self, statement: Callable[[sa.Dialect], str], doing: str = "") -> Sequence[Any]:
+        """Return the only row of one statement: a transaction of its own, without parameters.
+
+        It takes a fraction of the time of :meth:`read`; a server is asked once where its driver can
+        do without BEGIN and COMMIT.
+        """
+
+        def run() -> Sequence[Any]:
+            self.counts.transactions += 1
+            text = statement(self.reader.dialect)
+            connection = self.reader.raw_connection()
+            try:
+                return _fetch_row(connection, text)
+            except self.reader.dialect.loaded_dbapi.Error as error:
+                cut = self.reader.dialect.is_disconnect(error, connection.dbapi_connection, None)
+                connection.invalidate(error)
+                raise _wrapped(error, text, self.reader.dialect, cut) from error
+            finally:
+                connection.close()
+
+        for watch in self.watches:
+            watch(self)
+        return self.retry(run, doing)
 
     def write(self, work: Work[T], doing: str = "") -> T:
         """Return what ``work`` returns once all it wrote is committed.
@@ -162,6 +186,35 @@ def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
         sa.event.listen(engine, "connect", _prepare_sqlite)
         sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
     return engine
+
+
+def _fetch_row(connection: sa.PoolProxiedConnection, text: str) -> Sequence[Any]:
+    """Return the only row of a statement outside of any transaction that is open."""
+    driver: Any = connection.dbapi_connection
+    by_itself = type(driver).__module__.startswith("psycopg")  # a switch that asks no server
+    if by_itself:
+        driver.autocommit = True
+    cursor = connection.cursor()
+    try:
+        cursor.execute(text)
+        (row,) = cursor.fetchall()
+        return tuple(row)
+    finally:
+        cursor.close()
+        if by_itself:
+            driver.autocommit = False
+        else:
+            connection.rollback()
+
+
+def _wrapped(error: Exception, text: str, dialect: sa.Dialect, cut: bool) -> sa.exc.DBAPIError:
+    """Return an error of a driver as the one that SQLAlchemy raises for it."""
+    wrapped = sa.exc.DBAPIError.instance(
+        text, None, error, dialect.loaded_dbapi.Error, hide_parameters=True,
+        connection_invalidated=cut, dialect=dialect,
+    )  # fmt: skip
+    assert isinstance(wrapped, sa.exc.DBAPIError), "an error of the driver"
+    return wrapped
 
 
 def _is_informative(record: logging.LogRecord) -> bool:

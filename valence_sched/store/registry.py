@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from valence_sched.errors import InUse, NameTaken, UnknownName, one_line
 from valence_sched.model.inventory import FullPodm, to_json
-from valence_sched.model.registration import Registration, loses_properties, without_unset
+from valence_sched.model.registration import Registration, alters_reading, reregistered
 from valence_sched.model.stats import Stats, apply_stats, merge_stats
 from valence_sched.store import change_log, identities, podms, tables
 from valence_sched.store.podms import EncodedPodm, PodmUpdate, ReportedStats
@@ -47,7 +47,7 @@ def register(connection: sa.Connection, registration: Registration) -> None:
 def change(connection: sa.Connection, registration: Registration) -> None:
     """Replace the registered pod manager of the same name; without identity it is to be any.
 
-    What was registered and is no more goes from what was read as well.
+    What was registered and is no more goes from what was read as well, and maxima of blocks change.
     """
     key = key_of(registration.name)
     change_log.log_registry_change(connection)
@@ -57,23 +57,23 @@ def change(connection: sa.Connection, registration: Registration) -> None:
     identities.check_free(connection, registration)
     update = sa.update(_table).where(_table.c.podm_key == key)
     connection.execute(update.values(**identities.registration_columns(registration)))
-    _drop_unset(connection, msgspec.json.decode(known, type=Registration), registration)
+    _alter_reading(connection, msgspec.json.decode(known, type=Registration), registration)
     if registration.identity is None:
         identities.forget_read(connection, registration.name)
 
 
-def _drop_unset(connection: sa.Connection, old: Registration, new: Registration) -> None:
-    """Remove from a stored pod manager what its registration had and has no more.
+def _alter_reading(connection: sa.Connection, old: Registration, new: Registration) -> None:
+    """Change a stored pod manager as its registration has changed.
 
     What it told of the same by itself comes back with its next reading.
     """
-    if not loses_properties(old, new):
+    if not alters_reading(old, new):
         return
     row = podms.lock_row(connection, key_of(new.name))
     stored = podms.load(connection, [new.name]).get(new.name)
     if row is None or row.gone or stored is None:
         return
-    podm = apply_stats(without_unset(stored, old, new), row.reported.stats)
+    podm = apply_stats(reregistered(stored, old, new), row.reported.stats)
     update = PodmUpdate(key_of(new.name), EncodedPodm(podm), row, row.stats, is_read=False)
     if update.content_changed:
         podms.write(connection, [update])

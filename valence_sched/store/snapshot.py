@@ -16,7 +16,7 @@ from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.read_failure import ReadFailure
 from valence_sched.model.usage import NO_USAGE, Usage
 from valence_sched.store import tables
-from valence_sched.store.database import WorkCounts
+from valence_sched.store.database import Database, WorkCounts
 from valence_sched.store.podms import documents
 from valence_sched.store.tables import statement_time
 from valence_sched.store.usage import usages
@@ -50,10 +50,9 @@ class LogTotals(NamedTuple):
     expired: int
 
 
-def log_totals(connection: sa.Connection) -> LogTotals:
+def log_totals(database: Database) -> LogTotals:
     """Return the totals of the change log, which cost a fraction of its counts."""
-    row = connection.exec_driver_sql(_totals_text(connection.dialect)).one()
-    return LogTotals(*map(int, row))
+    return LogTotals(*map(int, database.read_row(_totals_text, "looking")))
 
 
 @functools.lru_cache(maxsize=8)
@@ -152,13 +151,9 @@ def take_snapshot(
 ) -> StoreSnapshot:
     """Return the changes since a position; all reads are of one database snapshot.
 
-    Reads the totals of the change log, then the counts of its shards where these moved, and then
-    only pod managers of shards that changed.
+    Reads the counts of the shards of the change log, and then only pod managers of shards that
+    changed.
     """
-    totals = log_totals(connection)
-    counts.rows_read += 1
-    if since.is_at(totals):
-        return StoreSnapshot((), since, totals.expired)
     shards = log_counts(connection)
     expired = shards.pop(-1)
     before = {shard: since.shards.get(shard, -1) for shard in shards}

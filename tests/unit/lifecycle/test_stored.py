@@ -241,7 +241,7 @@ class TestWork(StoredCase):
         none, one, failed, claimed = costs[0]
         self.assertEqual([0, 1, 0, 0], [work[1] for work in costs[0]])
         self.assertEqual([1 + COUNTS] * 3, [work[0] - none[0] for work in (one, failed, claimed)])
-        self.assertEqual([1] * 4, [work[2] for work in costs[0]])
+        self.assertEqual([1, 2, 2, 2], [work[2] for work in costs[0]])
 
     def part(self, name):
         return [part(name, self.site.store.load_podms([name])[name].generation, "c0")]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests: checked, and given an identity."""
 
+import gc
 import unittest
 
 import msgspec
@@ -28,6 +29,14 @@ class TestSealed(unittest.TestCase):
     def test_a_request_for_nothing_is_refused(self):
         with self.assertRaisesRegex(RequestError, "asks for nothing"):
             sealed(Request())
+
+    def test_it_is_checked_once_and_holds_no_reference_to_itself(self):
+        plain, named = request(CORES), request(CORES, id="named")
+        again = msgspec.structs.replace(plain, id="")
+        self.assertIs(sealed(again), sealed(again))
+        self.assertEqual(plain, sealed(again))
+        self.assertIs(named, sealed(named))
+        self.assertNotIn(named, gc.get_referents(named.__dict__))
 
     def test_for_and_against_one_pod_manager_is_refused_by_name(self):
         with self.assertRaisesRegex(RequestError, "'b' is both asked for and excluded"):

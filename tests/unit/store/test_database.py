@@ -291,3 +291,53 @@ class TestTransactions(unittest.TestCase):
             self.database.write(fail)
         rows = self.database.read(lambda it: it.exec_driver_sql("SELECT * FROM one").all())
         self.assertEqual([], rows)
+
+
+@on_each_engine
+class TestOneRow:
+    """One statement that is a transaction of its own."""
+
+    def test_it_reads_what_was_committed_last_and_leaves_no_transaction_open(self):
+        one, other = (Database(StoreUrl(self.url)) for _ in range(2))
+        self.addCleanup(one.close)
+        self.addCleanup(other.close)
+        with self.store():  # makes the tables
+            pass
+        for number in range(1, 4):
+            other.write(lambda c, to=number: c.exec_driver_sql(f"UPDATE shards SET moved = {to}"))
+            row = one.read_row(lambda _dialect: "SELECT min(moved), max(moved) FROM shards")
+            self.assertEqual((number, number), tuple(map(int, row)))
+        self.assertEqual(3, one.counts.transactions)
+        count = one.read(lambda c: c.exec_driver_sql("SELECT min(moved) FROM shards").scalar())
+        self.assertEqual(3, count, "the connection is as good as before")
+
+    def test_one_that_fails_is_told_and_the_next_one_works(self):
+        database = Database(StoreUrl(self.url))
+        self.addCleanup(database.close)
+        with self.assertRaisesRegex(StoreError, ": looking: "):
+            database.read_row(lambda _dialect: "SELECT 1 FROM absent", "looking")
+        self.assertEqual((1,), tuple(database.read_row(lambda _dialect: "SELECT 1")))
+
+    def test_one_whose_connection_was_closed_is_asked_again(self):
+        database = Database(StoreUrl(self.url), lambda _seconds: None)
+        self.addCleanup(database.close)
+        if database.address.engine == "sqlite":
+            self.skipTest("nobody else closes a connection to a file")
+        self.assertEqual((1,), tuple(database.read_row(lambda _dialect: "SELECT 1")))
+        connection = database.reader.raw_connection()
+        driver = connection.dbapi_connection
+        if database.address.engine == "postgresql":
+            end = f"SELECT pg_terminate_backend({driver.info.backend_pid})"
+        else:
+            end = f"KILL {driver.thread_id()}"
+        connection.close()
+        database.write(lambda c: c.exec_driver_sql(end) and None)
+        self.assertEqual((2,), tuple(database.read_row(lambda _dialect: "SELECT 2")))
+        self.assertEqual(1, database.counts.retries)
+
+    def test_watches_are_called_before_it(self):
+        database, seen = Database(StoreUrl(self.url)), []
+        self.addCleanup(database.close)
+        database.watches.append(seen.append)
+        database.read_row(lambda _dialect: "SELECT 1")
+        self.assertEqual([database], seen)

@@ -167,7 +167,6 @@ class TestDoing(StoreCase):
             ("reading failures", lambda s: s.failures),
             ("reading pod managers", lambda s: lambda: s.read_times(["p"])),
             ("looking", lambda s: s.log_counts),
-            ("looking", lambda s: s.log_totals),
             ("keeping a decision", lambda s: lambda: s.save_decision("d", b"{}")),
             ("reading a decision",
              lambda s: s.save_decision("d", b"{}") or (lambda: s.decision("d"))),
@@ -181,6 +180,12 @@ class TestDoing(StoreCase):
         twice = ["storing what was read"] * 2
         self.check(lambda s: lambda: s.remember_all([podm("n")]), *twice)
         self.check(lambda s: lambda: s.upsert_all([podm("n")]), *twice)
+
+    def test_of_looking_at_the_totals_of_the_change_log(self):
+        store = self.opened()
+        store._database.write(lambda c: c.exec_driver_sql("DROP TABLE shards"))
+        with self.assertRaisesRegex(StoreError, f"^{store.address}: looking: no such table: "):
+            store.log_totals()
 
     def test_of_child_zones(self):
         entry = ZoneRegistration(name="east", url="http://east")

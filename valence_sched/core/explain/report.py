@@ -43,7 +43,7 @@ def decision_report(
         seed=decision.request.seed,
         request=decision.request,
         policy=policy,
-        policy_digest=digest(to_json(policy)),
+        policy_digest=decision.context.bound.digest,
         inventory=source or inventory_source(decision.view, decision.skipped),
         placements=decision.placements,
         podms=tuple(Verdicts(decision).podm_verdicts() if decision.explainable else ()),
@@ -166,8 +166,3 @@ class _Texts(dict[object, str]):
     def __missing__(self, thing: object) -> str:
         text = self[thing] = repr(thing)
         return text
-
-
-def digest(data: bytes) -> str:
-    """Return a short digest of a document."""
-    return hashlib.blake2b(data, digest_size=16).hexdigest()

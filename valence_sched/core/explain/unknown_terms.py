@@ -66,6 +66,14 @@ def unknown_terms(view: View, request: Request) -> list[str]:
     Those are resources; facts and capabilities, wherever they are named; the zone, locations,
     aggregates, traits and values of capabilities; attributes of devices; and topology names.
     """
+    key = request.evaluation_key
+    lines: list[str] = view.memoise_free(
+        "unknown terms", key, lambda: _unknown_terms(view, request)
+    )
+    return lines
+
+
+def _unknown_terms(view: View, request: Request) -> list[str]:
     terms = dict.fromkeys(_request_terms(request))
     unknown = [term for term in terms if not _is_reported(view, *term)]
     lines = [*unknown_resources(view, request), *(_unknown_line(view, *term) for term in unknown)]
