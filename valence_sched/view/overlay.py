@@ -2,7 +2,7 @@
 """The overlay: a copy of a View in which nodes are allocated, while the View is unchanged."""
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -120,29 +120,14 @@ class Overlay:
         _add_counts(self.view.block_counts, self._free, pools, self._entries)
         _add_counts(self.view.podm_block_counts, self._podm_free, podms, self._podm_entries)
 
-    def reduce_counts(self, podms: Sequence[int], blocks: Sequence[int]) -> None:
-        """Count blocks of podms, by number, as no longer free; their block tables stay as they are.
+    def reduce_counts(self, entries: Ints, podm_entries: Ints) -> None:
+        """Count one block less free in each entry of pools and of podms; block tables stay.
 
-        For those who read counts alone: the ``n``-th block is one of the ``n``-th podm.
+        An entry may be given several times. It is for those who read counts alone.
         """
-        if not blocks:
-            return
         self.view.invalidate_free()
-        rows: list[int] = []
-        kinds_of_rows: list[int] = []
-        kinds: list[int] = []
-        for podm, block in zip(podms, blocks, strict=True):
-            table, first = self._block_tables[podm], self._first_row[podm]
-            kind = table.kinds[block]
-            kinds.append(kind)
-            for place in table.pools[block]:
-                rows.append(first + place)
-                kinds_of_rows.append(kind)
-        for counts, free, numbers, kinds_of in (
-            (self.view.block_counts, self._free, rows, kinds_of_rows),
-            (self.view.podm_block_counts, self._podm_free, podms, kinds),
-        ):
-            np.subtract.at(free, counts.entries(np.array(numbers), np.array(kinds_of)), 1.0)
+        np.subtract.at(self._free, entries, np.float32(1.0))
+        np.subtract.at(self._podm_free, podm_entries, np.float32(1.0))
 
     def _refresh(self, podm: int, after: BlockTable, grants: StockAmounts) -> None:
         changed: dict[str, set[int]] = {}

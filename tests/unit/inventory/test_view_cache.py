@@ -19,7 +19,7 @@ from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.view_cache import ViewCache
 from valence_sched.model.read_options import ReadOptions, Selection
 from valence_sched.testing.random_podms import header, podms
-from valence_sched.view.columns import StoredTables
+from valence_sched.view.block_columns import StoredTables
 from valence_sched.view.view import View
 
 LATER = datetime.timedelta(minutes=1)  # than a file was written: it does not change any more

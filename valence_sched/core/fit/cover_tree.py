@@ -94,7 +94,7 @@ class CoverNode:
         self, offer: Offer, cover: tuple[tuple[int, int], ...] | None, complete: bool
     ) -> None:
         self.offer, self.cover, self.complete = offer, cover, complete
-        self.children: dict[tuple[int, int], CoverNode] = {}
+        self.children: dict[tuple[int, float], CoverNode] = {}
 
 
 class CoverTree:
@@ -114,8 +114,10 @@ class CoverTree:
         """
         while node.complete and node.cover is not None:
             for kind, number in node.cover:
-                if free[kind] < number:
-                    node = self._child(node, kind, int(free[kind]))
+                fewer = free[kind]
+                if fewer < number:
+                    child = node.children.get((kind, fewer))
+                    node = child or self._child(node, kind, int(fewer))
                     break
             else:
                 return node
