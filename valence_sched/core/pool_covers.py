@@ -12,6 +12,7 @@ import numpy as np
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.fit.cover_tree import CoverComponent, CoverNode, CoverTree
 from valence_sched.core.fit.spending import Spending
+from valence_sched.model.inventory import Limit
 from valence_sched.view.block_counts import Counts
 from valence_sched.view.view import Ints, Mask, View
 
@@ -31,13 +32,15 @@ class PoolCovers:
         budget = context.bound.policy.budget
         self._states = budget.pool_states
         self._trees: dict[CoverComponent, CoverTree] = {}
-        self._limits = [tuple(pool.limits.items()) for pool in view.pools]
+        numbers: dict[tuple[tuple[str, Limit], ...], int] = {}  # of different limits
+        self._limits = [numbers.setdefault(tuple(pool.limits.items()), len(numbers))
+                        for pool in view.pools]  # fmt: skip
         pools, sizes = dict(zip(self._limits, view.pools, strict=True)), Counter(self._limits)
-        parts = {limits: context.fitter.cover_components(pool) for limits, pool in pools.items()}
+        parts = [context.fitter.cover_components(pools[limits]) for limits in range(len(numbers))]
         self._trees_of = {limits: [self._tree(part) for part in some]
-                          for limits, some in parts.items()
+                          for limits, some in enumerate(parts)
                           if sizes[limits] >= min_pools and _is_narrow(some)}  # fmt: skip
-        kinds = [kind for some in parts.values() for part in some for kind in part.kinds]
+        kinds = [kind for some in parts for part in some for kind in part.kinds]
         self._columns = np.unique(np.array(kinds, dtype=np.int64))  # the kind of each
         self._column = {kind: column for column, kind in enumerate(self._columns.tolist())}
         self._nodes: dict[int, list[CoverNode]] = {}  # by row
@@ -68,10 +71,9 @@ class PoolCovers:
         """Return which of some rows have a cover, and of which that is known by shared searches."""
         free = self.free(rows)
         has_cover, known = np.ones(len(rows), dtype=bool), np.ones(len(rows), dtype=bool)
-        numbers = {limits: number for number, limits in enumerate(dict.fromkeys(self._limits))}
-        limits_of = np.array([numbers[limits] for limits in self._limits])[rows]
-        for limits, number in numbers.items():
-            some = (limits_of == number).nonzero()[0]
+        limits_of = np.array(self._limits)[rows]
+        for limits in np.unique(limits_of).tolist():
+            some = (limits_of == limits).nonzero()[0]
             trees = self._trees_of.get(limits)
             if trees is None:
                 known[some] = False

@@ -29,11 +29,12 @@ from valence_sched.view.block_columns import (
 from valence_sched.view.block_counts import BlockCounts
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.blocks import Positions
+from valence_sched.view.digest import inventory_digest, set_inventory_digest
 from valence_sched.view.stock_grants import StockGrants
 from valence_sched.view.stocks import StockColumn
 from valence_sched.view.view import Labels, View
 
-VERSION = 1
+VERSION = 2
 MAGIC = b"valence-sched view\n"
 ALIGNMENT = 16  # bytes, of each array from the beginning of the first
 #: The sizes in front of the header: its own, that of the arrays, and the checksum of both.
@@ -52,9 +53,13 @@ LABELS: Mapping[str, Callable[[LeanPodm, Pool], Any]] = {
 
 
 class ColumnHeader(msgspec.Struct, forbid_unknown_fields=True):
-    """The arrays in order, each with its type and length, and the resources that stocks have."""
+    """The arrays in order, each with its type and length, and the resources that stocks have.
+
+    ``digest`` is that of the inventory.
+    """
 
     version: int
+    digest: str
     arrays: list[tuple[str, str, int]]
     resources: list[str]
     kinds: list[tuple[tuple[BlockType, ...], Devices]]
@@ -82,6 +87,7 @@ def encode_view(view: View) -> list[bytes | memoryview]:
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     header = _padded(PREFIX_BYTES, msgspec.json.encode(ColumnHeader(
         version=VERSION,
+        digest=inventory_digest(view),
         arrays=[(name, array.dtype.str, len(array)) for name, array in contiguous.items()],
         resources=list(view.resources),
         kinds=[(kind.types, kind.devices) for kind in view.kinds.kinds[1:]],
@@ -117,7 +123,7 @@ def decode_view(data: memoryview) -> View:
     pools = list(itertools.chain.from_iterable([podm.pools or whole for podm in podms]))
     tables = StoredTables(len(podms), StoredBlocks(arrays, header.positions, header.topologies))
     labels = {name: _labels(name, arrays[name], podms, pools, podm_of) for name in LABELS}
-    return View(
+    view = View(
         kinds=kinds,
         podms=podms,
         block_tables=tables,
@@ -140,6 +146,8 @@ def decode_view(data: memoryview) -> View:
         capabilities=labels["capabilities"],
         traits=labels["traits"],
     ).freeze()
+    set_inventory_digest(view, header.digest)
+    return view
 
 
 _PLAIN = ("first_row", "podm_of", "position_of", "enabled", "lot")
