@@ -5,7 +5,6 @@ That is exact, because filters and weighers answer for each row by itself.
 """
 
 from collections import OrderedDict, deque
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -28,8 +27,7 @@ SCARCITY_PART = 5  # the scarcity is renewed after changes to this part of the p
 MOST_LAG = 32  # replaced podms after which evaluating all rows is as quick as catching up
 
 
-@dataclass(slots=True)
-class CachedEvaluation:
+class CachedEvaluation(msgspec.Struct):
     """An evaluation, and the version of the snapshot that it is of."""
 
     bound: BoundPolicy  # held, so that its id stays its own

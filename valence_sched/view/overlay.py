@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 
 from valence_sched.model.stock import free_amount
 from valence_sched.view import stocks
@@ -47,8 +48,8 @@ class Overlay:
         self._first_row: list[int] = view.first_row.tolist()  # quicker to look up one by one
         self.view = replace(
             view,
-            block_counts=replace(view.block_counts, free=_read_only_window(self._free)),
-            podm_block_counts=replace(podm_counts, free=_read_only_window(self._podm_free)),
+            block_counts=structs.replace(view.block_counts, free=_read_only_window(self._free)),
+            podm_block_counts=structs.replace(podm_counts, free=_read_only_window(self._podm_free)),
             block_tables=self._block_tables,
             resources={name: overlay.column for name, overlay in self._stocks.items()},
             _memo=empty_memo(),
@@ -159,12 +160,12 @@ class _StockOverlay:
         self.free, self.largest_grant = column.free.copy(), column.largest_grant.copy()
         self.podm_free, self.stock_free = column.podm_free.copy(), column.by_stock.free.copy()
         self.start = column.by_stock.start
-        self.column = replace(
+        self.column = structs.replace(
             column,
             free=_read_only_window(self.free),
             largest_grant=_read_only_window(self.largest_grant),
             podm_free=_read_only_window(self.podm_free),
-            by_stock=replace(column.by_stock, free=_read_only_window(self.stock_free)),
+            by_stock=structs.replace(column.by_stock, free=_read_only_window(self.stock_free)),
         )
 
     def refresh(
