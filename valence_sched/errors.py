@@ -41,7 +41,6 @@
         └── InventoryStale    inventory_stale       5  503   it is older than the maximum age
 """
 
-import difflib
 import itertools
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self
@@ -341,6 +340,8 @@ MAX_KNOWN_LENGTH = 400  # characters of names in the hint for an unknown one
 
 def closest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
     """Return the known name most similar to an unknown one, None if none reaches the cutoff."""
+    import difflib  # only for a name that is unknown
+
     close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=cutoff)
     return close[0] if close else None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import gc
 import importlib.metadata
 import inspect
 import itertools
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from valence_sched.app import App
 
 GROUP = "openstack.podm.v1"
-COLLECT_AFTER = 200_000  # new objects: a command ends soon, and makes few that are garbage
 MIN_SIMILARITY = 0.6  # from 0 to 1, of a word that stands for a command
 LEVELS = {0: logging.ERROR, 1: logging.WARNING, 2: logging.INFO}  # by how often -v is given
 
@@ -126,7 +124,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         complete(Shell())
     arguments = list(sys.argv[1:] if argv is None else argv)
-    gc.set_threshold(COLLECT_AFTER)
     try:
         return int(Shell().run(arguments))
     except BrokenPipeError:

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from tests.unit.core.deciders import built_in, cpu, cpus, engine, engine_of, gpu, lean
 from tests.unit.core.sites import quietly
-from valence_sched.core.explain.report import decision_report, inventory_digest
+from valence_sched.core.explain.report import decision_report
 from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import InputError
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.testing import request, view
+from valence_sched.view.digest import inventory_digest
 
 CORES = {"processor": {"total_cores": 8}}
 CARD = {**CORES, "accelerators": [{}]}

@@ -17,10 +17,10 @@ from valence_sched.model.inventory import parse_capabilities
 from valence_sched.model.policy import Policy, PolicyText
 from valence_sched.model.request import Request, sealed
 from valence_sched.model.request_spec import RequestFile, RequestSpec, compile_request
-from valence_sched.model.workload import TraceColumn, TraceFile, parse_trace_column
 
 if TYPE_CHECKING:
     from valence_sched.model.messaging import MessagingSettings
+    from valence_sched.model.workload import TraceColumn
     from valence_sched.model.zone_settings import ZoneSettings
 
 T = TypeVar("T")
@@ -152,6 +152,8 @@ def parse_spec(document: Any, type_: type[Spec], file: str, path: str) -> Spec:
 
 def parse_trace_columns(data: bytes, file: str) -> dict[str, TraceColumn]:
     """Parse the columns of a recorded trace, by the field of a workload that each one is."""
+    from valence_sched.model.workload import TraceFile, parse_trace_column  # only for a replay
+
     document = convert(load_yaml(data, file), TraceFile, file)
     columns = {}
     for field, text in document.columns.items():

@@ -14,7 +14,6 @@ import msgspec
 
 from valence_sched import files
 from valence_sched.config import parsers
-from valence_sched.config.credentials import read_password
 from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup
 from valence_sched.config.requests import Cloud, compile_file, compile_spec, resolve_near
 from valence_sched.errors import InputError, UnknownName
@@ -24,7 +23,6 @@ from valence_sched.model.flavor import Flavor
 from valence_sched.model.policy import Policy
 from valence_sched.model.proximity import ExternalResource
 from valence_sched.model.quantity import format_count
-from valence_sched.model.registration import PasswordReference
 from valence_sched.model.request import FlavorShare, Mix, Proximity, Request
 from valence_sched.model.request_spec import RequestSpec
 
@@ -190,10 +188,15 @@ class Configuration:
 
     def zone_password(self, zone: ZoneRegistration) -> str | None:
         """Return the password of a child zone; CredentialError where it cannot be had."""
+        from valence_sched.config.credentials import read_password  # only for passwords
+
         return read_password(zone.password, zone.name, self.environ, None)
 
     def secret_url(self, reference: UrlReference) -> str:
         """Return the URL that a reference names; CredentialError where it cannot be had."""
+        from valence_sched.config.credentials import read_password
+        from valence_sched.model.registration import PasswordReference
+
         source = PasswordReference(env=reference.env, file=reference.file)
         return read_password(source, "messaging", self.environ, None) or ""
 

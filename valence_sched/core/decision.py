@@ -226,5 +226,9 @@ class Decision:
 
     def score(self, cost: int) -> float:
         """Return the score 0..1 that a cost stands for."""
-        worst = self.context.bound.worst_cost * COST_SCALE
+        worst = self._worst_cost
         return round(1.0 - cost / worst, 6) if worst else 1.0
+
+    @functools.cached_property
+    def _worst_cost(self) -> float:
+        return self.context.bound.worst_cost * COST_SCALE

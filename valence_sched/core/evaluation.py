@@ -57,8 +57,7 @@ class LateAnswers:
         return tuple(answers[1][:, row - self._rows[podm].start].tolist())
 
 
-@dataclass(slots=True)
-class Evaluation:
+class Evaluation(msgspec.Struct):
     """The answers of every filter and weigher for every pool.
 
     ``filter_verdicts`` and ``weigher_scores`` (0..1) hold an array of pools for each filter and
@@ -73,9 +72,9 @@ class Evaluation:
     filter_verdicts: Sequence[Mask] | Mask
     weigher_scores: Sequence[Floats] | Floats
     cost: Ints
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
     availability_readers: frozenset[str] = frozenset()
-    failed_plugins: set[str] = field(default_factory=set)
+    failed_plugins: set[str] = msgspec.field(default_factory=set)
     group_state_readers: frozenset[str] = frozenset()
     late: LateAnswers | None = None
 

@@ -5,7 +5,6 @@ That is exact, because filters and weighers answer for each row by itself.
 """
 
 from collections import OrderedDict, deque
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -27,8 +26,7 @@ MOST_REQUESTS = 1024  # that are remembered with a completed mix
 MOST_LAG = 32  # replaced podms after which evaluating all rows is as quick as catching up
 
 
-@dataclass(slots=True)
-class CachedEvaluation:
+class CachedEvaluation(msgspec.Struct):
     """An evaluation, and the version of the snapshot that it is of."""
 
     bound: BoundPolicy  # held, so that its id stays its own

@@ -24,10 +24,12 @@ from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.spending import Spending, Undecided
 from valence_sched.core.pool_covers import MIN_POOLS, PoolCovers
 from valence_sched.core.ranking import choose_fit, draw_lots, rank_rows
-from valence_sched.view.blocks import BlocksLeft
+from valence_sched.view.block_slots import BlockSlots, ranges
 from valence_sched.view.overlay import Overlay
 from valence_sched.view.selection import was_derived
 from valence_sched.view.view import Ints
+
+NO_ROW = -1
 
 FitCount = tuple[int, int, int | None]  # podm number, nodes, and a pool that may make more
 
@@ -157,76 +159,67 @@ class _CoverRounds:
         self._evaluation = context.evaluation.copy()
         self._lots = draw_lots(context.view.lot, context.request)
         self._covers = PoolCovers(context, self._overlay.view, min_pools)
-        self._first_row: list[int] = context.view.first_row.tolist()
-        self._position_of: list[int] = context.view.position_of.tolist()
-        self._left: dict[int, BlocksLeft] = {}  # by podm
+        self._slots = BlockSlots(context.view)
         self._open: dict[int, int] = {}  # the first pool of a podm that may make more
 
     def run(self) -> list[FitCount] | None:
         """Return the count of each podm; None where plug-ins fail, or read more than counts."""
-        size = len(self._context.view.podms)
-        counts, podms = [0] * size, list(range(size))
+        podms = np.arange(len(self._context.view.podms))
+        counts = np.zeros(len(podms), dtype=np.int64)
         failed = set(self._evaluation.failed_plugins)
         for turn in range(self._most):
-            chosen = self._choose(podms)
-            if not chosen:
+            podms, rows = self._choose(podms)
+            if not len(podms):
                 break
-            podms = [podm for podm, _ in chosen]
-            for podm in podms:
-                counts[podm] += 1
+            counts[podms] += 1
             if turn + 1 < self._most:
-                counts_alone = self._take(chosen)
+                counts_alone = self._take(podms, rows)
                 if not counts_alone or self._evaluation.failed_plugins != failed:
                     return None
         return [
             (podm, count, self._open.get(podm) if count < self._most else None)
-            for podm, count in enumerate(counts)
+            for podm, count in enumerate(counts.tolist())
         ]
 
-    def _choose(self, podms: list[int]) -> list[tuple[int, int]]:
-        """Return the podms that make another node, each with the pool that makes it."""
+    def _choose(self, podms: Ints) -> tuple[Ints, Ints]:
+        """Return the podms that make another node, and of each the pool that makes it."""
         view, cost, covers = self._overlay.view, self._evaluation.cost, self._covers
-        rows = self._rows(podms)
+        rows, sizes = self._rows(podms)
         rows = rows[np.lexsort((self._lots[rows], cost[rows], view.podm_of[rows]))]
-        passing = (cost[rows] != INFINITE_COST).tolist()
+        passing = cost[rows] != INFINITE_COST
         free = covers.free(rows)
-        has_cover = covers.holds(rows, free).tolist()
-        ranked, chosen, place = rows.tolist(), [], 0
-        for podm in podms:
-            end = place + self._first_row[podm + 1] - self._first_row[podm]
-            for number in range(place, end):
-                row = ranked[number]
-                if not passing[number]:
-                    break  # those that do not pass are the last
-                if has_cover[number] or covers.find(row, free[number]):
-                    chosen.append((podm, row))
+        has_cover = covers.holds(rows, free)
+        ends = np.cumsum(sizes)
+        begins = ends - sizes  # the best pool of each podm; those that do not pass are the last
+        chosen = np.where(passing[begins] & has_cover[begins], rows[begins], NO_ROW)
+        for number in (passing[begins] & ~has_cover[begins]).nonzero()[0].tolist():
+            for position in range(begins[number], ends[number]):
+                row = int(rows[position])
+                if not passing[position]:
+                    break
+                if has_cover[position] or covers.find(row, free[position]):
+                    chosen[number] = row
                     break
                 if row in covers.undecided_rows:
+                    podm = int(podms[number])
                     self._open[podm] = min(row, self._open.get(podm, row))
-            place = end
-        return chosen
+        making = chosen != NO_ROW
+        return podms[making], chosen[making]
 
-    def _rows(self, podms: list[int]) -> Ints:
-        """Return the rows of these podms, which are in order."""
-        if len(podms) == len(self._context.view.podms):
-            return np.arange(len(self._context.view))
-        first = self._first_row
-        return np.array([row for podm in podms for row in range(first[podm], first[podm + 1])])
+    def _rows(self, podms: Ints) -> tuple[Ints, Ints]:
+        """Return the rows of these podms, which are in order, and how many each has."""
+        first_row = self._context.view.first_row
+        low = first_row[podms]
+        sizes = first_row[podms + 1] - low
+        return ranges(low, sizes), sizes
 
-    def _take(self, chosen: list[tuple[int, int]]) -> bool:
+    def _take(self, podms: Ints, rows: Ints) -> bool:
         """Take a node of each podm, and evaluate its rows: false if block tables were read."""
-        context, tables = self._context, self._context.view.block_tables
-        full: list[int] = []
-        of_podm: list[int] = []
-        for podm, row in chosen:
-            left = self._left.get(podm)
-            if left is None:
-                left = self._left[podm] = BlocksLeft(tables[podm])
-            blocks = left.take(self._position_of[row], self._covers.by_row[row])
-            full += blocks
-            of_podm += [podm] * len(blocks)
-        self._overlay.reduce_counts(of_podm, full)
-        rows = self._rows([podm for podm, _ in chosen])
+        context, slots = self._context, self._slots
+        full = slots.take(*self._covers.of(rows))
+        if len(full):
+            self._overlay.reduce_counts(slots.entries(full), slots.of.podm_entry[full])
+        rows, _ = self._rows(podms)
         view = self._overlay.view.take_counts(rows)
         view.precompute_free(context.request.needs)
         part = self._evaluation.select(rows)

@@ -7,7 +7,6 @@ batch places.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
@@ -27,12 +26,11 @@ CountByPodm = dict[int, int]  # nodes by number of the podm
 Owner = TypeVar("Owner", str, str | None)
 
 
-@dataclass(slots=True)
-class NodeCounts:
+class NodeCounts(msgspec.Struct):
     """Nodes counted by group, owner and podm, and by owner and podm."""
 
-    by_group: dict[str, dict[str | None, CountByPodm]] = field(default_factory=dict)
-    by_owner: dict[str, CountByPodm] = field(default_factory=dict)
+    by_group: dict[str, dict[str | None, CountByPodm]] = msgspec.field(default_factory=dict)
+    by_owner: dict[str, CountByPodm] = msgspec.field(default_factory=dict)
 
     def add(self, group: str | None, owner: str | None, podm: int, number: int = 1) -> None:
         """Count a node; with ``number`` -1 one fewer, also of nodes that are counted elsewhere."""

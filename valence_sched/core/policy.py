@@ -8,11 +8,11 @@ import hashlib
 import operator
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 from valence_sched.core import plugins
 from valence_sched.core.readers import RequestReader, check_declarations, installed_readers
@@ -30,8 +30,7 @@ UnknownRule = Literal["reject", "allow"]
 WEIGHT_UNITS = 1000  # weights count in thousandths, so that costs are whole numbers
 
 
-@dataclass(frozen=True, slots=True)
-class BoundFilter:
+class BoundFilter(Struct, frozen=True):
     """A filter with its options filled in."""
 
     name: str
@@ -40,8 +39,7 @@ class BoundFilter:
     reads: tuple[Reads, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BoundWeigher:
+class BoundWeigher(Struct, frozen=True):
     """A weigher with its options filled in and its weight in thousandths."""
 
     name: str
@@ -73,8 +71,7 @@ class BoundWeigher:
         return weights
 
 
-@dataclass(frozen=True)
-class BoundPolicy:
+class BoundPolicy(Struct, frozen=True, dict=True):
     """A policy whose plug-ins are loaded, but for the idle filters: they keep every pool.
 
     ``readers`` are the plug-ins of the policy that declare what of a request they read, and
@@ -276,7 +273,7 @@ def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> Bo
     """
     filters = frozenset(reader.name for reader in readers if reader.kind == "filter")
     weighers = {reader.name for reader in readers if reader.kind == "weigher"}
-    return replace(
+    return msgspec.structs.replace(
         bound,
         filters=tuple(use for use in bound.filters if use.name not in filters),
         weighers=tuple(use for use in bound.weighers if use.name not in weighers),

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 
 import numpy as np
 
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.fit.cover_tree import CoverComponent, CoverNode, CoverTree
 from valence_sched.core.fit.spending import Spending
+from valence_sched.model.inventory import Limit
 from valence_sched.view.block_counts import Counts
 from valence_sched.view.view import Ints, Mask, View
 
@@ -18,7 +21,7 @@ MOST_KINDS = 64  # of blocks in a part: of more, the search in all of them would
 
 
 class PoolCovers:
-    """The cover of each pool, found when it is asked for; ``by_row`` has the numbers by kind.
+    """The cover of each pool, found when it is asked for.
 
     A column is a kind of block that helps to make the node in any of the pools. Fewer pools of
     equal limits than ``min_pools`` do not share their covers.
@@ -29,22 +32,24 @@ class PoolCovers:
         budget = context.bound.policy.budget
         self._states = budget.pool_states
         self._trees: dict[CoverComponent, CoverTree] = {}
-        self._limits = [tuple(pool.limits.items()) for pool in view.pools]
+        numbers: dict[tuple[tuple[str, Limit], ...], int] = {}  # of different limits
+        self._limits = [numbers.setdefault(tuple(pool.limits.items()), len(numbers))
+                        for pool in view.pools]  # fmt: skip
         pools, sizes = dict(zip(self._limits, view.pools, strict=True)), Counter(self._limits)
-        parts = {limits: context.fitter.cover_components(pool) for limits, pool in pools.items()}
+        parts = [context.fitter.cover_components(pools[limits]) for limits in range(len(numbers))]
         self._trees_of = {limits: [self._tree(part) for part in some]
-                          for limits, some in parts.items()
+                          for limits, some in enumerate(parts)
                           if sizes[limits] >= min_pools and _is_narrow(some)}  # fmt: skip
-        kinds = [kind for some in parts.values() for part in some for kind in part.kinds]
+        kinds = [kind for some in parts for part in some for kind in part.kinds]
         self._columns = np.unique(np.array(kinds, dtype=np.int64))  # the kind of each
         self._column = {kind: column for column, kind in enumerate(self._columns.tolist())}
         self._nodes: dict[int, list[CoverNode]] = {}  # by row
         self._spending: defaultdict[int, Spending] = defaultdict(lambda: Spending(budget))
         self._podm_of: list[int] = view.podm_of.tolist()
         self._entries, self._has = self._entries_by_column()
-        #: What a pool needs of each column for its cover: more than there is, until it has one.
-        self._needed = np.full(self._entries.shape, np.inf, dtype=np.float32)
-        self.by_row: dict[int, dict[int, int]] = {}
+        #: The last cover of each row: how many blocks of each column, and whether it is the best.
+        self._covers = np.zeros(self._entries.shape, dtype=np.float32)
+        self._is_best = np.zeros(len(view), dtype=bool)
         self.undecided_rows: set[int] = set()
 
     def free(self, rows: Ints) -> Counts:
@@ -54,16 +59,21 @@ class PoolCovers:
 
     def holds(self, rows: Ints, free: Counts) -> Mask:
         """Return for which rows the blocks of the last cover are still there."""
-        return np.logical_and.reduce(free >= self._needed[rows], axis=1)  # type: ignore[no-any-return]
+        return self._is_best[rows] & (free >= self._covers[rows]).all(axis=1)
+
+    def of(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Return what the last covers of some rows take: entries of block counts, and numbers."""
+        covers = self._covers[rows]
+        places = covers.nonzero()
+        return self._entries[rows][places], covers[places].astype(np.int64)
 
     def settle(self, rows: Ints) -> tuple[Mask, Mask]:
         """Return which of some rows have a cover, and of which that is known by shared searches."""
         free = self.free(rows)
         has_cover, known = np.ones(len(rows), dtype=bool), np.ones(len(rows), dtype=bool)
-        numbers = {limits: number for number, limits in enumerate(dict.fromkeys(self._limits))}
-        limits_of = np.array([numbers[limits] for limits in self._limits])[rows]
-        for limits, number in numbers.items():
-            some = (limits_of == number).nonzero()[0]
+        limits_of = np.array(self._limits)[rows]
+        for limits in np.unique(limits_of).tolist():
+            some = (limits_of == limits).nonzero()[0]
             trees = self._trees_of.get(limits)
             if trees is None:
                 known[some] = False
@@ -81,7 +91,7 @@ class PoolCovers:
         if nodes is not None:
             if any(node.cover is None for node in nodes):
                 return False
-            cover = {kind: number for node in nodes for kind, number in node.cover or ()}
+            cover = itertools.chain.from_iterable(node.cover or () for node in nodes)
             return self._keep(row, cover, complete=True)
         spending = self._spending[self._podm_of[row]]
         answer = self._context.fitter.pool_cover(self._view, row, spending)
@@ -89,7 +99,7 @@ class PoolCovers:
             if not answer.complete:
                 self.undecided_rows.add(row)
             return False
-        return self._keep(row, answer.found, answer.complete)
+        return self._keep(row, answer.found.items(), answer.complete)
 
     def _find_nodes(self, row: int, free: Counts) -> list[CoverNode] | None:
         """Return the nodes of all parts; None where a tree has no sure answer, or there is none."""
@@ -102,12 +112,12 @@ class PoolCovers:
         self._nodes[row] = nodes
         return nodes if all(node.complete for node in nodes) else None
 
-    def _keep(self, row: int, cover: dict[int, int], complete: bool) -> bool:
-        self.by_row[row] = cover
-        self._needed[row] = 0.0 if complete else np.inf
-        if complete:
-            for kind, number in cover.items():
-                self._needed[row, self._column[kind]] = number
+    def _keep(self, row: int, cover: Iterable[tuple[int, int]], complete: bool) -> bool:
+        covers, column = self._covers, self._column
+        covers[row] = 0.0
+        for kind, number in cover:
+            covers[row, column[kind]] = number
+        self._is_best[row] = complete
         return True
 
     def _tree(self, part: CoverComponent) -> CoverTree:

@@ -27,11 +27,10 @@ class RowFits:
 
     def __init__(self, context: EvaluationContext, batch: Batch) -> None:
         self._context, self._batch = context, batch
-        self._known: dict[int, RowFit] = {}
 
     def of(self, row: int) -> RowFit:
         """Return whether the blocks of a row make the node, whatever the filters say."""
-        known = self._known.get(row) or self._settled.get(row)
+        known = self._known.get(row)
         if known is None:
             fit = self._context.fit(self._batch.view, row)
             known = "none" if fit is None else "fits" if isinstance(fit, Fit) else "undecided"
@@ -39,7 +38,8 @@ class RowFits:
         return known
 
     @functools.cached_property
-    def _settled(self) -> dict[int, RowFit]:
+    def _known(self) -> dict[int, RowFit]:
+        """What is known by row: at first what is settled for all rows together."""
         passing = (self._batch.evaluation.cost != INFINITE_COST).nonzero()[0]
         if len(passing) < MIN_ROWS or not self._context.fitter.covers_blocks_alone:
             return {}

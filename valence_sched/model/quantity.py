@@ -6,7 +6,6 @@ mean, so an amount with a unit is a number for it. Placement's ``_MB`` and ``_GB
 """
 
 import re
-from fractions import Fraction
 
 _BITS_PER_SECOND = ("bps", "b/s", "bit/s", "bit")
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
@@ -72,6 +71,8 @@ def quantity_in(text: str, unit: str) -> float:
         raise ValueError(f"{text[:40]!r} has no unit that is known, {expected}")
     if found[0] != dimension:
         raise ValueError(f"{text[:40]!r} is in {found[0]}, expected {dimension}, {expected}")
+    from fractions import Fraction  # only for what a person wrote
+
     amount = Fraction(match[1]) * found[1] / size
     return int(amount) if amount.denominator == 1 else float(amount)
 

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -15,8 +15,7 @@ Counts = npt.NDArray[np.float32]
 Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 
-@dataclass(frozen=True, slots=True)
-class BlockCounts:
+class BlockCounts(Struct, frozen=True):
     """Entries sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
 
     ``kind``, ``free`` and ``total`` have one element per entry: the kind of block, the number of

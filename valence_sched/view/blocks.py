@@ -155,24 +155,3 @@ class BlockTable:
             self.uris, self.kinds, slots, shared, self.pools, stocks, self.stock_pools,
             self.gains, self.topologies, self._ordered, self._stocks_of,
         )  # fmt: skip
-
-
-class BlocksLeft:
-    """The blocks of a block table while nodes take them, one after another; the table stays."""
-
-    def __init__(self, table: BlockTable) -> None:
-        self._left = table.allocate((), ())  # its slots and shares are its own
-
-    def take(self, position: int, counts: Mapping[int, int]) -> list[int]:
-        """Take ``counts[kind]`` blocks in a pool, as :meth:`BlockTable.free_blocks` has them.
-
-        Return those that are full now.
-        """
-        left = self._left
-        slots, shared, full = left.slots, left.shared, []
-        for block in left.free_blocks(position, counts):
-            slots[block] -= 1
-            shared[block] = True
-            if not slots[block]:
-                full.append(block)
-        return full

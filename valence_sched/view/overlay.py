@@ -2,10 +2,11 @@
 """The overlay: a copy of a View in which nodes are allocated, while the View is unchanged."""
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 
 from valence_sched.model.stock import free_amount
 from valence_sched.view import stocks
@@ -47,8 +48,8 @@ class Overlay:
         self._first_row: list[int] = view.first_row.tolist()  # quicker to look up one by one
         self.view = replace(
             view,
-            block_counts=replace(view.block_counts, free=_read_only_window(self._free)),
-            podm_block_counts=replace(podm_counts, free=_read_only_window(self._podm_free)),
+            block_counts=structs.replace(view.block_counts, free=_read_only_window(self._free)),
+            podm_block_counts=structs.replace(podm_counts, free=_read_only_window(self._podm_free)),
             block_tables=self._block_tables,
             resources={name: overlay.column for name, overlay in self._stocks.items()},
             _memo=empty_memo(),
@@ -120,29 +121,14 @@ class Overlay:
         _add_counts(self.view.block_counts, self._free, pools, self._entries)
         _add_counts(self.view.podm_block_counts, self._podm_free, podms, self._podm_entries)
 
-    def reduce_counts(self, podms: Sequence[int], blocks: Sequence[int]) -> None:
-        """Count blocks of podms, by number, as no longer free; their block tables stay as they are.
+    def reduce_counts(self, entries: Ints, podm_entries: Ints) -> None:
+        """Count one block less free in each entry of pools and of podms; block tables stay.
 
-        For those who read counts alone: the ``n``-th block is one of the ``n``-th podm.
+        An entry may be given several times. It is for those who read counts alone.
         """
-        if not blocks:
-            return
         self.view.invalidate_free()
-        rows: list[int] = []
-        kinds_of_rows: list[int] = []
-        kinds: list[int] = []
-        for podm, block in zip(podms, blocks, strict=True):
-            table, first = self._block_tables[podm], self._first_row[podm]
-            kind = table.kinds[block]
-            kinds.append(kind)
-            for place in table.pools[block]:
-                rows.append(first + place)
-                kinds_of_rows.append(kind)
-        for counts, free, numbers, kinds_of in (
-            (self.view.block_counts, self._free, rows, kinds_of_rows),
-            (self.view.podm_block_counts, self._podm_free, podms, kinds),
-        ):
-            np.subtract.at(free, counts.entries(np.array(numbers), np.array(kinds_of)), 1.0)
+        np.subtract.at(self._free, entries, np.float32(1.0))
+        np.subtract.at(self._podm_free, podm_entries, np.float32(1.0))
 
     def _refresh(self, podm: int, after: BlockTable, grants: StockAmounts) -> None:
         changed: dict[str, set[int]] = {}
@@ -174,12 +160,12 @@ class _StockOverlay:
         self.free, self.largest_grant = column.free.copy(), column.largest_grant.copy()
         self.podm_free, self.stock_free = column.podm_free.copy(), column.by_stock.free.copy()
         self.start = column.by_stock.start
-        self.column = replace(
+        self.column = structs.replace(
             column,
             free=_read_only_window(self.free),
             largest_grant=_read_only_window(self.largest_grant),
             podm_free=_read_only_window(self.podm_free),
-            by_stock=replace(column.by_stock, free=_read_only_window(self.stock_free)),
+            by_stock=structs.replace(column.by_stock, free=_read_only_window(self.stock_free)),
         )
 
     def refresh(

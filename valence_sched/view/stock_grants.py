@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from valence_sched.view.block_counts import Floats, Ints, splice_array
 
@@ -15,8 +16,7 @@ NO_STOCK = (0.0, 0.0, 0.0, 0.0)
 EPSILON = 1e-9  # the rounding error of a quotient
 
 
-@dataclass(frozen=True, slots=True)
-class StockGrants:
+class StockGrants(Struct, frozen=True):
     """Entries sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
 
     An entry is a stock: its ``free`` amount, and the ``min``, ``max`` and ``step`` of a grant, in

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from valence_sched.model.inventory import Stock
 from valence_sched.model.stock import free_amount, largest_grant, to_a_billionth
@@ -17,15 +17,8 @@ from valence_sched.view.block_counts import Floats, Ints, splice_array
 from valence_sched.view.stock_grants import StockGrants, build_grants, no_grants
 
 
-@dataclass(frozen=True, slots=True)
-class StockColumn:
-    """One resource; every plain array has shape ``(rows,)`` and the unit of the resource.
-
-    ``free`` and ``total`` are sums over the pool's stocks, ``podm_free`` and ``podm_total`` over
-    all of the podm's; ``largest_grant`` is the largest single grant; ``inverse`` is one over the
-    total; ``by_stock`` has every stock of the pool by itself. Rows without such a stock have 0, and
-    so has a stock of unknown total, whatever a policy says of unknown attributes.
-    """
+class _RowAmounts(Struct, frozen=True):
+    """The arrays of a resource with an element a row."""
 
     free: Floats
     total: Floats
@@ -34,7 +27,18 @@ class StockColumn:
     podm_total: Floats
     inverse: Floats
     podm_inverse: Floats
-    by_stock: StockGrants = field(kw_only=True)
+
+
+class StockColumn(_RowAmounts, frozen=True, kw_only=True):
+    """One resource; every plain array has shape ``(rows,)`` and the unit of the resource.
+
+    ``free`` and ``total`` are sums over the pool's stocks, ``podm_free`` and ``podm_total`` over
+    all of the podm's; ``largest_grant`` is the largest single grant; ``inverse`` is one over the
+    total; ``by_stock`` has every stock of the pool by itself. Rows without such a stock have 0, and
+    so has a stock of unknown total, whatever a policy says of unknown attributes.
+    """
+
+    by_stock: StockGrants
 
     def window(self, first: int, last: int) -> StockColumn:
         sums = (array[first:last] for array in self.row_arrays())

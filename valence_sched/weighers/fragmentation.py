@@ -32,8 +32,10 @@ def mix_supplies(
     there are no supplies, where no share requires traits, or models or other attributes of devices;
     a mix that has its scarcity keeps it.
     """
-    if mix.scarcity or not may_have(view, of) or not any(map(names_hardware, mix.shares)):
+    if mix.scarcity or not any(map(names_hardware, mix.shares)):
         return ()
+    if not may_have(view, of):
+        return ((),) * len(mix.shares)
     return flavor_mix(view, mix, of).supplies(view)
 
 

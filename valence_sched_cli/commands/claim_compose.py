@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -118,6 +117,8 @@ def _until(claim: Claim) -> str:
 
 def _option_words(args: argparse.Namespace, *names: str) -> str:
     """Return the options that another command must repeat to find the same state."""
+    import shlex
+
     words = []
     for name in names:
         value = getattr(args, name, None)

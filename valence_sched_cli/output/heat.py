@@ -5,19 +5,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from valence_sched.errors import escape
 from valence_sched_cli.output.streams import moves_cursor
 
 
-@dataclass(frozen=True)
 class HeatCell:
     """A cell with a temperature within 0..1."""
 
-    text: str
-    heat: float
+    def __init__(self, text: str, heat: float) -> None:
+        self.text, self.heat = text, heat
 
     def __str__(self) -> str:
         return self.text

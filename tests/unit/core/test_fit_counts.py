@@ -2,12 +2,12 @@
 """Counting the nodes of all pod managers at once gives what counting each by itself gives."""
 
 import unittest
-from dataclasses import replace
 
 import msgspec
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.unit.core.deciders import built_in, cpu
 from tests.unit.core.sites import quietly

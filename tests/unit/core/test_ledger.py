@@ -3,12 +3,12 @@
 
 import json
 import unittest
-from dataclasses import replace
 
 import msgspec
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.unit.core.deciders import built_in, cpu, engine, gpu
 from tests.unit.core.sites import AMOUNTS, quietly

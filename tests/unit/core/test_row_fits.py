@@ -29,7 +29,7 @@ class TestRowFits(unittest.TestCase):
             expected = [isinstance(context.fit(batch.view, row), Fit) for row in passing]
             with self.subTest(flavor):
                 self.assertIn(True, expected)
-                self.assertEqual(set(passing), set(fits._settled))
+                self.assertEqual(set(passing), set(fits._known))
                 self.assertEqual(expected, [fits.of(row) == "fits" for row in passing])
 
     def test_a_row_that_the_batch_left_open_is_not_settled_with_the_others(self):
@@ -37,12 +37,12 @@ class TestRowFits(unittest.TestCase):
         passing = (decision.batch.evaluation.cost != INFINITE_COST).nonzero()[0].tolist()
         decision.batch.undecided_rows.add(passing[3])
         fits = RowFits(decision.context, decision.batch)
-        self.assertEqual(set(passing) - {passing[3]}, set(fits._settled))
+        self.assertEqual(set(passing) - {passing[3]}, set(fits._known))
 
     def test_a_few_rows_are_searched_one_by_one(self):
         asked = request(FLAVORS["small"])
         decision = engine(generated_view(5, 20, 1), DEFAULT).select_destinations(asked)
-        self.assertEqual({}, decision.row_fits._settled)
+        self.assertEqual({}, decision.row_fits._known)
         fits = [row for row in range(len(decision.view))
                 if isinstance(decision.context.fit(decision.view, row), Fit)]  # fmt: skip
         self.assertEqual(fits, [row for row in range(len(decision.view))
@@ -53,5 +53,5 @@ class TestRowFits(unittest.TestCase):
         stocks = [{"uri": "s", "resource": "gib", "total": 9}]
         site = view(*({"id": str(number), "stocks": stocks} for number in range(MIN_ROWS)))
         decision = engine(site, DEFAULT).select_destinations(asked)
-        self.assertEqual({}, decision.row_fits._settled)
+        self.assertEqual({}, decision.row_fits._known)
         self.assertEqual("fits", decision.row_fits.of(0))

@@ -6,10 +6,10 @@ import threading
 from tests.unit.core.deciders import cpu
 from tests.unit.store.engines import StoreCase, on_each_engine
 from tests.unit.store.site import CORES, claimer, part, podm
-from valence_sched.core.explain.report import inventory_digest
 from valence_sched.model.registration import Registration
 from valence_sched.store import tables
 from valence_sched.testing import request
+from valence_sched.view.digest import inventory_digest
 
 MANY = 300
 COUNTS = tables.SHARDS + 2  # of the change log: those of registrations and of zones, too

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.sites import quietly
-from valence_sched.core.explain.report import inventory_digest
 from valence_sched.testing import view
+from valence_sched.view.digest import inventory_digest
 
 BLOCKS = st.fixed_dictionaries({
     "pools": st.sampled_from([["p"], ["q"], ["p", "q"]]),

@@ -5,6 +5,7 @@ Nothing is estimated: the blocks of a node are freed on a private copy of its po
 evaluated again and searched for a fit.
 """
 
+import functools
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ MOST_NODES = 64  # nodes of each that are freed for a try
 MOST_FITS = 20_000  # fits tried
 
 
-@dataclass(slots=True)
+@dataclass
 class NearMissSearch:
     """Searches the evaluation of a decision for near misses; ``notes`` tell where it stopped."""
 
@@ -100,18 +101,28 @@ class NearMissSearch:
                 missing += np.clip(1.0 - view.free(need) / amount, 0.0, 1.0)
         return missing
 
+    @functools.cached_property
+    def _bounds(self) -> list[int]:
+        """The first row of each podm, and the number of all."""
+        return self.decision.batch.view.first_row.tolist()  # type: ignore[no-any-return]
+
+    @functools.cached_property
+    def _may_fit(self) -> list[bool]:
+        """Whether each row passes every filter and the decision did not find it without a fit."""
+        passing = self.decision.batch.evaluation.cost != INFINITE_COST
+        passing[list(self.decision.batch.rows_without_fit)] = False
+        return passing.tolist()  # type: ignore[no-any-return]
+
     def _takes_node(self, podm: int) -> bool:
         """Return whether a podm takes the next node, or may take it: it was not settled."""
-        view, cost = self.decision.batch.view, self.decision.batch.evaluation.cost
-        row_fits = self.decision.row_fits
-        first, last = int(view.first_row[podm]), int(view.first_row[podm + 1])
-        for row in range(first, last):
-            if cost[row] == INFINITE_COST or row in self.decision.batch.rows_without_fit:
+        fit_of = self.decision.row_fits.of
+        for row in range(self._bounds[podm], self._bounds[podm + 1]):
+            if not self._may_fit[row]:
                 continue
             if self._fits >= MOST_FITS:
                 return True
             self._fits += 1
-            if row_fits.of(row) != "none":
+            if fit_of(row) != "none":
                 return True
         return False
 

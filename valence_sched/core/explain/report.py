@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec.structs import replace
 
 from valence_sched.core.alternatives import Attempt
 from valence_sched.core.decision import Decision
@@ -16,8 +14,8 @@ from valence_sched.core.evaluate import funnel
 from valence_sched.core.explain.undecided import undecided_text
 from valence_sched.core.explain.unknown_terms import unknown_terms
 from valence_sched.model.decision import FunnelStep, InventorySummary, Report, Reports
-from valence_sched.model.inventory import to_json
 from valence_sched.model.quantity import format_count
+from valence_sched.view.digest import inventory_digest
 from valence_sched.view.view import View
 
 if TYPE_CHECKING:
@@ -135,34 +133,3 @@ def inventory_source(view: View, skipped: Sequence[str]) -> InventorySummary:
     )
 
 
-def inventory_digest(view: View) -> str:
-    """Return a digest of the inventory of a View, from whatever source and whenever it was read.
-
-    The View remembers it.
-    """
-    return view.memoise_free("inventory digest", None, lambda: _inventory_digest(view))  # type: ignore[no-any-return]
-
-
-def _inventory_digest(view: View) -> str:
-    total = hashlib.blake2b(digest_size=16)
-    order = [kind.sort_key for kind in view.kinds.kinds]
-    texts = _Texts()
-    for podm, table in zip(view.podms, view.block_tables, strict=True):
-        total.update(to_json(replace(podm, read_at=None)))
-        total.update("\0".join(table.uris).encode())
-        total.update(b"\0".join(map(order.__getitem__, table.kinds)))
-        pools = ", ".join(map(texts.__getitem__, table.pools))
-        slots = ", ".join(map(texts.__getitem__, table.slots))
-        total.update(f"([{slots}], [{pools}], {table.stock_pools!r})".encode())
-        total.update(to_json(table.stocks))
-        if table.topologies:
-            total.update(to_json(table.topologies))
-    return total.hexdigest()
-
-
-class _Texts(dict[object, str]):
-    """What ``repr`` makes of equal things, made once."""
-
-    def __missing__(self, thing: object) -> str:
-        text = self[thing] = repr(thing)
-        return text

@@ -102,8 +102,8 @@ def _verify(
     """Return the change of choice at another weight, after adding up and ranking again."""
     old = context.bound.weighers[number]
     weighers = list(context.bound.weighers)
-    weighers[number] = dataclasses.replace(old, weight=weight)
-    bound = dataclasses.replace(context.bound, weighers=tuple(weighers))
+    weighers[number] = msgspec.structs.replace(old, weight=weight)
+    bound = msgspec.structs.replace(context.bound, weighers=tuple(weighers))
     evaluation = context.evaluation.copy()
     write_costs(evaluation, bound)
     changed = dataclasses.replace(context, bound=bound, evaluation=evaluation)

@@ -7,7 +7,7 @@ manager more costs no more than looking it up.
 
 import functools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -63,34 +63,32 @@ class Verdicts:
     def podm_verdict(self, podm: int) -> PodmVerdict:
         """Return the verdict on a podm, with the reasons of each pool if few are listed."""
         rows = self._rows(podm)
-        common: dict[str, Any] = {
-            "podm": self.view.podms[podm].id,
-            "pools": len(rows),
-            "pools_passed": self._passed_before[rows.stop] - self._passed_before[rows.start],
-            "fitting": self.decision.fit_count_by_podm[podm],
-        }
         chosen = self.decision.outcome_by_podm.get(podm)
         if chosen is not None:
             outcome, row, cost = chosen
-            verdict = self._fitting_verdict(outcome, row, cost, common)
+            verdict = self._fitting_verdict(podm, outcome, row, cost)
             reason = self.stop_reason(podm) if outcome == "chosen" else None
             return msgspec.structs.replace(verdict, reason=reason)
-        fitting = [(self._costs[row], row) for row in rows if self._makes_node(row)]
+        passes, costs, fit_of = self._passes, self._costs, self.decision.row_fits.of
+        fitting = [(costs[row], row) for row in rows if passes[row] and fit_of(row) == "fits"]
         if fitting:
             cost_, row = min(fitting)
             if cost_ != INFINITE_COST:
-                return self._fitting_verdict("fits", row, cost_, common)
+                return self._fitting_verdict(podm, "fits", row, cost_)
         undecided = next((row for row in rows if self._is_undecided(row)), None)
         row = self.furthest_row(podm) if undecided is None else undecided
         few = len(self.view.podms) <= MAX_LISTED_PODMS
         return PodmVerdict(
+            podm=self.view.podms[podm].id,
+            pools=len(rows),
+            pools_passed=self._passed_before[rows.stop] - self._passed_before[rows.start],
+            fitting=self.decision.fit_count_by_podm[podm],
             pool=self.view.pools[row].id,
             outcome="rejected" if undecided is None else "undecided",
             score=None,
             behind=None,
             reason=next(self._reasons(row, full=few)),
             pool_reasons=self.pool_reasons(podm) if few else (),
-            **common,
         )
 
     def furthest_row(self, podm: int) -> int:
@@ -189,18 +187,20 @@ class Verdicts:
                 self._terms[filter_.name] = None
         return self._terms[filter_.name]
 
-    def _fitting_verdict(
-        self, outcome: Any, row: int, cost: int, common: Mapping[str, Any]
-    ) -> PodmVerdict:
+    def _fitting_verdict(self, podm: int, outcome: Any, row: int, cost: int) -> PodmVerdict:
+        first, last = self._bounds[podm], self._bounds[podm + 1]
         score = self.decision.score(cost)
         behind = 0.0 if self._best_score is None else self._best_score - score
         return PodmVerdict(
+            podm=self.view.podms[podm].id,
+            pools=last - first,
+            pools_passed=self._passed_before[last] - self._passed_before[first],
+            fitting=self.decision.fit_count_by_podm.get(podm, 0),
             pool=self.view.pools[row].id,
             outcome=outcome,
             score=score,
             behind=round(behind, 6),
             reason=None,
-            **common,
         )
 
 

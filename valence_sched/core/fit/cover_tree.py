@@ -13,10 +13,10 @@ cheapest covers of all parts together are the cheapest cover of the whole.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 from msgspec.structs import replace
 
 from valence_sched.core.fit.dive import Item
@@ -28,8 +28,7 @@ Mask = npt.NDArray[np.bool_]
 Offer = tuple[int, ...]  # numbers by kind
 
 
-@dataclass(frozen=True, slots=True)
-class CoverComponent:
+class CoverComponent(Struct, frozen=True):
     """A set cover by itself: the kinds of block that it is covered by, an item each, and as usual.
 
     Of each item as many are available as a node can use.
@@ -94,7 +93,7 @@ class CoverNode:
         self, offer: Offer, cover: tuple[tuple[int, int], ...] | None, complete: bool
     ) -> None:
         self.offer, self.cover, self.complete = offer, cover, complete
-        self.children: dict[tuple[int, int], CoverNode] = {}
+        self.children: dict[tuple[int, float], CoverNode] = {}
 
 
 class CoverTree:
@@ -114,8 +113,10 @@ class CoverTree:
         """
         while node.complete and node.cover is not None:
             for kind, number in node.cover:
-                if free[kind] < number:
-                    node = self._child(node, kind, int(free[kind]))
+                fewer = free[kind]
+                if fewer < number:
+                    child = node.children.get((kind, fewer))
+                    node = child or self._child(node, kind, int(fewer))
                     break
             else:
                 return node

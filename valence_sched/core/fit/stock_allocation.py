@@ -2,7 +2,6 @@
 """Stock allocation: assigns each requested amount to one stock with the least surplus (exact)."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 import msgspec
 
@@ -43,8 +42,7 @@ def allocate(stocks: list[Stock], amounts: list[float], states: int) -> SearchOu
     return SearchOutcome(grants, search.complete, search.states)
 
 
-@dataclass(slots=True)
-class _Level:
+class _Level(msgspec.Struct):
     """The stocks before the next amount is assigned, and the choices that are left for it."""
 
     stocks: list[Stock]

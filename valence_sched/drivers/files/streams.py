@@ -6,9 +6,7 @@ from __future__ import annotations
 import gzip
 import struct
 import sys
-import tarfile
 import tempfile
-import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,9 +30,6 @@ _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _OTHERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"7z\xbc\xaf": "7z", b"Rar!": "rar"}
 _TAR = (b"ustar", 257)
-#: RuntimeError comes of an encrypted zip, and of nesting without end.
-_DAMAGE = (EOFError, zlib.error, zstandard.ZstdError, tarfile.TarError, zipfile.BadZipFile,
-           RuntimeError, OverflowError, struct.error, ValueError)  # fmt: skip
 
 
 class Stream(NamedTuple):
@@ -73,8 +68,17 @@ def input_errors(file: str) -> Iterator[None]:
     except OSError as error:
         expected = "a file that can be read" if error.errno else "a whole file"
         raise InputError(file, "", error_text(error), expected, _hint(error)) from None
-    except _DAMAGE as error:
+    except _damage() as error:
         raise InputError(file, "", error_text(error), "a whole file", "was it cut off?") from None
+
+
+def _damage() -> tuple[type[Exception], ...]:
+    """Return what a damaged file raises: RuntimeError is of an encrypted zip, and of nesting."""
+    import tarfile  # an error alone looks them up
+    import zipfile
+
+    return (EOFError, zlib.error, zstandard.ZstdError, tarfile.TarError, zipfile.BadZipFile,
+            RuntimeError, OverflowError, struct.error, ValueError)  # fmt: skip
 
 
 def _form(head: bytes, file: str) -> Form:
