@@ -132,3 +132,5 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    finally:
+        gc.freeze()  # Python collects before it ends; all that is alive goes with the process
