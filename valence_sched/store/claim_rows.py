@@ -33,7 +33,13 @@ def consumer_key(owner: str | None, key: str | None) -> str | None:
 
 def insert(connection: sa.Connection, claim: Claim) -> None:
     """Insert a claim that may be expired from its end on; its row stands for its first event."""
-    row = {
+    times = {"created_at": claim.created_at, "expires_at": claim.expires_at}
+    connection.execute(_INSERT, {**columns(claim), **times, "sweep_at": claim.expires_at})
+
+
+def columns(claim: Claim) -> dict[str, Any]:
+    """Return the columns of a new claim, but for its times."""
+    return {
         "id": claim.id,
         "state": claim.state,
         "owner": claim.owner,
@@ -41,12 +47,8 @@ def insert(connection: sa.Connection, claim: Claim) -> None:
         "idempotency_key": claim.key,
         "consumer_key": consumer_key(claim.owner, claim.key),
         "content": claim.content,
-        "created_at": claim.created_at,
-        "expires_at": claim.expires_at,
-        "sweep_at": claim.expires_at,
         "document": to_json(claim.parts),
     }
-    connection.execute(_INSERT, row)
 
 
 def find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Claim]:

@@ -16,7 +16,15 @@ from valence_sched.errors import ClaimLost, ClaimState, InUse, StoreError, Usage
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim, ClaimPart, State
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.effect import EffectLog
-from valence_sched.store import claim_rows, expiry, podms, quotas, settle, tables
+from valence_sched.store import (
+    claim_rows,
+    expiry,
+    podms,
+    quotas,
+    settle,
+    tables,
+    whole_claim,
+)
 from valence_sched.store.claim_rows import change_state, state_error
 from valence_sched.store.database import Database, Work
 from valence_sched.store.holds import ExpiredConflict, hold, lock
@@ -280,12 +288,14 @@ class Claims:
         return self._read(work, "reading claims")
 
     def _begin(self, claim: Claim, part: ClaimPart, ttl_s: float) -> Claim:
-        attempts = itertools.count()
+        may_be_written = False
 
         def work(connection: sa.Connection) -> Claim:
+            nonlocal may_be_written
             own_id = tables.claims.c.id == claim.id
-            if next(attempts) and (own := claim_rows.find(connection, own_id)):
+            if may_be_written and (own := claim_rows.find(connection, own_id)):
                 return own[0]  # the answer to the commit was lost, the commit was not
+            may_be_written = True
             if claim.key is not None:
                 other = claim_rows.find_by_key(connection, claim.owner, claim.key, claim.content)
                 if other is not None:
@@ -298,16 +308,27 @@ class Claims:
             hold(connection, claim.id, part, locked)
             return timed
 
-        return self._write_expiring(work)
+        def single(connection: sa.Connection) -> Claim | None:
+            nonlocal may_be_written
+            may_be_written = True
+            written = whole_claim.insert(connection, claim, part, ttl_s)
+            may_be_written = written is not None
+            return written
+
+        return self._write_expiring(work, single=single if whole_claim.is_plain(part) else None)
 
     def _write_expiring(
-        self, work: Work[Claim], doing: str = "claiming", database: Database | None = None
+        self,
+        work: Work[Claim],
+        doing: str = "claiming",
+        database: Database | None = None,
+        single: Work[Claim | None] | None = None,
     ) -> Claim:
         """Run a transaction again after ending the expired claims that are in its way."""
         database = database or self._database
         for _ in range(MOST_EXPIRY_ROUNDS):
             try:
-                return database.write(work, doing)
+                return database.write(work, doing, single)
             except ExpiredConflict:
                 expiry.expire_claims(database)
         raise ClaimLost("claims whose time is over could not be swept away: run claim reap")

@@ -62,10 +62,15 @@ class Database:
         self.watches: list[Callable[[Database], object]] = []  # called before each transaction
         self.writer = _engine(address, write=True)
         self.reader = self.writer if address.in_memory else _engine(address, write=False)
+        self._single: sa.Engine | None = None
+        if address.engine == "postgresql":  # over the connections of the writer
+            self._single = self.writer.execution_options(isolation_level="AUTOCOMMIT")
 
     def read(self, work: Work[T], doing: str = "") -> T:
         """Return the result of ``work`` in one consistent snapshot."""
-        return self._run(work, doing, write=False)
+        for watch in self.watches:
+            watch(self)
+        return self.run_unwatched(work, doing, write=False)
 
     def read_row(self, statement: Callable[[sa.Dialect], str], doing: str = "") -> Sequence[Any]:
         """Return the only row of one statement: a transaction of its own, without parameters.
@@ -91,17 +96,32 @@ class Database:
             watch(self)
         return self.retry(run, doing)
 
-    def write(self, work: Work[T], doing: str = "") -> T:
+    def write(self, work: Work[T], doing: str = "", single: Work[T | None] | None = None) -> T:
         """Return what ``work`` returns once all it wrote is committed.
 
         ``work`` runs again as a whole when another transaction was in the way or the connection
         was lost. It must find what an earlier run may have written: the answer to a commit can be
-        lost where the commit was not.
+        lost where the commit was not. Where the engine can, ``single`` is run once before: one
+        statement that commits by itself, and returns None where it wrote nothing.
 
         Raises:
             StoreError: the engine refuses; nothing is half-written.
         """
-        return self._run(work, doing, write=True)
+        for watch in self.watches:
+            watch(self)
+        if single is None or self._single is None:
+            return self.run_unwatched(work, doing, write=True)
+        connect, remaining = self._single.connect, [single]
+
+        def run() -> T:
+            if remaining:
+                self.counts.transactions += 1
+                with connect() as connection:
+                    if (written := remaining.pop()(connection)) is not None:
+                        return written
+            return self._transact(work, self.writer)
+
+        return self.retry(run, doing, write=True)
 
     def patient(self, patience_s: float = PATIENCE_S) -> Database:
         """Return this database, over the same connections, for what must be noted: it waits."""
@@ -114,21 +134,15 @@ class Database:
         self.writer.dispose()
         self.reader.dispose()
 
-    def _run(self, work: Work[T], doing: str, *, write: bool) -> T:
-        for watch in self.watches:
-            watch(self)
-        return self.run_unwatched(work, doing, write=write)
-
     def run_unwatched(self, work: Work[T], doing: str, *, write: bool) -> T:
         """Run a transaction of a watch itself, as :meth:`read` and :meth:`write` do."""
+        engine = self.writer if write else self.reader
+        return self.retry(lambda: self._transact(work, engine), doing, write=write)
 
-        def run() -> T:
-            self.counts.transactions += 1
-            engine = self.writer if write else self.reader
-            with engine.connect() as connection, connection.begin():
-                return work(connection)
-
-        return self.retry(run, doing, write=write)
+    def _transact(self, work: Work[T], engine: sa.Engine) -> T:
+        self.counts.transactions += 1
+        with engine.connect() as connection, connection.begin():
+            return work(connection)
 
     def retry(
         self, work: Callable[[], T], doing: str, *, write: bool = False, most: int = MOST_ATTEMPTS

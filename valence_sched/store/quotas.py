@@ -39,7 +39,7 @@ class Quotas:
         """
 
         def work(connection: sa.Connection) -> Quota:
-            key = _owner_key(owner)
+            key = owner_key(owner)
             old = sa.delete(_quotas).where(_quotas.c.owner_key == key)
             connection.execute(old.where(_quotas.c.resource.in_(limits)) if keep else old)
             rows = [{"owner_key": key, "owner": owner, "resource": name, "most": most}
@@ -87,7 +87,7 @@ def check(connection: sa.Connection, claim: Claim) -> None:
     limits = _limits(connection, claim.owner)
     if not limits:
         return
-    key = _owner_key(claim.owner)
+    key = owner_key(claim.owner)
     if connection.scalar(_lock(key)) is None:
         # where another process inserts it first, this runs again and finds that
         connection.execute(sa.insert(_locks).values(owner_key=key))
@@ -115,7 +115,7 @@ def charge(connection: sa.Connection, claim: Claim, parts_of: int = 1) -> None:
         return
     charges = claim_charges(claim.parts)
     charges["claims"] /= parts_of
-    row = {"claim_id": claim.id, "owner_key": _owner_key(claim.owner)}
+    row = {"claim_id": claim.id, "owner_key": owner_key(claim.owner)}
     rows = [{**row, "resource": name, "amount": amount} for name, amount in charges.items()]
     connection.execute(_INSERT, rows)
 
@@ -139,13 +139,14 @@ def drop_ended(connection: sa.Connection, claim_id: str) -> None:
         drop(connection, [claim_id])
 
 
-def _owner_key(owner: str | None) -> str:
+def owner_key(owner: str | None) -> str:
+    """Return the key of an owner, and with None that of all without limits of their own."""
     return key_of(owner or "")
 
 
 def _limits(connection: sa.Connection, owner: str | None) -> dict[str, float]:
     """Return the limits that hold for an owner: of each resource its own before the one of all."""
-    of, key, default = _quotas.c, _owner_key(owner), _owner_key(None)
+    of, key, default = _quotas.c, owner_key(owner), owner_key(None)
     query = sa.select(of.owner_key, of.resource, of.most).where(of.owner_key.in_((key, default)))
     rows = sorted(connection.execute(query), key=lambda row: bool(row[0] == key))
     return {name: most for _, name, most in rows}
@@ -160,7 +161,7 @@ def _used(connection: sa.Connection, owner: str) -> dict[str, float]:
     query = (
         sa.select(of.resource, sa.func.sum(of.amount))
         .join(_claims, _claims.c.id == of.claim_id)
-        .where(of.owner_key == _owner_key(owner), _claims.c.state.in_(ACTIVE_STATES))
+        .where(of.owner_key == owner_key(owner), _claims.c.state.in_(ACTIVE_STATES))
         .group_by(of.resource)
     )
     rows = connection.execute(query)

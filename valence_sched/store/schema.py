@@ -52,7 +52,10 @@ def prepare(database: Database, revision: str = REVISION, migrations: Path = MIG
 
 
 def _create(connection: sa.Connection, revision: str) -> None:
-    tables.METADATA.create_all(connection)
+    # one question for all: a table may be left of a server that ends no transaction of tables
+    found = set(sa.inspect(connection).get_table_names())
+    missing = [one for one in tables.METADATA.sorted_tables if one.name not in found]
+    tables.METADATA.create_all(connection, missing, checkfirst=False)
     connection.execute(sa.delete(tables.shards))
     numbers = (*range(tables.SHARDS), tables.REGISTRY_SHARD, tables.ZONES_SHARD)
     zero = [{"shard": number, "moved": 0} for number in numbers]

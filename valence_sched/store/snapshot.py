@@ -202,7 +202,6 @@ def _changed_rows(
     """Return pod managers of which anything but a new claim changed."""
     if not behind:
         return []
-    newer = [sa.and_(_podms.shard == shard, _podms.moved > before[shard]) for shard in behind]
     query = sa.select(
         _podms.podm_key,
         _podms.name,
@@ -214,11 +213,13 @@ def _changed_rows(
         _podms.failure,
         _podms.stats,
     )
+    if any(count >= 0 for count in before.values()):  # else all are newer
+        newer = (sa.and_(_podms.shard == shard, _podms.moved > before[shard]) for shard in behind)
+        query = query.where(sa.or_(*newer))
     return [
         _ChangedRow(key, name, generation, bool(gone), read_moved > before[shard], *columns)
-        for key, name, generation, gone, shard, read_moved, *columns
-        in connection.execute(query.where(sa.or_(*newer)))
-    ]  # fmt: skip
+        for key, name, generation, gone, shard, read_moved, *columns in connection.execute(query)
+    ]
 
 
 def _newly_claimed(

@@ -8,7 +8,7 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import Connection
 
@@ -47,8 +47,10 @@ from valence_sched.store.snapshot import (
 from valence_sched.store.tables import CHUNK, chunks, key_of
 from valence_sched.store.url import StoreUrl
 from valence_sched.store.usage import usages_by_name
-from valence_sched.store.zone_claims import ZoneClaimRows
-from valence_sched.store.zones import Zones
+
+if TYPE_CHECKING:
+    from valence_sched.store.zone_claims import ZoneClaimRows
+    from valence_sched.store.zones import Zones
 
 Refusal = StoreError | IdentityConflict  # why a reading is not stored
 BATCH_SIZE = 50  # pod managers that one transaction stores, and locks until it ends
@@ -81,8 +83,6 @@ class Store:
         self.leases = Leases(self._database)
         self.records = Records(self._database)
         self.quotas = Quotas(self._database)
-        self.zones = Zones(self._database)
-        self.zone_claims = ZoneClaimRows(self._database)
         try:
             schema.prepare(self._database)
             if self._database.address.file is not None:
@@ -105,6 +105,20 @@ class Store:
     def close(self) -> None:
         """Close all connections."""
         self._database.close()
+
+    @functools.cached_property
+    def zones(self) -> Zones:
+        """The zones directly below this one."""
+        from valence_sched.store.zones import Zones  # only of a zone that has others below it
+
+        return Zones(self._database)
+
+    @functools.cached_property
+    def zone_claims(self) -> ZoneClaimRows:
+        """The claims over the zones directly below this one."""
+        from valence_sched.store.zone_claims import ZoneClaimRows  # only of such a zone, too
+
+        return ZoneClaimRows(self._database)
 
     @property
     def address(self) -> str:

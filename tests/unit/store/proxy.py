@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A way to a database server that a test closes and opens again, as if the server were away."""
+"""A way to a database server: closed and opened again as if that were away; it counts questions."""
 
 import contextlib
 import socket
@@ -18,6 +18,7 @@ class Proxy:
         self._sockets: list[socket.socket] = []
         self._listener: socket.socket | None = None
         self._port = 0
+        self.round_trips = 0  # of all connections: times that a client waited for the server
         self.accept()
 
     def __enter__(self) -> "Proxy":
@@ -60,12 +61,21 @@ class Proxy:
             address = (self._target.host or "127.0.0.1", self._target.port or default)
             theirs = socket.create_connection(address)
             self._sockets += [ours, theirs]
+            waiting = threading.Event()
             for source, sink in ((ours, theirs), (theirs, ours)):
-                threading.Thread(target=_pass_on, args=(source, sink), daemon=True).start()
+                words = source, sink, waiting, source is ours
+                threading.Thread(target=self._pass_on, args=words, daemon=True).start()
 
-
-def _pass_on(source: socket.socket, sink: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # the test has cut it
-        while data := source.recv(65536):
-            sink.sendall(data)
-        sink.shutdown(socket.SHUT_WR)
+    def _pass_on(
+        self, source: socket.socket, sink: socket.socket, waiting: threading.Event, asks: bool
+    ) -> None:
+        """Pass on what one side says; a question in several pieces is one until it is answered."""
+        with contextlib.suppress(OSError):  # the test has cut it
+            while data := source.recv(65536):
+                if asks and not waiting.is_set():
+                    self.round_trips += 1
+                    waiting.set()
+                elif not asks:
+                    waiting.clear()
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
