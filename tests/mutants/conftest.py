@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.mutants.reached import Reached
+
 # The same examples each time, or a mutant would survive by luck; and no smaller example is sought.
 settings.register_profile(
     "mutants",
@@ -43,6 +45,13 @@ def first_failure_ends_the_test(self, msg=None, **params):
 
 
 unittest.TestCase.subTest = first_failure_ends_the_test  # type: ignore[assignment]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if os.environ.get("MUTANT_UNDER_TEST") == "stats":
+        from mutmut.state import state
+
+        state()._stats = Reached(state()._stats)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -7,6 +7,7 @@ import tomllib
 import unittest
 from pathlib import Path
 
+from tests.mutants.reached import Reached
 from tests.unit.structure import ROOT, every_module
 
 LIST = ROOT / "tests" / "mutants" / "equivalent.toml"
@@ -64,6 +65,21 @@ class TestSample(unittest.TestCase):
         self.assertTrue(str(sample).endswith("90.0%  a sample of 50"))
         self.assertTrue(str(sample._replace(mutants=50)).endswith("90.0%"))
         self.assertEqual(1.0, mutants.Score("a.py", 10, 0, 0, 0, 0).score)
+
+
+class TestReached(unittest.TestCase):
+    """Which functions a test has reached."""
+
+    def test_a_thread_may_reach_more_while_they_are_read(self):
+        reached = Reached(["a", "b"])
+        seen = []
+        for name in reached:
+            seen.append(name)
+            reached.add(f"{name} of a thread that has outlived its test")
+        self.assertEqual(["a", "b"], sorted(seen))
+        self.assertEqual(4, len(reached))
+        reached.clear()
+        self.assertEqual([], [*reached])
 
 
 class TestEquivalents(unittest.TestCase):
