@@ -54,6 +54,27 @@ class TestNodes:
             with self.subTest(words):
                 self.assertEqual(found, self.ids(**words))
 
+    def test_the_newest_are_found_in_parts_with_how_many_there_are(self):
+        def found(most=9, **words):
+            newest, every = self.one.nodes.newest(most, **words)
+            return [node.id for node in newest], every
+
+        of = tables.claims.c
+        for claim, values in (
+            (self.both, {"created_at": 10.0}),
+            (self.other, {"created_at": 20.0, "owner": "o"}),
+        ):
+            self.execute(sa.update(tables.claims).where(of.id == claim).values(values))
+        self.assertEqual((["n0-1", "n1-1", "n2-2"], 3), found())
+        self.assertEqual((["n1-1"], 3), found(1, skip=1))
+        self.assertEqual((["n1-1", "n2-2"], 2), found(podm="p"))
+        self.assertEqual((["n0-1"], 1), found(owner="o"))
+        self.assertEqual(([], 0), found(owner="o", podm="p"))
+        self.assertEqual(([], 0), found(podm="x"))
+        forgotten = tables.nodes.c.id == "n0-1"
+        self.execute(sa.update(tables.nodes).where(forgotten).values(claim_id="forgotten"))
+        self.assertEqual((["n1-1", "n2-2", "n0-1"], 3), found())
+
     def test_one_is_shown_by_its_id_or_by_a_uri_that_only_it_has(self):
         for name, id_ in (("n0-1", "n0-1"), ("/S/2", "n2-2")):
             self.assertEqual(id_, self.one.nodes.show(name).id)
