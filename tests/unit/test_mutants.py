@@ -110,6 +110,8 @@ class TestEquivalents(unittest.TestCase):
             ("f(a, b)", "f(a, )", False),
             ('float("inf")', 'float("INF")', True),
             ('float("inf")', 'float("XXinfXX")', False),
+            ('"PRAGMA integrity_check(10)"', '"pragma integrity_check(10)"', True),
+            ('"PRAGMA integrity_check(10)"', '"XXPRAGMA integrity_check(10)XX"', False),
         ):
             with self.subTest(change):
                 mutant = mutants.Mutant("f", line, change)
