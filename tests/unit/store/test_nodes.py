@@ -2,6 +2,7 @@
 """Composed nodes: how they are found, and what goes with the last one of a claim."""
 
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import backdate, part, podm
@@ -11,6 +12,7 @@ from valence_sched.errors import InUse, UnknownName
 from valence_sched.model.claim import Claim
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.inventory import Node
+from valence_sched.model.node_request import NodeRequest
 from valence_sched.model.registration import Registration
 from valence_sched.store import claim_rows, tables
 from valence_sched.store.holds import hold, lock
@@ -147,6 +149,14 @@ class TestUsage:
         self.assertEqual((owned, grouped), found["p"].nodes)
         self.assertEqual((Node(uri=f"claim:{first.id}#1", owner="o", blocks=("c0",)),),
                          found["q"].nodes)  # fmt: skip
+
+    def test_the_nodes_to_be_tell_what_they_were_asked_for(self):
+        one = part("p", 1, "c0")
+        share = replace(one.shares[0], flavor="gold")
+        request = NodeRequest(zone="z")
+        self.one.claims.create([replace(one, shares=(share,), request=request)], owner="o")
+        (node,) = self.one.usages(["p"])["p"].nodes
+        self.assertEqual(("gold", request), (node.flavor, node.request))
 
     def test_those_of_one_moment_come_by_id(self):
         claims = [self.one.claims.create([part("p", 1, f"c{n}")], owner="o") for n in range(3)]
