@@ -29,7 +29,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / ".mutants"
 EQUIVALENT = ROOT / "tests" / "mutants" / "equivalent.toml"
-CONFTEST = ROOT / "tests" / "mutants" / "conftest.py"
+#: What pytest loads beside the copy of the packages.
+PYTEST_FILES = tuple(ROOT / "tests" / "mutants" / name for name in ("conftest.py", "reached.py"))
 #: What a room's tests may read, beside the packages.
 LINKS = ("valence_sched", "valence_sched_cli", "tests", "examples", "doc")
 KILLED = ("killed", "timeout", "segfault")
@@ -57,6 +58,7 @@ pytest_add_cli_args =
     examples
     doc
     conftest.py
+    reached.py
 """
 
 
@@ -150,7 +152,8 @@ def prepare(room: Room) -> Path:
         "ignored": "".join(f"    --ignore={room.tests / name}\n" for name in room.inner),
     }
     (folder / "setup.cfg").write_text(CONFIG.format(**words))
-    shutil.copy(CONFTEST, folder)
+    for path in PYTEST_FILES:
+        shutil.copy(path, folder)
     shutil.rmtree(folder / "mutants" / "tests", ignore_errors=True)  # a test may have gone
     return folder
 

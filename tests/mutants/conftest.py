@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
-
-from tests.mutants.reached import Reached
+from reached import Reached  # beside this file: the package ``tests`` would be the wrong copy of it
 
 # The same examples each time, or a mutant would survive by luck; and no smaller example is sought.
 settings.register_profile(
