@@ -33,6 +33,8 @@ EQUIVALENT = ROOT / "tests" / "mutants" / "equivalent.toml"
 PYTEST_FILES = tuple(ROOT / "tests" / "mutants" / name for name in ("conftest.py", "reached.py"))
 #: What a room's tests may read, beside the packages.
 LINKS = ("valence_sched", "valence_sched_cli", "tests", "examples", "doc")
+#: Only test cases are tests: pytest takes any class that is called Test for one, also a noun.
+NO_CLASSES = "python_classes="
 KILLED = ("killed", "timeout", "segfault")
 LEAST_SCORE = 0.95
 
@@ -53,6 +55,8 @@ pytest_add_cli_args_test_selection = {tests}
 pytest_add_cli_args =
     -p
     no:cacheprovider
+    -o
+    {no_classes}
 {ignored}also_copy =
     valence_sched_cli
     examples
@@ -149,6 +153,7 @@ def prepare(room: Room) -> Path:
         "source": f"{room.path}/*" if (ROOT / room.path).is_dir() else f"{room.path}.py",
         "others": "".join(f"    {room.path / name}/*\n" for name in room.inner),
         "tests": room.tests,
+        "no_classes": NO_CLASSES,
         "ignored": "".join(f"    --ignore={room.tests / name}\n" for name in room.inner),
     }
     (folder / "setup.cfg").write_text(CONFIG.format(**words))
@@ -215,7 +220,8 @@ def try_import_time(room: Room, chosen: dict[Path, list[str]]) -> None:
 def passes(room: Room, name: str) -> bool:
     """Return whether the tests of a room pass in a new process that has a mutant from the start."""
     done = subprocess.run(  # noqa: S603 - the tests of this repository
-        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", room.tests],
+        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-o", NO_CLASSES,
+         room.tests],
         cwd="mutants", stdout=subprocess.DEVNULL, check=False,
         env={**os.environ, "MUTANT_UNDER_TEST": name},
     )  # fmt: skip
