@@ -29,9 +29,12 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / ".mutants"
 EQUIVALENT = ROOT / "tests" / "mutants" / "equivalent.toml"
-CONFTEST = ROOT / "tests" / "mutants" / "conftest.py"
+#: What pytest loads beside the copy of the packages.
+PYTEST_FILES = tuple(ROOT / "tests" / "mutants" / name for name in ("conftest.py", "reached.py"))
 #: What a room's tests may read, beside the packages.
 LINKS = ("valence_sched", "valence_sched_cli", "tests", "examples", "doc")
+#: Only test cases are tests: pytest takes any class that is called Test for one, also a noun.
+NO_CLASSES = "python_classes="
 KILLED = ("killed", "timeout", "segfault")
 LEAST_SCORE = 0.95
 
@@ -52,11 +55,14 @@ pytest_add_cli_args_test_selection = {tests}
 pytest_add_cli_args =
     -p
     no:cacheprovider
+    -o
+    {no_classes}
 {ignored}also_copy =
     valence_sched_cli
     examples
     doc
     conftest.py
+    reached.py
 """
 
 
@@ -132,7 +138,7 @@ def main() -> int:
     chosen = {module: drawn(names, arguments.sample) for module, names in every.items()}
     if not arguments.report:
         run(chosen if arguments.sample else {}, arguments.jobs)
-        try_import_time(room, {name for names in chosen.values() for name in names})
+        try_import_time(room, chosen)
     return report(room, every, chosen)
 
 
@@ -147,10 +153,12 @@ def prepare(room: Room) -> Path:
         "source": f"{room.path}/*" if (ROOT / room.path).is_dir() else f"{room.path}.py",
         "others": "".join(f"    {room.path / name}/*\n" for name in room.inner),
         "tests": room.tests,
+        "no_classes": NO_CLASSES,
         "ignored": "".join(f"    --ignore={room.tests / name}\n" for name in room.inner),
     }
     (folder / "setup.cfg").write_text(CONFIG.format(**words))
-    shutil.copy(CONFTEST, folder)
+    for path in PYTEST_FILES:
+        shutil.copy(path, folder)
     shutil.rmtree(folder / "mutants" / "tests", ignore_errors=True)  # a test may have gone
     return folder
 
@@ -184,20 +192,27 @@ def run(chosen: dict[Path, list[str]], jobs: int) -> None:
     subprocess.run([*command, *names], check=True)  # noqa: S603 - names that mutmut gave
 
 
-def try_import_time(room: Room, chosen: set[str]) -> None:
+def try_import_time(room: Room, chosen: dict[Path, list[str]]) -> None:
     """Try each mutant of what runs while a module is imported in a process of its own.
 
     mutmut has imported the modules by the time it chooses a mutant, and finds these all alive.
+    Those that are listed as equivalent are left out: all tests of the room would run on each.
     """
     found = subprocess.run(  # noqa: S603 - the modules of this repository
         [sys.executable, "-c", FIND_IMPORT_TIME],
         cwd="mutants", stdout=subprocess.PIPE, text=True, check=True,
     ).stdout.split()  # fmt: skip
-    for path in Path("mutants").rglob("*.meta"):
+    for module, names in chosen.items():
+        path = Path("mutants") / f"{module}.meta"
+        if not path.exists():  # it has no mutants
+            continue
         known = json.loads(path.read_text())
         codes = known["exit_code_by_key"]
-        for name in chosen & codes.keys():
-            if name.partition("__mutmut_")[0] in found and status(codes[name]) not in KILLED:
+        for name in names:
+            alive = status(codes.get(name)) not in KILLED
+            if name.partition("__mutmut_")[0] not in found or not alive:
+                continue
+            if not is_equivalent(mutant_of(name, module)):
                 codes[name] = int(not passes(room, name))
                 path.write_text(json.dumps(known))
 
@@ -205,7 +220,8 @@ def try_import_time(room: Room, chosen: set[str]) -> None:
 def passes(room: Room, name: str) -> bool:
     """Return whether the tests of a room pass in a new process that has a mutant from the start."""
     done = subprocess.run(  # noqa: S603 - the tests of this repository
-        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", room.tests],
+        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-o", NO_CLASSES,
+         room.tests],
         cwd="mutants", stdout=subprocess.DEVNULL, check=False,
         env={**os.environ, "MUTANT_UNDER_TEST": name},
     )  # fmt: skip
@@ -271,14 +287,13 @@ HEAD = f"{'module':28} mutants  killed  by time  equivalent  alive   score"
 
 def report(room: Room, every: dict[Path, list[str]], chosen: dict[Path, list[str]]) -> int:
     """Print the survivors and the scores of the room; return the exit code."""
-    codes, equivalent, everywhere = results(), dict(equivalents()), patterns()
+    codes, listed = results(), dict(equivalents())
     scores, stale = [], []
     for module, names in chosen.items():
         ends = {name: status(codes.get(name)) for name in names}
         lived = [name for name in names if ends[name] in ("survived", "no tests")]
         alive = {name: mutant_of(name, module) for name in lived}
-        known = [name for name, mutant in alive.items()
-                 if mutant in equivalent or differs_only_by(everywhere, mutant)]  # fmt: skip
+        known = [name for name, mutant in alive.items() if is_equivalent(mutant)]
         tried = sum(end != "not checked" for end in ends.values())
         killed = sum(end in KILLED for end in ends.values())
         by_time = sum(end == "timeout" for end in ends.values())
@@ -288,7 +303,7 @@ def report(room: Room, every: dict[Path, list[str]], chosen: dict[Path, list[str
                 sys.stdout.write("\n{}\n  {}\n- {}\n+ {}\n".format(name, *mutant))
         if tried == len(every[module]):
             prefix = ".".join((*module.with_suffix("").parts, ""))
-            gone = equivalent.keys() - alive.values()
+            gone = listed.keys() - alive.values()
             stale += sorted(mutant for mutant in gone if mutant.function.startswith(prefix))
     for mutant in stale:
         where = f"{mutant.function}: {mutant.line} -> {mutant.change}"
@@ -310,6 +325,11 @@ def mutant_of(name: str, path: Path) -> Mutant:
     was = [line[1:].strip() for line in lines if line[:1] == "-" and line[:3] != "---"]
     now = [line[1:].strip() for line in lines if line[:1] == "+" and line[:3] != "+++"]
     return Mutant(f"{module}.{function.replace('ǁ', '.')}", " ".join(was), " ".join(now))
+
+
+def is_equivalent(mutant: Mutant) -> bool:
+    """Return whether a mutant is listed as one that no test can tell from the code."""
+    return mutant in dict(equivalents()) or differs_only_by(patterns(), mutant)
 
 
 def equivalents() -> Iterator[tuple[Mutant, str]]:

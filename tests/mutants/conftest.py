@@ -8,12 +8,14 @@ import contextlib
 import json
 import os
 import signal
+import time
 import unittest
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from reached import Reached  # beside this file: the package ``tests`` would be the wrong copy of it
 
 # The same examples each time, or a mutant would survive by luck; and no smaller example is sought.
 settings.register_profile(
@@ -33,6 +35,8 @@ SLOW = ("_postgresql::", "_mysql::", "::TestKilled", "::TestRaces", "::TestManyM
 #: A loop without end is a kill, a slow machine is not: this is time of the processor.
 LEAST_CPU_LIMIT_S = 15.0
 TIMES_ITS_DURATION = 8.0
+#: What waits for ever uses no processor: a test ends that uses less than this part for so long.
+IDLE_PART, IDLE_CHECK_S, LEAST_IDLE_LIMIT_S = 0.02, 5.0, 30.0
 #: How mutmut reads that a mutant ran out of time.
 TIMED_OUT = 36
 
@@ -43,6 +47,13 @@ def first_failure_ends_the_test(self, msg=None, **params):
 
 
 unittest.TestCase.subTest = first_failure_ends_the_test  # type: ignore[assignment]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if os.environ.get("MUTANT_UNDER_TEST") == "stats":
+        from mutmut.state import state
+
+        state()._stats = Reached(state()._stats)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -60,10 +71,28 @@ def _duration_s(item: pytest.Item) -> tuple[float, str]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     if "__mutmut_" in os.environ.get("MUTANT_UNDER_TEST", ""):
-        limit_s = LEAST_CPU_LIMIT_S + TIMES_ITS_DURATION * DURATIONS_S.get(item.nodeid, 0.0)
+        duration_s = TIMES_ITS_DURATION * DURATIONS_S.get(item.nodeid, 0.0)
         signal.signal(signal.SIGPROF, lambda *_: os._exit(TIMED_OUT))
-        signal.setitimer(signal.ITIMER_PROF, limit_s)
+        signal.setitimer(signal.ITIMER_PROF, LEAST_CPU_LIMIT_S + duration_s)
+        _end_when_idle(LEAST_IDLE_LIMIT_S + duration_s)
     try:
         return (yield)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _end_when_idle(limit_s: float) -> None:
+    """End this process once it has used next to no processor for so long."""
+    idle_s, used_s = 0.0, time.process_time()
+
+    def check(*_: object) -> None:
+        nonlocal idle_s, used_s
+        before_s, used_s = used_s, time.process_time()
+        is_idle = used_s - before_s < IDLE_PART * IDLE_CHECK_S
+        idle_s = idle_s + IDLE_CHECK_S if is_idle else 0.0
+        if idle_s >= limit_s:
+            os._exit(TIMED_OUT)
+
+    signal.signal(signal.SIGALRM, check)
+    signal.setitimer(signal.ITIMER_REAL, IDLE_CHECK_S, IDLE_CHECK_S)

@@ -7,6 +7,7 @@ import tomllib
 import unittest
 from pathlib import Path
 
+from tests.mutants.reached import Reached
 from tests.unit.structure import ROOT, every_module
 
 LIST = ROOT / "tests" / "mutants" / "equivalent.toml"
@@ -66,6 +67,21 @@ class TestSample(unittest.TestCase):
         self.assertEqual(1.0, mutants.Score("a.py", 10, 0, 0, 0, 0).score)
 
 
+class TestReached(unittest.TestCase):
+    """Which functions a test has reached."""
+
+    def test_a_thread_may_reach_more_while_they_are_read(self):
+        reached = Reached(["a", "b"])
+        seen = []
+        for name in reached:
+            seen.append(name)
+            reached.add(f"{name} of a thread that has outlived its test")
+        self.assertEqual(["a", "b"], sorted(seen))
+        self.assertEqual(4, len(reached))
+        reached.clear()
+        self.assertEqual([], [*reached])
+
+
 class TestEquivalents(unittest.TestCase):
     """What ``make mutants`` does not count."""
 
@@ -94,6 +110,8 @@ class TestEquivalents(unittest.TestCase):
             ("f(a, b)", "f(a, )", False),
             ('float("inf")', 'float("INF")', True),
             ('float("inf")', 'float("XXinfXX")', False),
+            ('"PRAGMA integrity_check(10)"', '"pragma integrity_check(10)"', True),
+            ('"PRAGMA integrity_check(10)"', '"XXPRAGMA integrity_check(10)XX"', False),
         ):
             with self.subTest(change):
                 mutant = mutants.Mutant("f", line, change)

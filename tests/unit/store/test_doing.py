@@ -116,6 +116,7 @@ class TestDoing(StoreCase):
         self.check(finish, "noting what was composed", "settling", "reading claims")
         self.check(forget, "forgetting a node", *FREED)
         self.check(lambda s: s.nodes.list, "reading nodes")
+        self.check(lambda s: lambda: s.nodes.newest(1), "reading nodes")
 
     def test_of_claims_whose_time_is_over(self):
         def over(store: Store) -> Store:
@@ -202,6 +203,19 @@ class TestDoing(StoreCase):
                 self.assertEqual(doing, self.failures(prepare)[-1])
         self.check(lambda s: s.zones.own_id, "reading the id of the zone",
                    "making the id of the zone")  # fmt: skip
+
+    def test_of_claims_over_zones(self):
+        words = {"owner": None, "group": None, "key": "k", "content": "", "ttl_s": 60.0}
+        for doing, prepare in (
+            ("claiming", lambda s: lambda: s.zone_claims.begin((), **words)),
+            ("reading", lambda s: lambda: s.zone_claims.find_by_key(None, "k", "")),
+            ("changing a claim", lambda s: lambda: s.zone_claims.change("x", ["HELD"], "FAILED")),
+            ("reading claims", lambda s: lambda: s.zone_claims.get("x")),
+            ("reading claims", lambda s: s.zone_claims.list),
+            ("reading claims", lambda s: s.zone_claims.due),
+        ):
+            with self.subTest(doing):
+                self.check(prepare, doing)
 
     def test_of_what_the_processes_of_a_service_share(self):
         for doing, prepare in (

@@ -164,7 +164,8 @@ class TestFile(MaintenanceCase, StoreCase):
         file, path = self.url.removeprefix("sqlite:///"), self.folder / "copy"
         maintenance = self.maintenance()
         Path(file).write_bytes(b"no database" * 1000)
-        sa.event.listen(maintenance._database.reader, "do_connect", lambda *_: path.unlink())
+        reader = maintenance._database.reader
+        sa.event.listen(reader, "checkin", lambda *_: path.unlink(missing_ok=True))
         with self.assertRaisesRegex(StoreError, "backing up: file is not a database"):
             maintenance.backup(path)
 

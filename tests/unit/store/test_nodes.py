@@ -2,6 +2,7 @@
 """Composed nodes: how they are found, and what goes with the last one of a claim."""
 
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import backdate, part, podm
@@ -11,6 +12,7 @@ from valence_sched.errors import InUse, UnknownName
 from valence_sched.model.claim import Claim
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.inventory import Node
+from valence_sched.model.node_request import NodeRequest
 from valence_sched.model.registration import Registration
 from valence_sched.store import claim_rows, tables
 from valence_sched.store.holds import hold, lock
@@ -53,6 +55,27 @@ class TestNodes:
         ):
             with self.subTest(words):
                 self.assertEqual(found, self.ids(**words))
+
+    def test_the_newest_are_found_in_parts_with_how_many_there_are(self):
+        def found(most=9, **words):
+            newest, every = self.one.nodes.newest(most, **words)
+            return [node.id for node in newest], every
+
+        of = tables.claims.c
+        for claim, values in (
+            (self.both, {"created_at": 10.0}),
+            (self.other, {"created_at": 20.0, "owner": "o"}),
+        ):
+            self.execute(sa.update(tables.claims).where(of.id == claim).values(values))
+        self.assertEqual((["n0-1", "n1-1", "n2-2"], 3), found())
+        self.assertEqual((["n1-1"], 3), found(1, skip=1))
+        self.assertEqual((["n1-1", "n2-2"], 2), found(podm="p"))
+        self.assertEqual((["n0-1"], 1), found(owner="o"))
+        self.assertEqual(([], 0), found(owner="o", podm="p"))
+        self.assertEqual(([], 0), found(podm="x"))
+        forgotten = tables.nodes.c.id == "n0-1"
+        self.execute(sa.update(tables.nodes).where(forgotten).values(claim_id="forgotten"))
+        self.assertEqual((["n1-1", "n2-2", "n0-1"], 3), found())
 
     def test_one_is_shown_by_its_id_or_by_a_uri_that_only_it_has(self):
         for name, id_ in (("n0-1", "n0-1"), ("/S/2", "n2-2")):
@@ -126,6 +149,14 @@ class TestUsage:
         self.assertEqual((owned, grouped), found["p"].nodes)
         self.assertEqual((Node(uri=f"claim:{first.id}#1", owner="o", blocks=("c0",)),),
                          found["q"].nodes)  # fmt: skip
+
+    def test_the_nodes_to_be_tell_what_they_were_asked_for(self):
+        one = part("p", 1, "c0")
+        share = replace(one.shares[0], flavor="gold")
+        request = NodeRequest(zone="z")
+        self.one.claims.create([replace(one, shares=(share,), request=request)], owner="o")
+        (node,) = self.one.usages(["p"])["p"].nodes
+        self.assertEqual(("gold", request), (node.flavor, node.request))
 
     def test_those_of_one_moment_come_by_id(self):
         claims = [self.one.claims.create([part("p", 1, f"c{n}")], owner="o") for n in range(3)]

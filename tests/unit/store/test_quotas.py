@@ -110,6 +110,14 @@ class TestQuotas:
         self.assertEqual({}, self.stored.quotas.show("red").used)
         self.assertEqual(0, self.count())
 
+    def test_a_claim_that_has_ended_counts_no_longer_before_it_is_freed(self):
+        claim = self.claim("c0")
+        of = tables.claims.c
+        ended = {"state": "EXPIRED", "sweep_at": 0.0}
+        self.execute(sa.update(tables.claims).where(of.id == claim.id).values(ended))
+        self.assertLess(0, self.count())
+        self.assertEqual({}, self.stored.quotas.show("red").used)
+
     def count(self):
         return self.execute(sa.select(sa.func.count()).select_from(tables.quota_charges))[0][0]
 

@@ -42,6 +42,35 @@ class TestRegistry:
         with self.assertRaisesRegex(UnknownName, "did you mean 'rack-1'"):
             store.change(msgspec.structs.replace(ONE, name="rack-2"))
 
+    def test_what_a_registration_has_no_more_is_removed_from_what_was_read(self):
+        store = self.store()
+        placed = msgspec.structs.replace(ONE, zone="z", traits=("T",))
+        store.register(placed)
+        generation = store.remember(podm("rack-1", zone="z", traits=("OWN", "T")))
+        store.remember(podm("rack-2", zone="z", traits=("T",)))
+        store.change(ONE)
+        found = store.load_podms()
+        self.assertEqual((None, ("OWN",)), (found["rack-1"].zone, found["rack-1"].traits))
+        self.assertEqual(generation + 1, found["rack-1"].generation)
+        self.assertEqual(("z", ("T",)), (found["rack-2"].zone, found["rack-2"].traits))
+        store.change(msgspec.structs.replace(ONE, url="https://other"))
+        self.assertEqual(generation + 1, store.load_podms()["rack-1"].generation)
+
+    def test_what_a_pod_manager_reports_stays_where_its_registration_has_it_no_more(self):
+        store = self.store()
+        store.register(msgspec.structs.replace(ONE, zone="z"))
+        generation = store.remember(podm("rack-1", zone="z"))
+        store.update_stats("rack-1", {"zone": "z"})
+        store.change(ONE)
+        self.assertEqual("z", store.load_podms()["rack-1"].zone)
+        self.assertEqual(generation, store.load_podms()["rack-1"].generation)
+
+    def test_of_one_that_was_never_read_only_the_registration_changes(self):
+        store = self.store()
+        store.register(msgspec.structs.replace(ONE, zone="z"))
+        store.change(ONE)
+        self.assertEqual(([ONE], {}), (store.registrations(), store.load_podms()))
+
     def test_an_unknown_one_is_named_with_those_that_are_known(self):
         store = self.store()
         store.register(ONE)

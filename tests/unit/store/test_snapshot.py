@@ -111,6 +111,7 @@ class TestSnapshot:
         self.assertEqual(
             ([1] * 12, True, {"c11": 1}), (read, change.incremental, change.usage.blocks)
         )
+        self.assertEqual(generation, change.generation)
         store.claims.release(claims[0].id)
         (change,) = store.snapshot(position).changes
         self.assertEqual(

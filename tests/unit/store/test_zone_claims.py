@@ -9,6 +9,7 @@ from tests.unit.store.engines import on_each_engine
 from valence_sched.errors import ClaimLost, NameTaken
 from valence_sched.model.zone_claim import ZoneClaimPart
 from valence_sched.store import tables
+from valence_sched.store.tables import key_of
 
 ASKED = (ZoneClaimPart(zone="east", nodes=(1, 3)), ZoneClaimPart(zone="", nodes=(2,)))
 HOLDING = (ZoneClaimPart(zone="east", claim="e1", nodes=(1, 3)),)
@@ -42,10 +43,37 @@ class TestZoneClaims:
         self.assertEqual(claim, self.rows.get(claim.id))
         self.assertEqual([claim], list(self.rows.list()))
 
+    def test_what_a_claim_is_for_comes_back_with_it(self):
+        words = {"owner": "o", "group": "g", "key": "k", "content": "c", "ttl_s": 60.0}
+        claim, _ = self.rows.begin(ASKED, **words)
+        found = self.rows.get(claim.id)
+        self.assertEqual(("o", "g", "k"), (found.owner, found.group, found.key))
+        self.assertEqual((key_of("c"), None), (found.content, found.note))
+        self.assertIsNone(self.rows.get("absent"))
+
+    def test_claims_are_listed_by_state_and_owner_the_oldest_first(self):
+        ids = [self.begin(owner=owner)[0].id for owner in ("alice", "bob", "alice")]
+        of = tables.zone_claims.c
+        for age, id_ in zip((9.0, 7.0, 8.0), ids, strict=True):
+            row = sa.update(tables.zone_claims).where(of.id == id_)
+            self.execute(row.values(created_at=of.created_at - age))
+        self.rows.change(ids[1], ["PREPARED"], "HELD", ttl_s=600)
+        for words, found in (
+            ({}, [ids[0], ids[2], ids[1]]),
+            ({"owner": "alice"}, [ids[0], ids[2]]),
+            ({"states": ("HELD",)}, [ids[1]]),
+            ({"states": ("HELD",), "owner": "alice"}, []),
+        ):
+            with self.subTest(words):
+                self.assertEqual(found, [one.id for one in self.rows.list(**words)])
+
     def test_a_key_gives_the_same_claim_until_that_has_ended(self):
         claim, _ = self.begin("k")
-        with self.assertRaisesRegex(ClaimLost, "of the same key is being prepared"):
+        with self.assertRaises(ClaimLost) as caught:
             self.begin("k")
+        line = f"claim {claim.id} of the same key is being prepared"
+        self.assertEqual(line, str(caught.exception))
+        self.assertEqual(("", claim.id), (caught.exception.podm, caught.exception.claim))
         held = self.rows.change(claim.id, ["PREPARED"], "HELD", parts=HOLDING, ttl_s=600)
         self.assertEqual((held, False), self.begin("k"))
         self.assertEqual(held, self.rows.find_by_key("alice", "k", "c"))
