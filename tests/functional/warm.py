@@ -8,6 +8,7 @@ arguments, environment and streams of its own, as if its script had been execute
 """
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -28,6 +29,8 @@ def main(script: str, *modules: str) -> None:
                 ExtensionManager(group)  # which also remembers where entry points are
         else:
             importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a collection in a child would copy all that was imported
     code = compile(Path(script).read_text(), script, "exec")
     for line in sys.stdin:
         command = json.loads(line)
