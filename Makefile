@@ -4,17 +4,19 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS)
 # A change in one of these is a reason to install again.
 PACKAGING := setup.cfg setup.py pyproject.toml constraints.txt tools/build_with_pbr.py
 TESTS ?=
 ARGS ?=
+PIP_ARGS ?=
 ROOM ?= weighers
 
-.PHONY: help demo demo-live test soak bench mutants lint check format types docs notes clean
+.PHONY: help install demo demo-live test soak bench mutants lint check format types docs notes clean
 .DEFAULT_GOAL := help
 
 help:
+	@echo 'make install               all that the targets below need, at once; each also installs its own'
 	@echo 'make demo                  schedule a GPU node on examples/site.json and say why'
 	@echo 'make demo-live             the same against four live pod managers that it serves itself'
 	@echo 'make test                  all tests; TESTS=regex chooses, ARGS=... goes to stestr run'
@@ -25,6 +27,9 @@ help:
 	@echo 'make docs                  doc/build/html, warnings are errors'
 	@echo 'make notes                 reno lint of the release notes; needs git history'
 	@echo 'make clean                 remove what these have made'
+
+# One run of pip is quicker than one for each target.
+install: .venv/installed-together
 
 demo: .venv/installed
 	$(BIN)/valence-sched podm schedule --inventory examples/site.json --warn-age never --flavor gpu-large --alternates 2 --explain
@@ -71,6 +76,12 @@ clean:
 	$(PYTHON) -m venv .venv
 	$(PIP_INSTALL) --editable .
 	@touch $@
+
+.venv/installed-together: $(PACKAGING)
+	@echo 'Installing into .venv ...' >&2
+	$(PYTHON) -m venv .venv
+	$(PIP_INSTALL) --editable '.[test,lint,docs]'
+	@touch .venv/installed .venv/installed-test .venv/installed-lint .venv/installed-docs $@
 
 .venv/installed-%: .venv/installed
 	@echo 'Installing what "$*" needs into .venv ...' >&2

@@ -184,11 +184,11 @@ def _watch(process: subprocess.Popen[bytes], seen: list[bytes]) -> None:
 
 def _below(pid: int) -> list[int]:
     found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError):
+            children = [int(word) for word in path.read_text().split()]
+        except OSError:
             continue
-        if parent == pid:
-            found += [int(path.parent.name), *_below(int(path.parent.name))]
+        for child in children:
+            found += [child, *_below(child)]
     return found

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the script of a program in a child of a process that has imported what it needs.
 
-Started as ``python -m tests.functional.warm SCRIPT MODULE…``, where ``GROUP.*`` means what the
-entry points of all groups that begin so load. Each line of its standard input is a command:
+Started as ``python -m tests.functional.warm SCRIPT MODULE…``, where ``GROUP*`` means what the entry
+points of all groups that begin so load. Each line of its standard input is a command:
 arguments, environment, folder, and files for its streams; the answer is its exit code. A child has
 arguments, environment and streams of its own, as if its script had been executed.
 """
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -16,6 +17,7 @@ import traceback
 from importlib.metadata import distributions
 from pathlib import Path
 
+from cliff.help import HelpCommand
 from stevedore import ExtensionManager
 
 
@@ -23,11 +25,14 @@ def main(script: str, *modules: str) -> None:
     sys.argv = [script]  # some look at it when they are imported
     sys.path[0] = str(Path(script).parent)  # as it is for a script
     for name in modules:
-        if name.endswith(".*"):
+        if name.endswith("*"):
             for group in _groups(name[:-1]):
                 ExtensionManager(group)  # which also remembers where entry points are
         else:
             importlib.import_module(name)
+    HelpCommand(None, None).get_epilog()  # which reads what is installed, and remembers it
+    gc.collect()
+    gc.freeze()  # a collection in a child would copy all that was imported
     code = compile(Path(script).read_text(), script, "exec")
     for line in sys.stdin:
         command = json.loads(line)

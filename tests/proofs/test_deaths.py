@@ -27,6 +27,7 @@ from valence_sched.store.store import Store
 CLIENTS, WORKERS, SEED = 4, 3, 1
 JOBS = int(os.environ.get("VALENCE_SCHED_SOAK") or 3)  # of each client
 DEATHS = (0.25, 0.5, 0.75)  # when so much of the load is done
+LEASE_S = 6  # of the worker that reads: the others look for its end three times in that
 PODMS, BLOCKS = 2, 12 + JOBS * CLIENTS // 8
 MOST_THREADS, MOST_FILES, MOST_CONNECTIONS = 48, 160, 60  # of a process; of all together
 
@@ -41,7 +42,8 @@ class TestDeaths:
         folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
         cls.state = cls.state_url(folder)
         cls.podms = cls.enterClassContext(served_site(folder, cls.state, PODMS, BLOCKS))
-        words = ("--state", cls.state)
+        (folder / "service.yaml").write_text(f"reader: {{lease_s: {LEASE_S}}}")
+        words = ("--config", f"{folder}/service.yaml", "--state", cls.state)
         cls.service = cls.enterClassContext(scheduler_process(folder, WORKERS, *words))
 
     def load(self) -> Load:

@@ -22,7 +22,7 @@ from valence_sched.model.zone_registry import ZoneChange
 from valence_sched.store import tables
 from valence_sched.store.store import Store
 
-DEADLINE_S, TTL_S = 3.0, 4.0
+DEADLINE_S, TTL_S, AGE_S = 3.0, 60.0, 3600.0
 PODMS, BLOCKS = 1, 30  # of each of the two lowest zones
 JOBS = 6
 PODM = re.compile(r"^(\S+) (http://\S+)$", re.MULTILINE)
@@ -84,6 +84,7 @@ class TreeProof(unittest.TestCase):
 
         def settled():
             for path in ("top/z1", "top/z2", "top"):
+                self.age(path)
                 self.tree.scheduler(path).reconcile()
             return not self.held()
 
@@ -97,6 +98,17 @@ class TreeProof(unittest.TestCase):
                 held = [uri for claim in store.claims.list() for part in claim.parts
                         for uri in part.blocks]  # fmt: skip
                 self.assertEqual(sorted(uris), sorted(held))
+
+    def age(self, path):
+        """Let what is prepared or held in a zone be older than it may be."""
+        engine = raw_engine(self.tree.state(path))
+        with engine.begin() as connection:
+            for table in (tables.claims, tables.zone_claims):
+                times = {name: table.c[name] - AGE_S for name in ("expires_at", "sweep_at")
+                         if name in table.c}  # fmt: skip
+                waiting = table.c.state.in_(("PREPARED", "HELD"))
+                connection.execute(sa.update(table).where(waiting).values(times))
+        engine.dispose()
 
     def end_waiting(self, path):
         """Let the time of what is being composed be over, which takes long otherwise."""

@@ -23,7 +23,7 @@ ADMIN_PASSWORD = "boot-strapped"
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _CONFIG = """\
 [DEFAULT]
-log_file = {folder}/keystone.log
+log_file = {folder}/{port}-keystone.log
 [database]
 connection = sqlite:///{folder}/keystone.sqlite
 [fernet_tokens]
@@ -35,30 +35,45 @@ key_repository = {folder}/credential
 [token]
 provider = fernet
 expiration = {expiration_s}
+caching = false
+[revoke]
+caching = false
 [identity]
 password_hash_rounds = 4
 [cache]
-enabled = false
+enabled = true
+backend = oslo_cache.dict
 """
-#: Keystone reads the command line as its own: it gets an empty one.
+#: Prepares the database in children, which need not import Keystone again, and serves it. Keystone
+#: reads the command line as its own.
 _PROGRAM = """
-import socketserver, sys
+import json, os, socketserver, sys
 from wsgiref import simple_server
-port = int(sys.argv.pop())
+program, config, preparations, port = sys.argv
+from keystone.cmd import manage
+for words in json.loads(preparations):
+    child = os.fork()
+    if not child:
+        sys.argv = ["keystone-manage", "--config-file", config, *words]
+        manage.main()
+        sys.exit()
+    if os.waitpid(child, 0)[1]:
+        sys.exit(f"keystone-manage {words[0]} failed")
+sys.argv = [program]
 from keystone.wsgi.api import application
 class Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
     daemon_threads = True
 class Quiet(simple_server.WSGIRequestHandler):
     def log_message(self, *words): pass
-simple_server.make_server("127.0.0.1", port, application, Server, Quiet).serve_forever()
+simple_server.make_server("127.0.0.1", int(port), application, Server, Quiet).serve_forever()
 """
 
 
 class KeystoneServer:
     """A running Keystone: who is in it, and what tokens they get."""
 
-    def __init__(self, url: str, process: subprocess.Popen[bytes]) -> None:
-        self.url, self.process = url, process
+    def __init__(self, url: str, process: subprocess.Popen[bytes], folder: Path) -> None:
+        self.url, self.process, self.folder = url, process, folder
         self._token = self.token("admin", ADMIN_PASSWORD, {"project": _named("admin")})
 
     def call(self, method: str, path: str, body: Any = None, token: str | None = None,
@@ -121,60 +136,67 @@ def require_keystone() -> None:
 
 
 @contextlib.contextmanager
-def keystone(expiration_s: int = 3600) -> Iterator[KeystoneServer]:
-    """Yield a new Keystone, which ends afterwards; its tokens expire after so long."""
+def keystone() -> Iterator[KeystoneServer]:
+    """Yield a new Keystone, which ends afterwards; its tokens last an hour."""
     require_keystone()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        config = folder / "keystone.conf"
-        config.write_text(_CONFIG.format(folder=folder, expiration_s=expiration_s))
         for keys in ("fernet", "credential"):
             (folder / keys).mkdir(mode=0o700)
             for number in "01":  # as keystone-manage makes them, which takes seconds for each
                 key = folder / keys / number
                 key.write_bytes(base64.urlsafe_b64encode(os.urandom(32)))
                 key.chmod(0o600)
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-        url = f"http://127.0.0.1:{port}/v3"
-        environ = {key: value for key, value in os.environ.items() if not key.startswith("OS_")}
-        environ |= {"OS_KEYSTONE_CONFIG_FILES": str(config), "OS_KEYSTONE_CONFIG_DIR": name,
-                    "OS_BOOTSTRAP_PASSWORD": ADMIN_PASSWORD}  # fmt: skip
-        for words in (["db_sync"],
-                      ["bootstrap", "--bootstrap-public-url", url,
-                       "--bootstrap-internal-url", url,
-                       "--bootstrap-region-id", "RegionOne"]):  # fmt: skip
-            _manage(config, environ, words)
-        yield from _serve(folder, environ, url, port)
+        port = _free_port()
+        url = _url(port)
+        bootstrap = ["bootstrap", "--bootstrap-public-url", url, "--bootstrap-internal-url", url,
+                     "--bootstrap-region-id", "RegionOne"]  # fmt: skip
+        yield from _serve(folder, port, 3600, ["db_sync"], bootstrap)
 
 
-def _manage(config: Path, environ: dict[str, str], words: list[str]) -> None:
-    program = str(Path(sys.executable).with_name("keystone-manage"))
-    done = subprocess.run([program, "--config-file", str(config), *words], env=environ,
-                          capture_output=True, text=True, timeout=READY_S, check=False)  # fmt: skip
-    if done.returncode:
-        raise AssertionError(f"keystone-manage {words[0]}: {done.stderr[-2000:]}")
+@contextlib.contextmanager
+def short_lived_tokens(server: KeystoneServer, expiration_s: int) -> Iterator[KeystoneServer]:
+    """Yield another process of a Keystone, over its database; its tokens expire after so long."""
+    yield from _serve(server.folder, _free_port(), expiration_s)
 
 
-def _serve(folder: Path, environ: dict[str, str], url: str, port: int) -> Iterator[KeystoneServer]:
-    with (folder / "served.log").open("wb") as log:
-        process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", _PROGRAM, str(port)],
-                                   cwd=folder, env=environ, stdout=log, stderr=log)  # fmt: skip
+def _serve(
+    folder: Path, port: int, expiration_s: int, *preparations: list[str]
+) -> Iterator[KeystoneServer]:
+    config, log = folder / f"{port}.conf", folder / f"{port}.log"
+    config.write_text(_CONFIG.format(folder=folder, port=port, expiration_s=expiration_s))
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("OS_")}
+    environ |= {"OS_KEYSTONE_CONFIG_FILES": str(config), "OS_KEYSTONE_CONFIG_DIR": str(folder),
+                "OS_BOOTSTRAP_PASSWORD": ADMIN_PASSWORD}  # fmt: skip
+    words = [str(config), json.dumps(preparations), str(port)]
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", _PROGRAM, *words],
+            cwd=folder, env=environ, stdout=stream, stderr=stream,
+        )  # fmt: skip
     try:
-        _await(process, url, folder)
-        yield KeystoneServer(url, process)
+        _await(process, _url(port), log)
+        yield KeystoneServer(_url(port), process, folder)
     finally:
         process.terminate()
         process.wait(30)
 
 
-def _await(process: subprocess.Popen[bytes], url: str, folder: Path) -> None:
+def _await(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
     end = time.monotonic() + READY_S
     while True:
         with contextlib.suppress(OSError), _OPENER.open(url, timeout=5):
             return
         if process.poll() is not None or time.monotonic() > end:
-            log = (folder / "served.log").read_text()[-2000:]
-            raise AssertionError(f"Keystone does not answer: {log}")
+            raise AssertionError(f"Keystone does not answer: {log.read_text()[-2000:]}")
         time.sleep(0.1)
+
+
+def _url(port: int) -> str:
+    return f"http://127.0.0.1:{port}/v3"
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
