@@ -6,7 +6,6 @@ import re
 import signal
 import tempfile
 import threading
-import time
 import unittest
 import urllib.request
 from pathlib import Path
@@ -24,7 +23,7 @@ from valence_sched.store.store import Store
 
 DEADLINE_S, TTL_S, AGE_S = 3.0, 60.0, 3600.0
 PODMS, BLOCKS = 1, 30  # of each of the two lowest zones
-JOBS = 6
+JOBS = 4
 PODM = re.compile(r"^(\S+) (http://\S+)$", re.MULTILINE)
 
 
@@ -149,7 +148,7 @@ class TestDeaths(TreeProof):
             return self.top.claim(request(count=2, seed=number), ttl_s=TTL_S)
 
         thread = self.work(claim)
-        time.sleep(0.5)
+        self.tree.wait_for(lambda: self.answers, "the first claim")
         self.tree.signal("top/z1", signal.SIGKILL)
         self.join(thread)
         found = self.top.select_destinations(request(count=2)).report
