@@ -164,18 +164,33 @@ class TestOverHttp(LiveTreeCase):
             with self.assertRaises(UnknownName):
                 self.top.node_record(name)
 
-    def test_a_plan_is_applied_at_the_zone_that_made_it(self):
+    def test_a_plan_is_applied_at_the_zone_that_has_its_pod_managers(self):
         west, east = scheduler(self.west), scheduler(self.east)
         plan = west.plan(request()).plan
-        text = "'west-p', which is not in this zone: apply it at the zone that has it$"
-        for zone in (self.top, east):
-            for verb in (zone.claim_plan, zone.compose_plan):
-                with self.assertRaisesRegex(RequestError, text):
-                    verb(plan)
+        text = "'west-p', which no zone here has: apply it at the zone that has it$"
+        for verb in (east.claim_plan, east.compose_plan):
+            with self.assertRaisesRegex(RequestError, text):
+                verb(plan)
         self.assertEqual(([], []), (self.held(), made_nodes(self.served)))
-        self.assertEqual(("west-p",), tuple(west.claim_plan(plan).podms))
-        own = east.plan(request()).plan  # of a zone that has children, too
-        self.assertEqual(["east-p"], [one.podm for one in east.compose_plan(own).nodes])
+        claim = self.top.claim_plan(plan)  # it passes the plan on
+        self.assertEqual((["west/west-p"], "west/"), (list(claim.podms), claim.id[:5]))
+        self.assertEqual(["west"], self.held())
+        self.assertEqual([], list(self.top.release([claim.id])))
+
+    def test_a_plan_is_made_by_the_zone_that_its_nodes_are_in(self):
+        for podm, path in (("e1-p", "east/e1/e1-p"), ("east-p", "east/east-p")):
+            with self.subTest(podm):
+                planned = self.top.plan(request(podms=(podm,)))
+                self.assertEqual([podm], [one.podm.id for one in planned.plan.podms])
+                self.assertEqual([], list(self.top.refresh(planned.plan).changes))
+                (node,) = self.top.compose_plan(planned.plan).nodes
+                self.assertEqual(path, node.podm)
+                self.assertIn(node.id, [one.node.id for one in self.top.nodes()])
+
+    def test_no_plan_is_of_several_zones(self):
+        with self.assertRaisesRegex(RequestError, r"in several \(east, west\): ask for fewer"):
+            self.top.plan(request(count=3, group=APART["group"]))
+        self.assertIsNone(self.top.plan(request(count=30)).plan)
 
     def test_offers_of_another_zone_are_not_held(self):
         zone = RemoteZone(ServiceConnection(self.west))
