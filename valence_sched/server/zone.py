@@ -197,7 +197,11 @@ class ProcessZone:
         """Return what claims over the zones that another decides over.
 
         Every other verb is that of ``others``, else of the one that decides.
+
+        Raises:
+            SchedulerError: what is asked has passed this zone before.
         """
+        self._route()
         verbs = others or cast(Scheduler, zoned)
         children = self._verbs_of_children()
         podms = ZonePodms(verbs, children, self.deadline_s)
