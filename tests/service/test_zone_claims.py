@@ -164,6 +164,33 @@ class TestOverHttp(LiveTreeCase):
             with self.assertRaises(UnknownName):
                 self.top.node_record(name)
 
+    def test_pages_show_the_claims_and_nodes_of_all_zones(self):
+        held = self.top.claim(request(**APART, count=3)).claim
+        below = scheduler(self.e1).claim(request(podms=["e1-p"])).claim
+        (node,) = self.top.compose_claim(f"east/e1/{below.id}", wait_s=20).nodes
+        page = self.page("/ui/claims")
+        for text in (held.id, f"east/e1/{below.id}", "west/west-p"):
+            self.assertIn(text, page)
+        self.assertNotIn("Zones without an answer", page)
+        page = self.page("/ui/nodes")
+        self.assertIn("east/e1/e1-p", page)
+        self.assertIn(node.name or node.id, page)
+        self.assertNotIn(held.id, self.page("/ui/claims?podm=east/e1/nowhere"))
+
+    def test_pages_say_which_zones_they_lack(self):
+        with child_server(lambda *_: {}) as gone:
+            pass
+        self.zones.add_child("top", "gone", gone)
+        for path in ("/ui", "/ui/claims", "/ui/nodes"):
+            with self.subTest(path):
+                page = self.page(path)
+                self.assertIn("Zones without an answer", page)
+                self.assertIn("no answer from 1 zone: gone", page)
+
+    def page(self, path):
+        with urllib.request.urlopen(f"{self.url}{path}", timeout=30) as answer:
+            return answer.read().decode()
+
     def test_a_plan_is_applied_at_the_zone_that_has_its_pod_managers(self):
         west, east = scheduler(self.west), scheduler(self.east)
         plan = west.plan(request()).plan
