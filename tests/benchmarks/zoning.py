@@ -123,7 +123,7 @@ def write_sites(folder: Path) -> RecordedZone:
 def comparable_requests(app: App) -> Iterator[Request]:
     """Yield requests of every flavor, policy, group and number of nodes, each with another seed."""
     sizes = (1, sized(12, 2))
-    policies = ("default", "pack", "balanced", "chance")
+    policies = ("default", "pack", "balanced", "chance", "fragmentation")
     flavors = app.config.flavors().values()
     chosen = itertools.product(flavors, policies, GROUPS, sizes)
     for seed, (flavor, policy, group, count) in enumerate(chosen):

@@ -18,7 +18,8 @@ from valence_sched.config import schemas
 
 DATA = Path(valence_sched.__path__[0]) / "data"
 NAMES = ("check", "decision", "decisions", "flavor", "inventory", "plan", "podms", "policy",
-         "replay", "requests", "scenario", "trace", "workload")  # fmt: skip
+         "replay", "requests", "scenario", "trace", "workload", "zone-settings",
+         "zones")  # fmt: skip
 
 
 def validator(name: str) -> jsonschema.Draft202012Validator:
@@ -114,6 +115,15 @@ class TestSchemas(Case):
         for one in document["scenarios"]:
             validator("scenario").validate(one)
         self.assertFalse(validator("scenario").is_valid({"scenarios": []}))
+
+    def test_the_example_of_zones_keeps_to_its_schema(self):
+        document = yaml.safe_load((ROOT / "examples" / "zones.yaml").read_text())
+        validator("zones").validate(document)
+        document["zone"]["children"][0]["kids"] = []
+        self.assertFalse(validator("zones").is_valid(document))
+        settings = {"name": "dallas", "poll_interval_s": 30, "secrets": [{"env": "SECRET"}]}
+        validator("zone-settings").validate(settings)
+        self.assertFalse(validator("zone-settings").is_valid({**settings, "poll_interval_s": 0}))
 
     def test_a_file_of_one_request_and_of_several_keeps_to_its_schema(self):
         files = sorted((ROOT / "doc" / "source" / "examples").glob("request*.yaml"))

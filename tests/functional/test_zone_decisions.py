@@ -100,6 +100,17 @@ class TestZoneFile(Case):
         self.assertEqual(1, done.code)
         self.assertIn("no zone named 'wes' (did you mean 'west'?)", done.err)
 
+    def test_a_file_is_validated_with_the_inventories_that_it_names(self):
+        bad = self.write("bad.yaml", "schema: valence-sched/zones\n"
+                                     "zone: {name: a, inventories: [nowhere.json]}\n")  # fmt: skip
+        done = run(OURS, "podm", "inventory", "validate", ZONES, SITE, bad, "-f", "json")
+        tree, flat, wrong = done.data
+        self.assertEqual(1, done.code)
+        for count in ("Podms", "Pools", "Blocks"):
+            self.assertEqual(flat[count], tree[count])
+        self.assertEqual([True, False], [tree["Valid"], wrong["Valid"]])
+        self.assertRegex(wrong["Error"], r"nowhere\.json: found no such file")
+
     def test_a_zone_fails_only_of_a_file(self):
         done = run(OURS, "scheduler", "whatif", "fail", "--inventory", SITE, "--fail-zone", "west")
         self.assertEqual(2, done.code)

@@ -13,6 +13,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from tests.proofs.cut_link import Cut, CutLink
+from tests.proofs.namespace_link import NamespaceLink
 from tests.proofs.zone_tree import ZoneTreeProcess, zone_tree
 from tests.unit.lifecycle.site import request
 from tests.unit.store.engines import raw_engine
@@ -207,10 +208,11 @@ class TestPartitions(TreeProof):
     """The link to a zone is cut when it answers: it did what it was asked, and nobody hears it."""
 
     cut: Cut = "drop"
+    new_link: type[CutLink] = CutLink
 
     def setUp(self):
         super().setUp()
-        self.link = CutLink(self.tree.urls["top/z1"])
+        self.link = self.new_link(self.tree.urls["top/z1"])
         self.addCleanup(self.link.close)
         self.top.change_zone("z1", ZoneChange(url=self.link.url))
         self.tree.wait_for(self.is_active, "zone z1 behind its link")
@@ -275,6 +277,12 @@ class TestClosedPorts(TestPartitions):
     """The port of the zone is closed in place of that."""
 
     cut: Cut = "close"
+
+
+class TestNetworkNamespaces(TestPartitions):
+    """The zone is in another network, whose link goes down: packets are lost, both ways."""
+
+    new_link = NamespaceLink
 
 
 class TestTool(unittest.TestCase):

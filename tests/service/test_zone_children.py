@@ -8,16 +8,18 @@ import textwrap
 import threading
 import time
 import unittest
+from random import Random
 
 from msgspec.structs import replace
 
 from tests.service.application import ApplicationCase
 from tests.service.zone_services import ZoneServices, child_server, scheduler
 from tests.unit.core.deciders import cpus
+from tests.unit.zones.scarce_sites import card, scarce_podm
 from tests.unit.zones.test_tree_as_flat import CORES
 from valence_sched.errors import InventoryIncomplete
 from valence_sched.model.registration import PasswordReference
-from valence_sched.model.request import Request
+from valence_sched.model.request import FlavorShare, Mix, Request
 from valence_sched.model.zone_registry import ZoneInfo, ZoneReport
 from valence_sched.model.zone_settings import ZoneSettings
 from valence_sched.service.settings import Limits, RateSettings
@@ -214,6 +216,29 @@ class TestVersions(ChildrenCase):
             stream.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
 
         self.check_good(self.top(self.respond(gone)).select_destinations(ASKED).report, "404")
+
+    def test_an_older_child_that_tells_no_supplies_takes_part_and_is_named(self):
+        """What is scarce is worked out without it, and it is asked with that."""
+        random, asked = Random(3), []
+
+        def older(path, query):
+            asked.append((path.rpartition("/")[2], query["request"]["mix"].get("scarcity")))
+            if path.endswith("group_state"):
+                return {"company": {}}
+            return {"nodes": [candidate("old", cost=0)], "worst_cost": 1}
+
+        self.good = self.zones.start("known", [scarce_podm(n, random) for n in range(4)])
+        mix = Mix((FlavorShare((CORES, card())), FlavorShare((CORES, card("NVIDIA A100")))))
+        top = self.top(self.stack.enter_context(child_server(older)))
+        request = replace(ASKED, count=1, policy="fragmentation", mix=mix)
+        report = top.select_destinations(request).report
+        self.assertEqual(["old"], chosen(report))
+        self.assertEqual(((), 3), (report.zones.silent, report.zones.answered))
+        (line,) = report.warnings
+        self.assertRegex(line, "^zone bad does not count in the scarcity .*: its version is older")
+        scarcity = list(report.request.mix.scarcity)
+        self.assertEqual([("group_state", None), ("offers", scarcity)], asked)
+        self.assertGreater(max(scarcity), 1.0)
 
     def test_a_child_without_the_header_of_versions_answers_all_the_same(self):
         report = self.top(self.respond({"nodes": [candidate("old", cost=0)], "worst_cost": 1}))

@@ -25,9 +25,13 @@ class TestCircle(unittest.TestCase):
         zones.add_child("b", "a", self.urls[0])
 
     def test_lists_and_names_end_where_they_began(self):
-        for url, other in zip(self.urls, ("b", "a"), strict=True):
+        for url, own, other in zip(self.urls, "ab", "ba", strict=True):
             top = scheduler(url)
             with self.subTest(url):
                 self.assertEqual([], list(top.claims()))
                 self.assertEqual([], list(top.nodes()))
-                self.assertEqual(f"{other}-podm", top.podm(f"{other}-podm").podm.id)
+                below = f"{other}/{other}-podm"
+                self.assertEqual(below, top.podm(f"{other}-podm").podm.id)
+                podms = top.podms()
+                self.assertEqual([f"{own}-podm", below], [one.podm.id for one in podms])
+                self.assertEqual([f"{other}/{own}"], [one.zone for one in podms.silent])

@@ -164,18 +164,60 @@ class TestOverHttp(LiveTreeCase):
             with self.assertRaises(UnknownName):
                 self.top.node_record(name)
 
-    def test_a_plan_is_applied_at_the_zone_that_made_it(self):
+    def test_pages_show_the_claims_and_nodes_of_all_zones(self):
+        held = self.top.claim(request(**APART, count=3)).claim
+        below = scheduler(self.e1).claim(request(podms=["e1-p"])).claim
+        (node,) = self.top.compose_claim(f"east/e1/{below.id}", wait_s=20).nodes
+        page = self.page("/ui/claims")
+        for text in (held.id, f"east/e1/{below.id}", "west/west-p"):
+            self.assertIn(text, page)
+        self.assertNotIn("Zones without an answer", page)
+        page = self.page("/ui/nodes")
+        self.assertIn("east/e1/e1-p", page)
+        self.assertIn(node.name or node.id, page)
+        self.assertNotIn(held.id, self.page("/ui/claims?podm=east/e1/nowhere"))
+
+    def test_pages_say_which_zones_they_lack(self):
+        with child_server(lambda *_: {}) as gone:
+            pass
+        self.zones.add_child("top", "gone", gone)
+        for path in ("/ui", "/ui/claims", "/ui/nodes"):
+            with self.subTest(path):
+                page = self.page(path)
+                self.assertIn("Zones without an answer", page)
+                self.assertIn("no answer from 1 zone: gone", page)
+
+    def page(self, path):
+        with urllib.request.urlopen(f"{self.url}{path}", timeout=30) as answer:
+            return answer.read().decode()
+
+    def test_a_plan_is_applied_at_the_zone_that_has_its_pod_managers(self):
         west, east = scheduler(self.west), scheduler(self.east)
         plan = west.plan(request()).plan
-        text = "'west-p', which is not in this zone: apply it at the zone that has it$"
-        for zone in (self.top, east):
-            for verb in (zone.claim_plan, zone.compose_plan):
-                with self.assertRaisesRegex(RequestError, text):
-                    verb(plan)
+        text = "'west-p', which no zone here has: apply it at the zone that has it$"
+        for verb in (east.claim_plan, east.compose_plan):
+            with self.assertRaisesRegex(RequestError, text):
+                verb(plan)
         self.assertEqual(([], []), (self.held(), made_nodes(self.served)))
-        self.assertEqual(("west-p",), tuple(west.claim_plan(plan).podms))
-        own = east.plan(request()).plan  # of a zone that has children, too
-        self.assertEqual(["east-p"], [one.podm for one in east.compose_plan(own).nodes])
+        claim = self.top.claim_plan(plan)  # it passes the plan on
+        self.assertEqual((["west/west-p"], "west/"), (list(claim.podms), claim.id[:5]))
+        self.assertEqual(["west"], self.held())
+        self.assertEqual([], list(self.top.release([claim.id])))
+
+    def test_a_plan_is_made_by_the_zone_that_its_nodes_are_in(self):
+        for podm, path in (("e1-p", "east/e1/e1-p"), ("east-p", "east/east-p")):
+            with self.subTest(podm):
+                planned = self.top.plan(request(podms=(podm,)))
+                self.assertEqual([podm], [one.podm.id for one in planned.plan.podms])
+                self.assertEqual([], list(self.top.refresh(planned.plan).changes))
+                (node,) = self.top.compose_plan(planned.plan).nodes
+                self.assertEqual(path, node.podm)
+                self.assertIn(node.id, [one.node.id for one in self.top.nodes()])
+
+    def test_no_plan_is_of_several_zones(self):
+        with self.assertRaisesRegex(RequestError, r"in several \(east, west\): ask for fewer"):
+            self.top.plan(request(count=3, group=APART["group"]))
+        self.assertIsNone(self.top.plan(request(count=30)).plan)
 
     def test_offers_of_another_zone_are_not_held(self):
         zone = RemoteZone(ServiceConnection(self.west))

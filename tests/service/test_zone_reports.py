@@ -14,8 +14,12 @@ from msgspec.structs import replace
 from tests.service.zone_services import ZoneServices, child_server, scheduler
 from tests.unit.zones.scarce_sites import CORES, TENTHS, card, scarce_podm
 from valence_sched.errors import ServiceError, UnknownName, UsageError
+from valence_sched.model.decision import with_podm_paths
 from valence_sched.model.hardware import BlockFilter
+from valence_sched.model.page import HardwareMap
 from valence_sched.model.request import Request
+from valence_sched.pages.decision import decision_page
+from valence_sched.pages.hardware import read_hardware
 
 NODE = Request(flavor="node", needs=(CORES,))
 CARD = Request(flavor="card", needs=(TENTHS, card("NVIDIA A100")))
@@ -131,6 +135,18 @@ class TestWhole(ReportCase):
         self.assertGreater(found.nodes, 0)
         self.assertIsNone(found.proven)
         self.assertIn("as one zone more or fewer may fit", found.warnings[-1])
+
+    def test_a_page_of_a_decision_draws_the_pod_managers_of_all_zones(self):
+        report = self.top.select_destinations(replace(NODE, count=5)).report
+        expected = {path(one.chosen.podm) for one in report.placements}
+        self.assertGreater(len(expected), 2)
+        page = decision_page(report, read_hardware(self.top))
+        (drawn,) = (one for one in page.sections if isinstance(one, HardwareMap))
+        chosen = {one.name for one in drawn.podms for pool in one.pools for group in pool.groups
+                  for block in group.blocks if block.role == "chosen"}  # fmt: skip
+        self.assertEqual(expected, chosen)
+        named = with_podm_paths(report)
+        self.assertEqual(expected, {one.chosen.podm for one in named.placements})
 
     def test_pages_show_the_pod_managers_of_all_zones(self):
         page, _ = self.get("/ui")

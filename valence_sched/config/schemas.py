@@ -23,6 +23,8 @@ from valence_sched.model.replay import Replay
 from valence_sched.model.request_spec import RequestFile, RequestSpec
 from valence_sched.model.scenario import EDITS, ScenarioFile, SingleScenario
 from valence_sched.model.workload import TraceFile, WorkloadLine
+from valence_sched.model.zone_file import ZoneFile
+from valence_sched.model.zone_settings import ZoneSettings
 
 SHIPPED = ("flavors", "policies")  # YAML of people, of which the package also ships JSON
 NOUNS: dict[str, Any] = {
@@ -39,6 +41,8 @@ NOUNS: dict[str, Any] = {
     "scenario": ScenarioFile | SingleScenario,
     "trace": TraceFile,
     "workload": WorkloadLine,
+    "zone-settings": ZoneSettings,
+    "zones": ZoneFile,
 }
 
 #: Nouns that a document refers to besides those that its own noun has.

@@ -13,7 +13,7 @@ from valence_sched.core.alternatives import Attempt, AttemptListener, try_altern
 from valence_sched.core.batch import Batch, schedule
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import COST_SCALE, EvaluationContext
-from valence_sched.core.evaluation_cache import EvaluationCache, SplicedSnapshot
+from valence_sched.core.evaluation_cache import MOST_MIXES, EvaluationCache, SplicedSnapshot
 from valence_sched.core.explain.undecided import undecided_text
 from valence_sched.core.explain.unknown_terms import unknown_terms
 from valence_sched.core.fit.spending import Undecided
@@ -34,6 +34,7 @@ from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Mix, MixSupplies, Request
+from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.view import Mask, View
 
@@ -65,6 +66,7 @@ class Decider:
         self._numbers = {podm.id: number for number, podm in enumerate(view.podms)}
         self._builder = ViewBuilder(view.kinds)
         self._cache = EvaluationCache(self._snapshot)
+        self._supplied_mixes: BoundedMemo[tuple[str, str], bool] = BoundedMemo(MOST_MIXES)
         self._skipped = skipped
         self._strict = strict
 
@@ -239,10 +241,15 @@ class Decider:
 
     def needs_supplies(self, sealed: Request) -> bool:
         """Return whether the mix of a sealed request is yet to be completed."""
-        bound = self._preparation.policy(sealed.policy)
-        if not sealed.mix.shares or not bound.mix_completions:
+        bound, mix = self._preparation.policy(sealed.policy), sealed.mix
+        if not mix.shares or mix.scarcity or not bound.mix_completions:
             return False
-        return bool(bound.mix_supplies(self._builder.empty_copy().view(), sealed.mix))
+        key = sealed.policy, mix.digest
+        known = self._supplied_mixes.get(key)
+        if known is None:
+            needed = bool(bound.mix_supplies(self._builder.empty_copy().view(), mix))
+            known = self._supplied_mixes.store(key, needed)
+        return known
 
     def mix_supplies(
         self, query: OfferQuery, others: Sequence[OtherCandidate] = ()

@@ -46,6 +46,7 @@ from valence_sched.zones.children import Children, ChildRow
 from valence_sched.zones.claiming_scheduler import ClaimingScheduler
 from valence_sched.zones.claims import ZoneClaimStore
 from valence_sched.zones.nodes import ZoneNodes
+from valence_sched.zones.plans import ZonePlans
 from valence_sched.zones.podms import ZonePodms
 from valence_sched.zones.remote_zone import RemoteZone, remote_zone
 from valence_sched.zones.reports import ZoneReports
@@ -196,12 +197,17 @@ class ProcessZone:
         """Return what claims over the zones that another decides over.
 
         Every other verb is that of ``others``, else of the one that decides.
+
+        Raises:
+            SchedulerError: what is asked has passed this zone before.
         """
+        self._route()
         verbs = others or cast(Scheduler, zoned)
         children = self._verbs_of_children()
         podms = ZonePodms(verbs, children, self.deadline_s)
         reports = ZoneReports(verbs, children, self.deadline_s, podms)
-        return ClaimingScheduler(verbs, zoned, self._nodes(tenant), podms, reports)
+        plans = ZonePlans(verbs, children, zoned, podms)
+        return ClaimingScheduler(verbs, zoned, self._nodes(tenant), podms, reports, plans)
 
     def _nodes(self, tenant: str) -> ZoneNodes:
         self._child_zones()

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from valence_sched.errors import RequestError, SchedulerError, UnknownName, one_line
+from valence_sched.errors import SchedulerError
 from valence_sched.model.claim import Claim
 from valence_sched.model.decision_result import DecisionResult, Detail
 from valence_sched.model.decision_zones import SilentZone
@@ -20,12 +20,12 @@ from valence_sched.model.lifecycle import (
     ProvisionResult,
     ReconcileResult,
 )
-from valence_sched.model.plan import Plan
 from valence_sched.model.podm_overview import PodmOverview, StatsReport
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
 from valence_sched.model.zone import SealedRequest
 from valence_sched.zones.nodes import ZoneNodes
+from valence_sched.zones.plans import ZonePlans
 from valence_sched.zones.podms import ZonePodms
 from valence_sched.zones.reports import ZoneReports
 from valence_sched.zones.scheduler import ZonedScheduler
@@ -35,9 +35,9 @@ from valence_sched.zones.selection import Selected
 class ClaimingScheduler:
     """Claims and composes over the zones that ``zoned`` decides over; ``nodes`` are theirs.
 
-    ``podms`` finds the zone of a pod manager that is named, and ``reports`` has the verbs about
-    what pod managers have. Every other verb is that of ``others``: the same scheduler, or one of
-    the caller's own.
+    ``podms`` finds the zone of a pod manager that is named; ``reports`` has the verbs about what
+    pod managers have, and ``plans`` those about plans. Every other verb is that of ``others``: the
+    same scheduler, or one of the caller's own.
     """
 
     def __init__(
@@ -47,15 +47,17 @@ class ClaimingScheduler:
         nodes: ZoneNodes,
         podms: ZonePodms,
         reports: ZoneReports,
+        plans: ZonePlans,
     ) -> None:
         self._others, self._zoned, self._nodes, self._podms = others, zoned, nodes, podms
-        self._claims, self._reports = nodes.claims, reports
+        self._claims, self._parts = nodes.claims, (reports, plans)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a verb of the reports, or one that another scheduler answers."""
+        """Return a verb of the reports or the plans, or one that another scheduler answers."""
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self._reports if hasattr(ZoneReports, name) else self._others, name)
+        parts = (part for part in self._parts if hasattr(type(part), name))
+        return getattr(next(parts, self._others), name)
 
     def claim(
         self,
@@ -90,30 +92,6 @@ class ClaimingScheduler:
     def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult:
         """Compose all that a claim holds, in all its zones at the same time."""
         return self._nodes.compose_claim(claim_id, wait_s=wait_s)
-
-    def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
-        """Hold what a plan of this zone says; RequestError for one of another zone."""
-        self._check_plan(plan)
-        return self._others.claim_plan(plan, key=key, ttl_s=ttl_s)
-
-    def compose_plan(
-        self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
-    ) -> ProvisionResult:
-        """Compose what a plan of this zone says; RequestError for one of another zone."""
-        self._check_plan(plan)
-        return self._others.compose_plan(plan, key=key, ttl_s=ttl_s, wait_s=wait_s)
-
-    def _check_plan(self, plan: Plan) -> None:
-        """Raise RequestError for a plan whose pod managers are not those of this zone.
-
-        A plan is of one zone: its names and what it was based on are known there alone.
-        """
-        for basis in plan.podms:
-            try:
-                self._others.registration(basis.podm.id)
-            except UnknownName:
-                text = f"the plan has pod manager {basis.podm.id!r}, which is not in this zone"
-                raise RequestError(one_line(f"{text}: apply it at the zone that has it")) from None
 
     def claims(
         self, *, podm: str | None = None, owner: str | None = None, ended: bool = False

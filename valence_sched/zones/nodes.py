@@ -82,6 +82,13 @@ class _Outcome:
         )
 
 
+def provision_below(zone: str, result: ProvisionResult) -> ProvisionResult:
+    """Return what a zone composed as the zone above names it."""
+    outcome = _Outcome()
+    outcome.add(zone, result)
+    return outcome.result()
+
+
 @dataclass(frozen=True)
 class ZoneNodes:
     """The nodes of a zone and of those below it, composed of its claims."""

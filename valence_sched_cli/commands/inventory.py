@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
 from valence_sched_cli.options import edits, inventory
@@ -23,11 +23,16 @@ from valence_sched_cli.output.cells import (
 )
 from valence_sched_cli.output.columns import without_redundant
 
+if TYPE_CHECKING:
+    from valence_sched.model.read_options import Selection
+    from valence_sched.model.scheduler import Scheduler
+
 
 class ValidateInventory(base.Lister):
     """Check inventories and count what is in each.
 
-    Exits 1 when a source cannot be read, 5 with --strict when a document had to be skipped.
+    A YAML file is a tree of zones: it is checked with the inventories that it names. Exits 1 when a
+    source cannot be read, 5 with --strict when a document had to be skipped.
     """
 
     reads_files_only = True
@@ -50,7 +55,7 @@ class ValidateInventory(base.Lister):
             error: Any = Absent()
             try:
                 selection = Selection(sources=(source,), resource_files=resources)
-                size = self.scheduler(parsed_args, selection).inventory()
+                size = self._scheduler(parsed_args, selection, source).inventory()
                 counts = (size.podms, size.pools, size.blocks)
             except InputError as caught:
                 counts, error, self.exit_code = (0, 0, 0), Sentence(str(caught), source), 1
@@ -64,6 +69,16 @@ class ValidateInventory(base.Lister):
         columns += ["Remarks"] if parsed_args.long else []
         rows = [row[: len(columns)] for row in rows]
         return without_redundant(columns, rows, parsed_args, {"Skipped": "", "Error": ""})
+
+    def _scheduler(
+        self, parsed_args: argparse.Namespace, selection: Selection, source: str
+    ) -> Scheduler:
+        """Return the scheduler over a source, which may be a tree of zones."""
+        if not source.endswith((".yaml", ".yml")):
+            return self.scheduler(parsed_args, selection)
+        from msgspec.structs import replace
+
+        return self.scheduler_app.zoned_scheduler(replace(selection, sources=()), source)
 
 
 class ConvertInventory(base.ShowOne):

@@ -17,7 +17,7 @@ class WatchPodm(base.Command):
     it, which exits 0. One that sends events is read sooner for them. Each change is a line on
     standard error: a pod manager that cannot be read, one that can again, and one that is not as it
     was, with the event or the interval for which it was read. Of several that share a state one
-    reads; when it dies, another goes on.
+    reads; when it dies, another goes on. Zones below are polled by the service of a zone.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ def offers(call: Call) -> ZoneAnswer:
 
 
 def group_state(call: Call) -> GroupAnswer:
-    """Count the nodes of the group of a request, in this zone and in those below it."""
+    """Count the nodes of a group and the supplies to a mix, in this zone and in those below it."""
     zone = served_zone(call)
     return zone.tree(call.user.tenant).group_state(_bounded(call, zone))
 

@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, NamedTuple, TypeVar
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from valence_sched.errors import UnknownName
 from valence_sched.model.base import Noun
 from valence_sched.model.decision import Report, Reports, with_podm_paths
 from valence_sched.model.hardware import BlockFilter, BlockOverview, PoolOverview
 from valence_sched.model.lifecycle import NodeStatus
-from valence_sched.model.page import Frame, Page, SearchField
+from valence_sched.model.page import Frame, Lines, Page, SearchField
 from valence_sched.model.podm_overview import PodmOverview
+from valence_sched.model.scheduler import Scheduler
+from valence_sched.model.zone_phrases import missing_line
+from valence_sched.model.zoned_list import ZonedList, silent_zones
 from valence_sched.pages.decision import decision_page
 from valence_sched.pages.hardware import HardwareListing, hardware_listing
 from valence_sched.pages.page_links import PageLinks, query_text
@@ -60,10 +64,12 @@ class RecordsQuery(Noun, frozen=True, kw_only=True):
 def site(call: Call) -> CallResult:
     """Show the site, or the pod managers that a search finds, as a page."""
     wanted = call.query_noun(SiteQuery)
-    found = [one for one in podm_handlers.listed_podms(call) if _has(one, wanted.search)]
+    podms = podm_handlers.listed_podms(call)
+    found = [one for one in podms if _has(one, wanted.search)]
     part, around = _part(found, wanted.page, MOST_PODMS, {"search": wanted.search})
     links = PageLinks(0)
     page = site_page(found, _hardware(call, part), links)
+    page = _with_silent(page, podms, "pod managers")
     fields = (SearchField(name="search", label="Name or zone", value=wanted.search),)
     return _shown(call, page, "Site", links, around, fields)
 
@@ -101,12 +107,20 @@ def claims(call: Call) -> CallResult:
     """Show the claims that the user may see as a page, the newest first."""
     wanted = call.query_noun(RecordsQuery)
     skip = (wanted.page - 1) * MOST_ROWS
-    part, every = call.parts.records.newest_claims(
-        MOST_ROWS, skip, _owner(call, wanted), wanted.podm or None, ended=wanted.ended
+    owner, named = _owner(call, wanted), wanted.podm or None
+    found = _over_zones(
+        call, lambda verbs: verbs.claims(podm=named, owner=owner, ended=wanted.ended)
     )
+    if found is None:
+        part, every = call.parts.records.newest_claims(
+            MOST_ROWS, skip, owner, named, ended=wanted.ended
+        )
+    else:
+        newest = sorted(found, key=lambda one: -one.created_at)
+        part, every = newest[skip : skip + MOST_ROWS], len(found)
     around = _around(wanted.page, skip, part, skip + MOST_ROWS < every, _words(wanted), every)
     links = PageLinks(1)
-    page = claims_page(part, links, every=every)
+    page = _with_silent(claims_page(part, links, every=every), found, "claims")
     ended = SearchField(name="ended", label="", value="true")
     fields = (*_record_fields(call, wanted), *([ended] if wanted.ended else []))
     return _shown(call, page, "Claims", links, around, fields)
@@ -123,14 +137,36 @@ def nodes(call: Call) -> CallResult:
     """Show the nodes that the user may see as a page, the newest first."""
     wanted = call.query_noun(RecordsQuery)
     skip = (wanted.page - 1) * MOST_ROWS
-    found, every = call.parts.records.newest_nodes(
-        MOST_ROWS, skip, _owner(call, wanted), wanted.podm or None
-    )
-    part = [NodeStatus(node=node, state="COMPOSED") for node in found]
+    owner, named = _owner(call, wanted), wanted.podm or None
+    found = _over_zones(call, lambda verbs: verbs.nodes(podm=named, owner=owner))
+    if found is None:
+        kept, every = call.parts.records.newest_nodes(MOST_ROWS, skip, owner, named)
+        part = [NodeStatus(node=node, state="COMPOSED") for node in kept]
+    else:
+        newest = sorted(found, key=lambda one: -one.node.created_at)
+        part, every = newest[skip : skip + MOST_ROWS], len(found)
     around = _around(wanted.page, skip, part, skip + MOST_ROWS < every, _words(wanted), every)
     links = PageLinks(1)
-    page = nodes_page(part, links, every=every)
+    page = _with_silent(nodes_page(part, links, every=every), found, "nodes")
     return _shown(call, page, "Nodes", links, around, _record_fields(call, wanted))
+
+
+def _over_zones(call: Call, ask: Callable[[Scheduler], Sequence[T]]) -> ZonedList[T] | None:
+    """Return what all zones list, None where the service has no zones below it."""
+    if call.parts.zone is None:
+        return None
+    with call.parts.schedulers.changing() as scheduler:
+        found = ask(scheduler)
+    return found if isinstance(found, ZonedList) else None
+
+
+def _with_silent(page: Page, found: object, noun: str) -> Page:
+    """Return a page that says which zones gave no answer, so that it lacks what they have."""
+    silent = silent_zones(found)
+    if not silent:
+        return page
+    lacking = Lines(title="Zones without an answer", lines=(missing_line(silent, noun),))
+    return replace(page, sections=(lacking, *page.sections))
 
 
 def _has(one: PodmOverview, words: str) -> bool:

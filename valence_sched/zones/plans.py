@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Zone plans: a plan is of one zone, which makes it and carries it out; others pass it on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from valence_sched.errors import RequestError, UnknownName, one_line
+from valence_sched.model.claim import Claim
+from valence_sched.model.lifecycle import PlanRefresh, PlanResult, ProvisionResult
+from valence_sched.model.plan import Plan
+from valence_sched.model.request import Request
+from valence_sched.model.scheduler import TTL_S, WAIT_S
+from valence_sched.zones import paths
+from valence_sched.zones.claims import OWN
+from valence_sched.zones.nodes import provision_below
+from valence_sched.zones.podms import ZonePodms
+from valence_sched.zones.scheduler import ZonedScheduler
+
+if TYPE_CHECKING:
+    from valence_sched.model.scheduler import Scheduler
+
+
+@dataclass(frozen=True)
+class ZonePlans:
+    """The plans of a zone's ``own`` pod managers, and of its children, by name.
+
+    ``zoned`` decides over all of them, and ``find`` finds the zone of a pod manager. Errors are
+    those of a scheduler.
+    """
+
+    own: Scheduler
+    children: Mapping[str, Callable[[], Scheduler]]
+    zoned: ZonedScheduler
+    find: ZonePodms
+
+    def plan(self, request: Request) -> PlanResult:
+        """Return a plan for a request, made by the zone that its nodes are in.
+
+        Raises:
+            RequestError: its nodes are in several zones.
+        """
+        sealed, selected = self.zoned.select(request)
+        if len(selected.nodes) < sealed.request.required_count:
+            return PlanResult(decision=self.zoned.result(request, sealed, selected, "report"))
+        zones = sorted({one.chosen.zone.partition("/")[0] for one in selected.nodes})
+        if len(zones) > 1:
+            names = ", ".join(zone or OWN for zone in zones)
+            text = f"a plan is of one zone, and these nodes are in several ({names})"
+            raise RequestError(one_line(f"{text}: ask for fewer nodes, or claim them here"))
+        return self._verbs(zones[0]).plan(request)
+
+    def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
+        """Hold what a plan says, in the zone that has its pod managers."""
+        zone = self._zone_of(plan)
+        claim = self._verbs(zone).claim_plan(plan, key=key, ttl_s=ttl_s)
+        return paths.claim_below(zone, claim)
+
+    def compose_plan(
+        self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
+    ) -> ProvisionResult:
+        """Compose what a plan says, in the zone that has its pod managers."""
+        zone = self._zone_of(plan)
+        result = self._verbs(zone).compose_plan(plan, key=key, ttl_s=ttl_s, wait_s=wait_s)
+        return provision_below(zone, result) if zone else result
+
+    def refresh(self, plan: Plan) -> PlanRefresh:
+        """Decide again on the request of a plan, in the zone that has its pod managers."""
+        return self._verbs(self._zone_of(plan)).refresh(plan)
+
+    def _verbs(self, zone: str) -> Scheduler:
+        return self.children[zone]() if zone else self.own
+
+    def _zone_of(self, plan: Plan) -> str:
+        """Return the zone directly below that has the pod managers of a plan, or this one.
+
+        Raises:
+            RequestError: no zone has one of them, or several zones have them.
+        """
+        podms = [basis.podm.id for basis in plan.podms]
+        zones = {self.find.find(podm).zone for podm in podms}
+        if len(zones) > 1:
+            raise RequestError("the plan has pod managers of several zones: plan again")
+        zone = next(iter(zones), "")
+        for podm in podms if not zone else ():
+            try:
+                self.own.registration(podm)
+            except UnknownName:
+                text = f"the plan has pod manager {podm!r}, which no zone here has"
+                raise RequestError(one_line(f"{text}: apply it at the zone that has it")) from None
+        return zone
