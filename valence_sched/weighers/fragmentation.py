@@ -31,7 +31,7 @@ def with_scarcity(view: View, mix: Mix, *, of: str = "accelerators", step: float
     is ``(most + one) / (own + one)``, at most 1,000, where ``most`` is what the best supplied share
     can take; of all other shares it is 1. A mix that has its scarcity keeps it.
     """
-    if mix.scarcity or not may_have(view, of) or not any(map(names_hardware, mix.shares)):
+    if mix.scarcity or not any(map(names_hardware, mix.shares)):
         return mix
     scarcity = flavor_mix(view, mix, of).scarcity(view)
     return msgspec.structs.replace(mix, scarcity=scarcity) if scarcity else mix
