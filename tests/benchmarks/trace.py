@@ -27,7 +27,7 @@ from valence_sched.core.ledger import Ledger
 from valence_sched.core.policy import BoundPolicy, bind, idle_readers, without_readers
 from valence_sched.model.inventory import LeanPodm, Pool, Stock
 from valence_sched.model.need import Need
-from valence_sched.model.policy import WeigherUse
+from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.model.request import FlavorShare, Mix, NameRequirements, Request, sealed
 from valence_sched.schedulers.filter import FilterScheduler
 from valence_sched.view.builder import ViewBuilder
@@ -90,9 +90,9 @@ def _lost(name: str, percent: float, least: float) -> Measurement:
 class Trace:
     """The plug-in of the replay: its nodes and requests in our words, and back."""
 
-    def __init__(self, policy: str = "fragmentation") -> None:
+    def __init__(self, policy: str | Policy = "fragmentation") -> None:
         self._scheduler = FilterScheduler()
-        self._bound = _policy(policy)
+        self._bound = _policy(built_in()[policy] if isinstance(policy, str) else policy)
 
     def reset(self, nodes: Any, seed: int, mix: list[tuple[Any, float]]) -> None:
         """Begin a replay: build the inventory of its nodes."""
@@ -133,9 +133,13 @@ class Trace:
                               policy=self._bound.policy.name, seed=self._seed))  # fmt: skip
 
 
-def _policy(name: str) -> BoundPolicy:
-    """Return a built-in policy whose weighers are told what things are called here."""
-    policy = App(environ={}).config.policies()[name]
+def built_in() -> dict[str, Policy]:
+    """Return the policies that ship, by name."""
+    return App(environ={}).config.policies()
+
+
+def _policy(policy: Policy) -> BoundPolicy:
+    """Return a policy whose weighers are told what things are called here."""
     here = {"fragmentation": {"of": CARDS}, "tight": {"of": SCARCITY}}
     uses = [
         WeigherUse(use.name, use.weight, {**use.options, **here.get(use.name, {})})

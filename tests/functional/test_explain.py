@@ -89,13 +89,14 @@ class TestScreen(Explain):
         self.assertEqual((0, ""), (done.code, done.err))
         parts = ["placed: 1 of 1 (policy balanced, seed 0)", "gpu-large: 32 cores, 256 GiB memory",
                  "8 pod managers, 16 pools, 203 blocks", "| gpu-east |", "\nCandidates\n",
-                 "gpu-north  hall-1", "weights: balance 2, room 1", "\nNot chosen: 6 of 8 ",
+                 "gpu-north  hall-1", "weights: fragmentation 8, balance 2, room 1",
+                 "\nNot chosen: 6 of 8 ",
                  "dark-1     status Offline, needs Online (filter alive); would fit otherwise",
                  "mem-1      drawer-1: 128 of 256 GiB memory",
                  "Filters:       16 pools, 15 after alive, 7 after capacity, 4 after devices",
                  "Nearest miss:  mem-1 lacks 128 GiB memory; removing node graph-2 frees it",
-                 "Sensitivity:   gpu-west instead, without the 2 GPU A100",
-                 "nothing fits, with 65 cores instead of 32"]  # fmt: skip
+                 "Sensitivity:   mem-1 instead, with 128 GiB memory instead of 256 GiB",
+                 "gpu-north instead, with 3 GPU A100 instead of 2"]  # fmt: skip
         places = [done.out.find(part) for part in parts]
         self.assertNotIn(-1, places, done.out)
         self.assertEqual(sorted(places), places)

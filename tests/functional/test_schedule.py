@@ -65,7 +65,7 @@ class TestBothPrograms(Case):
                 "Rank": 1,
                 "Podm": "gpu-east",
                 "Pool": "row-a",
-                "Score": 0.451033,
+                "Score": 0.304083,
                 "Blocks": [BLOCKS + name for name in ("Compute-02", "GPU-03", "NVMe-02")],
                 "Amounts": [],
             },
@@ -295,7 +295,7 @@ class TestOptions(Case):
     def test_long_adds_the_choice_the_scores_the_cost_and_the_waste(self):
         (found,) = rows(*GPU, "--long")
         self.assertEqual([*COLUMNS, "Choice", "Scores", "Cost", "Waste"], list(found))
-        self.assertEqual({"room": 0.451033}, found["Scores"])
+        self.assertEqual({"fragmentation": 0.285714, "room": 0.451033}, found["Scores"])
         self.assertEqual((1, 33686), (found["Choice"], found["Waste"]))
 
     def test_a_report_has_every_reason_against_each_pool(self):

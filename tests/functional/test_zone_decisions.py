@@ -40,7 +40,7 @@ class TestZoneFile(Case):
         self.assertEqual(
             {
                 "answered": 5,
-                "rounds": 1,
+                "rounds": 2,
                 "placements": [{"node": 1, "zone": "east", "alternates": []}],
                 "silent": [],
                 "excluded": [],
