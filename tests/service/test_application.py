@@ -124,6 +124,20 @@ class TestBodies(ApplicationCase):
         free = self.call("GET", "/v1/blocks?free=true&podm=gpu-east").json
         self.assertEqual({"gpu-east"}, {block["podm"] for block in free})
 
+    def test_one_that_the_server_cannot_read_is_no_defect(self):
+        words = {"wsgi.input": UnreadableBody(), "wsgi.input_terminated": True}
+        result = self.call("POST", "/v1/fits", headers={"Content-Type": "application/json"},
+                           extras=words)  # fmt: skip
+        self.assertEqual(400, result.status_code, result.text)
+        self.assertIn("cannot be read: Invalid chunk size: b'z'", result.json["detail"])
+
+
+class UnreadableBody(io.BytesIO):
+    """The body of a request that the server cannot read, with an error of the server's own."""
+
+    def read(self, *_words):
+        raise RuntimeError("Invalid chunk size: b'z'\r\n")
+
 
 class TestProblems(ApplicationCase):
     def test_what_is_not_there_is_a_problem(self):

@@ -8,7 +8,7 @@ from typing import Any
 import falcon
 import msgspec
 
-from valence_sched.errors import InputError
+from valence_sched.errors import InputError, one_line
 from valence_sched.model.codec import convert, decode
 from valence_sched.model.quantity import format_count
 from valence_sched.model.service_bodies import NodesBody, ValenceNodeBody
@@ -50,8 +50,9 @@ def _bounded(req: falcon.Request, most: int) -> bytes:
     stream = req.stream if terminated else req.bounded_stream
     try:
         data: bytes = stream.read(most + 1 if length is None else length)
-    except OSError as error:
-        raise falcon.HTTPBadRequest(description=f"the body cannot be read: {error}") from None
+    except Exception as error:  # each server has errors of its own for what it cannot read
+        text = one_line(f"the body cannot be read: {str(error) or type(error).__name__}")
+        raise falcon.HTTPBadRequest(description=text) from None
     if len(data) > most:
         raise _too_large(most)
     if length is not None and len(data) < length:
