@@ -3,22 +3,30 @@
 
 Its settings are in the file that the environment variable ``VALENCE_SCHEDULER_CONFIG`` names. A
 process begins to read pod managers with its first request: the server may fork it before. What it
-composes when the server ends it gets as long as under ``valence-scheduler serve``.
+composes when the server ends it gets as long as under ``valence-scheduler serve``. It logs to
+standard error, as that does.
 """
 
 import atexit
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from valence_sched.server.logs import configure_logs
 from valence_sched.server.loopback import loopback_only
 from valence_sched.server.wiring import ServiceProcess
 from valence_sched.service.settings import DEFAULT_SETTINGS, read_settings
 
 CONFIG_VARIABLE = "VALENCE_SCHEDULER_CONFIG"
 
+LOG = logging.getLogger(__name__)
+
+configure_logs()
 _path = os.environ.get(CONFIG_VARIABLE)
+if not _path:
+    LOG.warning("%s names no file: the settings are the defaults", CONFIG_VARIABLE)
 _settings = read_settings(_path) if _path else DEFAULT_SETTINGS
 _process = ServiceProcess(_settings, time.monotonic)
 _answer = loopback_only(_process.application) if _settings.auth == "none" else _process.application

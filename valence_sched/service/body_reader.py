@@ -22,7 +22,8 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
 
     Raises:
         InputError: it is not JSON, or not of the noun.
-        falcon.HTTPError: it is of another media type, too large, or of unknown length.
+        falcon.HTTPError: it is of another media type, too large, or of unknown length where the
+            server cannot tell its end.
     """
     data = _bounded(req, most)
     # also of an empty body: a page of another site can send none of this type
@@ -46,6 +47,8 @@ def _bounded(req: falcon.Request, most: int) -> bytes:
         raise _too_large(most)
     terminated = req.env.get("wsgi.input_terminated")
     if length is None and not terminated:
+        if "HTTP_TRANSFER_ENCODING" in req.env:  # a body that this server does not decode
+            raise falcon.HTTPLengthRequired(description="send the body with its Content-Length")
         return b""
     stream = req.stream if terminated else req.bounded_stream
     try:
