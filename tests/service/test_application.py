@@ -42,6 +42,17 @@ class TestVersions(ApplicationCase):
                 self.check_problem(result, 406, "http_406", "this service has 1.0 to 1.0")
 
 
+class TestHead(ApplicationCase):
+    def test_it_is_as_get_without_the_body(self):
+        for path in ("/healthcheck", "/v1/podms", "/v1/podms/absent", "/ui"):
+            head, get = self.call("HEAD", path), self.call("GET", path)
+            with self.subTest(path):
+                self.assertEqual((get.status_code, b""), (head.status_code, head.content))
+                for name in ("content-type", "content-length"):
+                    self.assertEqual(get.headers[name], head.headers[name])
+        self.assertEqual(405, self.call("HEAD", SELECT).status_code)
+
+
 class TestBodies(ApplicationCase):
     def test_a_request_is_one_as_in_a_request_file(self):
         result = self.call("POST", SELECT, {"request": {"flavor": "small", "alternates": 1}})

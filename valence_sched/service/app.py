@@ -59,7 +59,9 @@ def create_application(
     resources: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
         methods = resources.setdefault(route.path, {})
-        methods[f"on_{route.method.lower()}"] = _responder(route, parts, access)
+        responder = methods[f"on_{route.method.lower()}"] = _responder(route, parts, access)
+        if route.method == "GET":
+            methods["on_head"] = responder  # the same without its body
     for path, methods in resources.items():
         app.add_route(path, types.SimpleNamespace(**methods))
     return app
