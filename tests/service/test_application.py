@@ -135,6 +135,17 @@ class TestBodies(ApplicationCase):
         free = self.call("GET", "/v1/blocks?free=true&podm=gpu-east").json
         self.assertEqual({"gpu-east"}, {block["podm"] for block in free})
 
+    def test_a_character_that_not_each_store_takes_is_refused_everywhere(self):
+        for body in ({"request": {**SMALL["request"], "owner": "a\0"}}, {"a\0": 1}):
+            self.check_problem(super().call("POST", "/v1/claims", body), 400, "input_invalid",
+                               "U+0000")  # fmt: skip
+        for path in ("/v1/claims/%00", "/v1/decisions/-?name=a%00", "/v1/claims?owner=%00",
+                     "/v1/quotas/%00", "/ui/claims/%00"):  # fmt: skip
+            with self.subTest(path):
+                self.assertEqual(400, super().call("GET", path).status_code)
+        body = {"request": {**SMALL["request"], "owner": "a\\u0000"}}
+        self.assertEqual(200, super().call("POST", SELECT, body).status_code)
+
     def test_one_that_the_server_cannot_read_is_no_defect(self):
         words = {"wsgi.input": UnreadableBody(), "wsgi.input_terminated": True}
         result = self.call("POST", "/v1/fits", headers={"Content-Type": "application/json"},

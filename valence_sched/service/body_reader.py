@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import falcon
@@ -14,6 +15,8 @@ from valence_sched.model.quantity import format_count
 from valence_sched.model.service_bodies import NodesBody, ValenceNodeBody
 
 NAME = "the body"
+NUL_FOUND, NUL_EXPECTED = "the character U+0000", "text without it"
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")  # in a text of JSON
 _VALENCE_FIELDS = {"flavor_id", "properties"}
 
 
@@ -21,7 +24,7 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
     """Return the body as a noun; an empty one is an empty object.
 
     Raises:
-        InputError: it is not JSON, or not of the noun.
+        InputError: it is not JSON, not of the noun, or has a text with a character U+0000.
         falcon.HTTPError: it is of another media type, too large, or of unknown length where the
             server cannot tell its end.
     """
@@ -31,6 +34,8 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
         text = f"the content type must be {falcon.MEDIA_JSON}"
         raise falcon.HTTPUnsupportedMediaType(description=text)
     data = data or b"{}"
+    if _NUL.search(data):  # a state on PostgreSQL cannot store it
+        raise InputError(NAME, "", NUL_FOUND, NUL_EXPECTED)
     if kind is NodesBody and _VALENCE_FIELDS & _field_names(data):
         document = decode(data, dict[str, Any], NAME)
         valence = convert(document, ValenceNodeBody, NAME)
