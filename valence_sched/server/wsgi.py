@@ -4,10 +4,11 @@
 Its settings are in the file that the environment variable ``VALENCE_SCHEDULER_CONFIG`` names. A
 process begins to read pod managers with its first request: the server may fork it before. What it
 composes when the server ends it gets as long as under ``valence-scheduler serve``. It logs to
-standard error, as that does.
+standard error, as that does, from its first request on.
 """
 
 import atexit
+import functools
 import logging
 import os
 import time
@@ -23,17 +24,22 @@ CONFIG_VARIABLE = "VALENCE_SCHEDULER_CONFIG"
 
 LOG = logging.getLogger(__name__)
 
-configure_logs()
 _path = os.environ.get(CONFIG_VARIABLE)
-if not _path:
-    LOG.warning("%s names no file: the settings are the defaults", CONFIG_VARIABLE)
 _settings = read_settings(_path) if _path else DEFAULT_SETTINGS
 _process = ServiceProcess(_settings, time.monotonic)
 _answer = loopback_only(_process.application) if _settings.auth == "none" else _process.application
 atexit.register(_process.stop, _settings.stop_s)
 
 
+@functools.cache
+def _begin() -> None:
+    configure_logs()
+    if not _path:
+        LOG.warning("%s names no file: the settings are the defaults", CONFIG_VARIABLE)
+    _process.start()
+
+
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
     """Answer a request."""
-    _process.start()
+    _begin()
     return _answer(environ, start_response)
