@@ -85,6 +85,24 @@ class TestSlowClients(unittest.TestCase):
         slow[0].sendall(BODY[5:] + b"\r\n0\r\n\r\n")
         self.assertIn(b"200 OK", slow[0].recv(1000))
 
+    def test_chunks_of_a_size_that_never_comes(self):
+        head = HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked")
+        slow = [self.open(head, size + b"\r\n") for size in (b"f" * 9, b"1" * 16) * (SLOW // 2)]
+        self.check_others(slow)
+
+    def test_chunks_that_are_none_are_refused_and_what_follows_is_no_request(self):
+        head = HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked")
+        follower = b"GET /v1 HTTP/1.1\r\nHost: here\r\n\r\n"
+        for chunks in (b"zz\r\n\r\n", b"1" * 17 + b"\r\n", b"2\r\n{}}\r\n0\r\n\r\n",
+                       b"2;\0\r\n{}\r\n0\r\n\r\n", b"2 \r\n{}\r\n0\r\n\r\n"):  # fmt: skip
+            with self.subTest(chunks):
+                line, answer = self.open(head, chunks + follower), b""
+                with contextlib.suppress(ConnectionError):
+                    while part := line.recv(1000):
+                        answer += part
+                self.assertEqual(1, answer.count(b"HTTP/1.1"), answer)
+                self.assertIn(b"HTTP/1.1 400 Bad Request", answer)
+
     def test_requests_that_do_not_end_are_dropped(self):
         for line in [self.open(part) for part in (b"", b"GET", HEAD % 10, HEAD % 10 + b"[")]:
             self.assertEqual(b"", line.recv(1000))

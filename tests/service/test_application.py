@@ -42,6 +42,17 @@ class TestVersions(ApplicationCase):
                 self.check_problem(result, 406, "http_406", "this service has 1.0 to 1.0")
 
 
+class TestHead(ApplicationCase):
+    def test_it_is_as_get_without_the_body(self):
+        for path in ("/healthcheck", "/v1/podms", "/v1/podms/absent", "/ui"):
+            head, get = self.call("HEAD", path), self.call("GET", path)
+            with self.subTest(path):
+                self.assertEqual((get.status_code, b""), (head.status_code, head.content))
+                for name in ("content-type", "content-length"):
+                    self.assertEqual(get.headers[name], head.headers[name])
+        self.assertEqual(405, self.call("HEAD", SELECT).status_code)
+
+
 class TestBodies(ApplicationCase):
     def test_a_request_is_one_as_in_a_request_file(self):
         result = self.call("POST", SELECT, {"request": {"flavor": "small", "alternates": 1}})
@@ -123,6 +134,31 @@ class TestBodies(ApplicationCase):
                 self.check_problem(self.call("GET", path), 400, "input_invalid")
         free = self.call("GET", "/v1/blocks?free=true&podm=gpu-east").json
         self.assertEqual({"gpu-east"}, {block["podm"] for block in free})
+
+    def test_a_character_that_not_each_store_takes_is_refused_everywhere(self):
+        for body in ({"request": {**SMALL["request"], "owner": "a\0"}}, {"a\0": 1}):
+            self.check_problem(super().call("POST", "/v1/claims", body), 400, "input_invalid",
+                               "U+0000")  # fmt: skip
+        for path in ("/v1/claims/%00", "/v1/decisions/-?name=a%00", "/v1/claims?owner=%00",
+                     "/v1/quotas/%00", "/ui/claims/%00"):  # fmt: skip
+            with self.subTest(path):
+                self.assertEqual(400, super().call("GET", path).status_code)
+        body = {"request": {**SMALL["request"], "owner": "a\\u0000"}}
+        self.assertEqual(200, super().call("POST", SELECT, body).status_code)
+
+    def test_one_that_the_server_cannot_read_is_no_defect(self):
+        words = {"wsgi.input": UnreadableBody(), "wsgi.input_terminated": True}
+        result = self.call("POST", "/v1/fits", headers={"Content-Type": "application/json"},
+                           extras=words)  # fmt: skip
+        self.assertEqual(400, result.status_code, result.text)
+        self.assertIn("cannot be read: Invalid chunk size: b'z'", result.json["detail"])
+
+
+class UnreadableBody(io.BytesIO):
+    """The body of a request that the server cannot read, with an error of the server's own."""
+
+    def read(self, *_words):
+        raise RuntimeError("Invalid chunk size: b'z'\r\n")
 
 
 class TestProblems(ApplicationCase):

@@ -59,7 +59,16 @@ class TestArrival(unittest.TestCase):
         self.assertTrue(arrived(b"X" * (MOST_HEAD_BYTES + 1)).is_head_too_large)
 
     def test_a_chunk_that_is_none_is_not_waited_for(self):
-        self.assertTrue(arrived(HEAD + b"Transfer-Encoding: chunked\r\n\r\nz\r\n").is_whole())
+        for chunks in (b"z\r\n", b"-1\r\n", b"0x2\r\n{}\r\n", b"\r\n", b"2\r\n{}}\r\n0\r\n\r\n",
+                       b"1" * 17 + b"\r\n", b"2\n{}\r\n0\r\n\r\n"):  # fmt: skip
+            with self.subTest(chunks):
+                arrival = arrived(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+                self.assertEqual((False, True), (arrival.is_whole(), arrival.is_malformed))
+
+    def test_a_large_chunk_that_is_not_there_is_waited_for(self):
+        for size in (b"ffffffff", b"fffffffff", b"1" * 16):
+            arrival = arrived(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + size + b"\r\n")
+            self.assertEqual((False, False), (arrival.is_whole(), arrival.is_malformed), size)
 
     def test_a_client_may_wait_for_a_word_before_its_body(self):
         self.assertTrue(arrived(HEAD + b"Expect: 100-continue\r\n\r\n").waits_for_continue)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many requests at a time: each is answered whole, and nothing is held twice."""
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -114,3 +115,19 @@ class TestOtherServers(unittest.TestCase):
             ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
                                  check=False, env=environ, cwd=ROOT)  # fmt: skip
         self.assertEqual("200\n", ran.stdout, ran.stderr)
+        (line,) = map(json.loads, ran.stderr.splitlines())
+        self.assertEqual(("/v1/podms", 200), (line["path"], line["status"]))
+
+    def test_without_a_settings_file_it_says_so(self):
+        program = (
+            "from falcon import testing\n"
+            "from valence_sched.server.wsgi import application\n"
+            "for _ in range(2):\n"
+            "    testing.TestClient(application).simulate_get('/v1', remote_addr='::1')\n"
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                                 check=True, env={"XDG_STATE_HOME": folder}, cwd=ROOT)  # fmt: skip
+        line, *others = map(json.loads, ran.stderr.splitlines())
+        self.assertEqual((2, "warning"), (len(others), line["level"]))
+        self.assertIn("VALENCE_SCHEDULER_CONFIG names no file", line["message"])

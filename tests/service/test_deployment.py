@@ -3,19 +3,26 @@
 
 import ast
 import configparser
+import contextlib
 import importlib.util
 import io
+import json
+import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
+import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
+import requests
 import yaml
 
-from tests.service.application import ApplicationCase
+from tests.service.application import EXAMPLE, SMALL, ApplicationCase
 from tests.unit.test_entry_points import declared
 from valence_sched import errors
 from valence_sched.server import main
@@ -28,6 +35,7 @@ UNITS = sorted(
     path for path in FOLDER.iterdir() if path.suffix in (".service", ".socket", ".timer")
 )
 BIN = "/opt/valence-sched/bin/"
+JSON = {"Content-Type": "application/json"}
 
 
 def text(name):
@@ -139,6 +147,67 @@ class TestServers(unittest.TestCase):
         ):
             (size,) = re.findall(pattern, text(name))
             self.assertEqual(Limits().body_bytes, int(size))
+
+
+class TestUwsgi(unittest.TestCase):
+    """The example of uWSGI as it runs: only its paths and its address are others."""
+
+    def setUp(self):
+        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+        program = shutil.which("uwsgi", path=path)
+        if program is None:
+            self.skipTest("no uwsgi: pip install pyuwsgi, or put one in the PATH")
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            self.port = listener.getsockname()[1]
+        (folder / "metrics").mkdir()
+        (folder / "service.yaml").write_text(
+            f"inventories: [{EXAMPLE}]\nstate: {folder}/state.sqlite\nreader: off\n"
+        )
+        example = text("uwsgi.ini").replace("127.0.0.1:8790", f"127.0.0.1:{self.port}")
+        example = example.replace("/opt/valence-sched", sys.prefix)
+        example = example.replace("/etc/valence-sched/", f"{folder}/")
+        example = example.replace("/run/valence-sched/metrics", f"{folder}/metrics")
+        (folder / "uwsgi.ini").write_text(example)
+        homes = dict.fromkeys(("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"), str(folder))
+        environ = {**os.environ, **homes, "PYTHONPATH": os.pathsep.join((str(ROOT), *sys.path[1:])),
+                   "VALENCE_SCHEDULER_CONFIG": str(folder / "service.yaml"),
+                   "PROMETHEUS_MULTIPROC_DIR": str(folder / "metrics")}  # fmt: skip
+        self.log = folder / "log"
+        with self.log.open("wb") as stream:
+            self.process = subprocess.Popen([program, "--ini", str(folder / "uwsgi.ini")],
+                                            stdout=stream, stderr=stream, env=environ)  # fmt: skip
+        self.addCleanup(self.process.wait, 60)
+        self.addCleanup(self.process.terminate)
+        self.url = f"http://127.0.0.1:{self.port}"
+        for _ in range(600):
+            self.assertIsNone(self.process.poll(), self.log.read_text())
+            with contextlib.suppress(requests.ConnectionError):
+                if requests.get(f"{self.url}/healthcheck", timeout=30).ok:
+                    return
+            time.sleep(0.05)
+        self.fail(self.log.read_text())
+
+    def test_it_decides_logs_and_counts_over_its_processes(self):
+        for _ in range(8):
+            answer = requests.post(f"{self.url}/v1/select_destinations", json=SMALL, timeout=30)
+            self.assertEqual(
+                (200, "placed"), (answer.status_code, answer.json()["report"]["outcome"])
+            )
+        metrics = requests.get(f"{self.url}/metrics", timeout=30).text
+        line = 'route="/v1/select_destinations",status="200"} 8.0'
+        self.assertIn(line, metrics)
+        lines = [json.loads(one) for one in self.log.read_text().splitlines() if one[:1] == "{"]
+        ids = [one["request_id"] for one in lines if one.get("path") == "/v1/select_destinations"]
+        self.assertIn(answer.headers["X-Openstack-Request-Id"], ids)
+        self.assertEqual(8, len(ids))
+        chunked = requests.post(f"{self.url}/v1/select_destinations", data=iter([b"{}"]),
+                                headers=JSON, timeout=30)  # fmt: skip
+        self.assertEqual((411, "http_411"), (chunked.status_code, chunked.json()["code"]))
+        self.process.terminate()
+        self.process.wait(60)
+        self.assertNotIn("Traceback", self.log.read_text())
 
 
 class TestContainer(unittest.TestCase):

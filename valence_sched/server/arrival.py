@@ -12,7 +12,7 @@ FRAMING = 8  # bytes for each byte of a body, at most
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,18})[ \t]*\r\n", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:[^\r\n]*chunked[ \t]*\r\n", re.IGNORECASE)
 _CONTINUE = re.compile(rb"\r\nexpect:[ \t]*100-continue[ \t]*\r\n", re.IGNORECASE)
-_CHUNK = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;[^\r\n]*)?\r\n")
+_CHUNK = re.compile(rb"([0-9a-fA-F]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
 
 
 class Arrival:
@@ -26,6 +26,7 @@ class Arrival:
         self._chunk_at = 0
         self._ended_chunk_bytes = self._chunk_bytes = 0  # of its body; with that of the last chunk
         self.waits_for_continue = False
+        self.is_malformed = False  # in the framing of its chunks: where it ends nobody can say
 
     @property
     def is_head_too_large(self) -> bool:
@@ -56,7 +57,7 @@ class Arrival:
     def is_whole(self) -> bool:
         """Return whether it is all there, or cannot become a request any more.
 
-        What is malformed or too large is refused by those who answer, without waiting for more.
+        What is too large is refused by those who answer, without waiting for more.
         """
         if self._body_at < 0:
             return False
@@ -79,12 +80,16 @@ class Arrival:
             self._chunk_bytes = self._ended_chunk_bytes
             found = _CHUNK.match(self.data, self._chunk_at)
             if found is None:  # its line is not there yet, or is none
-                return self.data.find(b"\r\n", self._chunk_at) >= 0
+                self.is_malformed = self.data.find(b"\r\n", self._chunk_at) >= 0
+                return False
             size = int(found[1], 16)
             if size == 0:  # after it come trailers, and an empty line
                 return self.data.find(HEAD_END, found.end() - 2) >= 0
             if found.end() + size + 2 > len(self.data):
                 self._chunk_bytes += min(size, len(self.data) - found.end())
+                return False
+            if self.data[found.end() + size : found.end() + size + 2] != b"\r\n":
+                self.is_malformed = True
                 return False
             self._ended_chunk_bytes += size
             self._chunk_at = found.end() + size + 2

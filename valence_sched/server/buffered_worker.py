@@ -148,6 +148,8 @@ class BufferedWorker(gthread.ThreadWorker):  # type: ignore[misc]
         while not conn.arrival.is_whole():
             if conn.arrival.is_head_too_large:
                 return self._refuse(conn, 431, "Request Header Fields Too Large")
+            if conn.arrival.is_malformed:
+                return self._refuse(conn, 400, "Bad Request")
             if conn.arrival.is_mostly_framing:
                 return self._refuse(conn, 413, "Content Too Large")
             if self._waiting_bytes > MOST_WAITING_BYTES:

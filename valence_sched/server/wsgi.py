@@ -3,20 +3,26 @@
 
 Its settings are in the file that the environment variable ``VALENCE_SCHEDULER_CONFIG`` names. A
 process begins to read pod managers with its first request: the server may fork it before. What it
-composes when the server ends it gets as long as under ``valence-scheduler serve``.
+composes when the server ends it gets as long as under ``valence-scheduler serve``. It logs to
+standard error, as that does, from its first request on.
 """
 
 import atexit
+import functools
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from valence_sched.server.logs import configure_logs
 from valence_sched.server.loopback import loopback_only
 from valence_sched.server.wiring import ServiceProcess
 from valence_sched.service.settings import DEFAULT_SETTINGS, read_settings
 
 CONFIG_VARIABLE = "VALENCE_SCHEDULER_CONFIG"
+
+LOG = logging.getLogger(__name__)
 
 _path = os.environ.get(CONFIG_VARIABLE)
 _settings = read_settings(_path) if _path else DEFAULT_SETTINGS
@@ -25,7 +31,15 @@ _answer = loopback_only(_process.application) if _settings.auth == "none" else _
 atexit.register(_process.stop, _settings.stop_s)
 
 
+@functools.cache
+def _begin() -> None:
+    configure_logs()
+    if not _path:
+        LOG.warning("%s names no file: the settings are the defaults", CONFIG_VARIABLE)
+    _process.start()
+
+
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
     """Answer a request."""
-    _process.start()
+    _begin()
     return _answer(environ, start_response)

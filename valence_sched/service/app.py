@@ -9,12 +9,13 @@ import re
 import time
 import types
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import falcon
 
 from valence_sched.errors import (
+    InputError,
     NothingMatches,
     RateLimited,
     SchedulerError,
@@ -33,7 +34,7 @@ from valence_sched.model.zone_route import (
 )
 from valence_sched.model.zone_route import HEADER as ROUTE_HEADER
 from valence_sched.service import html
-from valence_sched.service.body_reader import read_body
+from valence_sched.service.body_reader import NUL_EXPECTED, NUL_FOUND, read_body
 from valence_sched.service.call import Call, CallResult, ServiceParts
 from valence_sched.service.idempotency import KEY_HEADER, check_key, encoded, replayed
 from valence_sched.service.metrics import Metrics
@@ -65,7 +66,9 @@ def create_application(
     resources: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
         methods = resources.setdefault(route.path, {})
-        methods[f"on_{route.method.lower()}"] = _responder(route, parts, access)
+        responder = methods[f"on_{route.method.lower()}"] = _responder(route, parts, access)
+        if route.method == "GET":
+            methods["on_head"] = responder  # the same without its body
     for path, methods in resources.items():
         app.add_route(path, types.SimpleNamespace(**methods))
     return app
@@ -161,6 +164,8 @@ def _responder(route: Route, parts: ServiceParts, access: Access) -> Callable[..
         body = read_body(req, route.body, most) if route.body else None
         key = check_key(req.get_header(KEY_HEADER)) if route.method == "POST" else None
         query = {name: _single(value) for name, value in req.params.items()}
+        _check_words("the path", path)
+        _check_words("the query", query)
         call = Call(parts, user, path, query, body, key, _request_id(req))
         result, again = replayed(route, call)
         if again:
@@ -197,6 +202,13 @@ def _sender(req: falcon.Request, parts: ServiceParts, token: str) -> User:
 
 def _single(value: Any) -> Any:
     return value[-1] if isinstance(value, list) and value else value
+
+
+def _check_words(where: str, words: Mapping[str, Any]) -> None:
+    """Raise InputError for a word with a character that no name has, and not each store takes."""
+    for word in (*words, *words.values()):
+        if isinstance(word, str) and "\0" in word:
+            raise InputError(where, "", NUL_FOUND, NUL_EXPECTED)
 
 
 def _loggable(path: str) -> str:

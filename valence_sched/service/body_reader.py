@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import falcon
 import msgspec
 
-from valence_sched.errors import InputError
+from valence_sched.errors import InputError, one_line
 from valence_sched.model.codec import convert, decode
 from valence_sched.model.quantity import format_count
 from valence_sched.model.service_bodies import NodesBody, ValenceNodeBody
 
 NAME = "the body"
+NUL_FOUND, NUL_EXPECTED = "the character U+0000", "text without it"
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")  # in a text of JSON
 _VALENCE_FIELDS = {"flavor_id", "properties"}
 
 
@@ -21,8 +24,9 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
     """Return the body as a noun; an empty one is an empty object.
 
     Raises:
-        InputError: it is not JSON, or not of the noun.
-        falcon.HTTPError: it is of another media type, too large, or of unknown length.
+        InputError: it is not JSON, not of the noun, or has a text with a character U+0000.
+        falcon.HTTPError: it is of another media type, too large, or of unknown length where the
+            server cannot tell its end.
     """
     data = _bounded(req, most)
     # also of an empty body: a page of another site can send none of this type
@@ -30,6 +34,8 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
         text = f"the content type must be {falcon.MEDIA_JSON}"
         raise falcon.HTTPUnsupportedMediaType(description=text)
     data = data or b"{}"
+    if _NUL.search(data):  # a state on PostgreSQL cannot store it
+        raise InputError(NAME, "", NUL_FOUND, NUL_EXPECTED)
     if kind is NodesBody and _VALENCE_FIELDS & _field_names(data):
         document = decode(data, dict[str, Any], NAME)
         valence = convert(document, ValenceNodeBody, NAME)
@@ -46,12 +52,15 @@ def _bounded(req: falcon.Request, most: int) -> bytes:
         raise _too_large(most)
     terminated = req.env.get("wsgi.input_terminated")
     if length is None and not terminated:
+        if "HTTP_TRANSFER_ENCODING" in req.env:  # a body that this server does not decode
+            raise falcon.HTTPLengthRequired(description="send the body with its Content-Length")
         return b""
     stream = req.stream if terminated else req.bounded_stream
     try:
         data: bytes = stream.read(most + 1 if length is None else length)
-    except OSError as error:
-        raise falcon.HTTPBadRequest(description=f"the body cannot be read: {error}") from None
+    except Exception as error:  # each server has errors of its own for what it cannot read
+        text = one_line(f"the body cannot be read: {str(error) or type(error).__name__}")
+        raise falcon.HTTPBadRequest(description=text) from None
     if len(data) > most:
         raise _too_large(most)
     if length is not None and len(data) < length:
