@@ -2,7 +2,8 @@
 """Devices filter: keeps pools with enough free devices of each requested kind."""
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 
 from valence_sched.model.need import Need
 from valence_sched.model.request import Request
@@ -22,7 +23,21 @@ def devices(view: View, request: Request) -> Iterator[Term]:
             yield Term(need.label, need.amount, have, podm_have=podm_have, instead=models)
 
 
-def _free_models(view: View, need: Need, row: int) -> Mapping[str, int]:
-    from valence_sched.view.hardware import free_models  # only to explain
-
-    return free_models(view, need, row)
+def _free_models(view: View, need: Need, row: int) -> Counter[str]:
+    """Count the free devices of a pool that are of a need's kind, by model."""
+    table = view.block_tables[view.podm_of[row]]
+    position = int(view.position_of[row])
+    kinds = Counter(
+        kind
+        for kind, slots, pools in zip(table.kinds, table.slots, table.pools, strict=True)
+        if slots > 0 and position in pools
+    )
+    models: Counter[str] = Counter()
+    wanted = {test.value for test in need.tests if test.attribute == "kind"}
+    for kind, blocks in kinds.items():
+        for device_kind, device in view.kinds.devices_of(kind):
+            if device_kind != need.kind or (wanted and device.kind not in wanted):
+                continue
+            model = getattr(device, "model", None) or "of unknown model"
+            models[model] += blocks * (device.count or 1)  # at least one where it is unknown
+    return models
