@@ -56,10 +56,10 @@ class ClientManager:
 class Shell(app.App):
     """valence-sched: which pod manager, which pool, which blocks."""
 
-    def __init__(self) -> None:
+    def __init__(self, argv: Sequence[str] = ()) -> None:
         super().__init__(
             description="Decide which pod manager, which pool and which blocks make a node.",
-            version=importlib.metadata.version("valence-sched"),
+            version=importlib.metadata.version("valence-sched") if _asks_version(argv) else "",
             command_manager=Commands(GROUP),
             deferred_help=True,
         )
@@ -117,6 +117,11 @@ class Shell(app.App):
         return 2
 
 
+def _asks_version(argv: Sequence[str]) -> bool:
+    """Return whether an option asks for the version, which takes a while to look up."""
+    return any(len(word) > len("--") and "--version".startswith(word) for word in argv)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code."""
     if "_ARGCOMPLETE" in os.environ:  # a shell asks what may follow
@@ -125,7 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         complete(Shell())
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return int(Shell().run(arguments))
+        return int(Shell(arguments).run(arguments))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

@@ -39,6 +39,7 @@ ALL = {
     "amounts-five": deciding.amounts_five,
     "flavors": deciding.flavors,
     "flavors-five": deciding.flavors_five,
+    "weighers": deciding.weighers,
     "mixed": deciding.mixed,
     "hard": hard.hard,
     "optimising": optimising.optimising,

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from tests.benchmarks.measure import Measurement, against, sized
-from tests.benchmarks.starting import BARE, cpu_ms, once_ms
+from tests.benchmarks.starting import BARE, in_turns_ms, once_ms
 from valence_sched.app import App
 from valence_sched.lifecycle.claim import Claimer
 from valence_sched.model.inventory import FullPodm
@@ -38,7 +38,7 @@ def holding() -> Iterator[Measurement]:
     stored, decided and held once they are read: by a state that knows none of them, and by one
     that knows them all as they are.
     """
-    bare = cpu_ms([sys.executable, "-c", BARE, "--version"])
+    (bare,) = in_turns_ms([sys.executable, "-c", BARE, "--version"])
     for how, more in _more_for_one().items():
         yield against(f"claim: one pod manager, {how}, more than deciding", more, bare, 2.0)
     first, again = _many()

@@ -20,7 +20,7 @@ PODMS, BLOCKS, SEED = sized(10_000, 40), sized(100, 10), 1
 
 
 def reading() -> Iterator[Measurement]:
-    """At most 3.5 times the typed decoding of the same lines, and at most 1.2 GiB."""
+    """At most 3.5 times the typed decoding of the same lines, and at most 0.5 GiB."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "inventory.jsonl")
         _python("-m", "valence_sched.testing.generate", "--podms", str(PODMS),
@@ -29,7 +29,7 @@ def reading() -> Iterator[Measurement]:
     columns = map(sorted, zip(*figures, strict=True))
     read, decode, memory = (column[len(column) // 2] for column in columns)
     yield against("reading: inventory into a View", read, decode, 3.5)
-    yield against("reading: peak memory", memory, 1.2 * 1024, 1.0, "MiB")
+    yield against("reading: peak memory", memory, 0.5 * 1024, 1.0, "MiB")
 
 
 def _figures(path: Path) -> tuple[float, float, float]:

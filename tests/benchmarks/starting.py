@@ -40,25 +40,31 @@ sys.exit(main(["--version"]))
 
 
 def starting() -> Iterator[Measurement]:
-    """``--version`` within 1.5 bare cliff applications, the main job within 2 and 300 ms of CPU."""
+    """``--version`` within 1.2 bare cliff applications, the main job within 2 and 300 ms of CPU.
+
+    ``openstack`` pays 5 ms for us. The programs run in turns.
+    """
     program = str(Path(sys.executable).with_name("valence-sched"))
-    bare = cpu_ms([sys.executable, "-c", BARE, "--version"])
-    yield against("starting: valence-sched --version", cpu_ms([program, "--version"]), bare, 1.5)
     job = [program, "podm", "schedule", "--inventory", str(ROOT / "examples/site.json"),
            "--flavor", "gpu-large"]  # fmt: skip
-    took = cpu_ms(job)
+    bare, version, took = in_turns_ms(
+        [sys.executable, "-c", BARE, "--version"], [program, "--version"], job
+    )
+    yield against("starting: valence-sched --version", version, bare, 1.2)
     yield against("starting: podm schedule, CPU", took, 300.0, 1.0)
     yield against("starting: podm schedule to a bare application", took, bare, 2.0)
     with_us = [sys.executable, "-c", OPENSTACK.format(keep=True)]
     without = [sys.executable, "-c", OPENSTACK.format(keep=False)]
     more = statistics.median(once_ms(with_us) - once_ms(without) for _ in range(sized(15, 1)))
-    yield against("starting: openstack --version, more for us", more, 15.0, 1.0)
+    yield against("starting: openstack --version, more for us", more, 5.0, 1.0)
 
 
-def cpu_ms(command: list[str], times: int = 15) -> float:
-    """Return the median CPU time of a command in milliseconds, after one run not counted."""
-    once_ms(command)
-    return statistics.median(once_ms(command) for _ in range(sized(times, 1)))
+def in_turns_ms(*commands: list[str], times: int = 15) -> Iterator[float]:
+    """Return the median CPU time of each command in milliseconds, after one run not counted."""
+    for command in commands:
+        once_ms(command)
+    turns = [[once_ms(command) for command in commands] for _ in range(sized(times, 1))]
+    return map(statistics.median, zip(*turns, strict=True))
 
 
 def once_ms(command: list[str]) -> float:

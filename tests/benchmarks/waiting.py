@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.benchmarks.deciding import BLOCKS, PODMS, view
+from tests.benchmarks.deciding import BLOCKS, PODMS, PROBE_MS, view
 from tests.benchmarks.measure import (
     Measurement,
     in_turns,
@@ -27,8 +27,6 @@ from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.request import Request
 from valence_sched.testing.random_podms import podms
 
-#: How long the probe took where the targets were set, in milliseconds.
-PROBE_MS = 0.07
 PROGRAM = str(Path(sys.executable).with_name("valence-sched"))
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from valence_sched.core.batch import Batch
 from valence_sched.core.evaluation import INFINITE_COST, EvaluationContext
 from valence_sched.core.fit.fit import Fit
-from valence_sched.core.pool_covers import PoolCovers
 
 MIN_ROWS = 64  # that pass all filters, from which on it pays to settle them together
 
@@ -43,6 +42,8 @@ class RowFits:
         passing = (self._batch.evaluation.cost != INFINITE_COST).nonzero()[0]
         if len(passing) < MIN_ROWS or not self._context.fitter.covers_blocks_alone:
             return {}
+        from valence_sched.core.pool_covers import PoolCovers  # only for many rows
+
         has_cover, known = PoolCovers(self._context, self._batch.view).settle(passing)
         left = known & ~np.isin(passing, list(self._batch.undecided_rows))
         rows, fits = passing[left].tolist(), has_cover[left].tolist()

@@ -2,10 +2,11 @@
 """Devices filter: keeps pools with enough free devices of each requested kind."""
 
 import functools
+from collections import Counter
 from collections.abc import Iterator
 
+from valence_sched.model.need import Need
 from valence_sched.model.request import Request
-from valence_sched.view.hardware import free_models
 from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
@@ -18,5 +19,25 @@ def devices(view: View, request: Request) -> Iterator[Term]:
     for need in request.needs:
         if need.measure == "devices":
             have, podm_have = view.free(need), view.free(need, "podm")
-            models = functools.partial(free_models, view, need)
+            models = functools.partial(_free_models, view, need)
             yield Term(need.label, need.amount, have, podm_have=podm_have, instead=models)
+
+
+def _free_models(view: View, need: Need, row: int) -> Counter[str]:
+    """Count the free devices of a pool that are of a need's kind, by model."""
+    table = view.block_tables[view.podm_of[row]]
+    position = int(view.position_of[row])
+    kinds = Counter(
+        kind
+        for kind, slots, pools in zip(table.kinds, table.slots, table.pools, strict=True)
+        if slots > 0 and position in pools
+    )
+    models: Counter[str] = Counter()
+    wanted = {test.value for test in need.tests if test.attribute == "kind"}
+    for kind, blocks in kinds.items():
+        for device_kind, device in view.kinds.devices_of(kind):
+            if device_kind != need.kind or (wanted and device.kind not in wanted):
+                continue
+            model = getattr(device, "model", None) or "of unknown model"
+            models[model] += blocks * (device.count or 1)  # at least one where it is unknown
+    return models

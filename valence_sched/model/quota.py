@@ -28,7 +28,7 @@ from valence_sched.model.need import Need
 from valence_sched.model.node_request import NodeRequest
 from valence_sched.model.quantity import format_count
 
-MAX_LIMIT = 1e15
+MAX_LIMIT = 10**15
 MAX_OWNER = 255  # characters, as of a request
 Limit = Annotated[float, Meta(ge=0, le=MAX_LIMIT)]
 PLAIN = ("claims", "nodes", "cores", "processors", "memory_mib", "accelerators", "drives", "nics")

@@ -7,12 +7,15 @@ Reports name their inventory by it, so that it is the same for the same inventor
 from __future__ import annotations
 
 import hashlib
+import operator
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from valence_sched.model.inventory import to_json
 from valence_sched.view.view import View
 
+DIGITS = b"0123456789".ljust(256, b"\0")  # as text, by number
 NAME = "inventory digest"  # what a View remembers it by
 
 
@@ -34,16 +37,31 @@ def _digest(view: View) -> str:
     order = [kind.sort_key for kind in view.kinds.kinds]
     texts = _Texts()
     for podm, table in zip(view.podms, view.block_tables, strict=True):
-        total.update(to_json(replace(podm, read_at=None)))
-        total.update("\0".join(table.uris).encode())
-        total.update(b"\0".join([order[kind] for kind in table.kinds]))
+        total.update(to_json(replace(podm, read_at=None)) + "\0".join(table.uris).encode())
+        total.update(b"\0".join(_items(order, table.kinds)))
         pools = ", ".join(map(texts.__getitem__, table.pools))
-        slots = ", ".join(map(texts.__getitem__, table.slots))
-        total.update(f"([{slots}], [{pools}], {table.stock_pools!r})".encode())
-        total.update(to_json(table.stocks))
+        text = f"([{_digits(table.slots)}], [{pools}], {table.stock_pools!r})"
+        total.update(text.encode() + to_json(table.stocks))
         if table.topologies:
             total.update(to_json(table.topologies))
     return total.hexdigest()
+
+
+def _items(keys: list[bytes], numbers: list[int]) -> Sequence[bytes]:
+    """Return the keys of these numbers, in one call where there are several."""
+    if len(numbers) < 2:
+        return [keys[number] for number in numbers]
+    found: tuple[bytes, ...] = operator.itemgetter(*numbers)(keys)
+    return found
+
+
+def _digits(numbers: list[int]) -> str:
+    """Return numbers as ``repr`` has them in a list; quickly where each is one digit."""
+    try:
+        text = bytes(numbers).translate(DIGITS)
+    except ValueError:  # one is above all bytes
+        text = b"\0"
+    return ", ".join(map(str, numbers) if b"\0" in text else text.decode())
 
 
 class _Texts(dict[object, str]):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Container, Iterator
 
 from valence_sched.errors import UnknownName, UsageError, one_line
@@ -17,7 +17,7 @@ from valence_sched.model.hardware import (
     device_groups,
 )
 from valence_sched.model.inventory import Devices
-from valence_sched.model.need import Need, has_words
+from valence_sched.model.need import has_words
 from valence_sched.model.quantity import format_count
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.summary import summarise_pools
@@ -106,26 +106,6 @@ def device_counts(view: View, wanted: BlockFilter) -> list[DeviceCount]:
     With ``model`` the blocks are those that have such a device, and only such are counted.
     """
     return count_devices(blocks(view, wanted), wanted.model)
-
-
-def free_models(view: View, need: Need, row: int) -> Counter[str]:
-    """Count the free devices of a pool that are of a need's kind, by model."""
-    table = view.block_tables[view.podm_of[row]]
-    position = int(view.position_of[row])
-    kinds = Counter(
-        kind
-        for kind, slots, pools in zip(table.kinds, table.slots, table.pools, strict=True)
-        if slots > 0 and position in pools
-    )
-    models: Counter[str] = Counter()
-    wanted = {test.value for test in need.tests if test.attribute == "kind"}
-    for kind, blocks in kinds.items():
-        for device_kind, device in view.kinds.devices_of(kind):
-            if device_kind != need.kind or (wanted and device.kind not in wanted):
-                continue
-            model = getattr(device, "model", None) or "of unknown model"
-            models[model] += blocks * (device.count or 1)  # at least one where it is unknown
-    return models
 
 
 def _has_model(devices: Devices, words: str) -> bool:

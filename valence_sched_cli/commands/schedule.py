@@ -233,7 +233,8 @@ class SchedulePodm(base.Lister):
             claim_compose.preview(self, parsed_args, result.report)
         facts = [] if self._claim is None else [("Claim", f"{self._claim.id}, {self._claim.state}")]
         self._write_report(result.report, facts)
-        self._question = request_lines(result.report)
+        if explain:
+            self._question = request_lines(result.report)
         self._sections = list(self._explained(parsed_args, result.report))
         self.closing += summary_lines(result, explain=explain)
         return self._rows(parsed_args, list(placement_rows(result.report)))
@@ -276,7 +277,7 @@ class SchedulePodm(base.Lister):
             if not rows:
                 self.closing[:0] = filter(None, self._sections)
             return status
-        if parsed_args.explain and self._question:
+        if self._question:
             self._print_lines(self._question)
         if rows:
             super().produce_output(parsed_args, column_names, rows)

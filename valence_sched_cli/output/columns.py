@@ -11,6 +11,7 @@ from typing import Any
 from cliff.columns import FormattableColumn
 
 from valence_sched.errors import UsageError, escape, one_line, suggest
+from valence_sched_cli.output.ascii_table import ascii_table
 from valence_sched_cli.output.fitting import fit_rows
 
 FLAT = ("csv", "shell", "value")  # formats whose cells cannot hold a list or a map
@@ -105,12 +106,19 @@ class _FittedTable:
         rows = list(data)
         if not _has_width(parsed_args):
             rows = list(fit_rows(names, rows))
+            if (text := ascii_table(names, rows)) is not None:
+                stdout.write(f"{text}\n")
+                return
         self._formatter.emit_list(names, rows, stdout, parsed_args)
 
     def emit_one(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
         cells = list(data)
         if not _has_width(parsed_args):
-            rows = fit_rows(("Field", "Value"), list(zip(names, cells, strict=True)))
+            fields = ("Field", "Value")
+            rows = fit_rows(fields, list(zip(names, cells, strict=True)))
+            if (text := ascii_table(fields, rows, aligned=False)) is not None:
+                stdout.write(f"{text}\n")
+                return
             cells = [cell for _name, cell in rows]
         self._formatter.emit_one(names, cells, stdout, parsed_args)
 

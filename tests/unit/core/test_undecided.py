@@ -11,7 +11,7 @@ from tests.unit.core.deciders import built_in, cpu, engine, gpu
 from tests.unit.core.fit.hard_covers import FAMILIES, podm, properties
 from valence_sched.core.decider import Decider
 from valence_sched.core.explain.report import decision_report, decisions_report
-from valence_sched.core.fit import set_cover
+from valence_sched.core.fit import optimiser
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.spending import FREE_STATES, Spending, Undecided
 from valence_sched.errors import DecisionUndecided, RequestError
@@ -45,8 +45,8 @@ class WithoutOptimiser(unittest.TestCase):
     """Asks no optimiser, whether one is installed or not."""
 
     def setUp(self) -> None:
-        before, set_cover.optimal_cover = set_cover.optimal_cover, lambda table: (None, False)
-        self.addCleanup(setattr, set_cover, "optimal_cover", before)
+        before, optimiser.optimal_cover = optimiser.optimal_cover, lambda table: (None, False)
+        self.addCleanup(setattr, optimiser, "optimal_cover", before)
 
 
 class TestUndecided(WithoutOptimiser):

@@ -19,10 +19,7 @@ three leave open is undecided. Of equally cheap covers the one with more of the 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from valence_sched.core.fit.cover_table import CoverTable
 from valence_sched.core.fit.dive import Dive, Item
-from valence_sched.core.fit.layered_search import LayeredSearch
-from valence_sched.core.fit.optimiser import optimal_cover
 from valence_sched.core.fit.spending import FREE_STATES
 
 IMPROVE_STATES = 50_000  # states of the second in search of a cheaper cover once one is known
@@ -68,6 +65,24 @@ def cheapest_cover(
     visited = dive.states * weight
     if dive.complete or states <= FREE_STATES or not (improve or dive.best is None):
         return Cover(dive.counts(dive.best), visited, dive.complete)
+    return _search_further(items, demand, caps, ceiling, states, weight, dive)
+
+
+def _search_further(
+    items: Sequence[Item],
+    demand: Sequence[int],
+    caps: Sequence[int],
+    ceiling: int | None,
+    states: int,
+    weight: int,
+    dive: Dive,
+) -> Cover:
+    """Return the cheapest cover by the searches that follow a dive; few questions need them."""
+    from valence_sched.core.fit.cover_table import CoverTable
+    from valence_sched.core.fit.layered_search import LayeredSearch
+    from valence_sched.core.fit.optimiser import optimal_cover
+
+    visited = dive.states * weight
     in_order = [items[position] for position in dive.order]
     table = CoverTable.of(in_order, demand, caps)
     if table is None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.core.fit.covers import ENOUGH, choices, covers, dived, layered, near_cover, price
 from tests.unit.core.fit.hard_covers import FAMILIES
 from tests.unit.core.sites import quietly
-from valence_sched.core.fit import optimiser, set_cover
+from valence_sched.core.fit import optimiser
 from valence_sched.core.fit.cover_table import CoverTable
 from valence_sched.core.fit.dive import Dive, Item, upper_bound
 from valence_sched.core.fit.optimiser import is_installed, optimal_cover
@@ -207,8 +207,8 @@ class TestWork(unittest.TestCase):
                 self.assertEqual(found, (search.states, complete, search.ceiling))
 
     def test_of_all_searches_after_one_another(self):
-        before, set_cover.optimal_cover = set_cover.optimal_cover, lambda table: (None, False)
-        self.addCleanup(setattr, set_cover, "optimal_cover", before)
+        before, optimiser.optimal_cover = optimiser.optimal_cover, lambda table: (None, False)
+        self.addCleanup(setattr, optimiser, "optimal_cover", before)
         for name, most, found in (
             ("split", 400, (401, False, None)),
             ("two_amounts", 400, (401, False, 28954)),
@@ -327,11 +327,11 @@ class TestOptimiser(unittest.TestCase):
         self.assertTrue(decided)
 
     def without_optimiser(self, question):
-        before, set_cover.optimal_cover = set_cover.optimal_cover, lambda table: (None, False)
+        before, optimiser.optimal_cover = optimiser.optimal_cover, lambda table: (None, False)
         try:
             return question()
         finally:
-            set_cover.optimal_cover = before
+            optimiser.optimal_cover = before
 
     def test_it_knows_each_option_that_it_is_given(self):
         import highspy
@@ -377,7 +377,7 @@ class TestOptimiser(unittest.TestCase):
         def asked_in_vain(table: CoverTable) -> None:
             raise AssertionError("a settled question was put to the optimiser")
 
-        before, set_cover.optimal_cover = set_cover.optimal_cover, asked_in_vain
-        self.addCleanup(setattr, set_cover, "optimal_cover", before)
+        before, optimiser.optimal_cover = optimiser.optimal_cover, asked_in_vain
+        self.addCleanup(setattr, optimiser, "optimal_cover", before)
         for name in FAMILIES:
             cheapest_cover(*FAMILIES[name](28, Random(0)), states=200_000)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.core.fit import brute, brute_topology
 from tests.unit.core.fit.hard_covers import FAMILIES, podm, properties
 from tests.unit.core.sites import A100, GPU, X86, need, quietly
-from valence_sched.core.fit import set_cover, topology
+from valence_sched.core.fit import optimiser, topology
 from valence_sched.core.fit.demands import price_of_needs
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.spending import Undecided
@@ -272,8 +272,8 @@ class TestPlaces(unittest.TestCase):
         asked = request({**properties(cover), "bonds": [{"of": ["processor"], "same": "root"}]})
         seen = view(hard)
         plan = Fitter(asked.needs, seen.kinds, asked.bonds, Budget(pool_states=20_000))
-        before, set_cover.optimal_cover = set_cover.optimal_cover, lambda table: (None, False)
-        self.addCleanup(setattr, set_cover, "optimal_cover", before)
+        before, optimiser.optimal_cover = optimiser.optimal_cover, lambda table: (None, False)
+        self.addCleanup(setattr, optimiser, "optimal_cover", before)
         self.assertEqual(Undecided(20_000), plan.fit(seen, 0))
 
     def test_a_node_that_may_not_be_the_cheapest_is_no_quick_fit_but_better_than_none(self):
