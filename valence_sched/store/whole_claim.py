@@ -85,7 +85,9 @@ def insert(connection: sa.Connection, claim: Claim, part: ClaimPart, ttl_s: floa
         times = connection.exec_driver_sql(_text(connection.dialect), row).first()
     except sa.exc.IntegrityError:
         return None
-    return times and replace(claim, created_at=times[0], expires_at=times[1])
+    if times is None:
+        return None
+    return replace(claim, created_at=times[0], expires_at=times[1])
 
 
 @functools.lru_cache(maxsize=8)
