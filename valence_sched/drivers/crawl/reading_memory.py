@@ -2,8 +2,8 @@
 """Reading memory: what the answers of a pod manager meant, for when they are the same again.
 
 What is read of a pod manager depends on its answers and on little else. A process that reads again
-and again sends the same requests each time; where every answer is the same, byte by byte, neither
-is parsed, and the result is that of before.
+and again sends the same requests each time; where every answer is the same, byte by byte, none is
+parsed, and the result is that of before.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from valence_sched.model.inventory import FullPodm, to_json
 
 #: Bytes of all that is remembered, about; a result of 40 blocks takes some 10,000.
 MAX_BYTES = 64 * MIB
-#: Bytes that a question takes with its digest, beside its URI.
-QUESTION_BYTES = 350
+#: Bytes that a request takes with its digest, beside its URI.
+REQUEST_BYTES = 350
 _decode = msgspec.json.Decoder(FullPodm).decode
 
 
-class Question(NamedTuple):
+class ReadRequest(NamedTuple):
     """A request of a reading, as a connection takes it."""
 
     uri: str
@@ -39,7 +39,7 @@ class Question(NamedTuple):
 
 
 class Answers:
-    """The answers of one reading by question; ``get`` asks the pod manager, once each.
+    """The answers of one reading by request; ``get`` asks the pod manager, once each.
 
     ``digests`` has what was answered. A reading whose answers are not ``certain``, since one did
     not come or came in two forms, must not be remembered.
@@ -47,14 +47,14 @@ class Answers:
 
     def __init__(self, get: Callable[..., Answer]) -> None:
         self._get = get
-        self._early: dict[Question, Answer | Exception] = {}
-        self.digests: dict[Question, bytes] = {}
+        self._early: dict[ReadRequest, Answer | Exception] = {}
+        self.digests: dict[ReadRequest, bytes] = {}
         self.certain = True
 
     def get(self, uri: str, most: int = MAX_DOCUMENT_BYTES, share: float = 1.0) -> Answer:
         """Return an answer, one that came early only once; errors as of a connection."""
-        question = Question(uri, most, share)
-        found = self._early.pop(question, None)
+        request = ReadRequest(uri, most, share)
+        found = self._early.pop(request, None)
         try:
             if isinstance(found, Exception):
                 raise found
@@ -63,12 +63,12 @@ class Answers:
             self.certain = False
             raise
         digest = _digest(answer)
-        if self.digests.setdefault(question, digest) != digest:
+        if self.digests.setdefault(request, digest) != digest:
             self.certain = False
         return answer
 
-    def are(self, expected: dict[Question, bytes], start: Start, parallel: int) -> bool:
-        """Ask questions early, some in parallel, and return whether all answers are as expected.
+    def are(self, expected: dict[ReadRequest, bytes], start: Start, parallel: int) -> bool:
+        """Send requests early, some in parallel, and return whether all answers are as expected.
 
         Where they are not, the answers and errors are those of the first :meth:`get` of each.
         """
@@ -77,13 +77,13 @@ class Answers:
         def work() -> None:
             while todo:
                 try:
-                    question = todo.popleft()
+                    request = todo.popleft()
                 except IndexError:  # another thread was faster
                     return
                 try:
-                    self._early[question] = self._get(*question)
+                    self._early[request] = self._get(*request)
                 except Exception as error:
-                    self._early[question] = error
+                    self._early[request] = error
 
         def help_out() -> None:
             try:
@@ -99,8 +99,8 @@ class Answers:
             ended.get()
         found = self._early
         return all(
-            not isinstance(answer := found[question], Exception) and _digest(answer) == digest
-            for question, digest in expected.items()
+            not isinstance(answer := found[request], Exception) and _digest(answer) == digest
+            for request, digest in expected.items()
         )
 
 
@@ -112,7 +112,7 @@ class RememberedReading(NamedTuple):
     """
 
     basis: Hashable
-    digests: dict[Question, bytes]
+    digests: dict[ReadRequest, bytes]
     document: bytes
     diagnostics: tuple[Diagnostic, ...]
     until_s: float
@@ -120,8 +120,8 @@ class RememberedReading(NamedTuple):
     @property
     def size(self) -> int:
         """About the bytes that it takes."""
-        questions = sum(QUESTION_BYTES + len(question.uri) for question in self.digests)
-        return len(self.document) + questions
+        requests = sum(REQUEST_BYTES + len(request.uri) for request in self.digests)
+        return len(self.document) + requests
 
     def podm(self) -> FullPodm:
         """Return the pod manager that was read, without what its registration adds."""

@@ -11,10 +11,16 @@ import msgspec
 from tests.unit.drivers.crawl.test_faults import status
 from tests.unit.drivers.crawl.test_fewer_requests import dressed
 from tests.unit.drivers.crawl.test_live import NOON, TREES, LiveTest
+from valence_sched.app import App
 from valence_sched.drivers.crawl import reading
-from valence_sched.drivers.crawl.reading_memory import Answers, Question, ReadingMemory
+from valence_sched.drivers.crawl.reading import ReadTarget
+from valence_sched.drivers.crawl.reading_memory import Answers, ReadingMemory, ReadRequest
 from valence_sched.drivers.http.exchange import Answer, Unreachable
 from valence_sched.model.inventory import FullPodm, to_json
+from valence_sched.model.read_options import ReadOptions
+from valence_sched.model.read_pace import ReadPace
+from valence_sched.model.registration import Registration
+from valence_sched.store.store import Store
 
 TREE = dressed(TREES["rack-mockup"])
 DAY = timedelta(days=1)
@@ -129,6 +135,27 @@ class ReadingMemoryTest(LiveTest):
         self.again(server, full=True, at=NOON + DAY, cache=Path(folder.name))  # writes the file
         self.assertFalse(self.again(server, at=NOON + DAY, cache=Path(folder.name))[1])
 
+    def test_a_background_reader_remembers(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        url = f"sqlite:///{folder.name}/s.db"
+        server = self.serve(dict(TREE))
+        target = ReadTarget(Registration(name="p", url=server.url))
+        with Store(url) as store:
+            app = App(environ={"HOME": folder.name, "XDG_CACHE_HOME": folder.name})
+            reader = app.background_reader(
+                ReadOptions(state=url), store, lambda _line: None, threads=1,
+                pace=ReadPace(events=False),
+            )  # fmt: skip
+            parsed = []
+            for _ in range(4):
+                with mock.patch.object(
+                    reading, "read_in_passes", wraps=reading.read_in_passes
+                ) as parse:
+                    self.assertTrue(reader._read(target).podm.blocks)
+                parsed.append(parse.called)
+        self.assertEqual([True, True, False, False], parsed)  # a file of devices comes first
+
     def test_documents_that_are_wanted_whole_are_parsed(self):
         server = self.serve(dict(TREE))
         self.again(server)
@@ -149,7 +176,7 @@ class ReadingMemoryTest(LiveTest):
         self.assertIsNone(memory.get(("url", "a"), "other", 1.0))
         self.assertIsNone(memory.get(("url", "a"), "basis", 9.0))
 
-    def test_an_early_answer_or_error_is_that_of_the_first_question(self):
+    def test_an_early_answer_or_error_is_that_of_the_first_request(self):
         said = iter([Answer(200, {}, b"1"), Unreachable("gone"), Answer(200, {}, b"2")])
 
         def get(*_words):
@@ -159,7 +186,7 @@ class ReadingMemoryTest(LiveTest):
             return found
 
         answers = Answers(get)
-        one, two = Question("/1", 9, 1.0), Question("/2", 9, 1.0)
+        one, two = ReadRequest("/1", 9, 1.0), ReadRequest("/2", 9, 1.0)
         self.assertFalse(answers.are({one: b"", two: b""}, lambda *_: False, 4))
         self.assertEqual(b"1", answers.get("/1", 9).body)
         with self.assertRaises(Unreachable):
