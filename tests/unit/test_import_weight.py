@@ -162,3 +162,13 @@ class TestRecorded(unittest.TestCase):
             found = self.loaded("podm", "list", "--podm-file", str(file), "--request-timeout", "1")
         self.assertIn("http", found)
         self.assertEqual(set(), found & set(ELSEWHERE))
+
+    def test_python_collects_nothing_of_a_program_that_ends(self):
+        words = (
+            "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 0));"
+            "from valence_sched_cli.shell import main; main(['podm', 'list', '--help'])"
+        )
+        run = subprocess.run(
+            [sys.executable, "-c", words], capture_output=True, text=True, check=False
+        )
+        self.assertEqual("True", run.stdout.splitlines()[-1], run.stderr)

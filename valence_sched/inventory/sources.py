@@ -145,12 +145,14 @@ class SourceReader:
         """
         from valence_sched.drivers.crawl import pool  # HTTP: only to read live ones
         from valence_sched.drivers.crawl.reading import Reading, ReadSettings, ReadTarget
+        from valence_sched.drivers.crawl.reading_memory import ReadingMemory
         from valence_sched.inventory.background_reader import BackgroundReader, ReaderClock
         from valence_sched.inventory.event_receiver import ReceivedEvents
 
         dialects = plugins.installed(plugins.DIALECTS)
         cache = Homes(self.config.environ).cache
-        settings = ReadSettings(live.timeout_s, live.parallel, live.full, cache, raw=False)
+        settings = ReadSettings(live.timeout_s, live.parallel, live.full, cache, raw=False,
+                                memory=ReadingMemory())  # fmt: skip
 
         def read(target: ReadTarget) -> Reading:
             (reading,) = pool.read([target], dialects, settings, clock=self.now)

@@ -315,7 +315,8 @@ class Claims:
             may_be_written = written is not None
             return written
 
-        return self._write_expiring(work, single=single if whole_claim.is_plain(part) else None)
+        plain = single if whole_claim.is_plain(part) else None
+        return self._write_expiring(work, "claiming", self._database, plain)
 
     def _write_expiring(
         self,

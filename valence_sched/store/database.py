@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import logging
@@ -62,9 +63,9 @@ class Database:
         self.watches: list[Callable[[Database], object]] = []  # called before each transaction
         self.writer = _engine(address, write=True)
         self.reader = self.writer if address.in_memory else _engine(address, write=False)
-        self._single: sa.Engine | None = None
+        self._alone: sa.Engine | None = None
         if address.engine == "postgresql":  # over the connections of the writer
-            self._single = self.writer.execution_options(isolation_level="AUTOCOMMIT")
+            self._alone = self.writer.execution_options(isolation_level="AUTOCOMMIT")
 
     def read(self, work: Work[T], doing: str = "") -> T:
         """Return the result of ``work`` in one consistent snapshot."""
@@ -101,27 +102,34 @@ class Database:
 
         ``work`` runs again as a whole when another transaction was in the way or the connection
         was lost. It must find what an earlier run may have written: the answer to a commit can be
-        lost where the commit was not. Where the engine can, ``single`` is run once before: one
-        statement that commits by itself, and returns None where it wrote nothing.
+        lost where the commit was not. On PostgreSQL and MariaDB ``single`` is run once before: one
+        statement, which returns None where it wrote nothing.
 
         Raises:
             StoreError: the engine refuses; nothing is half-written.
         """
         for watch in self.watches:
             watch(self)
-        if single is None or self._single is None:
-            return self.run_unwatched(work, doing, write=True)
-        connect, remaining = self._single.connect, [single]
+        remaining = [] if single is None else [single]
 
         def run() -> T:
-            if remaining:
-                self.counts.transactions += 1
-                with connect() as connection:
-                    if (written := remaining.pop()(connection)) is not None:
+            engine = self._engine_of_single() if remaining else None
+            if engine is not None:
+                # one that hits a unique key holds nothing, and the statements of ``work`` say why
+                with contextlib.suppress(sa.exc.IntegrityError):
+                    if (written := self._transact(remaining.pop(), engine)) is not None:
                         return written
             return self._transact(work, self.writer)
 
         return self.retry(run, doing, write=True)
+
+    def _engine_of_single(self) -> sa.Engine | None:
+        """Return the connections where one statement can hold a whole claim, None for none.
+
+        Whether a server is MariaDB is known once there was a connection.
+        """
+        is_mariadb = getattr(self.writer.dialect, "is_mariadb", False)
+        return self.writer if is_mariadb else self._alone
 
     def patient(self, patience_s: float = PATIENCE_S) -> Database:
         """Return this database, over the same connections, for what must be noted: it waits."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A way to a database server: closed and opened again as if that were away; it counts questions."""
+"""A way to a database server that counts round trips, and closes as if the server were away."""
 
 import contextlib
 import socket

@@ -182,10 +182,10 @@ class TestCreate:
 def _killed_after(times, function):
     left = iter(range(times))
 
-    def call(work, *words, **named):
+    def call(work, *words):
         if next(left, None) is None:
             raise KeyboardInterrupt
-        return function(work, *words, **named)
+        return function(work, *words)
 
     return call
 

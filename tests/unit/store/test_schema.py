@@ -61,6 +61,14 @@ def run(work, url, argument, barrier, queue):
 class TestSchema:
     """One revision, whatever way led to it."""
 
+    def test_tables_that_a_process_left_that_died_are_taken(self):
+        url = self.fresh_url()
+        engine = raw_engine(url)
+        with engine.begin() as connection:
+            tables.METADATA.create_all(connection, [tables.claims, tables.claim_parts])
+        engine.dispose()
+        self.assertEqual([], self.store(url).claims.list())
+
     def later(self):
         """Return a folder with the migrations and one more."""
         folder = self.folder / "migrations"

@@ -58,6 +58,8 @@ class DocumentCache:
         self._path = folder / f"{name}.json.zst" if folder else None
         self._documents: dict[str, tuple[float, Json]] = {}
         self.problem: str | None = None
+        #: When the first of the documents is due that were saved, seconds since 1970.
+        self.until_s = float("inf")
 
     @property
     def enabled(self) -> bool:
@@ -80,6 +82,16 @@ class DocumentCache:
         entries = content.documents.items()
         self._documents = {uri: entry for uri, entry in entries if oldest < entry[0] <= self._now_s}
 
+    def stamp(self) -> tuple[int, int, int] | None:
+        """Return what tells the present file from one that is written later, None for none."""
+        if self._path is None:
+            return None
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
     def get(self, key: str) -> Json | None:
         """Return a document by its folded URI."""
         entry = self._documents.get(key)
@@ -97,6 +109,7 @@ class DocumentCache:
         for uri, json in sorted(documents, key=lambda item: item[0]):
             entry = self._documents.get(uri)
             entries[uri] = entry if entry and entry[1] is json else (self._now_s, json)
+        self.until_s = min((at for at, _ in entries.values()), default=float("inf")) + MAX_AGE_S
         if not entries and not self._path.exists():
             return
         data = msgspec.json.encode(CacheFile(VERSION, self._url, entries))

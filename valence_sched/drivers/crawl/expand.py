@@ -8,12 +8,18 @@ document in an answer is checked by itself, and those that fail are read alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.fields import Json, flag, number
-from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.exchange import GONE, Cut, Slow, Unreachable, object_of
+from valence_sched.drivers.http.exchange import (
+    GONE,
+    Answer,
+    Cut,
+    Slow,
+    Unreachable,
+    object_of,
+)
 from valence_sched.drivers.links import path_of
 from valence_sched.errors import InputError
 
@@ -25,13 +31,20 @@ MAX_EXPANDED_BYTES = 4 * MAX_DOCUMENT_BYTES
 TIME_SHARE = 0.5
 
 
+class AnswerSource(Protocol):
+    """Reads as a connection does."""
+
+    def get(self, uri: str, most: int = ..., share: float = ...) -> Answer:
+        """Return an answer; errors as of a connection."""
+
+
 class ExpandReader:
     """Reads documents; call :meth:`read_features` once the service root is known.
 
     ``levels`` is how many can be requested at once.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: AnswerSource) -> None:
         self._connection = connection
         self.levels = 0
         self._counted = False

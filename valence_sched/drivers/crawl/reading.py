@@ -18,6 +18,7 @@ from valence_sched.drivers.crawl.document_cache import DocumentCache
 from valence_sched.drivers.crawl.expand import ExpandReader
 from valence_sched.drivers.crawl.fetch_task import fetch_task
 from valence_sched.drivers.crawl.max_blocks import MaxBlocks, with_max_blocks
+from valence_sched.drivers.crawl.reading_memory import Answers, ReadingMemory
 from valence_sched.drivers.dialect import Dialect, Dialects, dialect_of_driver
 from valence_sched.drivers.fields import Json, Link
 from valence_sched.drivers.http.connection import Connection
@@ -28,7 +29,7 @@ from valence_sched.drivers.identity import root_identity, told_identity
 from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
 from valence_sched.model.diagnostic import Diagnostic
-from valence_sched.model.inventory import FullPodm, PodmStatus
+from valence_sched.model.inventory import FullPodm, PodmStatus, to_json
 from valence_sched.model.registration import AUTO, Registration
 
 LOG = logging.getLogger(__name__)
@@ -50,7 +51,8 @@ class ReadSettings:
     """How to read: seconds for each pod manager, and parallel requests to each.
 
     ``cache`` is a folder that keeps documents which rarely change; ``full`` reads them again.
-    Without ``raw`` readings do not carry their documents, which takes far less memory.
+    Without ``raw`` readings do not carry their documents, which takes far less memory. A process
+    that reads again and again hands in its ``memory``.
     """
 
     timeout_s: float = 30.0
@@ -58,6 +60,7 @@ class ReadSettings:
     full: bool = False
     cache: Path | None = None
     raw: bool = True
+    memory: ReadingMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +138,20 @@ class PodmReader:
         dialect = dialect_of_driver(known.driver, root, dialects, known.name)
         now_s, identity = self._at.timestamp(), root_identity(root)
         cache = DocumentCache(settings.cache, connection.url, known.username, now_s, identity)
+        answers = Answers(connection.get)
+        memory = None if settings.raw or settings.full else settings.memory
+        key, most = (connection.url, known.name), known.max_blocks
+        basis = dialect.name, to_json((root, most)), known.username, cache.stamp()
+        if memory is not None and not connection.remarks:
+            found = memory.get(key, basis, now_s)
+            if found and answers.are(found.digests, self._start, settings.parallel):
+                podm = self._with_registration(found.podm())
+                return Reading(podm, None, found.diagnostics, {}, *self._cost())
         if not settings.full:
             cache.load()
-        documents = ExpandReader(connection)
+        documents = ExpandReader(answers)
         documents.read_features(root or {})
         crawl = Crawler(documents, cache, connection.host, settings.parallel, self._start)
-        most = known.max_blocks
         result = read_in_passes(crawl, dialect, root, known.name, connection.host, most)
         notes, podm, read, _ = result
         if root is None and not read:
@@ -151,6 +162,11 @@ class PodmReader:
             notes.remark(remark)
         podm = with_max_blocks(podm, most, notes)
         diagnostics = tuple(notes.diagnostics(known.name))
+        if memory is not None and answers.certain and not (connection.remarks or cache.problem):
+            stamp = cache.stamp()
+            if basis[-1] is not None or stamp is None:  # else less is asked for the next time
+                basis = *basis[:-1], stamp
+                memory.put(key, basis, answers, podm, diagnostics, cache.until_s)
         return Reading(self._with_registration(podm), None, diagnostics, read, *self._cost())
 
     def _with_registration(self, podm: FullPodm) -> FullPodm:
