@@ -29,6 +29,7 @@ EAST = ZoneRegistration(
     url="http://east",
     username="up",
     password=PasswordReference(env="EAST"),
+    cacert="/ca.pem",
     weight_scale=2.0,
     weight_offset=-0.5,
 )
@@ -49,7 +50,8 @@ class TestChildren(unittest.TestCase):
     def test_a_child_has_what_it_takes_to_ask_it_and_what_it_told(self):
         expected = ChildRow(
             name="east", url="http://east", username="up", password=PasswordReference(env="EAST"),
-            weighting=Weighting(2.0, -0.5), is_active=True, capabilities={"os": ("linux",)},
+            cacert="/ca.pem", weighting=Weighting(2.0, -0.5), is_active=True,
+            capabilities={"os": ("linux",)},
         )  # fmt: skip
         self.assertEqual(expected, self.row())
 
