@@ -24,7 +24,7 @@ from valence_sched.view.view import Ints, View
 MOST_EVALUATIONS = 64
 MOST_MIXES = 16  # of which the scarcity is remembered
 MOST_REQUESTS = 1024  # that are remembered with a completed mix
-SCARCITY_PART = 5  # the scarcity is renewed after changes to this part of the pools
+SCARCITY_PART = 20  # the scarcity is renewed after changes to this part of the pools
 MOST_LAG = 32  # replaced podms after which evaluating all rows is as quick as catching up
 
 
