@@ -2,7 +2,8 @@
 """Requests that name card models, decided by the whole pipeline and by plain policies.
 
 The lists are made from the trace of :mod:`tests.benchmarks.trace`: a share of its requests names a
-model that they might have run on, drawn by how many cards or how many nodes of it there are.
+model that they might have run on, drawn by how many cards or how many nodes of it there are, or
+each model alike. In another list half of the requests are for several whole cards.
 Every policy sees the same arrivals and the same nodes. What is allocated when as many cards were
 asked for as there are, and what is served with departures, is told as what was lost, and its ratio
 to what the best of the plain policies lost. Then each constant of the policy gets other values.
@@ -24,17 +25,21 @@ from tests.benchmarks.trace import MISSING, THERE, Trace, allocated, lists
 
 PLAIN = ("random", "firstfit", "bestfit", "fgd")
 SHARES = (0.2, 0.25, 0.33)[: sized(3, 1)]
-DRAWS = ("cards", "nodes")[: sized(2, 1)]
+DRAWS = ("cards", "nodes", "models")[: sized(3, 1)]
+SEVERAL = 0.5  # of the requests are for several whole cards, in the list of these
 SEEDS = (42, 7)[: sized(2, 1)]
 NODES = sized(0, 60)  # of the trace; 0: all
 LOAD = 0.95  # of the cards, with departures
+MOST_CPU, MOST_MEMORY = (64_000, 96_000), 380_000  # of a node: CPU of one below 8 cards, of 8
 LEAST_LOST = 0.1  # percent: losses below are equal
 #: The constants by module and name, and the values beside the one that ships.
 CONSTANTS = (
     ("valence_sched.view.fragmentation", "MOST_SCARCITY", (100.0, 10_000.0)),
     ("valence_sched.view.fragmentation", "LIGHTER_NODES_FACTOR", (2.0, 4.5)),
-    ("valence_sched.core.evaluation_cache", "SCARCITY_PART", (2, 20)),
-)[: sized(3, 1)]
+    ("valence_sched.view.fragmentation", "PRICE_WEIGHT", (2.0, 10.0)),
+    ("valence_sched.view.shadow_prices", "TEMPERATURE", (0.1, 0.6)),
+    ("valence_sched.core.evaluation_cache", "SCARCITY_PART", (5, 40)),
+)[: sized(5, 1)]
 
 Requests = list[Any]
 
@@ -64,18 +69,37 @@ def named_lists(replay: Any, nodes: Any, requests: Requests) -> dict[str, Reques
         for draw in DRAWS:
             words = {0.2: "a fifth", 0.25: "a quarter", 0.33: "a third"}[share]
             found[f"{words} by {draw}"] = name_models(replay, nodes, requests, share, draw)
+    several = several_cards(replay, requests)
+    found["half several cards, a third by cards"] = name_models(
+        replay, nodes, several, SHARES[-1], "cards"
+    )
     return found
+
+
+def several_cards(replay: Any, requests: Requests) -> Requests:
+    """Return requests of which some are for 2, 4 or 8 whole cards, with as many times the rest."""
+    random = np.random.default_rng(round(100 * SEVERAL))
+
+    def several(one: Any) -> Any:
+        if not one.gpus or random.random() >= SEVERAL:
+            return one
+        cards = int(random.choice((2, 4, 8)))
+        cpu = min(one.cpu * cards, MOST_CPU[cards == 8])
+        return replay.make_request(cpu, min(one.mem * cards, MOST_MEMORY), cards, 1000)
+
+    return [several(one) for one in requests]
 
 
 def name_models(replay: Any, nodes: Any, requests: Requests, share: float, draw: str) -> Requests:
     """Return requests of which a share names one model whose nodes can host it.
 
-    A model is drawn by the number of its ``cards`` or of its ``nodes``.
+    A model is drawn by the number of its ``cards`` or of its ``nodes``, or one of all ``models``.
     """
     random = np.random.default_rng(round(100 * share))
     models = sorted({node["model"] for node in nodes})
     counts = np.array([
         sum(node["gpu"] if draw == "cards" else 1 for node in nodes if node["model"] == model)
+        if draw != "models" else 1
         for model in models
     ])  # fmt: skip
     hosts: dict[Any, Any] = {}

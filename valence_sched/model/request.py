@@ -96,7 +96,7 @@ class FlavorShare(Noun, frozen=True):
 #: By share of a mix the amount that pools supply to it: floats, whose exact sum it is.
 MixSupplies = tuple[tuple[float, ...], ...]
 
-SCARCITY_PART = 5  # the scarcity of a mix is renewed after changes to this part of the pools
+SCARCITY_PART = 20  # the scarcity of a mix is renewed after changes to this part of the pools
 
 
 class Mix(Noun, frozen=True, dict=True):

@@ -14,6 +14,7 @@ from valence_sched.model.need import MEASURES, Need
 from valence_sched.model.request import FlavorShare, Mix, MixSupplies, NameRequirements
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.leftover import Leftover, leftover
+from valence_sched.view.shadow_prices import shadow_prices
 from valence_sched.view.stock_grants import StockGrants
 from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 
@@ -21,6 +22,17 @@ ACCELERATORS = "accelerators"  # the scarce resource that is not a stock but dev
 MOST_SCARCITY = 1000.0  # a share with next to no supply is worth no more than that
 #: A mix has several flavors: besides heavy nodes, nodes that need less of the rest use the cards.
 LIGHTER_NODES_FACTOR = 3.0
+PRICE_WEIGHT = 5.0  # how many times as much as a lost use the shadow price of hardware counts
+
+
+class MixWeights(NamedTuple):
+    """Per needs and row, the weight of use for the shares, and the price of what they can take.
+
+    Both have the shape ``(needs, rows)``; ``price`` is None where nothing has any.
+    """
+
+    use: Floats
+    price: Floats | None
 
 
 class MixSupply(NamedTuple):
@@ -57,7 +69,8 @@ class FlavorMix:
         weights = np.array([share.weight for share in self._shares])
         self._weights = weights / weights.sum() if len(weights) else weights
         self._useful = np.empty((0, 0))
-        self._table: tuple[Sequence[Any] | None, Sequence[float], Floats] = None, (), self._useful
+        self._table: tuple[Sequence[Any] | None, Sequence[float], MixWeights]
+        self._table = None, (), MixWeights(self._useful, None)
         numbers: dict[tuple[Need, ...], int] = {}
         #: Of each share the number of its needs: shares that differ in traits alone have the same.
         self._needs_of = [
@@ -98,6 +111,8 @@ class FlavorMix:
                 terms = first + np.minimum(number, sizes - 1)
                 self._terms.append((line[terms], least[terms], rate[terms]))
         cards = scarce_resource == ACCELERATORS
+        amounts_asked = self._weights * [amounts_per_node[number] for number in self._needs_of]
+        self._asked = amounts_asked / amounts_asked.sum() if len(amounts_asked) else amounts_asked
         endless = [cards and need.kind == "accelerator" for need in self._blocks]
         self._endless = np.where(endless, np.inf, 0.0)[:, None]
 
@@ -117,21 +132,44 @@ class FlavorMix:
             return [need for need in needs if need.kind == "accelerator" and need.amount]
         return [one for one in needs if one.resource == self.scarce_resource and one.amount]
 
-    def weights(self, traits: Labels, scarcity: Sequence[float] = ()) -> Floats:
-        """Return per needs and row the weight of the shares that take the traits of the row.
+    def weights(self, traits: Labels, scarcity: Sequence[float] = ()) -> MixWeights:
+        """Return what the use of each row counts, by the traits that shares require of it.
 
-        Each counts as many times as it is scarce; without ``scarcity`` none is.
+        Each share counts as many times as it is scarce; without ``scarcity`` none is, and nothing
+        has a price.
         """
         values, known, table = self._table
         if values is not traits.values or known != scarcity:  # selections share their values
-            table = np.zeros((len(self._scarce), len(traits.values)))
-            weights = self._weights * [scarcity[one] if scarcity else 1.0 for one in self._indices]
-            for number, weight, accepts in zip(
-                self._needs_of, weights, self._accepts(traits), strict=True
-            ):
-                table[number] += weight * accepts
+            accepts = self._accepts(traits)
+            scarce = [scarcity[one] if scarcity else 1.0 for one in self._indices]
+            use = self._by_needs(self._weights * scarce, accepts)
+            prices = self._prices(scarce) * PRICE_WEIGHT
+            table = MixWeights(use, self._by_needs(prices, accepts) if prices.any() else None)
             self._table = traits.values, scarcity, table
-        return table[:, traits.codes]
+        price = table.price if table.price is None else table.price[:, traits.codes]
+        return MixWeights(table.use[:, traits.codes], price)
+
+    def _by_needs(self, values: Floats, accepts: Mask) -> Floats:
+        """Return the sum of a value of each share, by its needs and by value of traits."""
+        table = np.zeros((len(self._scarce), accepts.shape[1]))
+        np.add.at(table, self._needs_of, values[:, None] * accepts)
+        return table
+
+    def _prices(self, scarcity: Sequence[float]) -> Floats:
+        """Return per share its part, by weight, of the shadow price of the hardware that it names.
+
+        What is free of a kind is its part of what the best supplied share can take.
+        """
+        kinds: dict[object, list[int]] = {}
+        for number, share in enumerate(self._shares):
+            if scarcity[number] > 1.0 and names_hardware(share):
+                kinds.setdefault(_named_hardware(share), []).append(number)
+        prices = np.zeros(len(self._shares))
+        supply = [1.0 / min(scarcity[number] for number in kind) for kind in kinds.values()]
+        demand = [self._asked[kind].sum() for kind in kinds.values()]
+        for kind, price in zip(kinds.values(), shadow_prices(demand, supply), strict=True):
+            prices[kind] = price * self._weights[kind] / self._weights[kind].sum()
+        return prices
 
     def _accepts(self, traits: Labels) -> Mask:
         """Return per share and value whether the value has the traits that the share requires."""
@@ -202,15 +240,18 @@ class FlavorMix:
                 scarcity[index] = min(max(amounts) / amount, MOST_SCARCITY)
         return tuple(scarcity) if max(scarcity) > 1.0 else ()
 
-    def fragmentation(self, supply: MixSupply, weights: Floats) -> Floats:
+    def fragmentation(self, supply: MixSupply, weights: MixWeights) -> Floats:
         """Return per row the free amount that the mix is expected to have no use for.
 
         The weighted mean over the shares: all of it if the row cannot make a node of the share;
         else the units that are too small or of another kind, and the amount beyond
         ``LIGHTER_NODES_FACTOR`` times that of the nodes for which the other resources suffice.
-        Where ``weights`` count scarcity it may be below 0; then only its growth has a meaning.
+        Less the price of what is free. Where ``weights`` count scarcity it may be below 0; then
+        only its growth has a meaning.
         """
-        used = self._usable(supply) * weights
+        used = self._usable(supply) * weights.use
+        if weights.price is not None:
+            used += supply.useful * weights.price
         # Added one after another, so that one row gets the same sum as many.
         expected: Floats = supply.free - np.add.accumulate(used, axis=0)[-1]
         return expected
@@ -257,6 +298,11 @@ class FlavorMix:
 def names_hardware(share: FlavorShare) -> bool:
     """Return whether a share takes no device or pool of another model, kind or trait."""
     return share.traits != NameRequirements() or any(need.tests for need in share.needs)
+
+
+def _named_hardware(share: FlavorShare) -> object:
+    """Return what tells the hardware that a share names from any other."""
+    return share.traits, frozenset(need.tests for need in share.needs if need.tests)
 
 
 def flavor_mix(view: View, mix: Mix, scarce_resource: str) -> FlavorMix:

@@ -70,15 +70,17 @@ def fragmentation(
     this very node is taken: 0.5 where nothing is lost, less where use is lost, more where useless
     rests are used up. Where flavors name traits, models or other attributes, ``F`` counts the use
     of such a flavor as many times as it is scarce: the flavor that finds most on all pools finds so
-    many times as much. Which blocks that are is an estimate where several needs could share them:
-    need by need those that cost least for it. The scarce thing is ``accelerators`` of blocks, or
-    ``of`` names a stock resource; ``one`` is one device, or the most that a flavor asks of one
-    stock. Growths that round to one multiple of ``step``, in parts of ``one``, are equal. A pool
-    that has nothing of the scarce thing, or too little for one of the needs, scores 0.5. A request
-    without a mix is its own. Source: the fragmentation gradient of "Beware of Fragmentation"
-    (USENIX ATC 2023), here of a pool's blocks and stocks, and absolute. There, what can take one
-    node is of use as a whole; the bound by what runs out first is ours: thrice what this flavor
-    alone could use, for nodes of others need less besides.
+    many times as much, and ``F`` is less by the shadow price of what such flavors could take: the
+    more of it is asked for and the less of it is free, the more it costs. Which blocks a node takes
+    is an estimate where several needs could share them: need by need those that cost least for it.
+    The scarce thing is ``accelerators`` of blocks, or ``of`` names a stock resource; ``one`` is one
+    device, or the most that a flavor asks of one stock. Growths that round to one multiple of
+    ``step``, in parts of ``one``, are equal. A pool that has nothing of the scarce thing, or too
+    little for one of the needs, scores 0.5. A request without a mix is its own. Source: the
+    fragmentation gradient of "Beware of Fragmentation" (USENIX ATC 2023), here of a pool's blocks
+    and stocks, and absolute. There, what can take one node is of use as a whole; the bound by what
+    runs out first is ours: thrice what this flavor alone could use, for nodes of others need less
+    besides.
     """
     if not may_have(view, of):
         return view.constant(0.5)

@@ -21,7 +21,7 @@ class ZoneMixes:
     """Completes the mixes of the requests of one decision, of which ``podms`` seals each.
 
     Like one zone it asks again for the supplies of all pools once the decision has taken nodes of
-    a fifth of them.
+    a twentieth of them.
     """
 
     def __init__(self, podms: OwnPodms) -> None:

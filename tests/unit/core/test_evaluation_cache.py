@@ -210,7 +210,7 @@ class TestMix(unittest.TestCase):
         needs, names = request(flavor).needs, NameRequirements(required=("RARE",))
         self.mix = Mix((FlavorShare(needs), FlavorShare(needs, names)))
         self.asked = sealed(replace(request(flavor), mix=self.mix))
-        self.site = [self.pod(f"p{n}", 2, traits=["RARE"] if n < 4 else []) for n in range(20)]
+        self.site = [self.pod(f"p{n}", 2, traits=["RARE"] if n < 4 else []) for n in range(40)]
         policies = {policy.name: policy for policy in built_in()}
         self.bound = bind(policies["fragmentation"])
         self.ledger = Ledger(view(*self.site))
@@ -229,18 +229,18 @@ class TestMix(unittest.TestCase):
             self.ledger.take(fit)
 
     def test_the_context_carries_a_request_with_the_scarcity_of_its_snapshot(self):
-        self.assertEqual((1.0, 41 / 9), self.scarcity())
+        self.assertEqual((1.0, 81 / 9), self.scarcity())
         context = self.ledger.context(self.asked, self.bound)
         self.assertEqual(self.asked.id, context.request.id)
         self.assertEqual(self.asked.identity, context.request.identity)
         self.assertNotEqual(self.asked.evaluation_key, context.request.evaluation_key)
 
-    def test_it_is_renewed_after_a_fifth_as_many_changes_as_there_are_pools(self):
+    def test_it_is_renewed_after_a_twentieth_as_many_changes_as_there_are_pools(self):
         self.scarcity()
-        self.take(0, 1, 2)
-        self.assertEqual((1.0, 41 / 9), self.scarcity())
-        self.take(3)
-        self.assertEqual((1.0, 37 / 5), self.scarcity())
+        self.take(0)
+        self.assertEqual((1.0, 81 / 9), self.scarcity())
+        self.take(1)
+        self.assertEqual((1.0, 79 / 7), self.scarcity())
 
     def test_one_request_gets_one_request_until_then(self):
         first = self.ledger.context(self.asked, self.bound).request

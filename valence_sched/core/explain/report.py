@@ -131,5 +131,3 @@ def inventory_source(view: View, skipped: Sequence[str]) -> InventorySummary:
         blocks=view.block_count,
         skipped=tuple(skipped),
     )
-
-
