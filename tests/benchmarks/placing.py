@@ -24,7 +24,7 @@ from tests.benchmarks.measure import Measurement, against, sized
 from tests.benchmarks.trace import MISSING, THERE, Trace, allocated, lists
 
 PLAIN = ("random", "firstfit", "bestfit", "fgd")
-SHARES = (0.2, 0.25, 0.33)[: sized(3, 1)]
+SHARES = (0.2, 0.25, 0.33, 0.5)[: sized(4, 1)]
 DRAWS = ("cards", "nodes", "models")[: sized(3, 1)]
 SEVERAL = 0.5  # of the requests are for several whole cards, in the list of these
 SEEDS = (42, 7)[: sized(2, 1)]
@@ -67,11 +67,11 @@ def named_lists(replay: Any, nodes: Any, requests: Requests) -> dict[str, Reques
     found = {"as recorded": requests}
     for share in SHARES:
         for draw in DRAWS:
-            words = {0.2: "a fifth", 0.25: "a quarter", 0.33: "a third"}[share]
+            words = {0.2: "a fifth", 0.25: "a quarter", 0.33: "a third", 0.5: "half"}[share]
             found[f"{words} by {draw}"] = name_models(replay, nodes, requests, share, draw)
     several = several_cards(replay, requests)
     found["half several cards, a third by cards"] = name_models(
-        replay, nodes, several, SHARES[-1], "cards"
+        replay, nodes, several, 0.33, "cards"
     )
     return found
 
