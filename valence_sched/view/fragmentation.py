@@ -28,11 +28,13 @@ PRICE_WEIGHT = 5.0  # how many times as much as a lost use the shadow price of h
 class MixWeights(NamedTuple):
     """Per needs and row, the weight of use for the shares, and the price of what they can take.
 
-    Both have the shape ``(needs, rows)``; ``price`` is None where nothing has any.
+    Both have the shape ``(needs, rows)``; ``price`` is None where nothing has any. ``by_hardware``
+    is the whole price of a unit of the hardware that shares name.
     """
 
     use: Floats
     price: Floats | None
+    by_hardware: Mapping[object, float]
 
 
 class MixSupply(NamedTuple):
@@ -69,8 +71,8 @@ class FlavorMix:
         weights = np.array([share.weight for share in self._shares])
         self._weights = weights / weights.sum() if len(weights) else weights
         self._useful = np.empty((0, 0))
-        self._table: tuple[Sequence[Any] | None, Sequence[float], MixWeights]
-        self._table = None, (), MixWeights(self._useful, None)
+        self._table: tuple[Sequence[Any] | None, tuple[Sequence[float], bool], MixWeights]
+        self._table = None, ((), False), MixWeights(self._useful, None, {})
         numbers: dict[tuple[Need, ...], int] = {}
         #: Of each share the number of its needs: shares that differ in traits alone have the same.
         self._needs_of = [
@@ -132,22 +134,35 @@ class FlavorMix:
             return [need for need in needs if need.kind == "accelerator" and need.amount]
         return [one for one in needs if one.resource == self.scarce_resource and one.amount]
 
-    def weights(self, traits: Labels, scarcity: Sequence[float] = ()) -> MixWeights:
+    def weights(
+        self, traits: Labels, scarcity: Sequence[float] = (), *, prices: bool = False
+    ) -> MixWeights:
         """Return what the use of each row counts, by the traits that shares require of it.
 
         Each share counts as many times as it is scarce; without ``scarcity`` none is, and nothing
-        has a price.
+        has a price. Nothing has either unless ``prices`` count.
         """
         values, known, table = self._table
-        if values is not traits.values or known != scarcity:  # selections share their values
+        how = scarcity, prices
+        if values is not traits.values or known != how:  # selections share their values
             accepts = self._accepts(traits)
             scarce = [scarcity[one] if scarcity else 1.0 for one in self._indices]
             use = self._by_needs(self._weights * scarce, accepts)
-            prices = self._prices(scarce) * PRICE_WEIGHT
-            table = MixWeights(use, self._by_needs(prices, accepts) if prices.any() else None)
-            self._table = traits.values, scarcity, table
+            table = MixWeights(use, None, {})
+            if prices:
+                by_hardware, parts = self._prices(scarce)
+                price = self._by_needs(parts, accepts) if parts.any() else None
+                table = MixWeights(use, price, by_hardware)
+            self._table = traits.values, how, table
         price = table.price if table.price is None else table.price[:, traits.codes]
-        return MixWeights(table.use[:, traits.codes], price)
+        return MixWeights(table.use[:, traits.codes], price, table.by_hardware)
+
+    def own_price(
+        self, weights: MixWeights, needs: Sequence[Need], traits: NameRequirements
+    ) -> float:
+        """Return the price of the hardware that a node names itself: it costs that on any row."""
+        price = weights.by_hardware.get(_named_hardware(needs, traits), 0.0)
+        return price * sum(map(_scarce_amount, self._scarce_needs(needs)))
 
     def _by_needs(self, values: Floats, accepts: Mask) -> Floats:
         """Return the sum of a value of each share, by its needs and by value of traits."""
@@ -155,21 +170,24 @@ class FlavorMix:
         np.add.at(table, self._needs_of, values[:, None] * accepts)
         return table
 
-    def _prices(self, scarcity: Sequence[float]) -> Floats:
-        """Return per share its part, by weight, of the shadow price of the hardware that it names.
+    def _prices(self, scarcity: Sequence[float]) -> tuple[Mapping[object, float], Floats]:
+        """Return the price of each hardware that shares name, and per share its part by weight.
 
         What is free of a kind is its part of what the best supplied share can take.
         """
         kinds: dict[object, list[int]] = {}
         for number, share in enumerate(self._shares):
             if scarcity[number] > 1.0 and names_hardware(share):
-                kinds.setdefault(_named_hardware(share), []).append(number)
+                kinds.setdefault(_named_hardware(share.needs, share.traits), []).append(number)
         prices = np.zeros(len(self._shares))
         supply = [1.0 / min(scarcity[number] for number in kind) for kind in kinds.values()]
         demand = [self._asked[kind].sum() for kind in kinds.values()]
-        for kind, price in zip(kinds.values(), shadow_prices(demand, supply), strict=True):
+        by_hardware = dict(
+            zip(kinds, (PRICE_WEIGHT * shadow_prices(demand, supply)).tolist(), strict=True)
+        )
+        for kind, price in zip(kinds.values(), by_hardware.values(), strict=True):
             prices[kind] = price * self._weights[kind] / self._weights[kind].sum()
-        return prices
+        return by_hardware, prices
 
     def _accepts(self, traits: Labels) -> Mask:
         """Return per share and value whether the value has the traits that the share requires."""
@@ -300,9 +318,9 @@ def names_hardware(share: FlavorShare) -> bool:
     return share.traits != NameRequirements() or any(need.tests for need in share.needs)
 
 
-def _named_hardware(share: FlavorShare) -> object:
-    """Return what tells the hardware that a share names from any other."""
-    return share.traits, frozenset(need.tests for need in share.needs if need.tests)
+def _named_hardware(needs: Sequence[Need], traits: NameRequirements) -> object:
+    """Return what tells the hardware that a node names from any other."""
+    return traits, frozenset(need.tests for need in needs if need.tests)
 
 
 def flavor_mix(view: View, mix: Mix, scarce_resource: str) -> FlavorMix:

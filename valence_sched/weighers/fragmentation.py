@@ -2,6 +2,7 @@
 """Fragmentation weigher: leaves scarce resources usable for the usual mix of flavors."""
 
 import functools
+from collections.abc import Callable, Hashable
 from typing import Annotated
 
 import msgspec
@@ -13,6 +14,7 @@ from valence_sched.view.availability import feasible_rows
 from valence_sched.view.fragmentation import (
     FlavorMix,
     MixSupply,
+    MixWeights,
     flavor_mix,
     may_have,
     names_hardware,
@@ -20,11 +22,14 @@ from valence_sched.view.fragmentation import (
 from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.reads import completes_mix, reads
-from valence_sched.view.view import Floats, Ints, Mask, View
+from valence_sched.view.view import Floats, Ints, Labels, Mask, View
+
+#: Returns what the use of rows with these traits counts.
+Weighted = Callable[[Labels], MixWeights]
 
 
 def mix_supplies(
-    view: View, mix: Mix, *, of: str = "accelerators", step: float = 0.0
+    view: View, mix: Mix, *, of: str = "accelerators", step: float = 0.0, prices: bool = False
 ) -> MixSupplies:
     """Return per share of a mix the amount of the scarce thing that all pools of a View supply.
 
@@ -38,7 +43,12 @@ def mix_supplies(
 
 
 def with_scarcity(
-    mix: Mix, supplies: MixSupplies, *, of: str = "accelerators", step: float = 0.0
+    mix: Mix,
+    supplies: MixSupplies,
+    *,
+    of: str = "accelerators",
+    step: float = 0.0,
+    prices: bool = False,
 ) -> Mix:
     """Return a mix with the scarcity of its shares by what all pools supply to them.
 
@@ -59,6 +69,7 @@ def fragmentation(
     *,
     of: str = "accelerators",
     step: Annotated[float, Meta(ge=0, le=1)] = 0.0,
+    prices: bool = False,
 ) -> Floats:
     """Prefers pools whose scarce things lose least of their use for the mix of flavors.
 
@@ -70,17 +81,17 @@ def fragmentation(
     this very node is taken: 0.5 where nothing is lost, less where use is lost, more where useless
     rests are used up. Where flavors name traits, models or other attributes, ``F`` counts the use
     of such a flavor as many times as it is scarce: the flavor that finds most on all pools finds so
-    many times as much, and ``F`` is less by the shadow price of what such flavors could take: the
-    more of it is asked for and the less of it is free, the more it costs. Which blocks a node takes
-    is an estimate where several needs could share them: need by need those that cost least for it.
-    The scarce thing is ``accelerators`` of blocks, or ``of`` names a stock resource; ``one`` is one
-    device, or the most that a flavor asks of one stock. Growths that round to one multiple of
-    ``step``, in parts of ``one``, are equal. A pool that has nothing of the scarce thing, or too
-    little for one of the needs, scores 0.5. A request without a mix is its own. Source: the
-    fragmentation gradient of "Beware of Fragmentation" (USENIX ATC 2023), here of a pool's blocks
-    and stocks, and absolute. There, what can take one node is of use as a whole; the bound by what
-    runs out first is ours: thrice what this flavor alone could use, for nodes of others need less
-    besides.
+    many times as much. With ``prices``, ``F`` is also less by the shadow price of what such flavors
+    could take: the more of it is asked for and the less of it is free, the more it costs; what the
+    node names itself costs it nothing. Which blocks a node takes is an estimate where several needs
+    could share them: need by need those that cost least for it. The scarce thing is
+    ``accelerators`` of blocks, or ``of`` names a stock resource; ``one`` is one device, or the most
+    that a flavor asks of one stock. Growths that round to one multiple of ``step``, in parts of
+    ``one``, are equal. A pool that has nothing of the scarce thing, or too little for one of the
+    needs, scores 0.5. A request without a mix is its own. Source: the fragmentation gradient of
+    "Beware of Fragmentation" (USENIX ATC 2023), here of a pool's blocks and stocks, and absolute.
+    There, what can take one node is of use as a whole; the bound by what runs out first is ours:
+    thrice what this flavor alone could use, for nodes of others need less besides.
     """
     if not may_have(view, of):
         return view.constant(0.5)
@@ -89,12 +100,15 @@ def fragmentation(
     if not workload:
         return view.constant(0.5)
     candidates = feasible_rows(view, request.needs)
-    rows, free, before, lost = _scarce_rows(view, workload, mix, candidates)
+    weighted = functools.partial(workload.weights, scarcity=mix.scarcity, prices=prices)
+    key = mix.digest, of, mix.scarcity, prices
+    rows, free, before, lost = _scarce_rows(view, workload, key, weighted, candidates)
     if not len(rows):
         return view.constant(0.5)
-    weights = workload.weights(view.traits.select(rows), mix.scarcity)
+    weights = weighted(view.traits.select(rows))
     after = workload.supply_after(before, free, request.needs)
     growth = workload.fragmentation(after, weights) - lost
+    growth -= workload.own_price(weights, request.needs, request.traits)
     growth /= workload.largest_request
     if step:
         growth = np.rint(np.round(growth / step, 6)) * step
@@ -104,33 +118,32 @@ def fragmentation(
 
 
 def _scarce_rows(
-    view: View, workload: FlavorMix, mix: Mix, candidates: Mask
+    view: View, workload: FlavorMix, key: Hashable, weighted: Weighted, candidates: Mask
 ) -> tuple[Ints, Leftover, MixSupply, Floats]:
     """Return the candidates that have any of the scarce thing, and what they have free.
 
-    With that of which the mix has no use now. All of a whole View is memoised: the next request
-    most likely needs most of it.
+    With that of which the mix has no use now. All of a whole View is memoised by ``key``: the next
+    request most likely needs most of it.
     """
     if 2 * np.count_nonzero(candidates) < len(view):
         rows = candidates.nonzero()[0]
-        free, before, lost, scarce_rows = _leftover_and_supply(view, workload, mix, rows)
+        free, before, lost, scarce_rows = _leftover_and_supply(view, workload, weighted, rows)
         return (rows[scarce_rows], *_select(free, before, lost, scarce_rows))
-    key = (mix.digest, workload.scarce_resource, mix.scarcity)
-    make = functools.partial(_leftover_and_supply, view, workload, mix, None)
+    make = functools.partial(_leftover_and_supply, view, workload, weighted, None)
     free, before, lost, scarce_rows = view.memoise_latest("fragmentation", key, make)
     rows = scarce_rows if candidates is view.all_rows else scarce_rows[candidates[scarce_rows]]
     return (rows, *_select(free, before, lost, rows))
 
 
 def _leftover_and_supply(
-    view: View, workload: FlavorMix, mix: Mix, rows: Ints | None
+    view: View, workload: FlavorMix, weighted: Weighted, rows: Ints | None
 ) -> tuple[Leftover, MixSupply, Floats, Ints]:
     """Return what is free on some rows, all if None, and which of them have the scarce thing."""
     free = leftover(view, workload.resources, blocks=workload.uses_blocks)
     free = free if rows is None else free.take(rows)
     traits = view.traits if rows is None else view.traits.select(rows)
     supply = workload.supply(free)
-    lost = workload.fragmentation(supply, workload.weights(traits, mix.scarcity))
+    lost = workload.fragmentation(supply, weighted(traits))
     return free, supply, lost, (supply.free > 0.0).nonzero()[0]
 
 

@@ -291,26 +291,34 @@ class TestScarcity(unittest.TestCase):
 
     def test_the_use_of_a_flavor_counts_as_many_times_as_it_is_scarce(self):
         mix = completed(self.site, self.mix, of="milli")
-        found = fragmentation(self.site, replaced(self.asked, mix), of="milli")
+        found = fragmentation(self.site, replaced(self.asked, mix), of="milli", prices=True)
         # a card less: of the common ones 0.6 is lost to the mix, of the rare ones 0.6 + 5 x 0.4,
         # and five times their price, which is 1: 0.4 of all asks for a fifth of the site
         self.assertEqual([scored(0.6 - 1), scored(0.6 + 5 * 0.4 + 5 - 1)], found.tolist())
+        found = fragmentation(self.site, replaced(self.asked, mix), of="milli")
+        self.assertEqual([scored(0.6 - 1), scored(0.6 + 5 * 0.4 - 1)], found.tolist())
 
     def test_what_more_asks_for_than_there_is_costs_its_price_also_where_it_is_of_no_use(self):
         cores = view({"id": "rare", "traits": ["RARE"], "stocks": stocks(0, [CARD])})
         card = request({"stocks": [{"resource": "milli", "amount": CARD}]})
         for scarcity, lost in ((5.0, 5.0), (1.0, 0.0)):  # 0.4 of all asks for 0.2 of it, or for any
             mix = Mix(self.mix.shares, (1.0, scarcity))
-            found = fragmentation(cores, replaced(card, mix), of="milli")
+            found = fragmentation(cores, replaced(card, mix), of="milli", prices=True)
             self.assertEqual([scored(lost - 1)], found.tolist())
+
+    def test_a_node_does_not_pay_the_price_of_what_it_names_itself(self):
+        mix = completed(self.site, self.mix, of="milli")
+        named = msgspec.structs.replace(replaced(self.asked, mix), traits=self.rare.traits)
+        found = fragmentation(self.site, named, of="milli", prices=True)
+        self.assertEqual(scored(0.6 + 5 * 0.4 - 1), found[1])
 
     def test_flavors_that_name_one_model_share_its_price_by_weight(self):
         half = FlavorShare(self.rare.needs, self.rare.traits, 2)
         whole, halves = (replaced(self.asked, Mix((self.flexible, *shares), (1.0, *scarcity)))
                          for shares, scarcity in (((self.rare,), (5.0,)),
                                                   ((half, half), (5.0, 5.0))))  # fmt: skip
-        self.assertEqual(fragmentation(self.site, whole, of="milli").tolist(),
-                         fragmentation(self.site, halves, of="milli").tolist())  # fmt: skip
+        found = [fragmentation(self.site, one, of="milli", prices=True) for one in (whole, halves)]
+        self.assertEqual(found[0].tolist(), found[1].tolist())
 
     def test_flavors_that_differ_in_traits_alone_are_added_up(self):
         half = FlavorShare(self.rare.needs, self.rare.traits, 2)
