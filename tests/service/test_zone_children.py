@@ -59,7 +59,13 @@ class ChildrenCase(unittest.TestCase):
         return scheduler(self.zones.start("top", (), {"bad": bad, "good": self.good}, **words))
 
     def respond(self, answer) -> str:
-        return self.stack.enter_context(child_server(lambda *_: answer))
+        """Serve a child that offers that, and is as good as any where it is asked of a group."""
+
+        def respond(path, _query):
+            is_group = isinstance(answer, dict) and path.endswith("group_state")
+            return {"company": {}} if is_group else answer
+
+        return self.stack.enter_context(child_server(respond))
 
     def check_good(self, report, reason):
         """The honest child has the nodes, and the other one is named."""

@@ -12,6 +12,12 @@ from tests.unit.zones.scarce_sites import scarce_decider, scarce_podm, scarce_re
 from tests.unit.zones.test_tree_as_flat import decider, podm, request
 from valence_sched.core.batch_plan import BatchPlan
 from valence_sched.errors import RequestError
+from valence_sched.model.request import FlavorShare, Mix, Request
+
+
+def with_own_mix(asked: Request) -> Request:
+    """Return a request whose mix is its own: services have flavors that the flat zone lacks."""
+    return replace(asked, mix=asked.mix if asked.mix.shares else Mix((FlavorShare(asked.needs),)))
 
 
 class TestTreeOverHttp(unittest.TestCase):
@@ -30,7 +36,7 @@ class TestTreeOverHttp(unittest.TestCase):
         flat, tree = decider(podms), scheduler(url)
         compared = 0
         for _ in range(self.REQUESTS):
-            asked = request(random)
+            asked = with_own_mix(request(random))
             if asked.policy == "picky":  # a policy of the test only
                 continue
             try:
@@ -49,7 +55,9 @@ class TestTreeOverHttp(unittest.TestCase):
                 compared += bool(report.placements)
         self.assertGreater(compared, self.REQUESTS // 4)
         for _ in range(self.REQUESTS // 4):
-            self.check_several_as_flat(tree, flat, [request(random) for _ in range(3)])
+            self.check_several_as_flat(
+                tree, flat, [with_own_mix(request(random)) for _ in range(3)]
+            )
 
     def check_scarcity_as_flat(self, url, podms, random):
         """The mix of a request is as scarce as in one zone with all these pod managers."""

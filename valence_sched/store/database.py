@@ -82,16 +82,19 @@ class Database:
 
         def run() -> Sequence[Any]:
             self.counts.transactions += 1
-            text = statement(self.reader.dialect)
-            connection = self.reader.raw_connection()
+            text, connection = statement(self.reader.dialect), None
             try:
+                connection = self.reader.raw_connection()
                 return _fetch_row(connection, text)
             except self.reader.dialect.loaded_dbapi.Error as error:
-                cut = self.reader.dialect.is_disconnect(error, connection.dbapi_connection, None)
-                connection.invalidate(error)
+                driver = None if connection is None else connection.dbapi_connection
+                cut = self.reader.dialect.is_disconnect(error, driver, None)
+                if connection is not None:
+                    connection.invalidate(error)
                 raise _wrapped(error, text, self.reader.dialect, cut) from error
             finally:
-                connection.close()
+                if connection is not None:
+                    connection.close()
 
         for watch in self.watches:
             watch(self)

@@ -2,6 +2,7 @@
 """A database: its connections, what runs again, and what is said when nothing more is tried."""
 
 import logging
+import socket
 import sqlite3
 import unittest
 
@@ -334,6 +335,17 @@ class TestOneRow:
         database.write(lambda c: c.exec_driver_sql(end) and None)
         self.assertEqual((2,), tuple(database.read_row(lambda _dialect: "SELECT 2")))
         self.assertEqual(1, database.counts.retries)
+
+    def test_a_server_that_cannot_be_reached_is_told(self):
+        if StoreUrl(self.url).engine == "sqlite":
+            self.skipTest("a file has no server")
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            url = sa.make_url(self.url).set(host="127.0.0.1", port=closed.getsockname()[1])
+            database = Database(StoreUrl(url.render_as_string(hide_password=False)))
+            self.addCleanup(database.close)
+            with self.assertRaisesRegex(StoreError, ": looking: "):
+                database.read_row(lambda _dialect: "SELECT 1", "looking")
 
     def test_watches_are_called_before_it(self):
         database, seen = Database(StoreUrl(self.url)), []
