@@ -109,7 +109,9 @@ class Room(NamedTuple):
         """The rooms within it, each with tests of its own."""
         folders = [path.name for path in (ROOT / self.tests).iterdir() if path.is_dir()]
         inside = ROOT / "valence_sched" / self.tests.relative_to("tests/unit")
-        return sorted(name for name in folders if (inside / name).is_dir())
+        return sorted(
+            name for name in folders if name != "__pycache__" and (inside / name).is_dir()
+        )
 
     @property
     def modules(self) -> list[Path]:

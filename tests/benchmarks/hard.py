@@ -11,7 +11,7 @@ from random import Random
 
 from tests.benchmarks.measure import Measurement, against, sized
 from tests.unit.core.fit.hard_covers import FAMILIES
-from valence_sched.core.fit import set_cover
+from valence_sched.core.fit import optimiser
 from valence_sched.core.fit.optimiser import is_installed
 from valence_sched.core.fit.set_cover import Cover, cheapest_cover
 from valence_sched.model.policy import DEFAULT_BUDGET
@@ -23,14 +23,14 @@ CPU_MS, MIB = 100.0, 100.0  # what a question may take
 
 def hard() -> Iterator[Measurement]:
     """The families of hard covers at 16 to 60 blocks: CPU time of a question, and its answer."""
-    asked_optimiser = set_cover.optimal_cover
+    asked_optimiser = optimiser.optimal_cover
     try:
-        set_cover.optimal_cover = lambda table: (None, False)
+        optimiser.optimal_cover = lambda table: (None, False)
         for size in (16, 20, 28, 40, 60)[:SIZES]:
             for family in FAMILIES:
                 yield _measured(family, size, "")
     finally:
-        set_cover.optimal_cover = asked_optimiser
+        optimiser.optimal_cover = asked_optimiser
     if is_installed():
         yield _measured("split", sized(28, 16), ", with the optimiser")
     tracemalloc.start()

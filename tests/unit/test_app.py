@@ -58,7 +58,7 @@ class TestApp(unittest.TestCase):
 
     def test_without_an_inventory_the_error_names_the_option(self):
         with self.assertRaisesRegex(UsageError, "--inventory"):
-            self.app().loader.view(selection())
+            self.app(XDG_STATE_HOME=str(self.folder)).loader.view(selection())
 
     def test_the_environment_names_inventories_where_no_option_does(self):
         first, second = self.write("a.jsonl", PODM % b"a"), self.write("b.jsonl", PODM % b"b")

@@ -115,7 +115,7 @@ OTHER_JOBS = (
     "valence_sched.model.plan",
     "valence_sched.model.redact",
 )
-MOST_MODULES = 180  # of both our packages; a start takes a third of a millisecond for each
+MOST_MODULES = 190  # of both our packages; a start takes a third of a millisecond for each
 ONE_JOB = """
 import json, sys
 from valence_sched_cli.shell import main
@@ -166,7 +166,7 @@ class TestRecorded(unittest.TestCase):
     def test_python_collects_nothing_of_a_program_that_ends(self):
         words = (
             "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 0));"
-            "from valence_sched_cli.shell import main; main(['podm', 'list', '--help'])"
+            "from valence_sched_cli.main import main; main(['podm', 'list', '--help'])"
         )
         run = subprocess.run(
             [sys.executable, "-c", words], capture_output=True, text=True, check=False

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from valence_sched.model.zone_settings import ZoneSettings  # annotations are read
+
 if TYPE_CHECKING:
     from valence_sched.model.registration import Registration
-    from valence_sched.model.zone_settings import ZoneSettings
 
 
 class ReadOptions(Struct, frozen=True, kw_only=True):

@@ -134,7 +134,8 @@ class TestUse(unittest.TestCase):
         ).select_destinations(request({"resources": {"power_w": 100}}, alternates=1))
         (placement,) = decision.placements
         self.assertEqual("b", placement.chosen.podm)
-        self.assertAlmostEqual(0.5, placement.chosen.score - placement.alternates[0].score)
+        room, other_room = (one.scores["room"] for one in (placement.chosen, *placement.alternates))
+        self.assertAlmostEqual(0.5, room - other_room)
 
     def test_a_resource_that_nobody_has_is_warned_of_with_the_nearest(self):
         site = self.engine({"id": "a", "blocks": cpus(1)})
