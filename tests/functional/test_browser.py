@@ -85,7 +85,7 @@ class TestBrowser(BrowserCase):
 
     def test_a_replay_shows_its_runs_side_by_side_and_over_time(self):
         opened = self.open(self.pages["replay"])
-        self.assertRegex(opened.inner_text(".lead"), r"^base/default places the most: \d+ of \d+ ")
+        self.assertRegex(opened.inner_text(".lead"), r"^base/pack places the most: \d+ of \d+ ")
         better = opened.locator("td.best").all_inner_texts()
         self.assertEqual(3, len(better), "placed, refused and fragmentation")
         bars = opened.locator("figure", has_text="Refused lower is better").locator("rect.rect")
