@@ -70,11 +70,45 @@ class TestCommands(Zones):
             "Name": "east", "Own Name": None, "API URL": NOWHERE, "Enabled": True,
             "Is Active": False, "Reason": "it was not polled yet", "Failures": 0,
             "Capabilities": {}, "Services": {}, "Weight Scale": 0.5, "Weight Offset": -0.25,
-            "Username": "up", "Password": "variable EAST", "CA Cert": ca, "Heard": None,
-            "Polled": None,
+            "Login": "basic", "Username": "up", "Password": "variable EAST", "Auth URL": None,
+            "Project": None, "User Domain": None, "Project Domain": None, "CA Cert": ca,
+            "Heard": None, "Polled": None,
         }  # fmt: skip
         self.assertEqual(expected, {key: made[key] for key in expected})
         self.assertEqual(made, self.zone("show", "east", "-f", "json").data)
+
+    def test_a_login_with_keystone_is_shown_without_its_password_and_taken_back(self):
+        words = ("--auth-url", "https://keystone:5000/v3", "--username", "up",
+                 "--project", "zones", "--project-domain", "Sites")  # fmt: skip
+        self.zone("add", "east", "https://east:1", *words, "--password-env", "EAST")
+        expected = {"Login": "keystone", "Username": "up", "Password": "variable EAST",
+                    "Auth URL": "https://keystone:5000/v3", "Project": "zones",
+                    "User Domain": "Default", "Project Domain": "Sites"}  # fmt: skip
+        shown = self.zone("show", "east", "-f", "json", EAST="a-secret")
+        self.assertEqual(expected, {key: shown.data[key] for key in expected})
+        self.assertNotIn("a-secret", shown.out)
+        done = self.zone("set", "east", "--user-domain", "People", "--url", "http://east:1")
+        self.assertEqual(
+            "warning: east: its token goes to http://east:1 in the clear: name an https URL\n",
+            done.err,
+        )
+        shown = self.zone("show", "east", "-f", "json").data
+        self.assertEqual(("keystone", "People"), (shown["Login"], shown["User Domain"]))
+        self.zone("set", "east", "--no-login")
+        shown = self.zone("show", "east", "-f", "json").data
+        self.assertEqual("none", shown["Login"])
+        self.assertEqual({None}, {shown[key] for key in expected if key != "Login"})
+
+    def test_a_login_with_keystone_that_is_not_whole_is_refused(self):
+        login = ("--username", "up", "--password-env", "EAST")
+        for words, problem in (
+            (("--auth-url", "https://k/v3", *login), "$.project: found an auth_url without it"),
+            (("--auth-url", "https://k/v3", "--project", "p"), "username: found an auth_url"),
+            (("--project", "p", *login), "$.project: found no auth_url"),
+            (("--auth-url", "k/v3", "--project", "p", *login), "$.auth_url: found 'k/v3', which"),
+        ):
+            with self.subTest(words):
+                self.assertIn(problem, self.zone("add", "east", NOWHERE, *words, code=1).err)
 
     def test_properties_are_set_and_logins_are_taken_back(self):
         self.zone("add", "east", NOWHERE, "--username", "up", "--password-file", "secret")

@@ -32,9 +32,14 @@ def added_supplies(supplies: Iterable[MixSupplies]) -> MixSupplies:
 
 def is_supply(supplies: MixSupplies, shares: int) -> bool:
     """Return whether supplies are amounts of 0 or more, each one of so many shares."""
-    return len(supplies) == shares and all(
+    return len(supplies) == shares and all(map(_is_amount, supplies))
+
+
+def _is_amount(parts: Sequence[float]) -> bool:
+    if len(parts) == 1:  # as most are
+        return 0.0 <= parts[0] <= MOST_SUPPLY
+    return (
         len(parts) <= MOST_PARTS
         and all(abs(part) <= MOST_SUPPLY for part in parts)
         and 0.0 <= math.fsum(parts) <= MOST_SUPPLY
-        for parts in supplies
     )

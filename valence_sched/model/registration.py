@@ -147,7 +147,9 @@ def reregistered(podm: FullPodm, old: Registration, new: Registration) -> FullPo
     It has nothing more of what is not registered any more, and the new maxima of blocks. Which
     maximum the pod manager states by itself is not known where the old registration had a stricter
     one: without a new one, a node has at most one whole compute unit, and of other blocks any
-    number, until the pod manager is read again.
+    number, until the pod manager is read again. Nor is known whether a maximum of one compute unit
+    is stated or assumed where the old registration had none: the new one stands in its place until
+    then.
     """
     podm = _without_unset(podm, old, new)
     kinds = sorted(old.max_blocks.keys() | new.max_blocks.keys())

@@ -94,6 +94,18 @@ class Offer(Struct, frozen=True, kw_only=True):
     place: DomainValues = {}
 
 
+class ZoneSupplies(Struct, frozen=True, kw_only=True):
+    """What so many pools supply to the mix of a request, by the weigher that reads it.
+
+    Empty where the mix has all that a weigher needs to know of it; then ``most_nodes`` bounds how
+    many nodes of the request the pools make, by each need alone.
+    """
+
+    pools: int = 0
+    by_weigher: dict[str, MixSupplies] = {}
+    most_nodes: int = MAX_NODES
+
+
 class ZoneAnswer(Struct, frozen=True, kw_only=True):
     """What a zone answers: its nodes one after another, and its best candidates now.
 
@@ -101,6 +113,9 @@ class ZoneAnswer(Struct, frozen=True, kw_only=True):
     zone takes may change these offers. ``unknown_podms`` are the pod managers of the request that
     no zone of this answer has. ``silent`` zones did not answer; ``excluded`` ones were not asked,
     as their capabilities rule the request out. ``answered`` counts the zones of this answer.
+
+    ``supplies`` are those of all their pods to the mix of the request, where that is complete and
+    each of the zones tells its own: a mix that was completed by others is out of date.
     """
 
     nodes: tuple[Offer, ...] = ()
@@ -112,18 +127,7 @@ class ZoneAnswer(Struct, frozen=True, kw_only=True):
     silent: tuple[SilentZone, ...] = ()
     excluded: tuple[SilentZone, ...] = ()
     answered: int = 1
-
-
-class ZoneSupplies(Struct, frozen=True, kw_only=True):
-    """What so many pools supply to the mix of a request, by the weigher that reads it.
-
-    Empty where the mix has all that a weigher needs to know of it; then ``most_nodes`` bounds how
-    many nodes of the request the pools make, by each need alone.
-    """
-
-    pools: int = 0
-    by_weigher: dict[str, MixSupplies] = {}
-    most_nodes: int = MAX_NODES
+    supplies: ZoneSupplies | UnsetType = UNSET
 
 
 class GroupAnswer(Struct, frozen=True, kw_only=True):

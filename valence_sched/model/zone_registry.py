@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -34,22 +34,56 @@ RESERVED_NAMES = ("claims", "group_state", "info", "offers", "tree")
 _NUMBER = re.compile(r"[0-9]+")
 
 
+DOMAIN = "Default"  # of a user and of a project that name no other
+
+
+class KeystoneLogin(NamedTuple):
+    """A user of Keystone, and the project that its tokens are of, each with its domain."""
+
+    auth_url: str
+    username: str
+    project: str
+    user_domain: str = DOMAIN
+    project_domain: str = DOMAIN
+
+
 class ZoneRegistration(Noun, frozen=True, kw_only=True):
     """A child zone as its parent has it: ``name`` is the parent's name for it.
 
     ``url`` is that of its service, and ``cacert`` the file of the authorities that it is trusted
-    by. Its scores count above it as ``weight_offset + weight_scale × score``. One that is not
-    ``enabled`` is neither polled nor asked.
+    by. Its service is logged in to with HTTP basic, or with tokens that the Keystone at
+    ``auth_url`` gives the user for a ``project``. Its scores count above it as
+    ``weight_offset + weight_scale × score``. One that is not ``enabled`` is neither polled nor
+    asked.
     """
 
     name: ZoneName
     url: Name
     username: str | None = None
     password: PasswordReference | None = None
+    auth_url: Name | None = None
+    project: Name | None = None
+    user_domain: Name | None = None
+    project_domain: Name | None = None
     cacert: str | None = None
     weight_scale: WeightScale = 1.0
     weight_offset: WeightOffset = 0.0
     enabled: bool = True
+
+    @property
+    def keystone(self) -> KeystoneLogin | None:
+        """Return how Keystone gives tokens, None for a login without it."""
+        if self.auth_url is None:
+            return None
+        return KeystoneLogin(self.auth_url, self.username or "", self.project or "",
+                             self.user_domain or DOMAIN, self.project_domain or DOMAIN)  # fmt: skip
+
+    @property
+    def login(self) -> str:
+        """Return the kind of login as people read it: ``keystone``, ``basic`` or ``none``."""
+        if self.auth_url is not None:
+            return "keystone"
+        return "none" if self.username is None else "basic"
 
 
 class ZoneChange(Noun, frozen=True, kw_only=True):
@@ -58,6 +92,10 @@ class ZoneChange(Noun, frozen=True, kw_only=True):
     url: Name | UnsetType = UNSET
     username: str | UnsetType | None = UNSET
     password: PasswordReference | UnsetType | None = UNSET
+    auth_url: Name | UnsetType | None = UNSET
+    project: Name | UnsetType | None = UNSET
+    user_domain: Name | UnsetType | None = UNSET
+    project_domain: Name | UnsetType | None = UNSET
     cacert: str | UnsetType | None = UNSET
     weight_scale: WeightScale | UnsetType = UNSET
     weight_offset: WeightOffset | UnsetType = UNSET
@@ -176,6 +214,21 @@ def check_zone(registration: ZoneRegistration) -> None:
         reference.stored or (reference.env is None) == (reference.file is None)
     ):
         raise InputError(name, "$.password", "no reference", "exactly one of env and file")
+    _check_keystone(registration)
+
+
+def _check_keystone(registration: ZoneRegistration) -> None:
+    """Raise InputError where a login with Keystone is not whole, or its URL is none."""
+    name, scope = registration.name, ("project", "user_domain", "project_domain")
+    if registration.auth_url is None:
+        if found := [field for field in scope if getattr(registration, field) is not None]:
+            raise InputError(name, f"$.{found[0]}", "no auth_url", "the URL of its Keystone")
+        return
+    if problem := zone_url_problem(registration.auth_url):
+        raise InputError(name, "$.auth_url", problem)
+    for field in ("username", "project"):
+        if not getattr(registration, field):
+            raise InputError(name, f"$.{field}", "an auth_url without it", "both, for Keystone")
 
 
 def zone_url_problem(url: str) -> str | None:

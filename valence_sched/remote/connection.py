@@ -35,7 +35,8 @@ class ServiceConnection:
     """What asks the service at ``url``; ``user`` and ``password`` are for HTTP basic.
 
     ``token`` returns a token of Keystone; it is called when the service first asks who it is, and
-    from then on, so that it may be renewed.
+    from then on, so that it may be renewed. With ``renew`` it is called from the first request on;
+    ``renew`` is called where the service refuses a token, and the request sent once more.
     ``verify`` is False for any certificate, or the file of the authorities that are trusted.
     ``timeout_s`` is how long the service may be silent. ``route`` returns the ids of the zones that
     what is asked comes through. Threads may share one.
@@ -53,6 +54,7 @@ class ServiceConnection:
         verify: bool | str = True,
         timeout_s: float = 60.0,
         token: Callable[[], str] | None = None,
+        renew: Callable[[], object] | None = None,
         route: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         parts = urlsplit(url)
@@ -63,7 +65,7 @@ class ServiceConnection:
         self.url = url.rstrip("/").removesuffix("/v1")
         self._login = (user, password or "") if user is not None else None
         self._verify, self._timeout_s = verify, timeout_s
-        self._token, self._sends_token = token, False
+        self._token, self._renew, self._sends_token = token, renew, renew is not None
         self._route = route
         self._local = threading.local()
 
@@ -116,12 +118,20 @@ class ServiceConnection:
         where = f"{self.url}/v1/{path}"
         bounds = _Bounds(most_bytes, deadline_s or self._timeout_s, deadline_s is not None)
         status, content, found = self._send(method, where, words, data, headers, bounds)
-        if status == 401 and self._token is not None and not self._sends_token:
-            self._sends_token = True
+        if status == 401 and self._token is not None and self._has_other_token():
             status, content, found = self._send(method, where, words, data, headers, bounds)
         if not 200 <= status < 300:
             raise problem_error(content, status, where)
         return content, found
+
+    def _has_other_token(self) -> bool:
+        """Return whether a request that was refused may be allowed with a token, or a new one."""
+        if self._sends_token:
+            if self._renew is None:
+                return False
+            self._renew()
+        self._sends_token = True
+        return True
 
     def _send(
         self,

@@ -34,7 +34,6 @@ from valence_sched.model.zone import (
     ZoneSupplies,
 )
 from valence_sched.model.zone_claim import ZoneClaimBody
-from valence_sched.model.zone_registry import ZoneOverview
 from valence_sched.model.zone_route import ROUTE
 from valence_sched.model.zone_settings import ZoneSettings
 from valence_sched.server.zone_claims import zone_nodes
@@ -45,10 +44,12 @@ from valence_sched.zones.calls import call_below, time_left
 from valence_sched.zones.children import Children, ChildRow
 from valence_sched.zones.claiming_scheduler import ClaimingScheduler
 from valence_sched.zones.claims import ZoneClaimStore
+from valence_sched.zones.logins import ChildLogins
+from valence_sched.zones.mixes import SupplySums
 from valence_sched.zones.nodes import ZoneNodes
 from valence_sched.zones.plans import ZonePlans
 from valence_sched.zones.podms import ZonePodms
-from valence_sched.zones.remote_zone import RemoteZone, remote_zone
+from valence_sched.zones.remote_zone import RemoteZone
 from valence_sched.zones.reports import ZoneReports
 from valence_sched.zones.scheduler import ZonedScheduler
 from valence_sched.zones.tokens import Tokens
@@ -69,13 +70,10 @@ def process_zone(
     """Return the zone of a process; ``store`` returns the open state."""
     app = App(environ=environ)
 
-    def zones() -> Sequence[ZoneOverview]:
-        return store().zones.list()
-
     def own_id() -> str:
         return store().zones.own_id()
 
-    children = Children(zones, settings.zones.poll_interval_s)
+    children = Children(lambda: store().zones, settings.zones.poll_interval_s)
     return ProcessZone(
         settings.zones,
         engines,
@@ -160,6 +158,7 @@ class ProcessZone:
         self._lock = threading.Lock()
         self._known: tuple[str, Tokens] | None = None
         self._links: dict[str, _Link] = {}
+        self._sums, self._logins = SupplySums(), ChildLogins()
 
     @property
     def deadline_s(self) -> float:
@@ -185,6 +184,7 @@ class ProcessZone:
             reports_below=self._reports_below,
             deadline_s=time_left(self.deadline_s),
             most_hops=self.most_hops,
+            sums=self._sums,
         )
 
     def hold_offers(self, tenant: str, body: ZoneClaimBody, key: str | None) -> Claim:
@@ -275,7 +275,7 @@ class ProcessZone:
                     link.close()
                     link = None
                 self._links[row.name] = link or _Link(
-                    row, self._password, self.deadline_s, self._route
+                    row, self._password, self._logins, self.deadline_s, self._route
                 )
             for gone in known.values():
                 gone.close()
@@ -289,6 +289,7 @@ class _Link:
         self,
         row: ChildRow,
         password: PasswordOf,
+        logins: ChildLogins,
         timeout_s: float,
         route: Callable[[], Sequence[str]],
     ) -> None:
@@ -297,7 +298,7 @@ class _Link:
         self._problem: str | None = None
         self._threads = ThreadPoolExecutor(QUERIES, thread_name_prefix=f"zone {row.name}")
         try:
-            self._zone = remote_zone(row, password(row), timeout_s, route)
+            self._zone = RemoteZone(logins.connection(row, password(row), timeout_s, route))
         except (CredentialError, UsageError) as error:
             self._problem = one_line(str(error))
 
@@ -324,7 +325,7 @@ class _Link:
 
 
 def _access_of(row: ChildRow) -> tuple[object, ...]:
-    return row.url, row.username, row.password, row.cacert
+    return row.url, row.username, row.password, row.keystone, row.cacert
 
 
 class ZonedSchedulers:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -21,6 +22,7 @@ from valence_sched.errors import (
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.zone_registry import (
     Capabilities,
+    KeystoneLogin,
     ZoneInfo,
     ZoneOverview,
     ZoneRegistration,
@@ -34,6 +36,7 @@ FAILURES = 3  # in a row, after which a child is not active
 INTERVALS = 3  # after which what a child told of itself has expired
 LEASE, LEASE_S = "zone poller", 30.0
 RENEWALS = 3  # of a lease in its time
+LIST_S = 1.0  # at least, after which the children of a process are read again
 LOOK_S = 1.0  # how often the process that polls looks which child is due
 DEADLINE_S = 10.0  # for an answer to a poll
 
@@ -51,6 +54,7 @@ class ChildRow:
     url: str
     username: str | None = None
     password: PasswordReference | None = None
+    keystone: KeystoneLogin | None = None
     cacert: str | None = None
     weighting: Weighting = PLAIN
     is_active: bool = False
@@ -58,18 +62,43 @@ class ChildRow:
     reason: str = ""
 
 
-class Children:
-    """The enabled child zones of a state, read each time they are asked for.
+class ListedZones(Protocol):
+    """The child zones of a state, and how often they changed."""
 
-    ``zones`` lists those of the state; they are polled every ``interval_s``.
+    def list(self) -> Sequence[ZoneOverview]:
+        """Return them by name."""
+
+    def changes(self) -> int:
+        """Return how often they changed, polls that learned nothing new aside."""
+
+
+class Children:
+    """The enabled child zones of a state, as they are each time they are asked for.
+
+    They are read again where they changed, and otherwise once in ``LIST_S``: how old is what they
+    told is in no count. ``zones`` returns those of the state; they are polled every ``interval_s``.
+    Threads may share it.
     """
 
-    def __init__(self, zones: Callable[[], Sequence[ZoneOverview]], interval_s: float) -> None:
-        self._zones, self._interval_s = zones, interval_s
+    def __init__(
+        self,
+        zones: Callable[[], ListedZones],
+        interval_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._zones, self._interval_s, self._clock = zones, interval_s, clock
+        self._list: tuple[int, float, Sequence[ChildRow]] | None = None
 
     def enabled(self) -> Sequence[ChildRow]:
         """Return the enabled ones by name; StoreError where the state cannot be read."""
-        return [_row(one, self._interval_s) for one in self._zones() if one.registration.enabled]
+        zones, known, at = self._zones(), self._list, self._clock()
+        changes = zones.changes()
+        if known is not None and known[0] == changes and at - known[1] < LIST_S:
+            return known[2]
+        enabled = (one for one in zones.list() if one.registration.enabled)
+        rows = [_row(one, self._interval_s) for one in enabled]
+        self._list = changes, at, rows  # counted before it was read: never newer than the list
+        return rows
 
 
 def _row(zone: ZoneOverview, interval_s: float) -> ChildRow:
@@ -79,6 +108,7 @@ def _row(zone: ZoneOverview, interval_s: float) -> ChildRow:
         url=one.url,
         username=one.username,
         password=one.password,
+        keystone=one.keystone,
         cacert=one.cacert,
         weighting=Weighting(one.weight_scale, one.weight_offset),
         is_active=report.is_active,

@@ -1,50 +1,123 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mixes of requests, completed by what the pools of all zones supply to them together."""
+"""Mixes of requests, completed by what the pools of all zones supply to them together.
+
+What zones supplied to a mix is remembered. The next decision asks its offers by that, and zones
+tell with them what they supply now: where it is the same, nothing else is asked.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.mix_supply import added_supplies, is_supply
-from valence_sched.model.request import MAX_NODES, SCARCITY_PART, MixSupplies, Request
+from valence_sched.model.policy import Policy
+from valence_sched.model.request import MAX_NODES, SCARCITY_PART, Mix, MixSupplies, Request
 from valence_sched.model.zone import GroupAnswer, OwnPodms, SealedRequest, ZoneSupplies
 
 OLDER = "it does not tell its supplies: its version is older"
 NO_SUPPLIES = "what it tells of its supplies is none: its version or its policy is another one"
+MOST_SUMS = 64  # of which a process remembers the completed mix
+
+SumKey = tuple[str, str, tuple[tuple[str, tuple[str, ...]], ...]]
+
+
+@dataclass(frozen=True)
+class SupplySum:
+    """What all zones supplied to a mix under a policy, and the mix that it completes."""
+
+    policy: Policy
+    supplies: ZoneSupplies
+    mix: Mix
+
+
+class SupplySums:
+    """The latest sums of supplies by policy, mix and the capabilities that rule zones out.
+
+    A sum may be out of date: zones are to confirm it. Threads may share them.
+    """
+
+    def __init__(self, most: int = MOST_SUMS) -> None:
+        self._most, self._lock = most, threading.Lock()
+        self._sums: OrderedDict[SumKey, SupplySum] = OrderedDict()
+
+    def find(self, sealed: SealedRequest) -> SupplySum | None:
+        """Return the sum for a request, None where none is known."""
+        with self._lock:
+            found = self._sums.get(_key(sealed.request))
+        return found if found is not None and found.policy == sealed.policy else None
+
+    def store(self, sealed: SealedRequest, supplies: ZoneSupplies, mix: Mix) -> None:
+        """Remember a sum, and forget the oldest one where there are too many."""
+        key = _key(sealed.request)
+        with self._lock:
+            self._sums[key] = SupplySum(sealed.policy, supplies, mix)
+            self._sums.move_to_end(key)
+            if len(self._sums) > self._most:
+                self._sums.popitem(last=False)
+
+
+def _key(request: Request) -> SumKey:
+    return request.policy, request.mix.digest, tuple(sorted(request.capabilities.items()))
+
+
+@dataclass(frozen=True)
+class CompletedRequest:
+    """A request with its mix completed, and the zones that do not count in it.
+
+    Zones have yet to confirm that they supply the ``unconfirmed`` sum to it, if there is one.
+    """
+
+    request: Request
+    uncounted: Sequence[SilentZone] = ()
+    unconfirmed: ZoneSupplies | None = None
 
 
 class ZoneMixes:
     """Completes the mixes of the requests of one decision, of which ``podms`` seals each.
 
     Like one zone it asks again for the supplies of all pools once the decision has taken nodes of
-    a twentieth of them.
+    a twentieth of them. ``sums`` are those of earlier decisions.
     """
 
-    def __init__(self, podms: OwnPodms) -> None:
-        self._podms = podms
-        self._known: dict[tuple[str, str], tuple[GroupAnswer, int]] = {}
+    def __init__(self, podms: OwnPodms, sums: SupplySums) -> None:
+        self._podms, self._sums = podms, sums
+        self._known: dict[tuple[str, str], tuple[CompletedRequest, ZoneSupplies, int]] = {}
 
     def complete(
         self, sealed: SealedRequest, ask: Callable[[], GroupAnswer], taken: int, *, anew: bool
-    ) -> tuple[Request, Sequence[SilentZone]]:
-        """Return a sealed request with its mix completed, and the zones that do not count in it.
+    ) -> CompletedRequest:
+        """Return a sealed request with its mix completed.
 
         ``ask`` returns what all zones supply. The decision has ``taken`` so many nodes before; with
         ``anew`` zones are asked in any case.
         """
-        request = sealed.request
-        key = request.policy, request.mix.digest
-        answer, at = self._known.get(key, (None, 0))
-        pools = 0 if answer is None or answer.supplies is UNSET else answer.supplies.pools
-        if answer is None or anew or (taken > at and taken - at >= pools // SCARCITY_PART):
-            answer = ask()
-            self._known[key] = answer, taken
-        supplies = {} if answer.supplies is UNSET else answer.supplies.by_weigher
-        return self._podms.complete_mix(request, supplies), answer.uncounted
+        key = sealed.request.policy, sealed.request.mix.digest
+        known = self._known.get(key)
+        if known is None and not anew and not taken and (found := self._sums.find(sealed)):
+            request = replace(sealed.request, mix=found.mix)
+            completed = CompletedRequest(request, unconfirmed=found.supplies)
+            self._known[key] = completed, found.supplies, 0
+            return completed
+        if known is not None and not anew:
+            completed, supplies, at = known
+            if taken <= at or taken - at < supplies.pools // SCARCITY_PART:
+                request = replace(sealed.request, mix=completed.request.mix)
+                return CompletedRequest(request, completed.uncounted)
+        answer = ask()
+        supplies = ZoneSupplies() if answer.supplies is UNSET else answer.supplies
+        request = self._podms.complete_mix(sealed.request, supplies.by_weigher)
+        if not taken and not answer.uncounted:
+            self._sums.store(sealed, replace(supplies, most_nodes=MAX_NODES), request.mix)
+        completed = CompletedRequest(request, answer.uncounted)
+        self._known[key] = completed, supplies, taken
+        return completed
 
 
 def as_asked_below(request: Request) -> Request:
@@ -67,16 +140,34 @@ def zone_supplies(
         told = answer.supplies
         if told is UNSET:
             uncounted.append(SilentZone(zone=zone, reason=OLDER))
-        elif not all(is_supply(each, shares) for each in told.by_weigher.values()):
+        elif not _are_supplies(told, shares):
             uncounted.append(SilentZone(zone=zone, reason=NO_SUPPLIES))
         else:
             found.append(told)
+    supplies = _added(found)
+    return (replace(supplies, most_nodes=MAX_NODES) if uncounted else supplies), tuple(uncounted)
+
+
+def supplies_with_offers(
+    told: Sequence[ZoneSupplies | UnsetType], shares: int
+) -> ZoneSupplies | UnsetType:
+    """Return what zones supply that offer nodes, UNSET where not each of them tells that."""
+    found = [one for one in told if one is not UNSET and _are_supplies(one, shares)]
+    return _added(found) if len(found) == len(told) else UNSET
+
+
+def _are_supplies(told: ZoneSupplies, shares: int) -> bool:
+    return all(is_supply(each, shares) for each in told.by_weigher.values())
+
+
+def _added(found: Sequence[ZoneSupplies]) -> ZoneSupplies:
+    if len(found) == 1:
+        return found[0]
     weighers = dict.fromkeys(name for one in found for name in one.by_weigher)
     by_weigher = {name: added_supplies(_of_weigher(found, name)) for name in weighers}
     pools = sum(max(0, one.pools) for one in found)
-    most = MAX_NODES if uncounted else sum(max(0, one.most_nodes) for one in found)
-    supplies = ZoneSupplies(pools=pools, by_weigher=by_weigher, most_nodes=min(most, MAX_NODES))
-    return supplies, tuple(uncounted)
+    most = sum(max(0, one.most_nodes) for one in found)
+    return ZoneSupplies(pools=pools, by_weigher=by_weigher, most_nodes=min(most, MAX_NODES))
 
 
 def _of_weigher(found: Sequence[ZoneSupplies], name: str) -> Iterator[MixSupplies]:

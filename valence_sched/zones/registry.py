@@ -18,11 +18,11 @@ from valence_sched.model.zone_registry import (
     check_zone,
 )
 from valence_sched.model.zone_settings import ZoneSettings
-from valence_sched.remote.connection import ServiceConnection
 from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.store.store import Store
 from valence_sched.zones.calls import DEADLINE_SHARE, call_all
 from valence_sched.zones.children import current_capabilities
+from valence_sched.zones.logins import ChildLogins
 
 Password = Callable[[ZoneRegistration], str | None]
 
@@ -53,7 +53,7 @@ class ZoneRegistry:
         self, settings: ZoneSettings, settings_file: str, state: StateOpener, password: Password
     ) -> None:
         self._settings, self._settings_file = settings, settings_file
-        self._state, self._password = state, password
+        self._state, self._password, self._logins = state, password, ChildLogins()
 
     def list(self) -> Sequence[ZoneOverview]:
         """Return the child zones by name; what they told has expired after three intervals."""
@@ -143,7 +143,8 @@ class ZoneRegistry:
     def _tree_of(
         self, child: ZoneRegistration, hops: int, deadline_s: float, route: Sequence[str]
     ) -> ZoneNode:
-        scheduler = child_scheduler(child, self._password(child), deadline_s)
+        connection = self._logins.connection(child, self._password(child), deadline_s)
+        scheduler = RemoteScheduler(connection)
         return scheduler.zone_tree(hops=hops, deadline_s=deadline_s, route=route)
 
     def _current(self, zone: ZoneOverview) -> ZoneOverview:
@@ -160,17 +161,3 @@ class ZoneRegistry:
                 "child zones are not enabled: set enable_zone_routing: true in "
                 f"{self._settings_file}"
             ))  # fmt: skip
-
-
-def child_scheduler(
-    child: ZoneRegistration, password: str | None, timeout_s: float
-) -> RemoteScheduler:
-    """Return the scheduler of a child zone, which may be silent for ``timeout_s``."""
-    connection = ServiceConnection(
-        child.url,
-        user=child.username,
-        password=password,
-        verify=child.cacert or True,
-        timeout_s=timeout_s,
-    )
-    return RemoteScheduler(connection)

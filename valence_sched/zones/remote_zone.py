@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from valence_sched.model.claim import Claim
@@ -11,7 +10,6 @@ from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer
 from valence_sched.model.zone_claim import ZoneClaimBody
 from valence_sched.remote.connection import ServiceConnection
 from valence_sched.remote.scheduler import RemoteScheduler
-from valence_sched.zones.children import ChildRow
 
 T = TypeVar("T")
 
@@ -49,24 +47,3 @@ class RemoteZone:
         content = self._connection.ask("POST", path, body=query, deadline_s=query.deadline_s,
                                        most_bytes=MOST_ANSWER_BYTES)  # fmt: skip
         return self._connection.decode(content, kind)
-
-
-def remote_zone(
-    child: ChildRow,
-    password: str | None,
-    timeout_s: float,
-    route: Callable[[], Sequence[str]] = tuple,
-) -> RemoteZone:
-    """Return a child zone at its URL, which may be silent for ``timeout_s``; UsageError as of it.
-
-    Its certificate is verified. ``route`` as of a connection.
-    """
-    connection = ServiceConnection(
-        child.url,
-        user=child.username,
-        password=password,
-        verify=child.cacert or True,
-        timeout_s=timeout_s,
-        route=route,
-    )
-    return RemoteZone(connection)

@@ -24,7 +24,7 @@ from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.zone import GroupAnswer, OfferingZone, OwnPodms, SealedRequest
 from valence_sched.model.zone_depth import MOST_HOPS
 from valence_sched.zones.batch import SelectNodes, ZoneBatch
-from valence_sched.zones.mixes import ZoneMixes
+from valence_sched.zones.mixes import CompletedRequest, SupplySums, ZoneMixes
 from valence_sched.zones.reasons import with_reasons_below
 from valence_sched.zones.result import (
     drop_conflicting_alternates,
@@ -49,6 +49,7 @@ class ZonedScheduler:
     ``podms`` are the zone's own pod managers. The engine is held for no longer than a verb of it
     takes: never while children are asked. It may have the pod managers of all zones.
     ``reports_below`` returns what each child says of a decision on a request, or its error.
+    ``sums`` are what zones supplied to mixes: those who decide over the same zones may share them.
     """
 
     def __init__(
@@ -61,9 +62,11 @@ class ZonedScheduler:
         most_hops: int = MOST_HOPS,
         engine_has_all: bool = False,
         reports_below: ReportsBelow = lambda _request, _detail: {},
+        sums: SupplySums | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
+        self._sums = SupplySums() if sums is None else sums
         self._reports_below = reports_below
         self._reading, self._podms, self._zone = reading, podms, zone
         self._deadline_s, self._most_hops = deadline_s, most_hops
@@ -118,7 +121,7 @@ class ZonedScheduler:
         self, request: Request, avoid: Sequence[SilentZone]
     ) -> tuple[SealedRequest, Selected]:
         sealed = self._podms.seal(request)
-        return sealed, self._selection(sealed, ZoneMixes(self._podms), avoid=avoid).nodes()
+        return sealed, self._selection(sealed, self._mixes(), avoid=avoid).nodes()
 
     def result(
         self, request: Request, sealed: SealedRequest, selected: Selected, detail: Detail
@@ -128,8 +131,8 @@ class ZonedScheduler:
 
     def rank(self, request: Request, limit: int) -> Ranking:
         """Return the best candidates of all zones; errors as for a decision."""
-        sealed, mixes = self._podms.seal(request), ZoneMixes(self._podms)
-        offers, selected = self._selection(sealed, mixes).ranking(limit)
+        sealed = self._podms.seal(request)
+        offers, selected = self._selection(sealed, self._mixes()).ranking(limit)
         missing = [f"zone {one.zone}: {one.reason}" for one in selected.silent.values()]
         missing += [f"{one.podm}: undecided" for one in selected.undecided.values()]
         return Ranking(candidates=tuple(one.candidate for one in offers), missing=tuple(missing))
@@ -157,10 +160,10 @@ class ZonedScheduler:
             for number, one in enumerate(requests)
         ]
         until = self._clock() + self._deadline_s
-        mixes = ZoneMixes(self._podms)
+        mixes = self._mixes()
 
         def new_trial() -> SelectNodes:
-            mixes = ZoneMixes(self._podms)
+            mixes = self._mixes()
 
             def select(number: int, others: Sequence[OtherOffer]) -> Selected:
                 selection = self._selection(sealed[number], mixes, others)
@@ -185,6 +188,9 @@ class ZonedScheduler:
         ]
         return zoned_results(requests, [one.report for one in reports])
 
+    def _mixes(self) -> ZoneMixes:
+        return ZoneMixes(self._podms, self._sums)
+
     def _selection(
         self,
         sealed: SealedRequest,
@@ -192,9 +198,7 @@ class ZonedScheduler:
         others: Sequence[OtherOffer] = (),
         avoid: Sequence[SilentZone] = (),
     ) -> ZoneSelection:
-        def complete(
-            ask: Callable[[], GroupAnswer], anew: bool
-        ) -> tuple[Request, Sequence[SilentZone]]:
+        def complete(ask: Callable[[], GroupAnswer], anew: bool) -> CompletedRequest:
             return mixes.complete(sealed, ask, len(others), anew=anew)
 
         return ZoneSelection(

@@ -8,12 +8,11 @@ Where they do (a group that spreads over zones), or where chance takes part, eac
 from __future__ import annotations
 
 import functools
-import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from valence_sched.core.ranking import pool_lot
@@ -33,9 +32,10 @@ from valence_sched.model.zone import (
     OtherNode,
     Token,
     ZoneAnswer,
+    ZoneSupplies,
 )
 from valence_sched.model.zone_depth import MOST_HOPS
-from valence_sched.zones.mixes import as_asked_below
+from valence_sched.zones.mixes import CompletedRequest, as_asked_below
 
 LEAST_DEADLINE_S = 0.001  # once the time of a decision is over
 MOST_ANCHORS = 64  # tried for one group; the one by which most nodes fit is taken
@@ -44,7 +44,7 @@ MOST_ANCHORS = 64  # tried for one group; the one by which most nodes fit is tak
 Attempt = Callable[[tuple[DomainValues, ...]], "list[PlacedOffer]"]
 
 #: Completes the mix of a request by what a function asks of all zones, if need be anew.
-Complete = Callable[[Callable[[], GroupAnswer], bool], tuple[Request, Sequence[SilentZone]]]
+Complete = Callable[[Callable[[], GroupAnswer], bool], CompletedRequest]
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,14 @@ class _LostZone(Exception):
     """A zone gives no answer any more, of which a node was taken."""
 
 
+class _OtherSupplies(Exception):
+    """The mix was completed by what zones do not supply now, but ``supplies`` if that is known."""
+
+    def __init__(self, supplies: ZoneSupplies | UnsetType) -> None:
+        super().__init__()
+        self.supplies = supplies
+
+
 class ZoneSelection:
     """Selects the nodes of one request, sealed for its policy, from a zone and those below.
 
@@ -97,8 +105,9 @@ class ZoneSelection:
     one is not asked again. Where a node was taken of it, the decision is made anew without it: what
     that node changed is not known any more. No candidate costs more than ``most_cost``. ``others``
     are offers that other requests took before. Zones to ``avoid`` are not asked, and named silent.
-    ``complete`` returns the request with its mix completed, and the zones that do not count in it,
-    by what it asks; with True it asks again.
+    ``complete`` returns the request with its mix completed by what it asks; with True it asks in
+    any case. Where it was completed by what zones supplied to an earlier decision, the first offers
+    confirm that, or the decision is made anew by what they supply now.
     """
 
     def __init__(
@@ -115,7 +124,8 @@ class ZoneSelection:
         complete: Complete | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._zone, self._policy, self._request = zone, policy, request
+        self._zone, self._policy = zone, policy
+        self._sealed = self._request = request  # as it is sealed, and with its mix completed
         by_lot = policy.scheduler == "chance"
         self._query = OfferQuery(
             request=request,
@@ -125,6 +135,7 @@ class ZoneSelection:
             hops=most_hops,
         )
         self._complete = complete
+        self._unconfirmed: ZoneSupplies | None = None
         self._clock, self._until = clock, clock() + deadline_s
         self._noted = Selected()
         self._note(avoid, self._noted.silent)
@@ -133,16 +144,24 @@ class ZoneSelection:
 
     def ranking(self, limit: int) -> tuple[Sequence[Offer], Selected]:
         """Return the best candidates for the first node, and what is known about the answer."""
-        self._complete_mix(anew=False)
+        self._complete_mix()
+        try:
+            offers = self._ranking(limit)
+        except _OtherSupplies as other:
+            self._begin_anew(other.supplies)
+            offers = self._ranking(limit)
+        return offers, self._noted
+
+    def _ranking(self, limit: int) -> Sequence[Offer]:
         one = self._alternative(1, count=1)
         query = replace(self._query, request=one, order="cost", limit=limit)
         if query.request.group is not None or query.request.owner is not None:
             query = replace(query, company=self._group_state(query))
-        return self._ask(query).ranking[:limit], self._noted
+        return self._ask(query).ranking[:limit]
 
     def most_nodes(self) -> int:
         """Return a bound of how many nodes of the request all zones make, by each need alone."""
-        self._complete_mix(anew=False)
+        self._complete_mix()
         supplies = self._group_answer(self._query).supplies
         return MAX_NODES if supplies is UNSET else supplies.most_nodes
 
@@ -152,26 +171,43 @@ class ZoneSelection:
         Raises:
             UnknownName: every zone answers, and none has a pod manager of the request.
         """
-        for attempt in itertools.count():  # each time without one more of the zones
+        self._complete_mix()
+        while True:  # each time without one more of the zones, or once by what they supply now
             try:
-                self._complete_mix(anew=attempt > 0)
                 self._noted.nodes = self._with_alternates(self._nodes())
             except _LostZone:
-                self._noted.undecided.clear()
-                vars(self).pop("_needs_anchor", None)
+                self._begin_anew()
+            except _OtherSupplies as other:
+                self._begin_anew(other.supplies)
             else:
                 return self._noted
-        raise AssertionError("unreachable")
 
-    def _complete_mix(self, *, anew: bool) -> None:
-        """Complete the mix of the request, which zones take as it is."""
+    def _begin_anew(self, supplies: ZoneSupplies | UnsetType = UNSET) -> None:
+        """Forget what was found, and complete the mix by what zones supply now."""
+        self._noted.undecided.clear()
+        vars(self).pop("_needs_anchor", None)
+        self._complete_mix(anew=True, supplies=supplies)
+
+    def _complete_mix(
+        self, *, anew: bool = False, supplies: ZoneSupplies | UnsetType = UNSET
+    ) -> None:
+        """Complete the mix of the request, which zones take as it is.
+
+        With ``supplies`` zones need not be asked for them.
+        """
         if self._complete is None:
             return
-        request, uncounted = self._complete(lambda: self._group_answer(self._query), anew)
-        self._noted.request = request
+
+        def ask() -> GroupAnswer:
+            if supplies is not UNSET:
+                return GroupAnswer(company=GroupState(), supplies=supplies)
+            return self._group_answer(replace(self._query, request=self._sealed))
+
+        completed = self._complete(ask, anew)
+        self._noted.request, self._unconfirmed = completed.request, completed.unconfirmed
         self._noted.uncounted.clear()
-        self._note(uncounted, self._noted.uncounted)
-        self._request = as_asked_below(request)
+        self._note(completed.uncounted, self._noted.uncounted)
+        self._request = as_asked_below(completed.request)
         self._query = replace(self._query, request=self._request)
 
     def _nodes(self) -> list[PlacedOffer]:
@@ -298,6 +334,10 @@ class ZoneSelection:
         self._noted.answered = max(self._noted.answered, answer.answered)
         self._note(answer.silent, self._noted.silent)
         self._check_taken(query, answer.silent)
+        if self._unconfirmed is not None:
+            expected, self._unconfirmed = self._unconfirmed, None
+            if answer.supplies != expected:
+                raise _OtherSupplies(answer.supplies)
         self._note(answer.excluded, self._noted.excluded)
         self._noted.undecided.update(((one.podm, one.pool), one) for one in answer.undecided)
         if answer.unknown_podms and not answer.silent:

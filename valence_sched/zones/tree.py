@@ -16,6 +16,7 @@ from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from valence_sched.errors import SchedulerError, StaleOffer, one_line
@@ -36,7 +37,7 @@ from valence_sched.model.zone import (
 from valence_sched.zones.calls import DEADLINE_SHARE
 from valence_sched.zones.capabilities import why_ruled_out
 from valence_sched.zones.merge import PLAIN, OfferOrder, Part, Weighting, merge_nodes, merge_ranking
-from valence_sched.zones.mixes import zone_supplies
+from valence_sched.zones.mixes import supplies_with_offers, zone_supplies
 from valence_sched.zones.tokens import ChildToken, OwnToken, Tokens
 
 A = TypeVar("A", ZoneAnswer, GroupAnswer)
@@ -119,7 +120,8 @@ class ZoneTree:
             parts.append(Part(own))
         order = OfferOrder(query, parts)
         above = functools.partial(self._above, order)
-        count = query.request.count
+        count, mix = query.request.count, query.request.mix
+        told = [part.answer.supplies for part in parts]
         return ZoneAnswer(
             nodes=tuple(itertools.starmap(above, merge_nodes(parts, order, count))),
             ranking=tuple(itertools.starmap(above, merge_ranking(parts, order)[: query.limit])),
@@ -130,6 +132,7 @@ class ZoneTree:
             silent=(*children.silent, *_named(parts, "silent")),
             excluded=(*children.excluded, *_named(parts, "excluded")),
             answered=1 + sum(part.answer.answered for part in parts if part.child),
+            supplies=supplies_with_offers(told, len(mix.shares)) if mix.scarcity else UNSET,
         )
 
     def group_state(self, query: OfferQuery) -> GroupAnswer:

@@ -23,14 +23,17 @@ LIST_COLUMNS = ("ID", "Name", "Is Active", "Capabilities", "API URL")
 LONG_COLUMNS = ("Own Name", "Enabled", "Failures", "Heard", "Reason")
 SHOW_COLUMNS = (
     "ID", "Name", "Own Name", "API URL", "Enabled", "Is Active", "Reason", "Failures",
-    "Capabilities", "Services", "Weight Scale", "Weight Offset", "Username", "Password", "CA Cert",
-    "Heard", "Polled",
+    "Capabilities", "Services", "Weight Scale", "Weight Offset", "Login", "Username", "Password",
+    "Auth URL", "Project", "User Domain", "Project Domain", "CA Cert", "Heard", "Polled",
 )  # fmt: skip
 TREE_COLUMNS = ("Zone", "Podms", "Free Cores", "Free Memory MiB", "Free GPUs", "Age", "Problem")
 TOTAL_COLUMNS = ("Total Cores", "Total Memory MiB", "Total GPUs", "Free Drives", "Total Drives",
                  "Free NICs", "Total NICs")  # fmt: skip
 _AMOUNTS = {"Cores": "cores", "Memory MiB": "memory_mib", "GPUs": "gpus", "Drives": "drives",
             "NICs": "nics"}  # fmt: skip
+
+
+_KEYSTONE = ("auth_url", "project", "user_domain", "project_domain")
 
 
 class Branch(Cell[Sequence[str]]):
@@ -57,7 +60,7 @@ def zone_cells(zone: ZoneOverview) -> dict[str, Any]:
     from valence_sched.model.zone_registry import range_text
 
     one, report = zone.registration, zone.report
-    info, password = report.info, one.password
+    info, password, keystone = report.info, one.password, one.keystone
     return {
         "ID": zone.id,
         "Name": one.name,
@@ -72,8 +75,13 @@ def zone_cells(zone: ZoneOverview) -> dict[str, Any]:
                                for name, pair in (info.services if info else {}).items()}),
         "Weight Scale": one.weight_scale,
         "Weight Offset": one.weight_offset,
+        "Login": one.login,
         "Username": or_absent(one.username),
         "Password": or_absent(password and password.text),
+        "Auth URL": or_absent(one.auth_url),
+        "Project": or_absent(one.project),
+        "User Domain": or_absent(keystone and keystone.user_domain),
+        "Project Domain": or_absent(keystone and keystone.project_domain),
         "CA Cert": or_absent(one.cacert),
         "Heard": _age(zone.heard_age_s),
         "Polled": _age(zone.polled_age_s),
@@ -93,6 +101,13 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add_option(
         password, "--password-file <file>: file with the password, which its owner alone can read"
     )
+    add_option(what, "--auth-url <url>: Keystone of its service, which gives tokens to the user",
+               type=nonempty_name)  # fmt: skip
+    add_option(what, "--project <project>: project of the tokens", type=nonempty_name)
+    add_option(what, "--user-domain <domain>: domain of the user (default: Default)",
+               type=nonempty_name)  # fmt: skip
+    add_option(what, "--project-domain <domain>: domain of the project (default: Default)",
+               type=nonempty_name)  # fmt: skip
     add_option(what, "--cacert <file>: certificates to trust, in PEM")
     add_option(decide, "--weight-scale <number>: what its scores are multiplied by (default: 1)",
                type=_number)  # fmt: skip
@@ -115,7 +130,7 @@ def _number(text: str) -> float:
 def _changes(parsed_args: argparse.Namespace, *, here: bool) -> dict[str, Any]:
     """Return the fields of a registration that the options say."""
     words = {name: getattr(parsed_args, name)
-             for name in ("username", "weight_scale", "weight_offset")}  # fmt: skip
+             for name in ("username", *_KEYSTONE, "weight_scale", "weight_offset")}  # fmt: skip
     changes = {name: value for name, value in words.items() if value is not None}
     if password := password_reference(parsed_args, here=here):
         changes["password"] = password
@@ -125,13 +140,16 @@ def _changes(parsed_args: argparse.Namespace, *, here: bool) -> dict[str, Any]:
 
 
 def _warnings(zone: ZoneOverview) -> list[str]:
-    """Return a line for a password that others can read."""
+    """Return a line for each URL where others can read a password or a token."""
     from valence_sched.model.podm_url import is_unencrypted
 
     one = zone.registration
-    if one.password is None or not is_unencrypted(one.url):
+    if one.password is None:
         return []
-    return [f"warning: {one.name}: its password goes to {one.url} in the clear: name an https URL"]
+    goes = [("password", one.auth_url or one.url)]
+    goes += [("token", one.url)] if one.auth_url else []
+    return [f"warning: {one.name}: its {what} goes to {url} in the clear: name an https URL"
+            for what, url in goes if is_unencrypted(url)]  # fmt: skip
 
 
 class AddZone(base.ShowOne):
@@ -146,6 +164,8 @@ class AddZone(base.ShowOne):
     examples = (
         "east http://10.1.0.1:8790",
         "west https://west:8790 --username up --password-env WEST_PASSWORD --weight-scale 0.5",
+        "north https://north:8790 --auth-url https://keystone:5000/v3 --username up "
+        "--project service --password-env NORTH_PASSWORD",
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -240,9 +260,9 @@ class SetZone(base.Command):
         if parsed_args.enable or parsed_args.disable:
             changes["enabled"] = parsed_args.enable
         if parsed_args.no_login:
-            if changes.keys() & {"username", "password"}:
-                raise UsageError("--no-login contradicts --username and --password-…")
-            changes |= {"username": None, "password": None}
+            if changes.keys() & {"username", "password", *_KEYSTONE}:
+                raise UsageError("--no-login contradicts the options of a login")
+            changes |= dict.fromkeys(("username", "password", *_KEYSTONE))
         if not changes:
             raise UsageError("nothing to set: name a property")
         zone = scheduler.change_zone(parsed_args.zone, ZoneChange(**changes))

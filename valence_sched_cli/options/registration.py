@@ -265,13 +265,13 @@ def _max_blocks(text: str) -> list[tuple[str, int]]:
     try:
         most = positive(number)
     except argparse.ArgumentTypeError:
-        what = f"{text[:40]!r} is no number from 1 on, nor TYPE=NUMBER"
+        what = f"must be a number from 1 on, or TYPE=NUMBER, got {text[:40]!r}"
         raise argparse.ArgumentTypeError(what) from None
     if not equals:
         return list(max_blocks_of(most).items())
     known = {it.casefold(): it for it in get_args(BlockType)}
     if kind.strip().casefold() not in known:
-        what = f"{kind[:40]!r} is no type of block: one of {', '.join(known.values())}"
+        what = f"must be of a type of blocks ({', '.join(known.values())}), got {kind[:40]!r}"
         raise argparse.ArgumentTypeError(what)
     return [(known[kind.strip().casefold()], most)]
 

@@ -137,6 +137,14 @@ class TestZones:
         self.zones.delete(added)
         self.assertEqual([], self.zones.list())
 
+    def test_changes_are_counted_as_in_the_change_log(self):
+        before = self.zones.changes()
+        self.zones.add(EAST)
+        self.zones.add(WEST)
+        self.assertEqual(
+            (before + 2, self.moved()), (self.zones.changes(), self.store().zones.changes())
+        )
+
     def test_the_change_log_moves_with_what_is_new_and_not_with_each_poll(self):
         counts = [self.moved()]
         self.zones.add(EAST)

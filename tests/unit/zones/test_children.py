@@ -37,6 +37,20 @@ INFO = ZoneInfo(name="dallas", capabilities={"os": ("linux",)})
 HEARD = ZoneReport(is_active=True, info=INFO, reason="")
 
 
+class Listed:
+    """Child zones that a state lists, and how often they changed and were read."""
+
+    def __init__(self, *rows):
+        self.rows, self.moved, self.reads = list(rows), 0, 0
+
+    def changes(self):
+        return self.moved
+
+    def list(self):
+        self.reads += 1
+        return self.rows
+
+
 class TestChildren(unittest.TestCase):
     """The children that may be asked."""
 
@@ -44,7 +58,7 @@ class TestChildren(unittest.TestCase):
         zone = ZoneOverview(
             id=1, registration=registration, report=report, heard_age_s=heard_age_s
         )  # fmt: skip
-        (row,) = Children(lambda: [zone], 30.0).enabled()
+        (row,) = Children(lambda: Listed(zone), 30.0).enabled()
         return row
 
     def test_a_child_has_what_it_takes_to_ask_it_and_what_it_told(self):
@@ -71,7 +85,24 @@ class TestChildren(unittest.TestCase):
 
     def test_one_that_is_not_enabled_is_not_there(self):
         zone = ZoneOverview(id=1, registration=replace(EAST, enabled=False), report=HEARD)
-        self.assertEqual([], Children(lambda: [zone], 30.0).enabled())
+        self.assertEqual([], Children(lambda: Listed(zone), 30.0).enabled())
+
+    def test_they_are_read_where_they_changed_and_once_a_second(self):
+        clock = Clock()
+        zones = Listed(ZoneOverview(id=1, registration=EAST, report=HEARD, heard_age_s=1.0))
+        children = Children(lambda: zones, 30.0, clock)
+        for at, changes, reads in ((0, 0, 1), (0.9, 0, 1), (0.95, 1, 2), (1.9, 1, 2), (2, 1, 3)):
+            clock.at, zones.moved = at, changes
+            self.assertEqual(["east"], [row.name for row in children.enabled()])
+            self.assertEqual(reads, zones.reads, at)
+
+    def test_what_they_told_expires_without_a_change(self):
+        clock, told = Clock(), ZoneOverview(id=1, registration=EAST, report=HEARD, heard_age_s=89.0)
+        zones = Listed(told)
+        children = Children(lambda: zones, 30.0, clock)
+        self.assertEqual({"os": ("linux",)}, children.enabled()[0].capabilities)
+        zones.rows, clock.at = [replace(told, heard_age_s=90.5)], 1001.5
+        self.assertEqual({}, children.enabled()[0].capabilities)
 
 
 class Zones:

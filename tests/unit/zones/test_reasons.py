@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from tests.unit.core.deciders import cpus, engine_of
 from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import ServiceError, UnknownName
+from valence_sched.model.decision import FunnelStep
 from valence_sched.testing import request
 from valence_sched.zones.reasons import with_reasons_below
 
@@ -33,6 +34,13 @@ class TestReasons(unittest.TestCase):
         self.assertEqual((3, 3), (found.inventory.podms, found.inventory.blocks))
         self.assertNotIn(found.inventory.digest, (own.inventory.digest, east.inventory.digest))
         self.assertEqual((*own.warnings, "zone east: it is old"), found.warnings)
+
+    def test_what_is_undecided_adds_up_as_well(self):
+        own, east = refused("a"), refused("b")
+        steps = [FunnelStep(filter="fit", came_in=3, went_on=1, undecided=n) for n in (2, 5)]
+        own, east = replace(own, funnel=(steps[0],)), replace(east, funnel=(steps[1],))
+        (step,) = with_reasons_below(own, {"east": east}).funnel
+        self.assertEqual((6, 2, 7), (step.came_in, step.went_on, step.undecided))
 
     def test_a_router_says_what_its_children_say(self):
         found = with_reasons_below(None, {"east": refused("b")})

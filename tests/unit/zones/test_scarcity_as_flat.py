@@ -7,15 +7,18 @@ from unittest.mock import ANY
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from tests.unit.core.sites import quietly
-from tests.unit.zones.scarce_sites import scarce_decider, scarce_podm, scarce_request
+from tests.unit.zones.scarce_sites import CORES, scarce_decider, scarce_podm, scarce_request
 from tests.unit.zones.test_tree_as_flat import tree
+from valence_sched.errors import ServiceError
 from valence_sched.model.decision import InventorySummary
 from valence_sched.model.mix_supply import added_supplies, exact_sum, is_supply
-from valence_sched.model.zone import GroupAnswer, OfferQuery, SealedRequest
-from valence_sched.zones.mixes import ZoneMixes
+from valence_sched.model.need import Alternative
+from valence_sched.model.zone import GroupAnswer, OfferQuery, SealedRequest, ZoneSupplies
+from valence_sched.zones.mixes import SupplySums, ZoneMixes
 from valence_sched.zones.selection import ZoneSelection
 from valence_sched.zones.tokens import Tokens
 from valence_sched.zones.tree import ChildZone, ZoneTree
@@ -23,20 +26,28 @@ from valence_sched.zones.tree import ChildZone, ZoneTree
 NO_INVENTORY = InventorySummary(digest="", podms=0, pools=0, blocks=0, skipped=())
 
 
-def selection(zone, flat, asked, **words) -> ZoneSelection:
-    """Return the selection that a zone makes, which seals requests as ``flat`` does."""
+def selection(zone, flat, asked, sums=None, **words) -> ZoneSelection:
+    """Return the selection that a zone makes, which seals requests as ``flat`` does.
+
+    ``sums`` are those of earlier decisions, if any.
+    """
     request = flat.seal(asked)
     policy, most_cost = flat.policy(request)
     needs = flat.needs_supplies(request)
     sealed = SealedRequest(request=request, policy=policy, most_cost=most_cost,
                            inventory=NO_INVENTORY, needs_supplies=needs)  # fmt: skip
-    mixes = ZoneMixes(flat)
+    mixes = ZoneMixes(flat, SupplySums() if sums is None else sums)
 
     def complete(ask, anew):
         return mixes.complete(sealed, ask, 0, anew=anew)
 
     return ZoneSelection(zone, policy, request, most_cost=most_cost,
                          complete=complete if sealed.needs_supplies else None, **words)  # fmt: skip
+
+
+def placed(selected) -> tuple:
+    """Return what was selected, without the tokens, and for which request."""
+    return [(one.choice, one.chosen.candidate) for one in selected.nodes], selected.request
 
 
 class TestScarcity(unittest.TestCase):
@@ -75,6 +86,28 @@ class TestScarcity(unittest.TestCase):
             ]
         self.assertGreater(scarce, 20)
         self.assertGreater(differ, 10)
+
+    @quietly(40)
+    @given(st.integers(0, 2**32))
+    def test_sums_of_an_earlier_decision_change_no_later_one(self, seed):
+        """S39: whatever changed in the zones since, and whichever zone it changed in."""
+        random, sums = Random(seed), SupplySums()
+        podms = [scarce_podm(number, random) for number in range(random.randint(1, 6))]
+        asked = scarce_request(random)
+        for number in range(10, 13):
+            flat = scarce_decider(podms)
+            decision = flat.select_destinations(asked)
+            zones = tree(podms, random, make=scarce_decider)
+            selected = selection(zones, flat, asked, sums).nodes()
+            found = [(node.choice, node.chosen.candidate) for node in selected.nodes]
+            self.assertEqual([(one.choice, one.chosen) for one in decision.placements], found)
+            request = selected.request or flat.seal(asked)
+            self.assertEqual(decision.context.request.mix.scarcity, request.mix.scarcity)
+            whole = flat.rank(replace(asked, fallbacks=()), 5).candidates
+            offers, _ = selection(zones, flat, replace(asked, fallbacks=()), sums).ranking(5)
+            self.assertEqual(whole, tuple(one.candidate for one in offers))
+            podms = random.sample(podms, random.randint(0, len(podms)))
+            podms += [scarce_podm(number, random)]
 
     @quietly(20)
     @given(st.integers(0, 2**32))
@@ -130,6 +163,91 @@ class TestSupplies(unittest.TestCase):
             scarcities = {query.request.mix.scarcity for query in child.offered}
             self.assertEqual({selected.request.mix.scarcity}, scarcities)
         self.assertEqual(2, selected.queries)
+
+    def test_the_next_decision_asks_for_offers_alone(self):
+        sums, (top, children) = SupplySums(), self.zones()
+        first = selection(top, self.flat, self.asked, sums).nodes()
+        again = selection(top, self.flat, self.asked, sums).nodes()
+        self.assertEqual((2, 1), (first.queries, again.queries))
+        self.assertEqual(placed(first), placed(again))
+        self.assertEqual([1, 1], [len(child.states) for child in children])
+        self.assertEqual([2, 2], [len(child.offered) for child in children])
+
+    def test_supplies_that_changed_are_told_with_the_offers(self):
+        """Zones are asked for offers again, by what they supply now, and for nothing else."""
+        sums, (top, _) = SupplySums(), self.zones()
+        before = selection(top, self.flat, self.asked, sums).nodes().request.mix.scarcity
+        self.right = self.right[:1]
+        self.flat = scarce_decider([*self.left, *self.right])
+        top, children = self.zones()
+        for queries in (2, 1):
+            selected = selection(top, self.flat, self.asked, sums).nodes()
+            self.assertEqual(queries, selected.queries)
+            expected = self.flat.select_destinations(self.asked)
+            self.assertEqual(
+                [one.chosen for one in expected.placements],
+                [one.chosen.candidate for one in selected.nodes],
+            )
+        self.assertNotEqual(before, selected.request.mix.scarcity)
+        self.assertEqual([[], []], [child.states for child in children])
+
+    def test_a_zone_that_gives_no_answer_any_more_supplies_nothing(self):
+        sums, (top, children) = SupplySums(), self.zones()
+        selection(top, self.flat, self.asked, sums).nodes()
+
+        def away(_query):
+            raise ServiceError("nobody answers there")
+
+        children[1].offers = away
+        selected = selection(top, self.flat, self.asked, sums).nodes()
+        self.assertEqual(["r"], list(selected.silent))
+        expected = scarce_decider(self.left).select_destinations(self.asked)
+        self.assertEqual(expected.context.request.mix.scarcity, selected.request.mix.scarcity)
+
+    def test_zones_that_tell_no_supplies_with_offers_are_asked_for_them(self):
+        sums, (top, children) = SupplySums(), self.zones()
+        first = selection(top, self.flat, self.asked, sums).nodes()
+        ask = children[1].offers
+        children[1].offers = lambda query: replace(ask(query), supplies=UNSET)
+        again = selection(top, self.flat, self.asked, sums).nodes()
+        self.assertEqual(3, again.queries)
+        self.assertEqual(placed(first), placed(again))
+
+    def test_a_decision_that_begins_anew_is_completed_by_the_zones_that_are_left(self):
+        """By the first alternative nodes are taken of a zone that is away for the next one."""
+        top, children = self.zones()
+        asked = replace(self.asked, count=50, fallbacks=(Alternative((CORES,), ()),))
+        ask = children[1].offers
+
+        def away_at_last(query):
+            if query.taken:
+                raise ServiceError("nobody answers there")
+            return ask(query)
+
+        children[1].offers = away_at_last
+        selected = selection(top, self.flat, asked).nodes()
+        self.assertEqual(["r"], list(selected.silent))
+        expected = scarce_decider(self.left).select_destinations(asked)
+        self.assertEqual(expected.context.request.mix.scarcity, selected.request.mix.scarcity)
+
+    def test_supplies_that_some_zone_does_not_tell_are_not_remembered(self):
+        sums, (top, _) = SupplySums(), self.zones(lambda answer: replace(answer, supplies=UNSET))
+        for _ in range(2):
+            self.assertEqual(2, selection(top, self.flat, self.asked, sums).nodes().queries)
+
+    def test_a_sum_is_that_of_one_policy_and_of_the_zones_that_are_asked(self):
+        policy, most_cost = self.flat.policy(self.flat.seal(self.asked))
+        sealed = SealedRequest(request=self.flat.seal(self.asked), policy=policy,
+                               most_cost=most_cost, inventory=NO_INVENTORY)  # fmt: skip
+        sums, mix = SupplySums(most=2), sealed.request.mix
+        sums.store(sealed, ZoneSupplies(pools=1), mix)
+        self.assertEqual(ZoneSupplies(pools=1), sums.find(sealed).supplies)
+        self.assertIsNone(sums.find(replace(sealed, policy=replace(policy, weighers=()))))
+        request = replace(sealed.request, capabilities={"tier": ("gold",)})
+        for number, asked in enumerate((request, replace(request, capabilities={"a": ("b",)}))):
+            self.assertIsNone(sums.find(replace(sealed, request=asked)))
+            sums.store(replace(sealed, request=asked), ZoneSupplies(pools=number), mix)
+        self.assertIsNone(sums.find(sealed))  # the oldest of three
 
     def test_where_nothing_is_scarce_zones_are_told_so(self):
         """A zone of its own would find something scarce."""

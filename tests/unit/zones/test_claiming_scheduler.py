@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs about claims and nodes of a zone with a child, over real pod managers of both."""
+
+import contextlib
+import unittest
+
+from tests.unit.lifecycle.site import request
+from tests.unit.zones.in_process import InProcessZone, made_nodes, served_tree
+from valence_sched.errors import RequestError, ServiceError, UnknownName
+from valence_sched.zones.claiming_scheduler import ClaimingScheduler
+from valence_sched.zones.plans import ZonePlans
+from valence_sched.zones.podms import ZonePodms
+from valence_sched.zones.reports import ZoneReports
+from valence_sched.zones.scheduler import ZonedScheduler
+
+APART = {"group": {"name": "web", "anti_affinity": ["podm"]}, "owner": "alice", "count": 2}
+
+
+def claiming(zone: InProcessZone) -> ClaimingScheduler:
+    """Return the scheduler of a zone, as its service has it."""
+    zoned = ZonedScheduler(
+        lambda: contextlib.nullcontext(zone.engine), zone.engine, zone.tree(), deadline_s=20.0
+    )
+    children = {child.name: lambda child=child: claiming(child) for child in zone.children}
+    podms = ZonePodms(zone.engine, children, 20.0)
+    reports = ZoneReports(zone.engine, children, 20.0, podms)
+    plans = ZonePlans(zone.engine, children, zoned, podms)
+    return ClaimingScheduler(zone.engine, zoned, zone.nodes_here, podms, reports, plans)
+
+
+class ZoneCase(unittest.TestCase):
+    """A zone with a pod manager over ``east``, which has another one."""
+
+    def setUp(self) -> None:
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        self.folder, self.served = stack.enter_context(served_tree("top-p", "east-p"))
+        self.east = self.zone("east")
+        self.top = self.zone("top", self.east)
+        self.scheduler = claiming(self.top)
+
+    def zone(self, name: str, *children: InProcessZone) -> InProcessZone:
+        zone = InProcessZone(name, self.folder, [self.served[f"{name}-p"]], children)
+        self.addCleanup(zone.store.close)
+        return zone
+
+    def held(self) -> list[str]:
+        """Return which pod managers have blocks that are held."""
+        return sorted({*self.top.held_blocks(), *self.east.held_blocks()})
+
+
+class TestClaims(ZoneCase):
+    """Holding over both zones."""
+
+    def test_a_claim_comes_with_its_decision_and_is_found_renewed_and_released(self):
+        result = self.scheduler.claim(request(**APART), key="k", ttl_s=300.0)
+        self.assertEqual(["east-p", "top-p"], self.held())
+        report = result.decision.report
+        self.assertEqual("placed", report.outcome)
+        self.assertEqual({"", "east"}, {one.zone for one in report.zones.placements})
+        claim = result.claim
+        for found in (
+            self.scheduler.claims(), self.scheduler.claims(owner="alice"),
+            self.scheduler.claims(podm="top-p"), [self.scheduler.claim_record(claim.id).claim],
+        ):  # fmt: skip
+            self.assertEqual([claim.id], [one.id for one in found])
+        self.assertEqual([], list(self.scheduler.claims(owner="bob")))
+        self.assertEqual([], list(self.scheduler.claims(podm="none")))
+        renewed = self.scheduler.renew(claim.id, 9000.0)
+        self.assertGreater(renewed.expires_at, claim.expires_at + 5000.0)
+        self.assertEqual([], list(self.scheduler.release([claim.id])))
+        self.assertEqual([], self.held())
+        self.assertEqual([], list(self.scheduler.claims()))
+        self.assertEqual(["RELEASED"], [one.state for one in self.scheduler.claims(ended=True)])
+
+    def test_a_key_finds_the_claim_again_without_a_decision(self):
+        first = self.scheduler.claim(request(**APART), key="k")
+        again = self.scheduler.claim(request(**APART), key="k")
+        self.assertEqual(first.claim.id, again.claim.id)
+        self.assertIsNone(again.decision)
+        other = self.scheduler.claim(request(count=1))
+        self.assertNotEqual(first.claim.id, other.claim.id)
+
+    def test_the_time_of_a_claim_is_the_one_that_was_asked_for(self):
+        result = self.scheduler.claim(request(**APART), ttl_s=9000.0)
+        left_s = result.claim.expires_at - result.claim.created_at
+        self.assertTrue(8000.0 < left_s <= 9001.0, left_s)
+
+    def test_what_fits_nowhere_is_a_decision_with_reasons_and_no_claim(self):
+        huge = {"properties": {"processor": {"total_cores": 4096}}}
+        result = self.scheduler.claim(request(**huge), detail="report")
+        self.assertIsNone(result.claim)
+        report = result.decision.report
+        self.assertEqual(("nothing_fits", ["top-p"]),
+                         (report.outcome, [one.podm for one in report.podms]))  # fmt: skip
+
+
+class TestNodes(ZoneCase):
+    """Composing in both zones."""
+
+    def test_nodes_are_composed_with_their_decision_listed_and_deleted(self):
+        result = self.scheduler.compose(request(**APART), key="k", wait_s=10.0)
+        self.assertEqual("placed", result.decision.report.outcome)
+        self.assertEqual(["east/east-p", "top-p"], sorted(one.podm for one in result.nodes))
+        ids = sorted(one.id for one in result.nodes)
+        for nodes in (self.scheduler.nodes(), self.scheduler.nodes(owner="alice", live=True)):
+            self.assertEqual(ids, sorted(one.node.id for one in nodes))
+        self.assertEqual([], list(self.scheduler.nodes(owner="bob")))
+        top = [one.node.podm for one in self.scheduler.nodes(podm="top-p")]
+        self.assertEqual(["top-p"], top)
+        self.assertEqual(ids[0], self.scheduler.node_record(ids[0]).node.id)
+        again = self.scheduler.compose(request(**APART), key="k", wait_s=10.0)
+        self.assertEqual((ids, None), (sorted(one.id for one in again.nodes), again.decision))
+        self.assertEqual([], list(self.scheduler.delete_nodes(ids, wait_s=10.0)))
+        self.assertEqual([], made_nodes(self.served))
+
+    def test_pod_managers_of_all_zones_are_asked_for_what_there_is_live(self):
+        self.scheduler.compose(request(**APART), wait_s=10.0)
+        seen = {name: len(podm.requests) for name, podm in self.served.items()}
+        self.scheduler.nodes()
+        self.assertEqual(seen, {name: len(podm.requests) for name, podm in self.served.items()})
+        live = self.scheduler.nodes(live=True)
+        self.assertEqual({"COMPOSED"}, {one.state for one in live})
+        for name, podm in self.served.items():
+            self.assertGreater(len(podm.requests), seen[name], name)
+
+    def test_a_claim_is_composed_later(self):
+        claim = self.scheduler.claim(request(**APART)).claim
+        result = self.scheduler.compose_claim(claim.id, wait_s=10.0)
+        self.assertEqual(2, len(result.nodes))
+        self.assertEqual(2, len(made_nodes(self.served)))
+
+    def test_it_reconciles_its_own_pod_managers_and_its_claims_below(self):
+        self.scheduler.claim(request(**APART))
+        self.east.dead = True
+        (error,) = self.scheduler.release([self.scheduler.claims()[0].id])
+        self.assertIsInstance(error, ServiceError)
+        self.east.dead = False
+        planned = self.scheduler.reconcile(dry_run=True)
+        self.assertEqual(["east-p"], self.held())
+        done = self.scheduler.reconcile()
+        self.assertEqual([], self.held())
+        self.assertEqual(len(planned.actions), len(done.actions))
+        self.assertTrue(done.actions)
+        self.assertEqual(["FAILED"], [one.state for one in self.scheduler.claims(ended=True)])
+
+
+class TestPlans(ZoneCase):
+    """A plan is made and carried out by the zone that has its pod manager."""
+
+    def plan(self, podm: str):
+        return self.scheduler.plan(request(podms=[podm])).plan
+
+    def test_one_of_a_zone_below_is_held_there(self):
+        plan = self.plan("east-p")
+        report = self.scheduler.refresh(plan).report
+        self.assertEqual(["east-p"], [one.chosen.podm for one in report.placements])
+        claim = self.scheduler.claim_plan(plan, key="k", ttl_s=9000.0)
+        self.assertTrue(claim.id.startswith("east/"), claim.id)
+        self.assertEqual((["east/east-p"], ["east-p"]),
+                         ([one.podm for one in claim.parts], self.held()))  # fmt: skip
+        self.assertEqual(claim.id, self.scheduler.claim_plan(plan, key="k").id)
+        self.assertGreater(claim.expires_at - claim.created_at, 8000.0)
+
+    def test_one_is_composed_where_it_was_made(self):
+        for podm, zone in (("east-p", "east/"), ("top-p", "")):
+            with self.subTest(podm):
+                result = self.scheduler.compose_plan(self.plan(podm), wait_s=10.0)
+                self.assertEqual([f"{zone}{podm}"], [one.podm for one in result.nodes])
+        self.assertEqual(2, len(made_nodes(self.served)))
+
+    def test_what_is_in_several_zones_is_no_plan(self):
+        with self.assertRaisesRegex(RequestError, "these nodes are in several"):
+            self.scheduler.plan(request(**APART))
+
+    def test_what_fits_nowhere_is_a_decision_alone(self):
+        huge = {"properties": {"processor": {"total_cores": 4096}}}
+        result = self.scheduler.plan(request(**huge))
+        self.assertEqual((None, "nothing_fits"), (result.plan, result.decision.report.outcome))
+
+
+class TestPodms(ZoneCase):
+    """Pod managers by name or path, and what they report."""
+
+    def test_one_is_found_by_its_name_or_path(self):
+        self.assertEqual("top-p", self.scheduler.podm("top-p").podm.id)
+        for name in ("east-p", "east/east-p"):
+            self.assertEqual("east/east-p", self.scheduler.podm(name).podm.id)
+        with self.assertRaises(UnknownName):
+            self.scheduler.podm("nowhere")
+
+    def test_reports_are_kept_in_the_zone_of_the_pod_manager_until_they_are_forgotten(self):
+        stats = {"facts": {"noise_db": 40}}
+        for name, zone in (("top-p", self.top), ("east-p", self.east)):
+            with self.subTest(name):
+                self.scheduler.update_resource_stats(name, stats)
+                told = zone.engine.reported_stats(name)
+                self.assertEqual(told.stats, self.scheduler.reported_stats(name).stats)
+                self.assertIn("noise_db", str(told.stats))
+                self.scheduler.forget_report(name)
+                with self.assertRaisesRegex(UnknownName, "that reported"):
+                    zone.engine.reported_stats(name)
+
+
+class TestReports(ZoneCase):
+    """What fits and what is held, in both zones."""
+
+    def test_nodes_that_fit_are_counted_by_pod_manager(self):
+        found = self.scheduler.count_fits(request(), 9)
+        self.assertEqual({"top-p": 2, "east/east-p": 2}, dict(found.podms))
+        self.assertEqual(4, self.scheduler.capacity(request(), 9).nodes)
+
+    def test_claims_on_blocks_have_their_paths(self):
+        for podm, zone in (("east-p", "east/"), ("top-p", "")):
+            with self.subTest(podm):
+                self.scheduler.claim(request(podms=[podm]))
+                held = self.scheduler.block_usage(podm).held
+                self.assertEqual(1, len(held))
+                self.assertTrue(all(claim.startswith(zone) for claim in held.values()), held)
+
+
+class TestOtherVerbs(ZoneCase):
+    """What is passed on."""
+
+    def test_reports_and_plans_are_of_all_zones_and_the_rest_is_of_the_own_engine(self):
+        self.assertEqual({"top-p", "east/east-p"}, {one.podm.id for one in self.scheduler.podms()})
+        self.assertIsNotNone(self.scheduler.plan(request()).plan)
+        self.assertEqual(
+            [one.name for one in self.top.engine.policies()],
+            [one.name for one in self.scheduler.policies()],
+        )
+
+    def test_what_is_private_is_no_verb(self):
+        for name in ("_store", "__wrapped__"):
+            with self.assertRaisesRegex(AttributeError, name):
+                getattr(self.scheduler, name)

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logins to children: tokens of a Keystone that is kept, renewed, refuses or is away."""
+
+import contextlib
+import http.server
+import json
+import threading
+import unittest
+from collections import Counter
+
+from valence_sched.errors import IdentityUnavailable, Unauthenticated
+from valence_sched.model.zone_registry import ZoneRegistration
+from valence_sched.zones.logins import ChildLogins
+
+PASSWORD = "a-secret"
+REFUSED = {"type": "about:blank", "title": "Unauthorized", "status": 401,
+           "code": "unauthenticated", "detail": "its token ended"}  # fmt: skip
+
+
+class KeystoneAndChild:
+    """A server that is both a Keystone, which gives tokens by number, and a child.
+
+    ``valid`` are the tokens that the child takes, all if None; ``status`` is what Keystone answers
+    instead of a token, and ``expires_at`` when its tokens end.
+    """
+
+    def __init__(self):
+        self.asked, self.tokens, self.logins = Counter(), [], []
+        self.status, self.valid, self.expires_at = 0, None, "2999-01-01T00:00:00.000000Z"
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                outer.asked["keystone"] += 1
+                outer.logins.append(json.loads(body)["auth"])
+                if outer.status:
+                    self.answer(outer.status, {"error": {"code": outer.status, "message": "no"}})
+                    return
+                outer.tokens.append(f"token-{len(outer.tokens) + 1}")
+                token = {"expires_at": outer.expires_at, "methods": ["password"],
+                         "issued_at": "2026-01-01T00:00:00.000000Z",
+                         "user": {"id": "u", "name": "up", "domain": {"id": "d"}}}  # fmt: skip
+                self.answer(201, {"token": token}, {"X-Subject-Token": outer.tokens[-1]})
+
+            def do_GET(self):
+                outer.asked["child"] += 1
+                token = self.headers["X-Auth-Token"]
+                if token is None or (outer.valid is not None and token not in outer.valid):
+                    self.answer(401, REFUSED)
+                else:
+                    self.answer(200, {"token": token})
+
+            def answer(self, status, document, headers=()):
+                content = json.dumps(document).encode()
+                self.send_response(status)
+                for name, value in dict(headers).items():
+                    self.send_header(name, value)
+                kind = "application/json" if status < 400 else "application/problem+json"
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_words):
+                """Print nothing."""
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def serve(self, case):
+        thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        case.addCleanup(thread.join)
+        case.addCleanup(self._server.server_close)
+        case.addCleanup(self._server.shutdown)
+
+
+class TestKeystone(unittest.TestCase):
+    """A child behind Keystone is asked with a token, which is kept as long as it is one."""
+
+    def setUp(self):
+        self.server = KeystoneAndChild()
+        self.server.serve(self)
+        self.child = ZoneRegistration(
+            name="east", url=self.server.url, username="up", auth_url=f"{self.server.url}/v3",
+            project="zones", project_domain="Sites",
+        )  # fmt: skip
+        self.logins = ChildLogins()
+
+    def ask(self):
+        """Return the token that the child got, over a connection of its own."""
+        connection = self.logins.connection(self.child, PASSWORD, 5.0)
+        return json.loads(connection.ask("GET", "zones/info"))["token"]
+
+    def test_one_token_is_used_by_all_connections(self):
+        self.assertEqual(["token-1"] * 3, [self.ask() for _ in range(3)])
+        self.assertEqual({"keystone": 1, "child": 3}, self.server.asked)
+        (login,) = self.server.logins
+        user = {"name": "up", "domain": {"name": "Default"}, "password": PASSWORD}
+        self.assertEqual(user, login["identity"]["password"]["user"])
+        project = {"name": "zones", "domain": {"name": "Sites"}}
+        self.assertEqual({"project": project}, login["scope"])
+
+    def test_a_token_that_the_child_refuses_is_renewed_once(self):
+        self.assertEqual("token-1", self.ask())
+        self.server.valid = {"token-2"}
+        self.assertEqual(["token-2"] * 2, [self.ask(), self.ask()])
+        self.assertEqual({"keystone": 2, "child": 4}, self.server.asked)
+
+    def test_a_child_that_refuses_every_token_is_asked_twice(self):
+        self.server.valid = set()
+        with self.assertRaisesRegex(Unauthenticated, "its token ended"):
+            self.ask()
+        self.assertEqual({"keystone": 2, "child": 2}, self.server.asked)
+
+    def test_a_token_that_ends_soon_is_renewed_before_it_is_sent(self):
+        self.server.expires_at = "2000-01-01T00:00:00.000000Z"
+        self.assertEqual(["token-1", "token-2"], [self.ask(), self.ask()])
+
+    def test_a_login_that_keystone_refuses_says_so_without_the_password(self):
+        self.server.status = 401
+        with self.assertRaisesRegex(Unauthenticated, "refuses the login of 'up' to .*'zones'") as e:
+            self.ask()
+        self.assertNotIn(PASSWORD, str(e.exception))
+        self.assertEqual(0, self.server.asked["child"])
+
+    def test_a_keystone_that_fails_or_is_away_is_no_refusal(self):
+        self.server.status = 500
+        with self.assertRaisesRegex(IdentityUnavailable, "gives no token"):
+            self.ask()
+        self.server.status = 0
+        with contextlib.closing(http.server.HTTPServer(("127.0.0.1", 0), None).socket) as closed:
+            port = closed.getsockname()[1]
+        self.child = ZoneRegistration(
+            name="east", url=self.server.url, username="up", project="zones",
+            auth_url=f"http://127.0.0.1:{port}/v3",
+        )  # fmt: skip
+        with self.assertRaisesRegex(IdentityUnavailable, "gives no token: ConnectFailure"):
+            self.ask()
+        self.assertEqual(0, self.server.asked["child"])
+
+    def test_another_password_is_another_login(self):
+        self.ask()
+        self.logins.connection(self.child, "another", 5.0).ask("GET", "zones/info")
+        sent = [one["identity"]["password"]["user"]["password"] for one in self.server.logins]
+        self.assertEqual([PASSWORD, "another"], sent)

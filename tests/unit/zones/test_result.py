@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decisions over zones as nouns: what is placed, by which zones, and what is not known."""
+
+import unittest
+
+from msgspec.structs import replace
+
+from tests.unit.core.deciders import cpus, engine_of
+from tests.unit.zones.test_merge import offer
+from valence_sched.core.explain.report import decision_report
+from valence_sched.errors import InventoryIncomplete
+from valence_sched.model.decision import InventorySummary, PoolRef
+from valence_sched.model.decision_zones import PlacementZone, SilentZone
+from valence_sched.model.group import Group
+from valence_sched.model.policy import Policy
+from valence_sched.model.request import Request
+from valence_sched.model.zone import OtherNode, SealedRequest
+from valence_sched.testing import request
+from valence_sched.zones.result import (
+    drop_conflicting_alternates,
+    taken_by,
+    zoned_result,
+    zoned_results,
+)
+from valence_sched.zones.selection import OtherOffer, PlacedOffer, Selected
+
+NOTHING_OWN = InventorySummary(digest="", podms=0, pools=0, blocks=0, skipped=())
+OWN = replace(NOTHING_OWN, digest="d", podms=2)
+EAST, WEST = (SilentZone(zone=name, reason=f"{name} is away") for name in ("east", "west"))
+
+
+def sealed(count: int = 1, inventory: InventorySummary = OWN, **words: object) -> SealedRequest:
+    asked = Request(id="r", count=count, seed=5, **words)
+    policy = Policy(name="default")
+    return SealedRequest(request=asked, policy=policy, most_cost=9, inventory=inventory)
+
+
+def node(podm: str, *alternates: str, zone: str = "", choice: int = 1) -> PlacedOffer:
+    others = tuple(replace(offer(other, 2), zone=zone) for other in alternates)
+    return PlacedOffer(choice, replace(offer(podm, 1), zone=zone), others)
+
+
+def decided(placed: int, count: int = 1, **words: object):
+    selected = Selected(nodes=[node(f"p{number}") for number in range(placed)], **words)
+    return zoned_result(sealed(count), selected).report
+
+
+class TestOne(unittest.TestCase):
+    """The decision on one request."""
+
+    def test_nodes_are_placed_with_their_zones_and_those_of_their_alternates(self):
+        nodes = [node("a", "b", "c", zone="east"), node("d", choice=2)]
+        report = zoned_result(sealed(2), Selected(nodes=nodes, queries=3, answered=4)).report
+        self.assertEqual(("placed", 2, 2, 2, 5), (
+            report.outcome, report.requested, report.placed, report.fitting, report.seed,
+        ))  # fmt: skip
+        first, second = report.placements
+        self.assertEqual((1, 1, "a", ["b", "c"]), (
+            first.node, first.choice, first.chosen.podm, [one.podm for one in first.alternates],
+        ))  # fmt: skip
+        self.assertEqual((2, 2, "d", ()), (
+            second.node, second.choice, second.chosen.podm, second.alternates,
+        ))  # fmt: skip
+        self.assertEqual(
+            (PlacementZone(node=1, zone="east", alternates=("east", "east")),
+             PlacementZone(node=2, zone="")),
+            report.zones.placements,
+        )  # fmt: skip
+        self.assertEqual((3, 4), (report.zones.rounds, report.zones.answered))
+        self.assertEqual((OWN, (), ()), (report.inventory, report.podms, report.funnel))
+
+    def test_too_few_nodes_are_none_and_enough_of_them_are_a_part(self):
+        report = decided(1, count=2)
+        self.assertEqual(("nothing_fits", 0, 1, ()), (
+            report.outcome, report.placed, report.fitting, report.placements,
+        ))  # fmt: skip
+        selected = Selected(nodes=[node("a")])
+        report = zoned_result(sealed(2, min_count=1), selected).report
+        self.assertEqual(("placed_in_part", 1), (report.outcome, report.placed))
+
+    def test_where_a_pool_is_open_nothing_placed_is_undecided(self):
+        pool = PoolRef(podm="a", pool="p")
+        open_pools = {("a", "p"): pool}
+        report = decided(0, undecided=open_pools)
+        self.assertEqual(("undecided", (pool,)), (report.outcome, report.undecided))
+        self.assertEqual("placed", decided(1, undecided=open_pools).outcome)
+
+    def test_zones_without_a_part_are_named_in_order(self):
+        zones = {one.zone: one for one in (WEST, EAST)}
+        report = decided(1, silent=zones, excluded=zones, uncounted=zones)
+        self.assertEqual((EAST, WEST), report.zones.silent)
+        self.assertEqual((EAST, WEST), report.zones.excluded)
+        self.assertEqual(
+            tuple(f"zone {one} does not count in the scarcity of the mix: {one} is away"
+                  for one in ("east", "west")),
+            report.warnings,
+        )  # fmt: skip
+
+    def test_a_router_whose_zones_are_all_silent_has_no_answer(self):
+        silent = Selected(silent={"west": WEST, "east": EAST})
+        with self.assertRaises(InventoryIncomplete) as caught:
+            zoned_result(sealed(inventory=NOTHING_OWN), silent)
+        self.assertEqual("no zone answered: east: east is away; west: west is away",
+                         str(caught.exception))  # fmt: skip
+
+    def test_any_answer_makes_it_a_decision(self):
+        for selected, inventory in (
+            (Selected(silent={"west": WEST}), OWN),
+            (Selected(silent={"west": WEST}, answered=2), NOTHING_OWN),
+            (Selected(), NOTHING_OWN),
+        ):
+            with self.subTest(selected, podms=inventory.podms):
+                report = zoned_result(sealed(inventory=inventory), selected).report
+                self.assertEqual("nothing_fits", report.outcome)
+
+    def test_the_request_is_the_one_that_the_zones_were_asked(self):
+        asked = Request(id="completed", count=1, seed=7)
+        report = zoned_result(sealed(), Selected(nodes=[node("a")], request=asked)).report
+        self.assertEqual((asked, 7), (report.request, report.seed))
+
+    def test_reasons_of_an_engine_are_taken_over_and_its_placements_are_not(self):
+        huge = request({"processor": {"total_cores": 10_000}})
+        site = engine_of({"id": "x", "blocks": cpus(1)}).select_destinations(huge)
+        reasons = replace(decision_report(site), warnings=("it is old",))
+        uncounted = {"east": EAST}
+        report = zoned_result(sealed(), Selected(uncounted=uncounted), reasons).report
+        self.assertEqual(
+            (reasons.inventory, reasons.podms, reasons.funnel, reasons.explanation),
+            (report.inventory, report.podms, report.funnel, report.explanation),
+        )
+        self.assertEqual("it is old", report.warnings[0])
+        self.assertIn("zone east does not count", report.warnings[1])
+        self.assertEqual("r", report.request.id)
+
+    def test_equal_policies_have_equal_digests(self):
+        one, other = decided(1), decided(0)
+        self.assertEqual(one.policy_digest, other.policy_digest)
+        self.assertRegex(one.policy_digest, "^[0-9a-f]{32}$")
+        renamed = replace(sealed(), policy=Policy(name="pack"))
+        changed = zoned_result(renamed, Selected(nodes=[node("a")])).report
+        self.assertNotEqual(one.policy_digest, changed.policy_digest)
+
+
+class TestSeveral(unittest.TestCase):
+    """The decisions on several requests."""
+
+    REQUESTS = (Request(id="a", count=1), Request(id="b", count=2))
+
+    def test_all_that_is_placed_is_added_up(self):
+        reports = replace(decided(1), warnings=("w", "v")), replace(decided(2, 2), warnings=("w",))
+        result = zoned_results(self.REQUESTS, reports)
+        self.assertEqual(("placed", 3, 3, ("w", "v")), (
+            result.report.outcome, result.report.requested, result.report.placed,
+            result.report.warnings,
+        ))  # fmt: skip
+        self.assertEqual(reports, result.report.decisions)
+        self.assertEqual((OWN, (None, None)), (result.report.inventory, result.details))
+
+    def test_where_one_fails_nothing_is_placed(self):
+        earlier = zoned_result(sealed(), Selected(nodes=[node("a", zone="east")])).report
+        report = zoned_results(self.REQUESTS, (earlier, decided(1, 2))).report
+        self.assertEqual(("nothing_fits", 3, 0), (report.outcome, report.requested, report.placed))
+        first = report.decisions[0]
+        self.assertEqual(("nothing_fits", 0, 1, (), ()), (
+            first.outcome, first.placed, first.fitting, first.placements, first.zones.placements,
+        ))  # fmt: skip
+        self.assertEqual(earlier.zones.answered, first.zones.answered)
+
+    def test_only_the_one_that_failed_may_leave_it_undecided(self):
+        open_pools = {("a", "p"): PoolRef(podm="a", pool="p")}
+        failed, open_failed = decided(0), decided(0, undecided=open_pools)
+        open_placed = decided(1, undecided=open_pools)
+        for reports, outcome in (
+            ((open_placed, failed), "nothing_fits"),
+            ((decided(1), open_failed), "undecided"),
+        ):
+            with self.subTest(outcome):
+                self.assertEqual(outcome, zoned_results(self.REQUESTS, reports).report.outcome)
+
+    def test_fewer_nodes_than_asked_for_are_a_part(self):
+        part = zoned_result(sealed(2, min_count=1), Selected(nodes=[node("a")])).report
+        report = zoned_results(self.REQUESTS, (decided(1), part)).report
+        self.assertEqual(("placed_in_part", 2), (report.outcome, report.placed))
+
+
+class TestTogether(unittest.TestCase):
+    """What requests that are decided together know of each other."""
+
+    def test_later_requests_know_of_each_node_its_zone_group_and_owner(self):
+        selected = Selected(nodes=[node("a", zone="east"), node("b")])
+        asked = Request(owner="me", group=Group(name="web"))
+        self.assertEqual(
+            [OtherOffer(OtherNode(token="a", group="web", owner="me"), "east"),
+             OtherOffer(OtherNode(token="b", group="web", owner="me"), "")],
+            [*taken_by(asked, selected)],
+        )  # fmt: skip
+        (first, _) = taken_by(Request(), selected)
+        self.assertEqual((None, None), (first.node.group, first.node.owner))
+
+    def test_an_alternate_that_another_request_takes_nodes_of_is_none(self):
+        one = Selected(nodes=[node("a", "b", "c", zone="east")])
+        two = Selected(nodes=[node("b", "a", zone="east"), node("d", "b", "e", zone="east")])
+        west = Selected(nodes=[node("c", "e", zone="west")])
+        drop_conflicting_alternates([one, two, west])
+        found = [[alternate.candidate.podm for alternate in each.alternates]
+                 for selected in (one, two, west) for each in selected.nodes]  # fmt: skip
+        # its own nodes and a namesake of another zone are no conflict
+        self.assertEqual([["c"], [], ["b", "e"], ["e"]], found)

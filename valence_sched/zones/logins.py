@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logins: how this zone logs in to the services of its children, with tokens that are kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from valence_sched.errors import (
+    CredentialError,
+    IdentityUnavailable,
+    Unauthenticated,
+    one_line,
+)
+from valence_sched.model.zone_registry import KeystoneLogin
+from valence_sched.remote.connection import ServiceConnection
+
+if TYPE_CHECKING:
+    from keystoneauth1.identity import v3
+
+MOST_LOGINS = 1000  # that a process keeps
+KEYSTONE_TIMEOUT_S = 10.0  # for Keystone to answer, of the time that the child has at most
+INSTALL = "a login with Keystone needs keystoneauth1: pip install 'valence-sched[keystone]'"
+
+
+class ChildAccess(Protocol):
+    """A child zone as far as it tells how its service is reached."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def username(self) -> str | None: ...
+
+    @property
+    def cacert(self) -> str | None: ...
+
+    @property
+    def keystone(self) -> KeystoneLogin | None: ...
+
+
+class KeystoneTokens:
+    """The tokens of one user in one project: each is used until shortly before it ends.
+
+    ``verify`` and ``timeout_s`` are for Keystone. Threads may share them.
+    """
+
+    def __init__(
+        self, login: KeystoneLogin, password: str, verify: bool | str, timeout_s: float
+    ) -> None:
+        self._login, self._password = login, password
+        self._verify, self._timeout_s = verify, timeout_s
+        self._lock = threading.Lock()
+        self._known: v3.Password | None = None
+
+    def token(self) -> str:
+        """Return a token, which is a new one where the last is about to end.
+
+        Raises:
+            CredentialError: keystoneauth1 is not installed.
+            IdentityUnavailable: Keystone does not answer.
+            Unauthenticated: Keystone knows no such user, password or project.
+        """
+        plugin, where = self._plugin(), self._login.auth_url
+        from keystoneauth1.exceptions import ClientException, Unauthorized
+        from keystoneauth1.session import Session
+
+        try:
+            session = Session(verify=self._verify, timeout=self._timeout_s)
+            found: str | None = plugin.get_token(session)
+        except Unauthorized:
+            raise Unauthenticated(one_line(
+                f"Keystone at {where} refuses the login of {self._login.username!r} to the "
+                f"project {self._login.project!r}"
+            )) from None  # fmt: skip
+        except (ClientException, OSError) as error:
+            text = f"Keystone at {where} gives no token: {type(error).__name__}"
+            raise IdentityUnavailable(one_line(text)) from None
+        if not found:
+            raise IdentityUnavailable(one_line(f"Keystone at {where} gives no token"))
+        return found
+
+    def renew(self) -> None:
+        """Forget the token that is known: a service refuses it."""
+        self._plugin().invalidate()
+
+    def _plugin(self) -> v3.Password:
+        try:
+            from keystoneauth1.identity import v3
+        except ImportError:
+            raise CredentialError(INSTALL) from None
+        with self._lock:
+            if self._known is None:
+                self._known = v3.Password(
+                    self._login.auth_url,
+                    username=self._login.username,
+                    password=self._password,
+                    user_domain_name=self._login.user_domain,
+                    project_name=self._login.project,
+                    project_domain_name=self._login.project_domain,
+                    include_catalog=False,
+                )
+            return self._known
+
+
+class ChildLogins:
+    """The logins to children of one process, which keep their tokens from connection to another."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tokens: dict[tuple[KeystoneLogin, str, str | None], KeystoneTokens] = {}
+
+    def connection(
+        self,
+        child: ChildAccess,
+        password: str | None,
+        timeout_s: float,
+        route: Callable[[], Sequence[str]] = tuple,
+    ) -> ServiceConnection:
+        """Return a connection to a child, which may be silent for ``timeout_s``.
+
+        Its certificate is verified, and that of its Keystone. ``route`` and errors as of a
+        connection.
+        """
+        verify = child.cacert or True
+        if child.keystone is None:
+            return ServiceConnection(child.url, user=child.username, password=password,
+                                     verify=verify, timeout_s=timeout_s, route=route)  # fmt: skip
+        tokens = self._tokens_of(child.keystone, password or "", child.cacert, timeout_s)
+        return ServiceConnection(child.url, token=tokens.token, renew=tokens.renew,
+                                 verify=verify, timeout_s=timeout_s, route=route)  # fmt: skip
+
+    def _tokens_of(
+        self, login: KeystoneLogin, password: str, cacert: str | None, timeout_s: float
+    ) -> KeystoneTokens:
+        key = login, password, cacert
+        with self._lock:
+            if key not in self._tokens:
+                if len(self._tokens) >= MOST_LOGINS:
+                    self._tokens.clear()
+                wait_s = min(timeout_s, KEYSTONE_TIMEOUT_S)
+                self._tokens[key] = KeystoneTokens(login, password, cacert or True, wait_s)
+            return self._tokens[key]
