@@ -190,7 +190,9 @@ class Decider:
             request = without_candidates(self._view, request, query.company, earlier)
         found = offers(self._evaluate(request, bound), query, earlier)
         self.check_decided(found.undecided, bound.policy)
-        return found
+        if query.others or query.taken or not request.mix.scarcity:
+            return found
+        return msgspec.structs.replace(found, supplies=self._supplies(request, bound))
 
     def group_state(
         self,
@@ -260,13 +262,20 @@ class Decider:
         from valence_sched.model.zone import ZoneSupplies
 
         request, bound = self._prepared_elsewhere(query.request)
-        supplies = self._cache.mix_supplies(request, self._preparation.active(request, bound))
-        if supplies:
-            return ZoneSupplies(pools=len(self._view), by_weigher=supplies)
+        if not request.mix.scarcity and (found := self._supplies(request, bound)).by_weigher:
+            return found
         from valence_sched.core.batch_orders import most_nodes_alone
 
         most = most_nodes_alone(self._view, query.request, self._eligible(request, bound))
         return ZoneSupplies(pools=len(self._view), most_nodes=most)
+
+    def _supplies(self, request: Request, bound: BoundPolicy) -> ZoneSupplies:
+        """Return what these pools supply to the shares of the mix of a prepared request."""
+        from valence_sched.model.zone import ZoneSupplies
+
+        active = self._preparation.active(request, bound)
+        supplies = self._cache.mix_supplies(request.mix, active)
+        return ZoneSupplies(pools=len(self._view), by_weigher=supplies)
 
     def complete_mix(self, sealed: Request, supplies: Mapping[str, MixSupplies]) -> Request:
         """Return a sealed request with its mix completed by what all pools supply to it."""

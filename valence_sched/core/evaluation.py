@@ -25,7 +25,8 @@ _UNIT_FLOAT = 1.5 * 2**52
 _UNIT_BITS = int(np.float64(_UNIT_FLOAT).view(np.int64))
 
 
-Answers = tuple[Mask, Floats, Ints]  # the verdicts, scores and costs of some rows
+#: The verdicts, scores and costs of some rows, and which of these rows are meant.
+Answers = tuple[Mask, Floats, Ints, slice]
 
 
 class LateAnswers:
@@ -44,8 +45,8 @@ class LateAnswers:
     def write(self, verdicts: Mask, scores: Floats) -> None:
         """Write all into the tables of an evaluation."""
         for podm, answers in self.by_podm.items():
-            rows = self._rows[podm]
-            verdicts[:, rows], scores[:, rows], _ = answers
+            rows, part = self._rows[podm], answers[3]
+            verdicts[:, rows], scores[:, rows] = answers[0][:, part], answers[1][:, part]
         self.by_podm.clear()
 
     def scores_of(self, row: int) -> tuple[float, ...] | None:
@@ -54,7 +55,8 @@ class LateAnswers:
         answers = self.by_podm.get(podm)
         if answers is None:
             return None
-        return tuple(answers[1][:, row - self._rows[podm].start].tolist())
+        first = answers[3].start or 0
+        return tuple(answers[1][:, first + row - self._rows[podm].start].tolist())
 
 
 class Evaluation(msgspec.Struct):

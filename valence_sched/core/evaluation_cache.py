@@ -44,6 +44,8 @@ class CompletedMix:
 
     def __init__(self, bound: BoundPolicy, mix: Mix, view: View, version: int) -> None:
         self._bound = bound  # held, so that its id stays its own
+        if mix.scarcity:
+            mix = msgspec.structs.replace(mix, scarcity=())
         self.supplies = bound.mix_supplies(view, mix)
         self._mix = bound.completed_mix(mix, self.supplies)
         self.version = version
@@ -96,7 +98,7 @@ class EvaluationCache:
             PluginError: with ``strict``, the first plug-in that broke its contract.
         """
         if _is_incomplete(request, bound):
-            request = self._completed_mix(request, bound).request(request)
+            request = self._completed_mix(request.mix, bound).request(request)
         key = (id(bound), request.evaluation_key)
         cached = self._entries.get(key)
         if cached is not None:
@@ -114,28 +116,29 @@ class EvaluationCache:
             spending=Spending(bound.policy.budget),
         )  # fmt: skip
 
-    def mix_supplies(self, request: Request, bound: BoundPolicy) -> dict[str, MixSupplies]:
-        """Return what the pools supply to the mix of a request, as they complete it themselves.
+    def mix_supplies(self, mix: Mix, bound: BoundPolicy) -> dict[str, MixSupplies]:
+        """Return what the pools supply to the shares of a mix, as they complete it themselves.
 
-        Empty where there is nothing to complete.
+        Empty where no weigher has anything to complete.
         """
-        incomplete = _is_incomplete(request, bound)
-        return self._completed_mix(request, bound).supplies if incomplete else {}
+        if not bound.mix_completions or not mix.shares:
+            return {}
+        return self._completed_mix(mix, bound).supplies
 
-    def _completed_mix(self, request: Request, bound: BoundPolicy) -> CompletedMix:
-        """Return the mix of a request with what weighers need to know of all pools about it.
+    def _completed_mix(self, mix: Mix, bound: BoundPolicy) -> CompletedMix:
+        """Return the shares of a mix with what weighers need to know of all pools about them.
 
         That is renewed after some changes, not after each: what was evaluated can then be used
         again. The request carries it, so that the decision can be repeated from the request.
         """
-        key, version = (id(bound), request.mix.digest), self._snapshot.version
+        key, version = (id(bound), mix.digest), self._snapshot.version
         completed = self._mixes.get(key)
         changes = version - completed.version if completed else 0
         if completed is None or (changes and changes >= len(self._snapshot.view) // SCARCITY_PART):
             view = self._snapshot.uncached_view()
             while len(self._mixes) >= MOST_MIXES:
                 del self._mixes[next(iter(self._mixes))]
-            completed = self._mixes[key] = CompletedMix(bound, request.mix, view, version)
+            completed = self._mixes[key] = CompletedMix(bound, mix, view, version)
         return completed
 
     def _evaluate(self, request: Request, bound: BoundPolicy, strict: bool) -> CachedEvaluation:

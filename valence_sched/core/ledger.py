@@ -106,7 +106,9 @@ class _UsedSnapshot:
         self.overlay = Overlay(view)
         self.view = self.overlay.view
         self.version = 0
-        self._evaluated: View | None = None  # the latest View of all rows that was handed out
+        self.overlay.remember_tables()
+        self._whole: View | None = None  # all rows, as they are at any time
+        self._evaluated = False  # since what no node changes was last remembered
         self._states = _PodmStates(self.view)
         self._answers: defaultdict[int, dict[int, Answers]] = defaultdict(dict)
         self._answer_count = 0
@@ -123,14 +125,17 @@ class _UsedSnapshot:
         self._states.change(podm)
 
     def uncached_view(self) -> View:
-        self._evaluated = self.overlay.window(0, len(self.view))
-        return self._evaluated  # it has memoised nothing yet
+        if self._whole is None:
+            self._whole = self.overlay.whole_window()
+        self._whole.forget_changes()
+        self._evaluated = True
+        return self._whole
 
     def catch_up(self, cached: CachedEvaluation, request: Request, strict: bool) -> int:
         """Write the rows of podms that are in a state seen before, and evaluate the others."""
-        if self._evaluated is not None:
-            self.overlay.remember_fixed(self._evaluated)
-            self._evaluated = None
+        if self._evaluated and self._whole is not None:
+            self.overlay.remember_fixed(self._whole)
+            self._evaluated = False
         if max(self._answer_count, len(self._states)) >= self._most_states:
             self._answers.clear()
             self._answer_count = 0
@@ -151,7 +156,7 @@ class _UsedSnapshot:
                 late.pop(podm, None)
             else:
                 late[podm] = known
-                cost[rows[podm]] = known[2]
+                cost[rows[podm]] = known[2][known[3]]
         return self._evaluate(new, cached, request, strict) if new else 0
 
     def _evaluate(
@@ -160,7 +165,12 @@ class _UsedSnapshot:
         """Evaluate podms, given with the state that each is in; return how many rows."""
         if len(podms) == 1:
             return self._evaluate_podm(*podms[0], cached, request, strict)
-        dirty = np.array([row for podm, _ in podms for row in range(*self.overlay.rows(podm))])
+        of_podm, numbers = self._rows, [podm for podm, _ in podms]
+        if len(of_podm) == len(self.view):  # a row each
+            dirty = np.array(numbers)
+        else:
+            spans = (of_podm[podm] for podm in numbers)
+            dirty = np.array([row for one in spans for row in range(one.start, one.stop)])
         part = cached.evaluation.current_part(dirty)
         every = len(dirty) == len(self.view)
         view = self.uncached_view() if every else self.view.take_counts(dirty)
@@ -169,14 +179,14 @@ class _UsedSnapshot:
         cached.evaluation.write(dirty, part)
         if every or part.failed_plugins or was_derived(view, "block_tables"):
             return len(dirty)  # the counts may not be all that the answers depend on
-        position = 0
+        verdicts, scores, cost = part.verdicts, part.scores, part.cost
+        position, answers = 0, self._answers[cached.number]
         for podm, state in podms:
-            first, last = self.overlay.rows(podm)
-            end = position + last - first
-            rows = slice(position, end)
-            answers = part.verdicts[:, rows], part.scores[:, rows], part.cost[rows]
-            self._remember(cached, state, answers)
+            one = of_podm[podm]
+            end = position + one.stop - one.start
+            answers[state] = verdicts, scores, cost, slice(position, end)
             position = end
+        self._answer_count += len(podms)
         return len(dirty)
 
     def _evaluate_podm(
@@ -193,13 +203,10 @@ class _UsedSnapshot:
         if was_derived(view, "block_tables"):
             del self._windows[podm]  # the counts may not be all that the answers depend on
         elif not part.failed_plugins:
-            answers = part.verdicts.copy(), part.scores.copy(), part.cost.copy()
-            self._remember(cached, state, answers)
+            answers = part.verdicts.copy(), part.scores.copy(), part.cost.copy(), slice(None)
+            self._answers[cached.number][state] = answers
+            self._answer_count += 1
         return len(view)
-
-    def _remember(self, cached: CachedEvaluation, state: int, answers: Answers) -> None:
-        self._answers[cached.number][state] = answers
-        self._answer_count += 1
 
 
 class _PodmStates:

@@ -48,6 +48,9 @@ class BlockCounts(Struct, frozen=True):
 
     def take(self, rows: Ints) -> BlockCounts:
         """Return a copy with these rows in this order."""
+        if len(self.kind) == len(self):  # an entry each
+            start, entries = np.arange(len(rows) + 1), rows
+            return read_only(start, self.kind[entries], self.free[entries], self.total[entries])
         sizes = (self.start[1:] - self.start[:-1])[rows]
         start = np.concatenate(([0], np.cumsum(sizes)))
         entries = np.repeat(self.start[rows] - start[:-1], sizes) + np.arange(start[-1])

@@ -16,7 +16,6 @@ Of one pair of values:
   0 is free; of cores and memory the reported amounts count.
 """
 
-import difflib
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -100,6 +99,8 @@ def argument_values(view: View, argument: Argument) -> RowValues:
 
 def _is_typo(name: str, known: str) -> bool:
     """Return whether a name is the beginning of a known one, or differs by about a letter."""
+    import difflib  # only for a name that is unknown
+
     alike = difflib.SequenceMatcher(None, name, known).ratio() >= 0.8
     return known.startswith(name) or (alike and abs(len(name) - len(known)) <= 1)
 

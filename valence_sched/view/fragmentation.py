@@ -25,6 +25,9 @@ LIGHTER_NODES_FACTOR = 3.0
 PRICE_WEIGHT = 5.0  # how many times as much as a lost use the shadow price of hardware counts
 
 
+MANY_ROWS = 256  # that are sooner added up line by line than all lines at once
+
+
 class MixWeights(NamedTuple):
     """Per needs and row, the weight of use for the shares, and the price of what they can take.
 
@@ -51,8 +54,21 @@ class MixSupply(NamedTuple):
     useful: Floats
     free: Floats
 
-    def take(self, rows: Ints) -> MixSupply:
+    def columns(self, rows: Ints | slice) -> MixSupply:
+        """Return the supply of some rows."""
         return MixSupply(*(amounts[..., rows] for amounts in self))
+
+
+class MixUse(NamedTuple):
+    """What nodes of the mix can use of a supply, whatever that use counts.
+
+    ``usable`` and ``useful`` have the shape ``(needs, rows)`` as in :class:`MixSupply`, ``free`` is
+    the whole free amount per row.
+    """
+
+    usable: Floats
+    useful: Floats
+    free: Floats
 
 
 class FlavorMix:
@@ -98,6 +114,9 @@ class FlavorMix:
         smallest = [min(need.amount for need in some) for some in self._scarce]
         amounts = [amount for name, amount in stocks if name == scarce_resource]
         self._unit = [amounts.index(amount) for amount in smallest] if amounts else []
+        #: The needs of which the useful amounts differ, and the number of those for each needs.
+        unit = self._unit or range(len(needs))
+        _, self._distinct, self._line_of = np.unique(unit, return_index=True, return_inverse=True)
         self.largest_request = float(max(amounts, default=1.0))
         amounts_per_node = [sum(map(_scarce_amount, some)) for some in self._scarce]
         amounts_per_need = np.repeat(amounts_per_node, [len(some) for some in needs])
@@ -161,6 +180,8 @@ class FlavorMix:
         self, weights: MixWeights, needs: Sequence[Need], traits: NameRequirements
     ) -> float:
         """Return the price of the hardware that a node names itself: it costs that on any row."""
+        if not weights.by_hardware:
+            return 0.0
         price = weights.by_hardware.get(_named_hardware(needs, traits), 0.0)
         return price * sum(map(_scarce_amount, self._scarce_needs(needs)))
 
@@ -207,14 +228,26 @@ class FlavorMix:
             free = _accelerators_by_kind(kinds) @ blocks
         return self._add_stocks(leftover.stocks, MixSupply(have, fractions, useful, free))
 
-    def supply_after(self, before: MixSupply, rest: Leftover, needs: Sequence[Need]) -> MixSupply:
-        """Return the supply after every row has given the resources of one node."""
-        have, fractions = before.have.copy(), before.fractions.copy()
+    def supply_after(
+        self,
+        before: MixSupply,
+        rest: Leftover,
+        needs: Sequence[Need],
+        feasible: Mask | None = None,
+    ) -> MixSupply:
+        """Return the supply after every row has given the resources of one node.
+
+        Rows that are not ``feasible``, where it is given, may have any.
+        """
+        have, stocks = before.have.copy(), len(self._amounts)
+        fractions = np.empty_like(have)  # those of blocks follow from what there is of them
+        fractions[:stocks] = before.fractions[:stocks]
         useful, free, kinds = before.useful, before.free, rest.kinds
         if self._blocks:
-            changed, allocated = rest.blocks_for(needs)
-            have[len(self._amounts) :] -= kinds.amount_matrix(self._blocks)[:, changed] @ allocated
-            if self.scarce_resource == ACCELERATORS:
+            changed, allocated = rest.blocks_for(needs, feasible)
+            have[stocks:] -= kinds.amount_matrix(self._blocks)[:, changed] @ allocated
+            cards = self.scarce_resource == ACCELERATORS
+            if cards and _accelerators_by_kind(kinds)[changed].any():
                 useful = useful - self._useful_accelerators(kinds)[:, changed] @ allocated
                 free = free - _accelerators_by_kind(kinds)[changed] @ allocated
         supply = MixSupply(have, fractions, useful, free)
@@ -267,12 +300,39 @@ class FlavorMix:
         Less the price of what is free. Where ``weights`` count scarcity it may be below 0; then
         only its growth has a meaning.
         """
-        used = self._usable(supply) * weights.use
+        return self.useless(MixUse(self._usable(supply), supply.useful, supply.free), weights)
+
+    def useless(self, use: MixUse, weights: MixWeights) -> Floats:
+        """Return the fragmentation of a supply of which the mix has this use."""
+        used = use.usable * weights.use
         if weights.price is not None:
-            used += supply.useful * weights.price
+            used += use.useful * weights.price
         # Added one after another, so that one row gets the same sum as many.
-        expected: Floats = supply.free - np.add.accumulate(used, axis=0)[-1]
+        if used.shape[1] < MANY_ROWS:
+            total: Floats = np.add.accumulate(used, axis=0)[-1]
+        else:
+            total = used[0]
+            for line in used[1:]:
+                total += line
+        expected: Floats = use.free - total
         return expected
+
+    def use_table(self, supply: MixSupply) -> Floats:
+        """Return the use of a supply as a table, which :meth:`read_use` reads.
+
+        Its lines are what is usable for each of the needs of the mix, what is useful for each that
+        differs, and what is free.
+        """
+        table = np.empty((len(self._scarce) + len(self._distinct) + 1, len(supply.free)))
+        table[: len(self._scarce)] = self._usable(supply)
+        np.take(supply.useful, self._distinct, axis=0, out=table[len(self._scarce) : -1])
+        table[-1] = supply.free
+        return table
+
+    def read_use(self, table: Floats) -> MixUse:
+        """Return the use that a table of :meth:`use_table` has."""
+        size = len(self._scarce)
+        return MixUse(table[:size], table[size:-1][self._line_of], table[-1])
 
     def _usable(self, supply: MixSupply) -> Floats:
         """Return per needs and row the free amount that nodes with these needs can use."""
@@ -292,7 +352,10 @@ class FlavorMix:
             if name not in stocks:
                 continue
             grants = stocks[name]
-            size, number = grants.sizes_and_counts(amounts)
+            if name == self.scarce_resource:
+                number = grants.counts(amounts)
+            else:
+                size, number = grants.sizes_and_counts(amounts)
             first = self._amounts.index((name, float(amounts[0, 0])))
             supply.have[first : first + len(amounts)] = grants.sums(number)
             if name != self.scarce_resource:

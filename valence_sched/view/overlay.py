@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 from msgspec import structs
 
-from valence_sched.model.stock import free_amount
+from valence_sched.model.stock import free_amount, largest_grant
 from valence_sched.view import stocks
 from valence_sched.view.block_counts import Array, BlockCounts, Counts
 from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.blocks import BlockTable
+from valence_sched.view.row_tables import RowTables
 from valence_sched.view.stocks import StockColumn
 from valence_sched.view.view import FIXED, Ints, View, empty_memo
 
@@ -53,6 +54,7 @@ class Overlay:
             block_tables=self._block_tables,
             resources={name: overlay.column for name, overlay in self._stocks.items()},
             _memo=empty_memo(),
+            tables=None,
         )
         self.remember_fixed(view)
 
@@ -107,9 +109,12 @@ class Overlay:
         self.view.invalidate_free()
         pools: list[CountChange] = []
         podms: list[CountChange] = []
+        tables = self.view.tables
         for podm, after, blocks, grants in changes:
             before, first = self._block_tables[podm], self._first_row[podm]
             self._block_tables[podm] = after
+            if tables is not None:
+                tables.note_change(podm)
             for block in blocks:
                 difference = bool(after.slots[block]) - bool(before.slots[block])
                 if difference:
@@ -127,6 +132,8 @@ class Overlay:
         An entry may be given several times. It is for those who read counts alone.
         """
         self.view.invalidate_free()
+        if self.view.tables is not None:
+            self.view.tables.note_all()
         np.subtract.at(self._free, entries, np.float32(1.0))
         np.subtract.at(self._podm_free, podm_entries, np.float32(1.0))
 
@@ -142,9 +149,19 @@ class Overlay:
         """Return the rows of whole podms as they are now."""
         return self.view.window(first, last)
 
+    def whole_window(self) -> View:
+        """Return all rows as they are at any time, but for what the caller makes it forget."""
+        view = self.view.window(0, len(self.view))
+        view.block_tables = self._block_tables
+        return view
+
     def take(self, rows: Ints) -> View:
         """Return a copy of these rows as they are now."""
         return self.view.take(rows)
+
+    def remember_tables(self) -> None:
+        """Let the View remember values of all its rows, and make only those anew that changed."""
+        self.view.tables = RowTables(self.view.podm_of)
 
     def remember_fixed(self, view: View) -> None:
         """Remember what a View of all rows knows and no node changes: rows of this one have it."""
@@ -157,15 +174,17 @@ class _StockOverlay:
     """The arrays of one resource that allocations change, and the column that shows them."""
 
     def __init__(self, column: StockColumn) -> None:
-        self.free, self.largest_grant = column.free.copy(), column.largest_grant.copy()
-        self.podm_free, self.stock_free = column.podm_free.copy(), column.by_stock.free.copy()
-        self.start = column.by_stock.start
-        self.column = structs.replace(
-            column,
-            free=_read_only_window(self.free),
-            largest_grant=_read_only_window(self.largest_grant),
-            podm_free=_read_only_window(self.podm_free),
-            by_stock=structs.replace(column.by_stock, free=_read_only_window(self.stock_free)),
+        table = np.array(column.row_arrays())
+        self.free, _, self.largest_grant, self.podm_free, *_ = table
+        self.stock_free = column.by_stock.free.copy()
+        self.start, unlimited = column.by_stock.start, not column.by_stock.has_limits()
+        window = _read_only_window(table)
+        self.column = StockColumn(
+            *window,
+            table=window,
+            by_stock=structs.replace(
+                column.by_stock, free=_read_only_window(self.stock_free), unlimited=unlimited
+            ),
         )
 
     def refresh(
@@ -175,15 +194,19 @@ class _StockOverlay:
 
         Only the stocks in the pools at these positions have changed.
         """
-        podm_stocks = [stock for stock in table.stocks if stock.resource == resource]
-        self.podm_free[first:last] = stocks.row_values((), podm_stocks)[3]
+        of_podm = [free_amount(stock) for stock in table.stocks if stock.resource == resource]
+        free_on_podm = stocks.free_sum(of_podm)
+        self.podm_free[first:last] = free_on_podm
         for row in (first + position for position in positions):
             pool = [table.stocks[number] for number in table.stocks_of(row - first, resource)]
-            values = stocks.row_values(pool, ())
-            self.free[row], self.largest_grant[row] = values[0], values[2]
+            free = of_podm
+            if len(pool) < len(of_podm):
+                free = [free_amount(stock) for stock in pool]
+            self.free[row] = free_on_podm if free is of_podm else stocks.free_sum(free)
+            self.largest_grant[row] = max(map(largest_grant, pool), default=0.0)
             if pool:
-                low, high = int(self.start[row]), int(self.start[row + 1])
-                self.stock_free[low:high] = [free_amount(stock) for stock in pool]
+                low = int(self.start[row])
+                self.stock_free[low : low + len(pool)] = free
 
 
 def _add_counts(

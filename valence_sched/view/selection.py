@@ -67,7 +67,7 @@ def take(kind: type[V], whole: Any, rows: Sequence[int] | Ints, memo: Any) -> V:
     view.podm_block_counts = whole.podm_block_counts.take(podms)
     view.resources = {name: column.take(index) for name, column in whole.resources.items()}
     view.origin = Origin(whole, index, podms)
-    view._memo = memo
+    view._memo, view.tables = memo, None
     return view  # type: ignore[no-any-return]
 
 
@@ -82,7 +82,7 @@ def podm_window(kind: type[V], whole: Any, podm: int, rows: range, memo: Any) ->
         name: column.window(rows.start, rows.stop) for name, column in whole.resources.items()
     }
     view.origin = Origin(whole, np.array(rows), np.array([podm]))
-    view._memo = memo
+    view._memo, view.tables = memo, None
     return view  # type: ignore[no-any-return]
 
 
@@ -97,8 +97,11 @@ def was_derived(view: object, name: str) -> bool:
 
 def _renumber(podm_of: Ints) -> tuple[Ints, Ints]:
     """Return the distinct podms in order, and for each row the number of its podm among them."""
-    new = podm_of[1:] != podm_of[:-1]
-    if (podm_of[1:] < podm_of[:-1]).any():
+    steps = podm_of[1:] - podm_of[:-1]
+    if steps.all() and (steps > 0).all():  # a row each
+        return podm_of, np.arange(len(podm_of))
+    new = steps != 0
+    if (steps < 0).any():
         return np.unique(podm_of, return_inverse=True)
     first = np.concatenate(([True], new)) if len(podm_of) else np.empty(0, dtype=bool)
     return podm_of[first], np.cumsum(first) - 1

@@ -16,12 +16,8 @@ NO_STOCK = (0.0, 0.0, 0.0, 0.0)
 EPSILON = 1e-9  # the rounding error of a quotient
 
 
-class StockGrants(Struct, frozen=True):
-    """Entries sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
-
-    An entry is a stock: its ``free`` amount, and the ``min``, ``max`` and ``step`` of a grant, in
-    its unit; ``max`` is infinite if there is none. A row without stocks has one of amount 0.
-    """
+class _Stocks(Struct, frozen=True):
+    """The arrays of stocks by row."""
 
     start: Ints
     free: Floats
@@ -29,16 +25,33 @@ class StockGrants(Struct, frozen=True):
     max: Floats
     step: Floats
 
+
+class StockGrants(_Stocks, frozen=True, kw_only=True):
+    """Entries sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
+
+    An entry is a stock: its ``free`` amount, and the ``min``, ``max`` and ``step`` of a grant, in
+    its unit; ``max`` is infinite if there is none. A row without stocks has one of amount 0.
+    With ``unlimited`` it is known that no stock has a limit.
+    """
+
+    unlimited: bool = False
+
+    def has_limits(self) -> bool:
+        """Return whether any stock has a minimum, a maximum or a step."""
+        if self.unlimited:
+            return False
+        return bool(self.min.any() or self.step.any() or np.isfinite(self.max).any())
+
     def sizes_and_counts(self, amounts: Floats) -> tuple[Floats, Floats]:
         """Return per amount and stock the size of one grant, and the number of such grants.
 
         ``amounts`` has shape ``(n, 1)``, the answers ``(n, stocks)``. The size is that of
         ``model.stock.grant_size``, and infinite if the stock has no grant.
         """
+        if not self.has_limits():
+            number = self._unlimited_counts(amounts)  # the usual stock
+            return np.where(number > 0.0, np.maximum(amounts, EPSILON), np.inf), number
         amounts = np.maximum(amounts, EPSILON)
-        if not (self.min.any() or self.step.any() or np.isfinite(self.max).any()):
-            number = np.floor(self.free / amounts + EPSILON)  # the usual stock: without limits
-            return np.where(number > 0.0, amounts, np.inf), number
         size = np.maximum(amounts, self.min)
         largest = np.minimum(self.free, self.max)
         if self.step.any():
@@ -49,6 +62,17 @@ class StockGrants(Struct, frozen=True):
         size = np.where(size <= largest, size, np.inf)
         return size, np.floor(self.free / size + EPSILON)
 
+    def counts(self, amounts: Floats) -> Floats:
+        """Return per amount and stock the number of such grants, as ``sizes_and_counts`` does."""
+        if self.has_limits():
+            return self.sizes_and_counts(amounts)[1]
+        return self._unlimited_counts(amounts)
+
+    def _unlimited_counts(self, amounts: Floats) -> Floats:
+        number: Floats = self.free / np.maximum(amounts, EPSILON)
+        number += EPSILON
+        return np.floor(number, out=number)
+
     def sums(self, values: Floats) -> Floats:
         """Return per row the sum of ``values``, one per stock, along the last axis."""
         if len(self.free) == len(self.start) - 1:
@@ -58,7 +82,7 @@ class StockGrants(Struct, frozen=True):
 
     def grant_count(self, amount: float) -> Floats:
         """Return per row how many separate grants of ``amount`` its stocks can make."""
-        counts: Floats = self.sums(self.sizes_and_counts(np.array([[amount]]))[1])[0]
+        counts: Floats = self.sums(self.counts(np.array([[amount]])))[0]
         return counts
 
     def after_grants(self, amount: float, count: int) -> StockGrants:
@@ -80,10 +104,17 @@ class StockGrants(Struct, frozen=True):
         amounts = np.multiply(granted, size, out=np.zeros_like(granted), where=granted > 0.0)
         return replace(self, free=np.round(self.free - amounts, 9))
 
+    def followed_by(self, other: StockGrants) -> StockGrants:
+        """Return these grants and then those of other rows."""
+        pairs = zip(self.stock_arrays(), other.stock_arrays(), strict=True)
+        start = np.concatenate((self.start, other.start[1:] + self.start[-1]))
+        unlimited = self.unlimited and other.unlimited
+        return StockGrants(start, *map(np.concatenate, pairs), unlimited=unlimited)
+
     def window(self, first: int, last: int) -> StockGrants:
         low, high = int(self.start[first]), int(self.start[last])
         parts = (array[low:high] for array in self.stock_arrays())
-        return StockGrants(self.start[first : last + 1] - low, *parts)
+        return StockGrants(self.start[first : last + 1] - low, *parts, unlimited=self.unlimited)
 
     def take(self, rows: Ints) -> StockGrants:
         if len(self.free) == len(self.start) - 1:
@@ -92,7 +123,8 @@ class StockGrants(Struct, frozen=True):
             sizes = (self.start[1:] - self.start[:-1])[rows]
             start = np.concatenate(([0], np.cumsum(sizes)))
             entries = np.repeat(self.start[rows] - start[:-1], sizes) + np.arange(start[-1])
-        return read_only(start, *(array[entries] for array in self.stock_arrays()))
+        parts = (array[entries] for array in self.stock_arrays())
+        return read_only(start, *parts, unlimited=self.unlimited)
 
     def splice(self, first: int, last: int, other: StockGrants) -> StockGrants:
         low, high = int(self.start[first]), int(self.start[last])
@@ -124,8 +156,8 @@ def no_grants(rows: int) -> StockGrants:
     return read_only(np.arange(rows + 1), *(np.zeros(rows) for _ in NO_STOCK))
 
 
-def read_only(start: Ints, *parts: Floats) -> StockGrants:
+def read_only(start: Ints, *parts: Floats, unlimited: bool = False) -> StockGrants:
     """Return grants whose arrays are read-only."""
     for array in (start, *parts):
         array.flags.writeable = False
-    return StockGrants(start, *parts)
+    return StockGrants(start, *parts, unlimited=unlimited)

@@ -39,14 +39,20 @@ class StockColumn(_RowAmounts, frozen=True, kw_only=True):
     """
 
     by_stock: StockGrants
+    #: The row arrays as lines of one table, where they are: sooner selected together.
+    table: Floats | None = None
 
     def window(self, first: int, last: int) -> StockColumn:
         sums = (array[first:last] for array in self.row_arrays())
         return StockColumn(*sums, by_stock=self.by_stock.window(first, last))
 
     def take(self, rows: Ints) -> StockColumn:
-        sums = (array[rows] for array in self.row_arrays())
-        return read_only(*sums, by_stock=self.by_stock.take(rows))
+        by_stock = self.by_stock.take(rows)
+        if self.table is None:
+            return read_only(*(array[rows] for array in self.row_arrays()), by_stock=by_stock)
+        table = self.table[:, rows]
+        table.flags.writeable = False
+        return StockColumn(*table, by_stock=by_stock, table=table)
 
     def splice(self, first: int, last: int, other: StockColumn) -> StockColumn:
         pairs = zip(self.row_arrays(), other.row_arrays(), strict=True)
@@ -103,12 +109,17 @@ def read_only(*arrays: Floats, by_stock: StockGrants) -> StockColumn:
     return StockColumn(*arrays, by_stock=by_stock)
 
 
+def free_sum(amounts: Sequence[float]) -> float:
+    """Return the sum of the free amounts of some stocks, whatever their order."""
+    return to_a_billionth(math.fsum(amounts))
+
+
 def row_values(pool: Sequence[Stock], podm: Sequence[Stock]) -> tuple[float, ...]:
     """Return one row of a column from the pool's and the podm's stocks of one resource."""
     return (
-        to_a_billionth(math.fsum(free_amount(stock) for stock in pool)),
+        free_sum([free_amount(stock) for stock in pool]),
         math.fsum(stock.total or 0.0 for stock in pool),
         max((largest_grant(stock) for stock in pool), default=0.0),
-        to_a_billionth(math.fsum(free_amount(stock) for stock in podm)),
+        free_sum([free_amount(stock) for stock in podm]),
         math.fsum(stock.total or 0.0 for stock in podm),
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from valence_sched.view import selection, stocks
 from valence_sched.view.block_counts import Array, BlockCounts
 from valence_sched.view.block_kinds import BlockKinds, BoundedMemo
 from valence_sched.view.blocks import BlockTable
+from valence_sched.view.row_tables import RowTables
 from valence_sched.view.stock_grants import StockGrants
 
 Mask = npt.NDArray[np.bool_]
@@ -29,7 +30,9 @@ By = Literal["pool", "podm"]
 
 MOST_MEMOISED = 256  # values that a View remembers for the plug-ins that ask for them again
 #: What the keys of remembered values begin with that no node changes.
-FIXED = frozenset({"total", "inverse", "inverses", "constant", "all rows"})
+FIXED = frozenset({
+    "total", "inverse", "inverses", "constant", "all rows", "has fact", "number", "mix weights"
+})  # fmt: skip
 
 
 def empty_memo() -> BoundedMemo[Any, Any]:
@@ -89,6 +92,8 @@ class View:
     _memo: BoundedMemo[Any, Any] = field(default_factory=empty_memo, repr=False)
     #: Of rows that were taken from another View: which, and from which.
     origin: selection.Origin | None = field(default=None, repr=False)
+    #: Of a View that changes: what is remembered of all its rows.
+    tables: RowTables | None = field(default=None, repr=False)
 
     def __getattr__(self, name: str) -> Any:
         """Return a field of taken rows that nobody has read before."""
@@ -244,13 +249,34 @@ class View:
         """Return the latest value of ``make``, remembered until what is free changes."""
         return self.memoise_latest(("free", name), key, make)
 
+    def row_tables(
+        self, keys: Sequence[Hashable], make: Callable[[View], Sequence[Floats]]
+    ) -> Sequence[Floats]:
+        """Return ``make`` of this View, tables of shape ``(lines, rows)``, to be read at once.
+
+        ``make`` returns a table for each key of any rows, given as a View. Where this View is the
+        whole of one that changes, that one remembers them: only rows that changed are made again.
+        """
+        if not self.has_tables or self.origin is None:
+            return make(self)
+        return self.origin.whole.tables.read(keys, self.origin.whole, make)  # type: ignore[no-any-return]
+
+    @property
+    def has_tables(self) -> bool:
+        """Return whether this View is the whole of one that changes and remembers its rows."""
+        origin = self.origin
+        if origin is None or not isinstance(origin.rows, slice):
+            return False
+        return origin.whole.tables is not None and len(origin.whole) == len(self)
+
     def without_memo(self) -> View:
         """Return this View with an empty memo of its own."""
-        return replace(self, _memo=empty_memo())
+        return replace(self, _memo=empty_memo(), tables=None)
 
     def with_own_memo(self) -> View:
         """Return this View with a memo of its own, a copy: this one does not grow with it."""
-        return replace(self, _memo=BoundedMemo(MOST_MEMOISED, self._memo.items()))
+        memo = BoundedMemo(MOST_MEMOISED, self._memo.items())
+        return replace(self, _memo=memo, tables=None)
 
     def freeze(self) -> View:
         """Make the arrays read-only, those of counts and stocks are already; return the View."""

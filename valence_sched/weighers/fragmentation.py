@@ -3,7 +3,7 @@
 
 import functools
 from collections.abc import Callable, Hashable
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 import numpy as np
@@ -24,8 +24,23 @@ from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.reads import completes_mix, reads
 from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 
+FEW_ROWS = 512  # whose stocks before and after a node are worked out together
 #: Returns what the use of rows with these traits counts.
 Weighted = Callable[[Labels], MixWeights]
+
+
+class _Site(NamedTuple):
+    """The rows to score, the compiled mix, what its use counts, and a key of both of these."""
+
+    view: View
+    workload: FlavorMix
+    key: Hashable
+    weighted: Weighted
+
+    def free(self, part: View) -> Leftover:
+        """Return what is free of what the mix needs on some of the rows."""
+        workload = self.workload
+        return leftover(part, workload.resources, blocks=workload.uses_blocks)
 
 
 def mix_supplies(
@@ -101,13 +116,15 @@ def fragmentation(
         return view.constant(0.5)
     candidates = feasible_rows(view, request.needs)
     weighted = functools.partial(workload.weights, scarcity=mix.scarcity, prices=prices)
-    key = mix.digest, of, mix.scarcity, prices
-    rows, free, before, lost = _scarce_rows(view, workload, key, weighted, candidates)
+    site = _Site(view, workload, (mix.digest, of, mix.scarcity, prices), weighted)
+    if len(view) <= FEW_ROWS and not workload.uses_blocks:
+        rows, growth, weights = _growth_of_few(site, request, candidates)
+    elif mix.scarcity and view.has_tables:
+        rows, growth, weights = _growth_by_tables(site, request, candidates)
+    else:
+        rows, growth, weights = _growth(site, request, candidates)
     if not len(rows):
         return view.constant(0.5)
-    weights = weighted(view.traits.select(rows))
-    after = workload.supply_after(before, free, request.needs)
-    growth = workload.fragmentation(after, weights) - lost
     growth -= workload.own_price(weights, request.needs, request.traits)
     growth /= workload.largest_request
     if step:
@@ -117,39 +134,80 @@ def fragmentation(
     return score
 
 
-def _scarce_rows(
-    view: View, workload: FlavorMix, key: Hashable, weighted: Weighted, candidates: Mask
-) -> tuple[Ints, Leftover, MixSupply, Floats]:
-    """Return the candidates that have any of the scarce thing, and what they have free.
+def _growth_of_few(
+    site: _Site, request: Request, candidates: Mask
+) -> tuple[Ints, Floats, MixWeights]:
+    """Return what :func:`_growth` does: a few rows before and after are as soon done as before."""
+    workload, size, traits = site.workload, len(site.view), site.view.traits
+    supply = workload.supply(site.free(site.view).with_node(request.needs))
+    codes = np.concatenate((traits.codes, traits.codes))
+    weights = site.weighted(Labels(traits.values, codes))
+    lost = workload.fragmentation(supply, weights)
+    growth = lost[size:] - lost[:size]
+    rows = (candidates & (supply.free[:size] > 0.0)).nonzero()[0]
+    return rows, growth[rows], weights
 
-    With that of which the mix has no use now. All of a whole View is memoised by ``key``: the next
-    request most likely needs most of it.
+
+def _growth_by_tables(
+    site: _Site, request: Request, candidates: Mask
+) -> tuple[Ints, Floats, MixWeights]:
+    """Return what :func:`_growth` does: the same nodes come again with another scarcity."""
+    view, workload = site.view, site.workload
+
+    def make(part: View) -> tuple[Floats, Floats]:
+        supply, size = workload.supply(site.free(part).with_node(request.needs)), len(part)
+        now, after = supply.columns(slice(0, size)), supply.columns(slice(size, None))
+        lost = np.array((workload.fragmentation(now, site.weighted(part.traits)), now.free))
+        return lost, workload.use_table(after)
+
+    mix = request.mix.digest, workload.scarce_resource
+    keys = ("lost", site.key), ("use after", mix, request.needs)
+    (lost, free), table = view.row_tables(keys, make)
+    weights = view.memoise_latest(
+        ("mix weights", mix), site.key, lambda: site.weighted(view.traits)
+    )
+    growth = workload.useless(workload.read_use(table), weights) - lost
+    rows = (candidates & (free > 0.0)).nonzero()[0]
+    return rows, growth[rows], weights
+
+
+def _growth(site: _Site, request: Request, candidates: Mask) -> tuple[Ints, Floats, MixWeights]:
+    """Return the candidates that have any of the scarce thing, and the growth of ``F`` on each.
+
+    With what use counts on some rows: the price of a unit of hardware is the same on all.
     """
+    view, workload = site.view, site.workload
     if 2 * np.count_nonzero(candidates) < len(view):
         rows = candidates.nonzero()[0]
-        free, before, lost, scarce_rows = _leftover_and_supply(view, workload, weighted, rows)
-        return (rows[scarce_rows], *_select(free, before, lost, scarce_rows))
-    make = functools.partial(_leftover_and_supply, view, workload, weighted, None)
-    free, before, lost, scarce_rows = view.memoise_latest("fragmentation", key, make)
-    rows = scarce_rows if candidates is view.all_rows else scarce_rows[candidates[scarce_rows]]
-    return (rows, *_select(free, before, lost, rows))
+        rows, free, before, lost, weights = _scarce_rows(site, rows)
+        feasible = None
+    else:  # the next request most likely needs all of it, too
+        make = functools.partial(_scarce_rows, site, None)
+        rows, free, before, lost, weights = view.memoise_latest("fragmentation", site.key, make)
+        feasible = None if candidates is view.all_rows else candidates[rows]
+    if not len(rows):
+        return rows, np.empty(0), weights
+    after = workload.supply_after(before, free, request.needs, feasible)
+    growth = workload.fragmentation(after, weights) - lost
+    if feasible is not None:
+        rows, growth = rows[feasible], growth[feasible]
+    return rows, growth, weights
 
 
-def _leftover_and_supply(
-    view: View, workload: FlavorMix, weighted: Weighted, rows: Ints | None
-) -> tuple[Leftover, MixSupply, Floats, Ints]:
-    """Return what is free on some rows, all if None, and which of them have the scarce thing."""
-    free = leftover(view, workload.resources, blocks=workload.uses_blocks)
-    free = free if rows is None else free.take(rows)
-    traits = view.traits if rows is None else view.traits.select(rows)
-    supply = workload.supply(free)
-    lost = workload.fragmentation(supply, weighted(traits))
-    return free, supply, lost, (supply.free > 0.0).nonzero()[0]
+def _scarce_rows(
+    site: _Site, rows: Ints | None
+) -> tuple[Ints, Leftover, MixSupply, Floats, MixWeights]:
+    """Return those of some rows, of all if None, that have any of the scarce thing.
 
-
-def _select(
-    free: Leftover, supply: MixSupply, lost: Floats, rows: Ints
-) -> tuple[Leftover, MixSupply, Floats]:
-    if len(rows) in (0, len(supply.free)):  # none, or all
-        return free, supply, lost
-    return free.take(rows), supply.take(rows), lost[rows]
+    With what they have free, of which what the mix has no use for, and what use counts.
+    """
+    free, traits = site.free(site.view), site.view.traits
+    if rows is not None:
+        free, traits = free.take(rows), traits.select(rows)
+    supply = site.workload.supply(free)
+    scarce = (supply.free > 0.0).nonzero()[0]
+    rows = scarce if rows is None else rows[scarce]
+    if len(scarce) < len(supply.free):
+        free, supply, traits = free.selected(scarce), supply.columns(scarce), traits.select(scarce)
+    weights = site.weighted(traits)
+    return rows, free, supply, site.workload.fragmentation(supply, weights), weights

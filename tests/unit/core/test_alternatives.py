@@ -104,7 +104,7 @@ class TestAllOrNothing(unittest.TestCase):
         self.assertEqual("placed", self.decide(count=3, min_count=1).outcome)
 
     def test_more_at_least_than_asked_for_is_refused(self):
-        with self.assertRaisesRegex(RequestError, "at least 6 of 5 nodes"):
+        with self.assertRaisesRegex(RequestError, "min_count 6 exceeds count 5"):
             self.decide(count=5, min_count=6)
 
 

@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.unit.core.deciders import built_in, cpu
+from tests.unit.core.deciders import built_in, cpu, cpus
 from tests.unit.core.sites import quietly
 from tests.unit.core.test_ledger import ASKED, POLICY
 from tests.unit.view.test_view import FULL_SITES
 from valence_sched.core import fit_counts
 from valence_sched.core.evaluate import context_of
 from valence_sched.core.policy import bind
+from valence_sched.core.pool_covers import MIN_POOLS
 from valence_sched.model.policy import Budget, Pick
 from valence_sched.testing import contract, request, view
 
@@ -58,6 +59,18 @@ class TestFitCounts(unittest.TestCase):
         context = context_of(site, request({"processor": {"sockets": 1}}), bound)
         self.assertIsNone(fit_counts._CoverRounds(context, 5).run())
         self.assertEqual([(0, 2, None)], list(fit_counts.count_fits(context, 5)))
+
+    def test_pools_that_share_their_covers_make_none_where_no_blocks_cover_the_node(self):
+        """By their sums each has 16 cores; a node is made of one compute block."""
+        pools = [{"id": "p", "limits": {"Compute": {"max": 1}}}]
+        sites = [cpus(2)] * 3 + [[*cpus(2), cpu("large", 16)]] + [cpus(2)] * 2 * MIN_POOLS
+        podms = [{"id": f"p{number}", "pools": pools,
+                  "blocks": [{**block, "pools": ["p"]} for block in blocks]}
+                 for number, blocks in enumerate(sites)]  # fmt: skip
+        wanted = request({"processor": {"total_cores": 16}})
+        context = context_of(view(*podms), wanted, bind(DEFAULT))
+        counts = {podm: count for podm, count, _ in fit_counts._CoverRounds(context, 5).run()}
+        self.assertEqual({**dict.fromkeys(range(len(podms)), 0), 3: 1}, counts)
 
     def test_what_the_budget_leaves_open_is_undecided(self):
         blocks = [cpu(f"c{n}", n) for n in (3, 5, 7, 9, 11, 13)]

@@ -4,7 +4,7 @@
 import unittest
 from random import Random
 
-from tests.unit.core.deciders import cpu, cpus, engine_of
+from tests.unit.core.deciders import built_in, cpu, cpus, engine_of
 from tests.unit.core.fit.hard_covers import FAMILIES, podm, properties
 from tests.unit.core.test_undecided import WithoutOptimiser, asked, decider
 from valence_sched.errors import StaleOffer
@@ -296,3 +296,51 @@ class TestCompany(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
+
+
+class TestSealed(unittest.TestCase):
+    """What a zone says of a request before it is asked for offers."""
+
+    def test_the_policies_are_those_of_the_decider_in_their_order(self):
+        decider = engine_of(*site())
+        names = [one.name for one in decider.policies()]
+        self.assertEqual([one.name for one in built_in()], names)
+
+    def test_the_policy_of_a_request_comes_with_the_largest_cost_of_a_pool(self):
+        decider = engine_of(*site())
+        for name in ("default", "pack"):
+            policy, most_cost = decider.policy(decider.seal(request(CORES, policy=name)))
+            self.assertEqual(name, policy.name)
+            costs = [one.cost for one in decider.rank(request(CORES, policy=name), 9).candidates]
+            self.assertTrue(all(0 <= cost <= most_cost for cost in costs), (costs, most_cost))
+
+    def test_a_group_lets_more_weighers_count(self):
+        decider = engine_of(*site())
+        plain = decider.policy(decider.seal(request(CORES)))[1]
+        group = {"name": "web", "soft_affinity": ["zone"]}
+        self.assertGreater(decider.policy(decider.seal(request(CORES, group=group)))[1], plain)
+
+
+class TestCandidates(unittest.TestCase):
+    """Candidates that were offered earlier, checked before they are held."""
+
+    def offered(self, *podms, **words):
+        return candidates(engine_of(*podms).offers(query(count=9, **words), ()).nodes)
+
+    def test_what_is_there_still_passes(self):
+        engine_of(*site()).check_candidates(request(CORES, count=9), self.offered(*site()))
+
+    def test_a_block_that_is_gone_is_stale(self):
+        offered = self.offered(*site())
+        fewer = [{**podm, "blocks": podm["blocks"][1:]} for podm in site()]
+        with self.assertRaises(StaleOffer):
+            engine_of(*fewer).check_candidates(request(CORES, count=9), offered)
+
+    def test_a_pool_that_a_filter_rejects_now_is_stale_and_named(self):
+        offered = [one for one in self.offered(*site()) if one.podm == "c"]
+        switched_off = [{**podm, "enabled": podm["id"] != "c"} for podm in site()]
+        wanted = request(CORES, count=9)
+        with self.assertRaisesRegex(StaleOffer, "^c: pool .* has changed since it was offered"):
+            engine_of(*switched_off).check_candidates(wanted, offered)
+        others = [one for one in self.offered(*site()) if one.podm != "c"]
+        engine_of(*switched_off).check_candidates(wanted, others)

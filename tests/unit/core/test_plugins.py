@@ -71,6 +71,11 @@ class TestLoad(unittest.TestCase):
                           "twice": "valence_sched.filters.capacity:capacity"},
                          self.found.sources)  # fmt: skip
 
+    def test_each_group_has_its_own(self):
+        others = load("valence_sched.others")
+        self.assertEqual({"twice": "odd_plugins:keeps"}, others.sources)
+        self.assertEqual(["twice"], list(others.by_name))
+
     def test_of_two_with_one_name_ours_wins_and_else_the_first_by_its_source(self):
         self.assertIs(capacity, self.found.by_name["twice"])
         self.assertEqual("keeps", self.found.by_name["alpha"].__name__)

@@ -122,6 +122,12 @@ class TestPolicies(unittest.TestCase):
             fields_read(policy, REQUESTS[0], [power]),
         )
 
+    def test_a_resource_of_some_pod_managers_is_read_by_their_names(self):
+        policy = Policy(name="p")
+        some = CustomResource(name="slots", podms={"a": 4})
+        self.assertEqual((), fields_read(policy, REQUESTS[0]))
+        self.assertEqual(("name",), fields_read(policy, REQUESTS[0], [some]))
+
     def test_all_facts_stand_for_each(self):
         policy = Policy(name="p", filters=(FilterUse("json"), FilterUse("health")))
         fields = fields_read(policy)

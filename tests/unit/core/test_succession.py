@@ -12,6 +12,7 @@ from tests.unit.core.sites import quietly
 from valence_sched.core.preparation import Preparation
 from valence_sched.core.succession import MOST_PREPARED, Succession
 from valence_sched.errors import RequestError, UnknownName, UsageError
+from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.testing import request, view
 
 CORES = {"processor": {"total_cores": 8}}
@@ -64,6 +65,29 @@ def with_node(podms, asked, candidate, name):
 def placements(decision):
     return [(one.chosen.podm, one.chosen.cost, one.chosen.blocks, one.chosen.grants)
             for one in decision.placements]  # fmt: skip
+
+
+class TestOwners(unittest.TestCase):
+    """Nodes count for their owners, of a group or of none."""
+
+    def chosen(self, succession, asked):
+        return succession.decide(asked).placements[0].chosen.podm
+
+    def test_a_node_that_is_taken_counts_for_its_owner_alone_until_it_is_given_back(self):
+        apart = Policy(name="apart", weighers=(WeigherUse("owner"),))
+        seen = view(*site([2, 2]))
+        one = Succession(seen, Preparation([*built_in(), apart]))
+        mine, yours = (
+            request(CORES, id="r", policy="apart", owner=owner) for owner in ("me", "you")
+        )
+        before = self.chosen(one, mine)
+        self.assertEqual(before, self.chosen(one, yours))
+        fit = one.decide(mine).fitting_nodes[0].chosen
+        one.take(mine, fit)
+        self.assertNotEqual(before, self.chosen(one, mine))
+        self.assertEqual(before, self.chosen(one, yours))
+        one.give_back(mine, fit)
+        self.assertEqual(before, self.chosen(one, mine))
 
 
 class TestSuccession(unittest.TestCase):

@@ -10,7 +10,7 @@ import numpy as np
 from tests.unit.chi_square import chi_square
 from tests.unit.core.test_evaluate import ASKED, site
 from valence_sched.core.fit.fit import Fit
-from valence_sched.core.ranking import choose_fit, draw_lots, order_by_lot
+from valence_sched.core.ranking import choose_fit, draw_lots, order_by_lot, pool_lot
 
 
 class TestLots(unittest.TestCase):
@@ -57,6 +57,14 @@ class TestLots(unittest.TestCase):
             chosen[found.row] += 1
         self.assertEqual({0, 1, 2, 3}, set(chosen))
         self.assertLess(chi_square(chosen, 4), 11.34, chosen)  # 3 degrees of freedom, p = 0.01
+
+    def test_the_lot_of_a_pool_is_the_same_wherever_it_is_drawn(self):
+        seen = site(40)
+        for turn in (0, 3):
+            drawn = draw_lots(seen.lot, ASKED, turn).tolist()
+            alone = [pool_lot(seen.podms[podm].id, pool.id, ASKED, turn)
+                     for podm, pool in zip(seen.podm_of, seen.pools, strict=True)]  # fmt: skip
+            self.assertEqual(drawn, alone)
 
     def test_who_goes_first_does_not_depend_on_who_else_is_there(self):
         seen = site(20)

@@ -9,10 +9,19 @@ from hypothesis import strategies as st
 
 from tests.unit.core.deciders import cpu, engine, gpu
 from tests.unit.core.sites import quietly
+from valence_sched.core.evaluate import evaluate
+from valence_sched.core.ledger import Ledger
+from valence_sched.core.policy import bind
 from valence_sched.errors import RequestError
+from valence_sched.model.policy import FilterUse, Policy, WeigherUse
 from valence_sched.model.request import FlavorShare, Mix, NameRequirements, sealed
 from valence_sched.testing import check_weigher, request, view
-from valence_sched.weighers.fragmentation import fragmentation, mix_supplies, with_scarcity
+from valence_sched.weighers.fragmentation import (
+    FEW_ROWS,
+    fragmentation,
+    mix_supplies,
+    with_scarcity,
+)
 
 CARD = 1000
 
@@ -206,6 +215,14 @@ class TestBlocks(unittest.TestCase):
         self.assertNotEqual(*exact)
         self.assertEqual(*near)
 
+    def test_a_growth_half_way_between_two_steps_is_no_matter_of_its_last_digit(self):
+        site = view({"id": "a", "stocks": stocks(4, [CARD])})
+        mix = Mix((FlavorShare(request({"stocks": needs(1, CARD, 1)}).needs),))
+        asked = replaced(request({"stocks": needs(1, 700, 1)}), mix)
+        # 0.3 of a card is lost: 1.5 steps, though as floats 0.3 / 0.2 is less than 1.5
+        found = fragmentation(site, asked, of="milli", step=0.2)
+        self.assertAlmostEqual(scored(0.4), found[0])
+
     def test_cards_count_as_far_as_the_cores_beside_them_go_round(self):
         few, many = ({"id": str(n), "stocks": stocks(n, [CARD] * 4)} for n in (7, 16))
         mix = Mix((FlavorShare(request({"stocks": needs(6, CARD, 1)}).needs),))
@@ -366,3 +383,33 @@ class TestPolicy(unittest.TestCase):
         made = engine(view({"id": "a", "blocks": [cpu("c", 8)]}), mix=never)
         asked = request({"processor": {"total_cores": 8}}, policy="chance")
         self.assertEqual("placed", made.select_destinations(asked).outcome)
+
+
+class TestTables(unittest.TestCase):
+    """A ledger of many pools remembers what nodes leave of each, whatever its use counts."""
+
+    def test_with_another_scarcity_scores_are_those_of_a_new_evaluation(self):
+        models = [["A"], ["B"], ["A", "B"]]
+        podms = [
+            {"id": str(number), "traits": models[number % 3],
+             "stocks": stocks(2 + number % 7, [CARD, 250 * (number % 5), CARD][: 1 + number % 3])}
+            for number in range(FEW_ROWS + 30)
+        ]  # fmt: skip
+        use = WeigherUse("fragmentation", 1.0, {"of": "milli", "prices": True})
+        bound = bind(Policy(name="one", filters=(FilterUse("capacity"),), weighers=(use,)))
+        kinds = ((1, 500, 1), (2, CARD, 2))
+        asked = [request({"stocks": needs(*one)}, policy="one") for one in kinds]
+        traits = [NameRequirements(any_of=(tuple(some),)) for some in models[:2]]
+        mix = Mix((FlavorShare(asked[0].needs, traits[0]), FlavorShare(asked[1].needs, traits[1])))
+        ledger, scarcities = Ledger(view(*podms)), set()
+        for turn in range(90):
+            one = sealed(replaced(asked[turn % 2], mix))
+            context = ledger.context(one, bound, strict=True)
+            scarcities.add(context.request.mix.scarcity)
+            every = ledger.view.take(range(len(podms)))
+            fresh = evaluate(every, context.request, bound, strict=True)
+            self.assertEqual(fresh.scores.tolist(), context.evaluation.scores.tolist())
+            self.assertEqual(fresh.cost.tolist(), context.evaluation.cost.tolist())
+            row = int(context.evaluation.cost.argmin())
+            ledger.take(context.fit(ledger.view, row))
+        self.assertGreater(len(scarcities), 2)
