@@ -48,7 +48,14 @@ def current_form(json: Json, *, root: bool = False) -> Json:
     kind = type_name(json)
     if below and kind in _ENTRIES:
         return _merged(json, {key: below[key] for key in _ENTRIES[kind] if key in below})
+    if kind and not kind.endswith("collection") and not _lists_members(json, below):
+        return json
     return _collection(json, below, kind)
+
+
+def _lists_members(json: Json, below: Json) -> bool:
+    """Return whether a property may be one of a collection: its name then has ``members`` in it."""
+    return any("members" in "".join(it).casefold() for it in ((json, below) if below else (json,)))
 
 
 def type_name(json: Json) -> str:

@@ -21,6 +21,8 @@ MAX_NUMBER = 2**53
 #: The longest name, URI or other text, in characters; the inventory has the same bound.
 MAX_TEXT = 1024
 _NUMBERS = (int, float)
+#: What stands for an object that is not there.
+_NOTHING: tuple[Any, ...] = (None, [], "")
 #: Other spellings of ``@odata.id``, folded.
 _LINK_NAMES = ("@odata.id", "odata.id", "href")
 
@@ -109,34 +111,34 @@ class Field(Generic[T]):
         if resource is None:
             return self
         value = resource.json.get(self.first)
-        if value is None:
-            return self._absent
-        return self._read(resource, self._inside(value) if self._rest else value)
+        if value is not None and self._rest:
+            value = self._inside(resource, value)
+        return self._absent if value is None else self._read(resource, value)
 
     def raw(self, resource: Resource) -> Any:
         """Return the raw JSON value, None where there is none."""
-        return self._inside(resource.json.get(self.first))
+        return self._inside(resource, resource.json.get(self.first))
 
     def of(self, resource: Resource) -> T:
         """Return the value; one that cannot be read is noted and counts as absent."""
-        return self._read(resource, self.raw(resource))
+        value = self.raw(resource)
+        return self._absent if value is None else self._read(resource, value)
 
-    def _inside(self, value: Any) -> Any:
-        for key in self._rest:
-            if value is None:
-                break
-            value = value.get(key) if isinstance(value, dict) else None
+    def _inside(self, resource: Resource, value: Any) -> Any:
+        for depth, key in enumerate(self._rest, start=1):
+            if not isinstance(value, dict):
+                if value not in _NOTHING:
+                    path = "/".join((self.first, *self._rest)[:depth])
+                    resource.notes.remark(_found(resource.uri, path, value, "an object"))
+                return None
+            value = value.get(key)
         return value
 
     def _read(self, resource: Resource, value: Any) -> T:
-        if value is None:
-            return self._absent
         try:
             return self.read(value)
         except ValueError as error:
-            found = repr(value)
-            found = found if len(found) <= 60 else found[:57] + "…"
-            resource.notes.remark(f"{resource.uri}: {self.path}: found {found}, expected {error}")
+            resource.notes.remark(_found(resource.uri, self.path, value, str(error)))
             return self._absent
 
 
@@ -174,7 +176,7 @@ class Parts(Field[tuple[Json, ...]]):
     """A property with objects that hold links to follow; they have no URI of their own."""
 
     def __init__(self, path: str, of: type[Resource], doc: str) -> None:
-        super().__init__(path, objects, doc)
+        super().__init__(path, only_objects, doc)
         self.to = of
 
 
@@ -228,8 +230,8 @@ def text(value: Any) -> str | None:
 def words(value: Any) -> tuple[str, ...]:
     """Read an array of text, also from its only element."""
     items = value if isinstance(value, list) else [value]
-    found = (text(item) for item in items)
-    return tuple(item for item in found if item is not None)
+    found = [text(item) for item in items]
+    return tuple([item for item in found if item is not None])
 
 
 def objects(value: Any) -> tuple[Json, ...]:
@@ -238,10 +240,22 @@ def objects(value: Any) -> tuple[Json, ...]:
     return tuple(item for item in items if isinstance(item, dict))
 
 
-def links(value: Any) -> tuple[str, ...]:
-    """Read one link or an array of links. A link without ``@odata.id`` becomes empty text."""
+def only_objects(value: Any) -> tuple[Json, ...]:
+    """Read an array of objects and null, also from its only element; with others it is none."""
     items = value if isinstance(value, list) else [value]
-    return tuple([_link(item) for item in items if item is not None])
+    if not all(item is None or isinstance(item, dict) for item in items):
+        raise ValueError("an array of objects")
+    return objects(items)
+
+
+def links(value: Any) -> tuple[str, ...]:
+    """Read one link or an array of links. A link without ``@odata.id`` becomes empty text.
+
+    So does null in an array, where a link was; instead of an array it is none.
+    """
+    if value is None:
+        return ()
+    return tuple([_link(item) for item in (value if isinstance(value, list) else [value])])
 
 
 def choice(*options: str) -> Callable[[Any], str | None]:
@@ -257,6 +271,12 @@ def choice(*options: str) -> Callable[[Any], str | None]:
         return spelled[found.casefold()]
 
     return read
+
+
+def _found(uri: str, path: str, value: Any, expected: str) -> str:
+    found = repr(value)
+    found = found if len(found) <= 60 else found[:57] + "…"
+    return f"{uri}: {path}: found {found}, expected {expected}"
 
 
 def _link(item: Any) -> str:

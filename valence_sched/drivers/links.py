@@ -112,23 +112,28 @@ class LinkedDocuments:
 
     def json(self, uri: str, where: str) -> Json | None:
         """Return the document at a URI; a dangling link or bad document is noted once."""
-        if uri not in self._documents:
-            try:
-                found = self._get(uri)
-                self._documents[uri] = found and current_form(found, root=uri == ROOT)
-                if found is None:
-                    self.notes.skip(f"{uri}: found no such document, expected it: {where} links it")
-            except InputError as error:
-                self._documents[uri] = None
-                self.notes.skip(error)
-        return self._documents[uri]
+        if uri in self._documents:
+            return self._documents[uri]
+        try:
+            found = self._get(uri)
+            present = self._documents[uri] = found and current_form(found, root=uri == ROOT)
+            if found is None:
+                self.notes.skip(f"{uri}: found no such document, expected it: {where} links it")
+            return present
+        except InputError as error:
+            self._documents[uri] = None
+            self.notes.skip(error)
+            return None
 
     def follow(self, links: Iterable[str], type_: type[R], where: str) -> Iterator[R]:
-        """Yield the resources that links name, each once; a collection means all its members.
+        """Return the resources that links name, each once; a collection means all its members.
 
         What a link alone names and tells nothing of itself is noted: it could be a collection.
         """
         targets = tuple(links)
+        return self._follow(targets, type_, where) if targets else iter(())
+
+    def _follow(self, targets: tuple[str, ...], type_: type[R], where: str) -> Iterator[R]:
         seen: set[str] = set()
         for link in targets:
             uri = self.uri(link, where)

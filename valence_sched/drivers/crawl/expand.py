@@ -113,9 +113,9 @@ def unfold(whole: Json) -> tuple[dict[str, Json], int]:
         places = holder.items() if type(holder) is dict else enumerate(holder)
         for place, value in places:  # values change, places do not
             kind = type(value)
-            if kind is list:
-                stack.append(value)
             if kind is not dict:
+                if kind is list:
+                    stack.append(value)
                 continue
             uri = value.get("@odata.id")
             if isinstance(uri, str) and "#" not in uri:

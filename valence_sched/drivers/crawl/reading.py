@@ -149,7 +149,7 @@ class PodmReader:
                 return Reading(podm, None, found.diagnostics, {}, *self._cost())
         if not settings.full:
             cache.load()
-        documents = ExpandReader(answers)
+        documents = ExpandReader(connection if memory is None else answers)
         documents.read_features(root or {})
         crawl = Crawler(documents, cache, connection.host, settings.parallel, self._start)
         result = read_in_passes(crawl, dialect, root, known.name, connection.host, most)

@@ -54,7 +54,9 @@ def read_with_retries(
     """Return the answer to a read, which is sent again while the answer may come later.
 
     ``deadline`` is looked at each time, for closing a connection shortens it; after ``ended``
-    nothing is sent again. An Unreachable says that it makes no sense to wait for an answer.
+    nothing is sent again. An answer that asks for a longer pause than all of the time is returned;
+    one that asks for longer than what is left is late. An Unreachable says that it makes no sense
+    to wait for an answer.
     """
     for attempt in range(1, READ_ATTEMPTS + 1):
         pause_s = READ_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1)  # noqa: S311
@@ -63,7 +65,7 @@ def read_with_retries(
             if answer.status not in BUSY_STATUSES or attempt == READ_ATTEMPTS:
                 return answer
             pause_s = retry_after_s(answer.headers, pause_s)
-            if pause_s >= deadline().left_s:
+            if pause_s >= deadline().seconds:  # no reading is that patient
                 return answer
         except Unreachable as error:
             if not error.retryable or attempt == READ_ATTEMPTS or ended():

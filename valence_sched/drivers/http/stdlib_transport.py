@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 import re
+import select
 import selectors
 import socket
 import zlib
@@ -33,8 +34,6 @@ LOG = logging.getLogger(__name__)
 
 #: A path that can be sent as it is.
 _PLAIN = re.compile(r"[A-Za-z0-9!#$&'()*+,/:;=?@\[\]~._-]*")
-#: A selector that needs no file descriptor of its own, where the system has one.
-_Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)
 _PORTS = {"https": 443, "http": 80}
 #: Encodings in which a body may come although only a plain one is asked for; zlib's code for both.
 _PACKED, _GZIP_OR_ZLIB = ("gzip", "x-gzip", "deflate"), 47
@@ -179,7 +178,11 @@ class AnswerStream:
 
 
 def _is_readable(sock: socket.socket) -> bool:
-    with _Selector() as selector:
+    if hasattr(select, "poll"):  # it needs no file descriptor of its own, and costs little
+        poll = select.poll()
+        poll.register(sock, select.POLLIN)
+        return bool(poll.poll(0))
+    with selectors.DefaultSelector() as selector:
         selector.register(sock, selectors.EVENT_READ)
         return bool(selector.select(0))
 

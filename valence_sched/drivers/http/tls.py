@@ -20,6 +20,7 @@ from valence_sched.drivers.http.exchange import Cut, Slow, Unreachable
 
 #: The frame that OpenSSL puts around its messages, and its messages about an answer without TLS.
 _OPENSSL = re.compile(r"^\[[^\]]*\] | \(_ssl\.c:\d+\)$")
+CHECK_HINT = "check that it runs and that the URL is right"
 _NO_TLS = ("wrong version number", "http request", "packet length too long")
 
 
@@ -84,13 +85,13 @@ def timeout_error(*, connected: bool) -> Slow:
     """Return that the answer, or even the connection, did not come in time."""
     if connected:
         return Slow("no answer in time (allow it more with --request-timeout)")
-    return Slow("no connection in time (is it up, and the address right?)", sent=False)
+    return Slow(f"no connection in time ({CHECK_HINT})", sent=False)
 
 
 def connection_error(error: BaseException, *, connected: bool) -> Unreachable:
     """Return that a connection ended too early, or could not be made."""
     other = isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected)
-    hint = "is it this port, and not https?" if other else "is it up, and the address right?"
+    hint = "is it this port, and not https?" if other else CHECK_HINT
     kind = Cut if connected else Unreachable
     return kind(f"{_plain(error)} ({hint})", retryable=True, sent=connected)
 

@@ -42,20 +42,21 @@ class ContentMemo(Generic[R, T]):
     def of(self, resource: R) -> T:
         """Return the description of a resource."""
         type_, json = type(resource), resource.json
-        values = [json.get(name) for name in type_.content_properties]
+        values = list(map(json.get, type_.content_properties))
         try:
             key = type_, self._encode(values)
         except (OverflowError, RecursionError):  # JSON that we can read and not write
             return self._understand(resource)
-        if key not in self._memo:
-            notes = Diagnostics()
-            content: Json = dict(zip(type_.content_properties, values, strict=True))
-            found = self._understand(type_(resource.uri, content, notes))
-            if notes:
-                resource.notes.extend(notes)
-                return found
+        if key in self._memo:
+            return self._memo[key]
+        notes = Diagnostics()
+        content: Json = dict(zip(type_.content_properties, values, strict=True))
+        found = self._understand(type_(resource.uri, content, notes))
+        if notes:
+            resource.notes.extend(notes)
+        else:
             self._memo[key] = found
-        return self._memo[key]
+        return found
 
 
 #: From here on a memory summary is taken for MiB written as GiB (8 GiB would be 8192), so it is
@@ -77,6 +78,9 @@ _PERSISTENT_MEDIA = ("nand", "intel3dxpoint")
 _IN_FABRIC = re.compile(r"(?P<fabric>.*/Fabrics/[^/]+)(?P<rest>/.*)?", re.IGNORECASE)
 _SWITCH = re.compile(r"/Switches/[^/]+", re.IGNORECASE)
 
+#: Properties of a device that tell where it is, or whether it is there.
+_PLACING = frozenset(("Links", "Status", "Enabled", "EthernetInterfaceType"))
+
 DeviceNoun = Processor | Accelerator | Memory | Drive | Nic
 D = TypeVar("D", Processor, Accelerator, Memory, Drive, Nic)
 
@@ -93,13 +97,7 @@ class Describer:
         nouns = tuple([self._noun(device) for device in devices])
         found = self._sets.get(nouns)
         if found is None:
-            found = self._sets[nouns] = Devices(
-                processors=_merge(nouns, Processor),
-                accelerators=_merge(nouns, Accelerator),
-                memory=_merge(nouns, Memory),
-                drives=_merge(nouns, Drive),
-                nics=_merge(nouns, Nic),
-            )
+            found = self._sets[nouns] = _devices_of(nouns)
         return found
 
     def _noun(self, device: schema.Device) -> DeviceNoun | None:
@@ -222,6 +220,21 @@ def _drive(device: schema.DriveDevice) -> Drive:
     )
 
 
+def _devices_of(nouns: tuple[DeviceNoun | None, ...]) -> Devices:
+    kinds = {type(noun) for noun in nouns}
+
+    def merged(type_: type[D]) -> tuple[D, ...]:
+        return _merge(nouns, type_) if type_ in kinds else ()
+
+    return Devices(
+        processors=merged(Processor),
+        accelerators=merged(Accelerator),
+        memory=merged(Memory),
+        drives=merged(Drive),
+        nics=merged(Nic),
+    )
+
+
 def _merge(nouns: Iterable[DeviceNoun | None], type_: type[D]) -> tuple[D, ...]:
     counts: dict[D, int] = {}
     for noun in nouns:
@@ -249,9 +262,10 @@ def topology_of(
 
     ``ends`` are links to endpoints and switch ports beside those of the devices.
     """
+    placed = [device for device in devices if not _PLACING.isdisjoint(device.json)]
     values: dict[str, set[str]] = {"chassis": set(service.uris(chassis, where))}
     places = list(service.uris(ends, where))
-    for device in filter(is_present, devices):
+    for device in filter(is_present, placed):
         if "Links" not in device.json:
             continue
         if not chassis:

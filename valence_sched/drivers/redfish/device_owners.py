@@ -80,10 +80,13 @@ def assign_devices(
     key_of: dict[str, str] = {}
     for block, found in candidates.items():
         for uri, device in found.items():
-            own = (uri, *site_names(device, trusted)) if trusted else (uri,)
-            key = key_of[uri] = next((keys[it] for it in own if it in keys), uri)
-            for name in own:
-                keys.setdefault(name, key)
+            key = uri
+            if trusted:
+                own = (uri, *site_names(device, trusted))
+                key = next((keys[it] for it in own if it in keys), uri)
+                for name in own:
+                    keys.setdefault(name, key)
+            key_of[uri] = key
             if block not in (of := holders.setdefault(key, [])):
                 of.append(block)
     owner = {key: of[0] for key, of in holders.items()}
@@ -105,21 +108,26 @@ def _rank(status: Status) -> int:
 
 
 def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iterator[DeviceList]:
-    """Yield the lists of a block, or of a system; those with the most to tell come first."""
+    """Yield the lists of a block, or of a system; those with the most to tell come first.
+
+    A list without devices is left out.
+    """
     where = holder.uri
     storages = list(service.follow(holder.storage, schema.Storage, where))
     kind = schema.DriveDevice
     drives = [it for of in storages for it in service.follow(of.drives, kind, of.uri)]
+    nics = [*_nics(service, holder)]
     lists: tuple[tuple[str, Iterable[schema.Device]], ...] = (
         ("Processors", service.follow(holder.processors, schema.ProcessorDevice, where)),
         ("Memory", service.follow(holder.memory, schema.MemoryDevice, where)),
         ("Drives", service.follow(holder.drives, kind, where)),
         ("Storage", drives),
         ("SimpleStorage", _simple_drives(service, holder, storages, bool(drives))),
-        *_nics(service, holder),
+        *nics,
     )
-    for way, devices in lists:
-        yield DeviceList(way + of, list(devices))
+    for way, found in lists:
+        if devices := list(found):
+            yield DeviceList(way + of, devices)
 
 
 def _summaries(system: System, listed: Iterable[DeviceList]) -> Iterator[schema.Device]:
@@ -141,10 +149,11 @@ def _simple_drives(
     A system shows the same drives twice, as Storage and as the older SimpleStorage; so does a
     block where SimpleStorage says which Storage it is a view of.
     """
-    if has_drives and isinstance(holder, System):
+    links = holder.simple_storage
+    if not links or (has_drives and isinstance(holder, System)):
         return
     known = {storage.uri for storage in storages}
-    for simple in service.follow(holder.simple_storage, schema.SimpleStorage, holder.uri):
+    for simple in service.follow(links, schema.SimpleStorage, holder.uri):
         if not known & {service.uri(link, simple.uri) for link in simple.same_as}:
             for index, json in enumerate(simple.devices):
                 yield simple.part(schema.DriveDevice, json, f"Devices/{index}")

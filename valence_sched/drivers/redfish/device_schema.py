@@ -13,7 +13,7 @@ from valence_sched.drivers.fields import (
     flag,
     links,
     number,
-    objects,
+    only_objects,
     text,
     words,
 )
@@ -37,7 +37,7 @@ class Device(NamedResource):
 
     serial = Identity("SerialNumber", text, "tells whether two entries are one device")
     uuid = Identity("UUID", text, "tells the same")
-    identifiers = Identity("Identifiers", objects, "durable names; they tell the same")
+    identifiers = Identity("Identifiers", only_objects, "durable names; they tell the same")
     slot = Identity("PhysicalLocation/PartLocation/ServiceLabel", text, "tells the same")
     enabled = Field("Enabled", flag, "false when it is switched off")
     chassis = Field("Links/Chassis", links, "the enclosure it sits in")
@@ -57,7 +57,7 @@ class ProcessorDevice(Device):
     instruction_set = Field("InstructionSet", text, "x86-64, ARM-A64, …")
     speed_mhz = Field("MaxSpeedMHz", number, "highest clock", "MHz")
     memory_mib = Field("MemorySummary/TotalMemorySizeMiB", number, "of an accelerator", "MiB")
-    memories = Field("ProcessorMemory", objects, "memory and caches of an accelerator")
+    memories = Field("ProcessorMemory", only_objects, "memory and caches of an accelerator")
 
 
 class ProcessorMemory(Resource):
@@ -112,7 +112,7 @@ class Storage(Device):
 class SimpleStorage(Device):
     """SimpleStorage, the older view of a storage subsystem."""
 
-    devices = Field("Devices", objects, "its drives, without URIs")
+    devices = Field("Devices", only_objects, "its drives, without URIs")
     same_as = Field("Links/Storage", links, "the storage subsystem it is a view of")
 
 

@@ -36,7 +36,8 @@ _FIELDS: dict[BlockType, tuple[Field[int | None], Field[int | None]]] = {
 class LimitsByZone:
     """The limits that the capabilities of a pod manager state, for each of its zones.
 
-    ``joined`` is the largest number of blocks of a type that a composed system has.
+    ``joined`` is the largest number of blocks of a type that a composed system has, ``zones`` are
+    the URIs of the zones.
     """
 
     def __init__(
@@ -44,12 +45,13 @@ class LimitsByZone:
         service: LinkedDocuments,
         collections: Iterable[Collection],
         joined: Mapping[BlockType, int],
+        zones: set[str],
     ) -> None:
         self._service, self._joined = service, joined
         self._noted: set[BlockType] = set()
         # The zones that they apply to, none for all, and the limits.
         self._stated = [
-            ({service.uri(link, capability.uri) for link in capability.zones}, limits)
+            (_zones_of(service, capability, zones), limits)
             for holder in collections
             for capability, limits in _stated_limits(service, holder, holder.capabilities)
         ]
@@ -85,6 +87,18 @@ class LimitsByZone:
             what = f"found a composed system of {size} and no maximum of them"
             self._service.notes.remark(f"{what} (assumed: at most {joined} in a node)")
         return joined
+
+
+def _zones_of(
+    service: LinkedDocuments, capability: CollectionCapability, zones: set[str]
+) -> set[str]:
+    """Return what a capability applies to, none for all; that none of it is a zone is noted."""
+    found = set(service.uris(capability.zones, capability.uri))
+    if found and zones.isdisjoint(found):
+        path = CollectionCapability.zones.path
+        what = f"found {', '.join(sorted(found))}, expected a zone of resource blocks"
+        service.notes.remark(f"{capability.uri}: {path}: {what} (its limits apply to none)")
+    return found
 
 
 def _stated_limits(

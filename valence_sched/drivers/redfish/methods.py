@@ -161,7 +161,7 @@ def _use_case(capabilities: ComposeCapabilities, name: str, pool: str | None) ->
     """Return the use case of this name that holds in a pool's zone."""
     for case in capabilities.use_cases:
         zones = {zone.rpartition("/")[2] for zone in case.zones} | set(case.zones)
-        if case.name == name and (not zones or pool in zones):
+        if case.name.casefold() == name.casefold() and (not zones or pool in zones):
             return case
     return None
 

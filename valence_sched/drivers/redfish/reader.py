@@ -42,6 +42,10 @@ from valence_sched.model.quantity import format_count
 
 _STATES: dict[str, CompositionState] = {it.casefold(): it for it in get_args(CompositionState)}
 _TYPES: dict[str, BlockType] = {it.casefold(): it for it in get_args(BlockType)}
+#: The types of each block by its URI.
+TypesByBlock = Mapping[str, tuple[BlockType, ...]]
+#: The types of zones that are not of resource blocks, folded.
+_OTHER_ZONES = ("default", "zoneofendpoints", "zoneofzones")
 _ROOT_LINKS = ("CompositionService", "Systems", "Chassis")
 
 
@@ -57,8 +61,9 @@ class RedfishResources(NamedTuple):
 def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
     """Read a pod manager; documents that are missing or wrong are noted and left out."""
     found = _find(service)
-    nodes = tuple(_nodes(service, found.root))
-    pools, members = _pools(service, found, nodes)
+    nodes = tuple(_nodes(service, found))
+    kinds = {block.uri: types(block) for block in found.blocks}
+    pools, members = _pools(service, found, nodes, kinds)
     everywhere = tuple(pool.id for pool in pools)
     zone_ids = _zone_ids(service, found.zones)
     amounts = memory_domains.stocks(service, found.root, everywhere, zone_ids)
@@ -71,7 +76,7 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
         name=found.root.name,
         driver=driver,
         pools=pools,
-        blocks=tuple(_blocks(service, found.blocks, nodes, members)),
+        blocks=tuple(_blocks(service, found.blocks, nodes, members, kinds)),
         stocks=amounts,
         nodes=nodes,
     )
@@ -81,7 +86,7 @@ def _find(service: LinkedDocuments) -> RedfishResources:
     root = _root(service)
     services = list(service.follow(root.composition, CompositionService, root.uri))
     every = (zone for it in services for zone in service.follow(it.zones, Zone, it.uri))
-    zones = [zone for zone in every if zone.leads]
+    zones = [zone for zone in every if _is_of_blocks(zone)]
     links = chain(
         service.follow(root.blocks, ResourceBlock, root.uri),
         *(service.follow(part.blocks, ResourceBlock, part.uri) for part in services),
@@ -93,6 +98,14 @@ def _find(service: LinkedDocuments) -> RedfishResources:
     return RedfishResources(root, services, zones, list(blocks.values()))
 
 
+def _is_of_blocks(zone: Zone) -> bool:
+    """Return whether a zone is one of resource blocks; a type that is no type is noted."""
+    if not zone.leads and (zone.type or "").casefold() not in _OTHER_ZONES:
+        what = f"found {zone.type}, expected ZoneOfResourceBlocks or another type (left out)"
+        zone.notes.remark(f"{zone.uri}: {Zone.type.path}: {what}")
+    return zone.leads
+
+
 def _root(service: LinkedDocuments) -> ServiceRoot:
     """Return the service root; without one, a root that links the usual URIs."""
     if json := service.json(ROOT, "the protocol"):
@@ -102,17 +115,16 @@ def _root(service: LinkedDocuments) -> ServiceRoot:
 
 
 def _pools(
-    service: LinkedDocuments, found: RedfishResources, nodes: Iterable[Node]
+    service: LinkedDocuments, found: RedfishResources, nodes: Iterable[Node], kinds: TypesByBlock
 ) -> tuple[tuple[Pool, ...], dict[str, list[str]]]:
-    kinds = {block.uri: types(block) for block in found.blocks}
-
     def count(uris: Iterable[str]) -> Counter[BlockType]:
         return Counter(kind for uri in uris for kind in kinds.get(uri, ()))
 
     joined: Counter[BlockType] = Counter()  # the most blocks of each type of one node
     for node in nodes:
         joined |= count(node.blocks)
-    limits = LimitsByZone(service, _collections(service, found), joined)
+    zones = {zone.uri for zone in found.zones}
+    limits = LimitsByZone(service, _collections(service, found), joined, zones)
     if not found.zones:
         whole = (Pool(id=WHOLE_POOL, limits=limits.of(None, count(kinds))),) if kinds else ()
         return whole, {block.uri: [WHOLE_POOL] for block in found.blocks}
@@ -132,7 +144,10 @@ def _zone_ids(service: LinkedDocuments, zones: list[Zone]) -> ZoneIds:
     ids = dict(zip((zone.uri for zone in zones), _ids(zones), strict=True))
 
     def of(links: tuple[str, ...]) -> tuple[str, ...] | None:
-        uris = service.uris(links, ROOT)
+        uris = list(service.uris(links, ROOT))
+        for uri in uris:
+            if uri not in ids:
+                service.notes.remark(f"{uri}: found no such zone, expected it: a stock links it")
         return tuple(ids[uri] for uri in uris if uri in ids) if links else None
 
     return of
@@ -153,11 +168,17 @@ def _collections(service: LinkedDocuments, found: RedfishResources) -> Iterator[
         yield from service.collections(part.zones, part.uri)
 
 
-def _nodes(service: LinkedDocuments, root: ServiceRoot) -> Iterator[Node]:
-    for system in service.follow(root.systems, ListedSystem, root.uri):
-        if (system.type or "").casefold() == "composed":
-            blocks = tuple(dict.fromkeys(service.uris(system.blocks, system.uri)))
-            yield Node(uri=system.uri, name=system.name, blocks=blocks)
+def _nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
+    known = {block.uri for block in found.blocks}
+    for system in service.follow(found.root.systems, ListedSystem, found.root.uri):
+        if (system.type or "").casefold() != "composed":
+            continue
+        blocks = tuple(dict.fromkeys(service.uris(system.blocks, system.uri)))
+        for uri in blocks:
+            if uri not in known:
+                what = f"found {uri}, expected a resource block that is listed"
+                service.notes.remark(f"{system.uri}: {ListedSystem.blocks.path}: {what}")
+        yield Node(uri=system.uri, name=system.name, blocks=blocks)
 
 
 def _blocks(
@@ -165,13 +186,14 @@ def _blocks(
     blocks: list[ResourceBlock],
     nodes: tuple[Node, ...],
     members: dict[str, list[str]],
+    kinds: TypesByBlock,
 ) -> Iterator[FullBlock]:
     states = statuses(blocks, nodes)
     owned = device_owners.devices_by_block(service, blocks, states)
     describer = Describer()
     for block in blocks:
         status = states[block.uri]
-        if (block.composition_state or "").casefold() not in _STATES and status.state == "Unknown":
+        if status.state == "Unknown" and (block.composition_state or "").casefold() not in _STATES:
             found = block.composition_state or "none"
             what = f"found {found}, expected one of {', '.join(get_args(CompositionState)[:-1])}"
             path = ResourceBlock.composition_state.path
@@ -182,7 +204,7 @@ def _blocks(
         yield Block(
             uri=block.uri,
             name=block.name,
-            type=types(block),
+            type=kinds[block.uri],
             pools=tuple(members[block.uri]),
             places=block_topology(service, block, owned[block.uri]),
             status=status,
@@ -198,11 +220,13 @@ def statuses(blocks: Iterable[ResourceBlock], nodes: Iterable[Node]) -> Mapping[
 
 
 def types(block: ResourceBlock) -> tuple[BlockType, ...]:
-    """Return the types of a block without repetition; words of no known type are noted."""
+    """Return the types of a block without repetition; none, and unknown words, are noted."""
     found = [_TYPES.get(word.casefold()) for word in block.types]
-    if None in found:
+    told = ResourceBlock.types.raw(block)
+    if told is None or None in found:
+        what = "none (no limit on the blocks of a node counts it)" if told is None else told
         expected = "expected " + ", ".join(_TYPES.values())
-        block.notes.remark(f"{block.uri}: ResourceBlockType: found {list(block.types)}, {expected}")
+        block.notes.remark(f"{block.uri}: ResourceBlockType: found {what}, {expected}")
     return tuple(dict.fromkeys(kind for kind in found if kind))
 
 

@@ -14,7 +14,7 @@ from valence_sched.drivers.fields import (
     flag,
     links,
     number,
-    objects,
+    only_objects,
     text,
     words,
 )
@@ -32,11 +32,11 @@ from valence_sched.drivers.redfish.device_schema import (
 class CapabilitiesObject(Resource):
     """The document behind a capability."""
 
-    limits = Field("@Redfish.ResourceBlockLimits", objects, "Min and Max with each block type")
+    limits = Field("@Redfish.ResourceBlockLimits", only_objects, "Min and Max with each block type")
 
 
-#: The ways to compose a system; other use cases limit something else.
-USE_CASES = ("ComputerSystemComposition", "ComputerSystemConstrainedComposition")
+#: The ways to compose a system, folded; other use cases limit something else.
+USE_CASES = ("computersystemcomposition", "computersystemconstrainedcomposition")
 _CAPABILITIES = "@Redfish.CollectionCapabilities/Capabilities"
 
 
@@ -50,7 +50,7 @@ class CollectionCapability(Resource):
     @property
     def leads(self) -> bool:
         """Whether it is a way to compose a system."""
-        return self.use_case in USE_CASES
+        return (self.use_case or "").casefold() in USE_CASES
 
 
 class Collection(NamedResource):
@@ -130,8 +130,8 @@ class System(DeviceHolder):
 
     simple_storage = Link("SimpleStorage", SimpleStorage, "read where no drive is", late=True)
     network = Link("NetworkInterfaces", NetworkInterface, "read where no Ethernet is", late=True)
-    cpus = Field("ProcessorSummary", objects, "read where no processor is listed")
-    ram = Field("MemorySummary", objects, "read where no memory module is listed")
+    cpus = Field("ProcessorSummary", only_objects, "read where no processor is listed")
+    ram = Field("MemorySummary", only_objects, "read where no memory module is listed")
 
 
 class ResourceBlock(DeviceHolder):

@@ -62,7 +62,7 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
     names = _pool_ids(found)
     ids = tuple(dict.fromkeys(names.values())) or (WHOLE_POOL,)
     pooled = {offer.device.uri for offer in found.offers}
-    uses = RackUsage(service, found.nodes, found.storages, pooled)
+    uses = RackUsage(service, found.nodes, found.storages, found.systems, pooled)
     amounts = stocks.stocks(service, found.storages, ids)
     if not found.systems:
         service.notes.remark(f"{found.root.uri}: found no system to make a node of")

@@ -27,14 +27,19 @@ class RackUsage:
         service: LinkedDocuments,
         nodes: Iterable[RackNode],
         storages: Iterable[StorageService],
+        systems: Iterable[RackSystem],
         pooled: set[str],
     ) -> None:
         self._service, self._pooled = service, pooled
         self._hosts = {service.uri(link, it.uri) for it in storages for link in it.host}
         self._nodes: dict[str, list[RackNode]] = {}
+        listed = {system.uri for system in systems} | pooled
         for node in nodes:
             _check(node)
             for uri in self.blocks_of(node):
+                if uri not in listed:
+                    what = f"found {uri}, expected a system that is listed"
+                    node.notes.remark(f"{node.uri}: {RackNode.system.path}: {what}")
                 self._nodes.setdefault(uri, []).append(node)
 
     def blocks_of(self, node: RackNode) -> tuple[str, ...]:

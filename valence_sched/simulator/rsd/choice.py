@@ -53,8 +53,8 @@ class SystemChooser:
         service = LinkedDocuments(documents.get, NO_NOTES, documents)
         self._found = find_resources(service)
         self._pooled = {offer.device.uri: offer for offer in self._found.offers}
-        uses = RackUsage(service, self._found.nodes, self._found.storages, set(self._pooled))
-        systems, offers = self._found.systems, self._found.offers
+        found, systems, offers = self._found, self._found.systems, self._found.offers
+        uses = RackUsage(service, found.nodes, found.storages, systems, set(self._pooled))
         self._devices, _ = devices.devices_of_systems(service, systems)
         attached = {uri for held in self._devices.values() for uri in held}
         attached |= drives_of_storage(service, self._found.storages)

@@ -154,7 +154,7 @@ class DownTest(FaultsTest):
     def test_one_that_is_down_is_offline_and_the_others_are_read(self):
         with socket.create_server(("127.0.0.1", 0)) as closed:
             url = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        self.failure(url, "Offline", "refused", "is it up")
+        self.failure(url, "Offline", "refused", "check that it runs")
 
     def test_one_that_never_accepts_is_offline_at_its_deadline(self):
         with socket.socket() as full:
@@ -557,6 +557,12 @@ class AgainTest(FaultsTest):
         server = self.serve(TREE, rules=[rule])
         self.noted(server, BLOCKS[0], "HTTP 503")
         self.assertEqual(1, server.gets().count(BLOCKS[0]))
+
+    def test_one_that_makes_readers_wait_until_the_deadline_is_late_as_a_whole(self):
+        busy = [once(on(f"{uri}$", status(503, Retry_After="0.7"))) for uri in BLOCKS]
+        (reading,) = self.read(self.serve(TREE, rules=busy), timeout_s=1, parallel=1)
+        self.assertIn("no complete answer", reading.failure)
+        self.assertEqual(("Offline", ()), (reading.podm.status, reading.podm.blocks))
 
 
 class SecretsTest(FaultsTest):

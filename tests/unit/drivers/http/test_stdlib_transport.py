@@ -123,7 +123,7 @@ class StdlibTransportTest(TestCase):
             ssl.SSLEOFError(8, "[SSL] EOF in violation of protocol (_ssl.c:1006)")
         )
         self.assertTrue(error.retryable)
-        self.assertIn("eof in violation of protocol (is it up", str(error))
+        self.assertIn("eof in violation of protocol (check that it runs", str(error))
 
     def test_what_is_under_way_is_cut(self) -> None:
         transport = self.serve([b"", b""])
