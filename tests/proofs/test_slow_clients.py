@@ -131,6 +131,13 @@ class TestSlowClients(unittest.TestCase):
         self.assertIn(b" 431 ", head[0].recv(1000))
         self.check_others()
 
+    def test_bodies_in_a_coding_that_nobody_decodes(self):
+        """They are refused with their head: what comes of a body is not waited for."""
+        coded = HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: gzip, chunked")
+        for parts in ((coded,), (coded, b"ff\r\n"), (coded + b"0\r\n\r\n",)):
+            self.assertIn(b"501 Not Implemented", self.open(*parts).recv(1000))
+        self.check_others()
+
     def test_hard_questions(self):
         """As many clients as there are threads ask what is hard to settle; others are answered."""
         stop, asked = threading.Event(), []

@@ -101,6 +101,15 @@ class TestBodies(ApplicationCase):
         result = self.call("POST", SELECT, headers=json_type, body_bytes=b" " * 1001)
         self.check_problem(result, 413, "http_413", "1,000 bytes")
 
+    def test_a_transfer_coding_that_nobody_decodes_is_refused(self):
+        for coding in ("gzip", "gzip, chunked", "chunked, chunked"):
+            headers = {"Transfer-Encoding": coding}
+            result = self.call("POST", "/v1/select_destinations", SMALL, headers=headers)
+            self.check_problem(result, 501, "http_501", f"transfer coding '{coding}'")
+        result = self.call("POST", "/v1/select_destinations", SMALL,
+                           headers={"Transfer-Encoding": "Chunked"})  # fmt: skip
+        self.assertEqual(200, result.status_code)
+
     def test_an_older_request_is_taken_and_a_newer_major_refused(self):
         """S20: a stable, versioned interface."""
         needs = [{"kind": "processor", "measure": "cores", "amount": 8}]

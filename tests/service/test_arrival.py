@@ -16,7 +16,8 @@ WHOLE = (
     HEAD + b"Content-Length: 5\r\n\r\n12345",
     HEAD + b"CONTENT-LENGTH:5 \r\nX: y\r\n\r\n\r\n\r\n1",
     HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\na;x=1\r\n0123456\r\n9\r\n0\r\nT: u\r\n\r\n",
+    HEAD
+    + b"Transfer-Encoding: identity, chunked\r\n\r\na;x=1\r\n0123456\r\n9\r\n0\r\nT: u\r\n\r\n",
 )
 
 
@@ -64,6 +65,19 @@ class TestArrival(unittest.TestCase):
             with self.subTest(chunks):
                 arrival = arrived(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
                 self.assertEqual((False, True), (arrival.is_whole(), arrival.is_malformed))
+
+    def test_a_transfer_coding_that_nobody_decodes_is_not_waited_for(self):
+        for coding in (b"gzip, chunked", b"x", b"chunked;q=1", b"chunked\r\nTRANSFER-ENCODING: br"):
+            with self.subTest(coding):
+                line = b"Transfer-Encoding: " + coding + b"\r\nExpect: 100-continue\r\n\r\n"
+                for body in (b"", b"0\r\n\r\n"):
+                    arrival = arrived(HEAD + line + body)
+                    self.assertTrue(arrival.has_unknown_coding)
+                    self.assertEqual(
+                        (False, False), (arrival.is_whole(), arrival.waits_for_continue)
+                    )
+        for request in WHOLE:
+            self.assertFalse(arrived(request).has_unknown_coding)
 
     def test_a_large_chunk_that_is_not_there_is_waited_for(self):
         for size in (b"ffffffff", b"fffffffff", b"1" * 16):

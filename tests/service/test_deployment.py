@@ -236,6 +236,54 @@ class TestContainer(unittest.TestCase):
         self.assertTrue(all(port.startswith("127.0.0.1:") for port in scheduler["ports"]))
 
 
+class TestContainerfile(unittest.TestCase):
+    """What it copies is there, what it installs and runs exists, and it runs as its own user."""
+
+    def setUp(self):
+        lines = re.sub(r"\\\n", "", text("Containerfile")).splitlines()
+        self.steps = [line.split(None, 1) for line in lines if line and line[0] != "#"]
+
+    def of(self, name):
+        return [rest for kind, rest in self.steps if kind == name]
+
+    def test_each_step_is_one_that_a_builder_knows(self):
+        known = {"FROM", "RUN", "COPY", "USER", "EXPOSE", "STOPSIGNAL", "ENTRYPOINT", "CMD"}
+        self.assertEqual(known, {name for name, _ in self.steps})
+        stages = [rest.split(" AS ")[1] for rest in self.of("FROM") if " AS " in rest]
+        self.assertEqual(["build"], stages)
+
+    def test_what_is_copied_is_there(self):
+        copied = [shlex.split(rest) for rest in self.of("COPY")]
+        self.assertEqual(3, len(copied))
+        for *options, source, _ in copied:
+            if options:
+                self.assertEqual(["--from=build"], options)
+                self.assertIn(f"venv {source} ", " ".join(self.of("RUN")))
+            else:
+                self.assertTrue((ROOT / source).exists(), source)
+
+    def test_what_is_installed_is_there(self):
+        (run,) = (rest for rest in self.of("RUN") if " pip install " in rest.replace("/", " "))
+        words = shlex.split(run.rpartition("pip install ")[2])
+        constraints = words[words.index("--constraint") + 1]
+        self.assertTrue((ROOT / constraints.removeprefix("/source/")).is_file(), constraints)
+        (extras,) = re.findall(r"^/source\[([\w,]+)\]$", words[-1])
+        config = configparser.ConfigParser()
+        config.read(ROOT / "setup.cfg")
+        self.assertLessEqual({*extras.split(",")}, {*config["options.extras_require"]})
+
+    def test_what_runs_exists_and_finds_its_settings(self):
+        (program,) = json.loads(self.of("ENTRYPOINT")[0])
+        self.assertIn(program.removeprefix(BIN), declared()["console_scripts"])
+        arguments = main.parser().parse_args(json.loads(self.of("CMD")[0]))
+        targets = {shlex.split(rest)[-1] for rest in self.of("COPY")}
+        self.assertIn(arguments.config, targets)
+        (user,) = self.of("USER")
+        self.assertTrue([run for run in self.of("RUN") if run.endswith(f" {user}")])
+        port = str(yaml.safe_load(text("container.yaml"))["port"])
+        self.assertEqual([port], self.of("EXPOSE"))
+
+
 class TestPage(unittest.TestCase):
     PAGE = (ROOT / "doc" / "source" / "howto" / "deploy.rst").read_text(encoding="utf-8")
 

@@ -127,6 +127,30 @@ class TestChanges(FollowingCase):
             found = [self.room_of(client, two) for client in self.clients]
             self.assertEqual([{"a": room} if room else {}] * 2, found, most)
 
+    def test_a_maximum_that_is_stated_holds_again_with_the_next_reading(self):
+        """A stated 1 is as an assumed one at first, a larger one holds from the beginning."""
+        blocks = [{**RACK["blocks"][0], "uri": f"/{number}"} for number in range(4)]
+        three = {"request": {"properties": {"processor": {"total_cores": 48}}}}
+        for name, stated, first in (("a", 1, 1), ("b", 2, 0)):
+            pools = [{**RACK["pools"][0], "limits": {"Compute": {"max": stated}}}]
+            self.add(name, pools=pools, blocks=blocks)
+            self.store.change(registration(name, max_blocks={"Compute": 3}))
+            found = [self.room_of(client, three).get(name, 0) for client in self.clients]
+            self.assertEqual([first] * 2, found, stated)
+            self.read(name, pools=pools, blocks=blocks)
+            self.assertEqual([{}] * 2, [self.room_of(client, three) for client in self.clients])
+
+    def test_a_maximum_of_a_report_takes_the_place_of_a_registered_one(self):
+        blocks = [{**RACK["blocks"][0], "uri": f"/{number}"} for number in range(3)]
+        self.add("a", pools=RACK["pools"], blocks=blocks)
+        two = {"request": {"properties": {"processor": {"total_cores": 32}}}}
+        for reported, registered, room in ((1, 2, 0), (2, 1, 1), (2, 3, 1)):
+            pools = [{**RACK["pools"][0], "limits": {"Compute": {"max": reported}}}]
+            self.store.update_stats("a", {"pools": pools})
+            self.store.change(registration("a", max_blocks={"Compute": registered}))
+            found = [self.room_of(client, two) for client in self.clients]
+            self.assertEqual([{"a": room} if room else {}] * 2, found, (reported, registered))
+
     def test_what_a_pod_manager_reports_by_itself_stays_when_an_operator_unsets_it(self):
         self.store.register(registration("a", zone="east"))
         self.read("a", zone="east")
@@ -361,8 +385,9 @@ class TestAway(FollowingCase):
             self.add(name)
         self.room()
         self.away = False
-        self.listen(self.counts_store()._database)
-        self.listen(self.process._state.store()._database)
+        self.databases = [self.counts_store()._database, self.process._state.store()._database]
+        for database in self.databases:
+            self.listen(database)
 
     def counts_store(self):
         return self.process.engines._engine._stored.store
@@ -370,6 +395,12 @@ class TestAway(FollowingCase):
     def listen(self, database):
         for engine in {database.reader, database.writer}:
             sa.event.listen(engine, "checkout", self.refuse)
+
+    def lose_state(self):
+        """Close all connections to the state, and refuse others until it is no longer away."""
+        self.away = True
+        for database in self.databases:
+            database.close()
 
     def refuse(self, _connection, _record, _proxy):
         if self.away:
@@ -379,7 +410,7 @@ class TestAway(FollowingCase):
 
     def test_it_is_told_in_one_line_and_nothing_is_read_again(self):
         engine, decoded = self.process.engines._engine, self.counts_store().counts.podms_decoded
-        self.away = True
+        self.lose_state()
         with self.assertLogs("valence_sched.service", "WARNING"):
             for path, body in ((SELECT, SMALL), ("/v1/claims", SMALL)):
                 result = self.call("POST", path, body)
@@ -394,7 +425,7 @@ class TestAway(FollowingCase):
 
     def test_it_is_not_ready_and_says_nothing_of_where(self):
         self.assertEqual(200, self.call("GET", "/healthcheck").status_code)
-        self.away = True
+        self.lose_state()
         with self.assertLogs("valence_sched.server", "WARNING") as logs:
             for _ in range(2):
                 result = self.call("GET", "/healthcheck")

@@ -17,11 +17,12 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.service.application import EXAMPLE, ApplicationCase
+from tests.service.application import EXAMPLE, ApplicationCase, testing_login
 from valence_sched.model.registration import Registration
 from valence_sched.service.openapi import document
 from valence_sched.service.routes import ROUTES
 from valence_sched.service.settings import Limits
+from valence_sched.service.users import ROLES
 from valence_sched.store.store import Store
 from valence_sched.testing.served import served
 
@@ -95,15 +96,22 @@ class TestFuzz(FuzzCase):
                 modes.append(GenerationMode.NEGATIVE)  # else whatever is sent is right
             for mode in modes:
                 with self.subTest(operation.label, mode=mode.value):
-                    self.fuzz(operation, mode)
+                    fuzz(operation, mode, 1 if operation.label in SLOW else EXAMPLES)
 
-    def fuzz(self, operation, mode):
-        @fuzz_settings(1 if operation.label in SLOW else EXAMPLES)
-        @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
-        def check(case):
-            case.call_and_validate(checks=CHECKS)
 
-        check()
+class TestRoles(FuzzCase):
+    """Users of each role send what the description allows, and never get a 5xx."""
+
+    def new_process(self, **words):
+        users = self.users_file(*(f"{role}:{role}" for role in ROLES))
+        return super().new_process(auth="basic", users_file=users, **words)
+
+    def test_no_role_is_too_much(self):
+        for operation in (result.ok() for result in self.schema.get_all_operations()):
+            for role in ROLES:
+                with self.subTest(operation.label, role=role):
+                    headers = {"Authorization": testing_login(role, role)}
+                    fuzz(operation, GenerationMode.POSITIVE, 1, headers)
 
 
 class TestSequences(FuzzCase):
@@ -133,6 +141,17 @@ class TestSequences(FuzzCase):
         Sequence.run(settings=fuzz_settings(SEQUENCES, stateful_step_count=STEPS))
         self.assertGreater(sum(asked.values()), SEQUENCES)
         self.assertGreater(len(asked), 15, asked)
+
+
+def fuzz(operation, mode, examples, headers=None):
+    """Check the answers of an operation to some requests, with the headers of a user."""
+
+    @fuzz_settings(examples)
+    @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
+    def check(case):
+        case.call_and_validate(headers=headers, checks=CHECKS)
+
+    check()
 
 
 def fuzz_settings(examples, **words):

@@ -11,6 +11,8 @@ FRAMING = 8  # bytes for each byte of a body, at most
 
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,18})[ \t]*\r\n", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:[^\r\n]*chunked[ \t]*\r\n", re.IGNORECASE)
+_CODINGS = re.compile(rb"\r\ntransfer-encoding:([^\r\n]*)", re.IGNORECASE)
+_KNOWN_CODINGS = frozenset((b"chunked", b"identity", b""))
 _CONTINUE = re.compile(rb"\r\nexpect:[ \t]*100-continue[ \t]*\r\n", re.IGNORECASE)
 _CHUNK = re.compile(rb"([0-9a-fA-F]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
 
@@ -26,6 +28,7 @@ class Arrival:
         self._chunk_at = 0
         self._ended_chunk_bytes = self._chunk_bytes = 0  # of its body; with that of the last chunk
         self.waits_for_continue = False
+        self.has_unknown_coding = False  # of its transfer: what its body says nobody can tell
         self.is_malformed = False  # in the framing of its chunks: where it ends nobody can say
 
     @property
@@ -59,7 +62,7 @@ class Arrival:
 
         What is too large is refused by those who answer, without waiting for more.
         """
-        if self._body_at < 0:
+        if self._body_at < 0 or self.has_unknown_coding:
             return False
         if self._length is not None and self._length > self._most:
             return True
@@ -68,11 +71,13 @@ class Arrival:
     def _read_head(self, body_at: int) -> None:
         head = bytes(self.data[:body_at])
         self._body_at = self._chunk_at = body_at
+        listed = b",".join(_CODINGS.findall(head)).lower().split(b",")
+        self.has_unknown_coding = not {coding.strip() for coding in listed} <= _KNOWN_CODINGS
         if _CHUNKED.search(head):
             self._length = None
         elif found := _LENGTH.search(head):
             self._length = int(found[1])
-        self.waits_for_continue = _CONTINUE.search(head) is not None
+        self.waits_for_continue = not self.has_unknown_coding and _CONTINUE.search(head) is not None
 
     def _has_last_chunk(self) -> bool:
         """Return whether the chunks end; each is looked at once."""

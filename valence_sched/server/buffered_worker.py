@@ -16,7 +16,7 @@ import ssl
 import struct
 import time
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
 from gunicorn import util  # type: ignore[import-untyped]
 from gunicorn.http import get_parser  # type: ignore[import-untyped]
@@ -26,6 +26,7 @@ from gunicorn.workers import gthread  # type: ignore[import-untyped]
 from valence_sched.server.arrival import Arrival
 
 RECEIVE_BYTES = 64 << 10
+COALESCED_BYTES = 64 << 10  # of a body that leaves together with its head
 TURN_BYTES = 1 << 20  # of one connection before the others have their turn
 MOST_WAITING_BYTES = 64 << 20  # of all connections together
 LINGER_S = 2.0  # how long a client has to read its last answer and close
@@ -52,6 +53,46 @@ class BufferedConnection(gthread.TConn):  # type: ignore[misc]
             self.worker.linger(self)
         else:
             super().close()
+
+
+class ResponseSocket:
+    """A socket that sends the head of an answer with the first bytes of its body.
+
+    A client that gets them one after the other is woken twice, and so is its server.
+    """
+
+    def __init__(self, sock: Any) -> None:
+        self._sock = sock
+        self._head: bytes | None = None  # b"" once it was sent
+
+    def sendall(self, data: bytes) -> None:
+        """Send some bytes of an answer, the first of them with the next ones."""
+        if self._head is None:
+            self._head = data
+        elif len(data) <= COALESCED_BYTES:
+            head, self._head = self._head, b""
+            self._sock.sendall(head + data if head else data)
+        else:
+            self.flush()
+            self._sock.sendall(data)
+
+    def flush(self) -> None:
+        """Send the head, if it was not: an answer may have no body."""
+        if self._head:
+            head, self._head = self._head, b""
+            self._sock.sendall(head)
+
+    def __getattr__(self, name: str) -> Any:
+        self.flush()  # what else is done with the socket comes after its head
+        return getattr(self._sock, name)
+
+
+class ResponseConnection(NamedTuple):
+    """What gunicorn takes of a connection to answer a request."""
+
+    sock: ResponseSocket
+    client: Any
+    server: Any
 
 
 class BufferedWorker(gthread.ThreadWorker):  # type: ignore[misc]
@@ -94,6 +135,15 @@ class BufferedWorker(gthread.ThreadWorker):  # type: ignore[misc]
         self.poller.unregister(client)
         self.keepalived_conns.remove(conn)
         self._wait_for_request(conn)
+
+    def handle_request(self, req: Any, conn: BufferedConnection) -> bool:
+        """Answer a request; return whether its connection may have another one."""
+        sock = ResponseSocket(conn.sock)
+        try:
+            response = ResponseConnection(sock, conn.client, conn.server)
+            return bool(super().handle_request(req, response))
+        finally:
+            sock.flush()
 
     def enqueue_req(self, conn: BufferedConnection) -> None:
         """Take a connection that has some bytes of its next request already."""
@@ -148,6 +198,8 @@ class BufferedWorker(gthread.ThreadWorker):  # type: ignore[misc]
         while not conn.arrival.is_whole():
             if conn.arrival.is_head_too_large:
                 return self._refuse(conn, 431, "Request Header Fields Too Large")
+            if conn.arrival.has_unknown_coding:  # whatever of it came: RFC 9112, section 6.1
+                return self._refuse(conn, 501, "Not Implemented")
             if conn.arrival.is_malformed:
                 return self._refuse(conn, 400, "Bad Request")
             if conn.arrival.is_mostly_framing:

@@ -126,7 +126,7 @@ class EnginePool:
         if self._engine is not None and self._looked_at > arrived_at:
             return self._engine
         looked_at = self._clock()
-        marks = _marks(self._files)
+        marks = _marks(self._files, self._file_marks)
         if marks != self._file_marks:
             self._drop()
         if self._engine is None or not self._engine.follows:
@@ -159,10 +159,16 @@ def _files(app: App, selection: Selection) -> list[str]:
     return [*named, *(str(app.config.user_file(name)) for name in USER_FILES)]
 
 
-def _marks(files: list[str]) -> FileMarks:
-    """Return what differs once a file has changed, come or gone, by its path."""
+def _marks(files: list[str], earlier: FileMarks) -> FileMarks:
+    """Return what differs once a file has changed, come or gone, by its path.
+
+    Most of them are never there: of one that ``earlier`` had no mark, only whether it has come is
+    asked first.
+    """
     marks = {}
     for name in files:
+        if name not in earlier and not os.access(name, os.F_OK):
+            continue
         try:
             status = os.stat(name)
         except OSError:

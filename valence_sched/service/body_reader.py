@@ -17,6 +17,7 @@ from valence_sched.model.service_bodies import NodesBody, ValenceNodeBody
 NAME = "the body"
 NUL_FOUND, NUL_EXPECTED = "the character U+0000", "text without it"
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")  # in a text of JSON
+_CODINGS = ("", "chunked", "identity")
 _VALENCE_FIELDS = {"flavor_id", "properties"}
 
 
@@ -25,8 +26,8 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
 
     Raises:
         InputError: it is not JSON, not of the noun, or has a text with a character U+0000.
-        falcon.HTTPError: it is of another media type, too large, or of unknown length where the
-            server cannot tell its end.
+        falcon.HTTPError: it is of another media type, too large, in a transfer coding that nobody
+            decodes, or of unknown length where the server cannot tell its end.
     """
     data = _bounded(req, most)
     # also of an empty body: a page of another site can send none of this type
@@ -47,6 +48,10 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
 
 
 def _bounded(req: falcon.Request, most: int) -> bytes:
+    coding = req.env.get("HTTP_TRANSFER_ENCODING", "")
+    if coding.strip().lower() not in _CODINGS:
+        text = one_line(f"transfer coding {coding!r}: send the body as it is, or chunked", 200)
+        raise falcon.HTTPNotImplemented(description=text)
     length = req.content_length
     if length is not None and length > most:
         raise _too_large(most)

@@ -63,6 +63,7 @@ class Database:
         self.watches: list[Callable[[Database], object]] = []  # called before each transaction
         self.writer = _engine(address, write=True)
         self.reader = self.writer if address.in_memory else _engine(address, write=False)
+        self._row_connections: list[sa.PoolProxiedConnection] = []  # between two calls, one
         self._alone: sa.Engine | None = None
         if address.engine == "postgresql":  # over the connections of the writer
             self._alone = self.writer.execution_options(isolation_level="AUTOCOMMIT")
@@ -76,25 +77,28 @@ class Database:
     def read_row(self, statement: Callable[[sa.Dialect], str], doing: str = "") -> Sequence[Any]:
         """Return the only row of one statement: a transaction of its own, without parameters.
 
-        It takes a fraction of the time of :meth:`read`; a server is asked once where its driver can
-        do without BEGIN and COMMIT.
+        It takes a fraction of the time of :meth:`read`: a server is asked once, without BEGIN and
+        COMMIT, over a connection that stays for the next call.
         """
 
         def run() -> Sequence[Any]:
             self.counts.transactions += 1
             text, connection = statement(self.reader.dialect), None
             try:
-                connection = self.reader.raw_connection()
-                return _fetch_row(connection, text)
+                connection = self._row_connection()
+                row = _fetch_row(connection, text)
             except self.reader.dialect.loaded_dbapi.Error as error:
                 driver = None if connection is None else connection.dbapi_connection
                 cut = self.reader.dialect.is_disconnect(error, driver, None)
                 if connection is not None:
-                    connection.invalidate(error)
+                    _drop(connection)
                 raise _wrapped(error, text, self.reader.dialect, cut) from error
-            finally:
+            except BaseException:  # in the midst of an answer, which nobody is to read
                 if connection is not None:
-                    connection.close()
+                    _drop(connection)
+                raise
+            self._leave_row_connection(connection)
+            return row
 
         for watch in self.watches:
             watch(self)
@@ -142,6 +146,8 @@ class Database:
 
     def close(self) -> None:
         """Close all connections."""
+        while self._row_connections:
+            _drop(self._row_connections.pop())
         self.writer.dispose()
         self.reader.dispose()
 
@@ -149,6 +155,33 @@ class Database:
         """Run a transaction of a watch itself, as :meth:`read` and :meth:`write` do."""
         engine = self.writer if write else self.reader
         return self.retry(lambda: self._transact(work, engine), doing, write=write)
+
+    def _row_connection(self) -> sa.PoolProxiedConnection:
+        """Return a connection on which each statement is a transaction of its own."""
+        try:
+            return self._row_connections.pop()
+        except IndexError:
+            pass
+        connection = self.reader.raw_connection()
+        driver: Any = connection.dbapi_connection
+        try:
+            if self.address.engine == "postgresql":
+                driver.autocommit = True  # asks no server
+            elif self.address.engine == "mysql":
+                driver.autocommit(True)
+        except BaseException:
+            _drop(connection)
+            raise
+        return connection
+
+    def _leave_row_connection(self, connection: sa.PoolProxiedConnection) -> None:
+        """Leave a connection for the next call; of several that were in use at a time, one."""
+        if not self._row_connections and not self.address.in_memory:
+            self._row_connections.append(connection)
+        elif self.address.engine == "sqlite":
+            connection.close()
+        else:  # transactions need one of another mode
+            _drop(connection)
 
     def _transact(self, work: Work[T], engine: sa.Engine) -> T:
         self.counts.transactions += 1
@@ -214,11 +247,7 @@ def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
 
 
 def _fetch_row(connection: sa.PoolProxiedConnection, text: str) -> Sequence[Any]:
-    """Return the only row of a statement outside of any transaction that is open."""
-    driver: Any = connection.dbapi_connection
-    by_itself = type(driver).__module__.startswith("psycopg")  # a switch that asks no server
-    if by_itself:
-        driver.autocommit = True
+    """Return the only row of a statement."""
     cursor = connection.cursor()
     try:
         cursor.execute(text)
@@ -226,10 +255,12 @@ def _fetch_row(connection: sa.PoolProxiedConnection, text: str) -> Sequence[Any]
         return tuple(row)
     finally:
         cursor.close()
-        if by_itself:
-            driver.autocommit = False
-        else:
-            connection.rollback()
+
+
+def _drop(connection: sa.PoolProxiedConnection) -> None:
+    """Close a connection for good, and let its pool make another."""
+    connection.invalidate()
+    connection.close()
 
 
 def _wrapped(error: Exception, text: str, dialect: sa.Dialect, cut: bool) -> sa.exc.DBAPIError:

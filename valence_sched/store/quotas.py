@@ -35,11 +35,16 @@ class Quotas:
     ) -> Quota:
         """Change limits of an owner, by resource, None: it has none of its own; return the quota.
 
-        Its other limits stay where they are to ``keep``.
+        Its other limits stay where they are to ``keep``. On PostgreSQL and SQLite each claim is
+        either made before, and counts, or is checked against the new limits. On MariaDB one that
+        is being made at this moment may do neither, but counts from then on.
         """
 
         def work(connection: sa.Connection) -> Quota:
             key = owner_key(owner)
+            if connection.dialect.name == "postgresql":
+                # whoever has read the limits ends first, and all others read them after this
+                connection.exec_driver_sql(f"LOCK TABLE {_quotas.name} IN ACCESS EXCLUSIVE MODE")
             old = sa.delete(_quotas).where(_quotas.c.owner_key == key)
             connection.execute(old.where(_quotas.c.resource.in_(limits)) if keep else old)
             rows = [{"owner_key": key, "owner": owner, "resource": name, "most": most}

@@ -324,17 +324,27 @@ class TestOneRow:
         self.addCleanup(database.close)
         if database.address.engine == "sqlite":
             self.skipTest("nobody else closes a connection to a file")
-        self.assertEqual((1,), tuple(database.read_row(lambda _dialect: "SELECT 1")))
-        connection = database.reader.raw_connection()
-        driver = connection.dbapi_connection
-        if database.address.engine == "postgresql":
-            end = f"SELECT pg_terminate_backend({driver.info.backend_pid})"
-        else:
-            end = f"KILL {driver.thread_id()}"
-        connection.close()
+        (number,) = database.read_row(self.number_of_connection)
+        is_postgresql = database.address.engine == "postgresql"
+        end = f"SELECT pg_terminate_backend({number})" if is_postgresql else f"KILL {number}"
         database.write(lambda c: c.exec_driver_sql(end) and None)
         self.assertEqual((2,), tuple(database.read_row(lambda _dialect: "SELECT 2")))
         self.assertEqual(1, database.counts.retries)
+
+    def test_its_connection_stays_for_the_next_one(self):
+        database = Database(StoreUrl(self.url))
+        self.addCleanup(database.close)
+        if database.address.engine == "sqlite":
+            self.skipTest("a connection to a file has no number")
+        numbers = {tuple(database.read_row(self.number_of_connection)) for _ in range(3)}
+        self.assertEqual(1, len(numbers))
+        database.close()
+        self.assertNotIn(tuple(database.read_row(self.number_of_connection)), numbers)
+
+    @staticmethod
+    def number_of_connection(dialect):
+        is_postgresql = dialect.name == "postgresql"
+        return "SELECT pg_backend_pid()" if is_postgresql else "SELECT connection_id()"
 
     def test_a_server_that_cannot_be_reached_is_told(self):
         if StoreUrl(self.url).engine == "sqlite":

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plain claim is one statement on PostgreSQL and MariaDB, and leaves the rows of several."""
 
+import time
+from concurrent import futures
 from unittest import mock
 
 import psycopg
@@ -8,7 +10,7 @@ import pymysql
 import sqlalchemy as sa
 
 from tests.unit.core.deciders import cpu
-from tests.unit.store.engines import StoreCase
+from tests.unit.store.engines import StoreCase, raw_engine
 from tests.unit.store.proxy import Proxy
 from tests.unit.store.site import part, podm
 from valence_sched.errors import ClaimLost, QuotaExceeded
@@ -114,6 +116,38 @@ class TestWholeClaims(StoreCase):
         self.assertEqual([], lost)
         self.assertEqual([claim], self.one.claims.list())
 
+    def test_a_quota_that_is_set_meanwhile_waits_and_holds_for_all_that_come_later(self):
+        if self.engine != "postgresql":
+            self.skipTest("MariaDB has no lock of a table that a transaction may take")
+        other = self.store()
+        q = other.remember(podm("q", blocks=[cpu("d0", 8)]))
+        locked = sa.select(tables.podms).where(tables.podms.c.podm_key == tables.key_of("p"))
+        with futures.ThreadPoolExecutor() as pool:
+            with raw_engine(self.url).connect() as holder:
+                holder.execute(locked.with_for_update())
+                first = pool.submit(self.create, "c0", owner="red")
+                self.await_locks(1)
+                quota = pool.submit(self.one.quotas.set, "red", {"claims": 1})
+                self.await_locks(2)
+                parts = [part("q", q, "d0")]
+                second = pool.submit(other.claims.create, parts, owner="red")
+                self.await_locks(3)
+                self.assertFalse(first.done() or quota.done() or second.done())
+                holder.rollback()
+            self.assertEqual("red", first.result().owner)
+            self.assertEqual({"claims": 1, "nodes": 1}, quota.result().used)
+            with self.assertRaisesRegex(QuotaExceeded, "claims: 1 in use and 1 more asked for"):
+                second.result()
+
+    def await_locks(self, count):
+        """Wait until so many transactions of this database wait for a lock."""
+        query = ("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+                 "AND datname = current_database()")  # fmt: skip
+        until = time.monotonic() + 30
+        while self.execute(sa.text(query))[0][0] < count:
+            self.assertLess(time.monotonic(), until, f"{count} that wait for a lock")
+            time.sleep(0.01)
+
 
 class TestWholeClaimsOfMariadb(TestWholeClaims):
     """On one where the commit is a round trip of its own."""
@@ -121,3 +155,52 @@ class TestWholeClaimsOfMariadb(TestWholeClaims):
     engine = "mysql"
     round_trips = 2
     gone = pymysql.err.OperationalError(2013, "Lost connection to server during query")
+
+
+class TestClaimsOfMysql(StoreCase):
+    """MySQL has no compound statements: there each claim takes the statements of all engines."""
+
+    engine = "mysql"
+    THREADS, BLOCKS = 4, 12
+
+    def mysql_store(self):
+        """Return a store whose server says that it is not MariaDB."""
+        store = self.store()
+        with store._database.writer.connect():  # which asks what the server is
+            pass
+        store._database.writer.dialect.is_mariadb = False
+        return store
+
+    def test_each_block_is_claimed_once_and_every_loser_hears_why(self):
+        stores = [self.mysql_store() for _ in range(self.THREADS)]
+        blocks = [cpu(f"c{number}", 8) for number in range(self.BLOCKS)]
+        generation = stores[0].remember(podm(blocks=blocks))
+        seen = []
+        for store in stores:
+            sa.event.listen(store._database.writer, "before_cursor_execute",
+                            lambda _c, _cursor, text, *_words: seen.append(text))  # fmt: skip
+
+        def claim(store):
+            won, reasons = [], []
+            for number in range(self.BLOCKS):
+                try:
+                    parts = [part("p", generation, f"c{number}")]
+                    won.append(store.claims.create(parts, owner="me"))
+                except ClaimLost as error:
+                    reasons.append(str(error))
+            return won, reasons
+
+        with futures.ThreadPoolExecutor() as pool:
+            results = list(pool.map(claim, stores))
+        won = [claim for found, _ in results for claim in found]
+        self.assertEqual(
+            sorted(f"c{number}" for number in range(self.BLOCKS)),
+            sorted(uri for claim in won for uri in claim.parts[0].blocks),
+        )
+        reasons = [reason for _, found in results for reason in found]
+        self.assertEqual((self.THREADS - 1) * self.BLOCKS, len(reasons))
+        self.assertEqual([], [reason for reason in reasons if "is held by claim" not in reason])
+        used = stores[0].quotas.show("me").used
+        self.assertEqual({"claims": self.BLOCKS, "nodes": self.BLOCKS}, used)
+        self.assertEqual([], [text for text in seen if "begin not atomic" in text])
+        self.assertTrue([text for text in seen if "FOR UPDATE" in text])
