@@ -20,6 +20,7 @@ from valence_sched.errors import (
     suggest,
 )
 from valence_sched_cli import cloud
+from valence_sched_cli.options.file_names import check_file_names
 from valence_sched_cli.options.help import CommandHelp
 from valence_sched_cli.options.types import StoreOnce
 from valence_sched_cli.output.columns import (
@@ -49,13 +50,8 @@ LOG = logging.getLogger(__name__)
 #: The titles of columns, and rows of cells; of one object its cells.
 Table = tuple[Sequence[str], Iterable[Any]]
 
-#: What may be a path or standard input; some stand without an option, as their help calls them.
-_READ = ("inventory", "podm_file", "source", "flavor", "flavor_file", "policy_file",
-         "resource_file", "request_file", "scenario", "workload", "map_file", "baseline", "file",
-         "old", "new", "planned")  # fmt: skip
 _SOURCES = ("inventory", "zone_file", "podm_file", "state", "from_catalog")  # of a scheduler here
 _SOURCE_VARIABLES = ("VALENCE_SCHED_INVENTORY", "VALENCE_SCHED_STATE")
-_ARGUMENTS = {"source": "path", "old": "old", "new": "new", "planned": "plan"}
 PACKAGE = "valence_sched_cli."
 STYLES = "valence_sched.formatter"  # entry points of our formatters, of lists and of one object
 OPTION_SIMILARITY = 0.75  # from 0 to 1: options are long, and share their first characters
@@ -123,7 +119,7 @@ class PodmCommand:
             return self._delivery.check(failures, code)
 
     def _run(self, parsed_args: argparse.Namespace) -> int:
-        _check_stdin(parsed_args)
+        check_file_names(parsed_args)
         if known := self.column_names(parsed_args):
             check_columns(full_titles(parsed_args.columns, known), known)
         status: int = super().run(parsed_args)  # type: ignore[misc]
@@ -441,21 +437,3 @@ def _add_styles(manager: Any, kind: str) -> Any:
     ours = type(manager)(f"{STYLES}.{kind}", invoke_on_load=True)
     manager.extensions += ours.extensions
     return manager
-
-
-def _check_stdin(parsed_args: argparse.Namespace) -> None:
-    """Refuse to read standard input twice: the second reader would find it empty."""
-    readers = [
-        f"<{_ARGUMENTS[name]}>" if name in _ARGUMENTS else f"--{name.replace('_', '-')}"
-        for name in _READ
-        for word in _as_list(getattr(parsed_args, name, None))
-        if word == "-"
-    ]
-    if len(readers) > 1:
-        raise UsageError(f"only one may be standard input (-): {', '.join(readers)}")
-    if "-" in _as_list(getattr(parsed_args, "near_map", None)):
-        raise UsageError("--near-map: no map is read from standard input: name a file")
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from valence_sched.app import App
 
 GROUP = "openstack.podm.v1"
+HELP = "help"  # the command that cliff has for it, also in place of --help
 MIN_SIMILARITY = 0.6  # from 0 to 1, of a word that stands for a command
 LEVELS = {0: logging.ERROR, 1: logging.WARNING, 2: logging.INFO}  # by how often -v is given
 
@@ -94,15 +95,21 @@ class Shell(app.App):
         raise SystemExit(0)  # cliff would exit 1
 
     def run_subcommand(self, argv: list[str]) -> int:
-        """Run a command; the words that several begin with list these, a typo names the nearest."""
+        """Run a command; the words that several begin with list these, a typo names the nearest.
+
+        So does help, which is about a command whatever options stand beside it.
+        """
+        about = argv
+        if argv[:1] == [HELP]:
+            about = _words(argv[1:])
+            argv = [HELP, *about]
         try:
-            self.command_manager.find_command(argv)
+            self.command_manager.find_command(about or argv)
         except ValueError:
-            return self._list_or_refuse(argv)
+            return self._list_or_refuse(_words(about))
         return int(super().run_subcommand(argv))
 
-    def _list_or_refuse(self, argv: Sequence[str]) -> int:
-        words = list(itertools.takewhile(lambda word: not word.startswith("-"), argv))
+    def _list_or_refuse(self, words: Sequence[str]) -> int:
         names = [name for name, _ in self.command_manager]
         below = [name for name in names if name.split()[: len(words)] == words]
         if below:
@@ -115,6 +122,11 @@ class Shell(app.App):
         hint = hint if hint.startswith("did") else f"see {self.NAME} --help"
         self.stderr.write(one_line(f"no command named {' '.join(words)!r} ({hint})") + "\n")
         return 2
+
+
+def _words(argv: Sequence[str]) -> list[str]:
+    """Return the words before the first option."""
+    return list(itertools.takewhile(lambda word: not word.startswith("-"), argv))
 
 
 def _asks_version(argv: Sequence[str]) -> bool:

@@ -500,12 +500,36 @@ class TestPolicies(Bad):
         line = self.refused("podm", "schedule", "--inventory", SITE, *words)
         self.assertEqual("pod manager 'mem-1' is both asked for and excluded", line)
 
+    def test_no_more_nodes_must_be_placed_than_are_asked_for(self):
+        words = ("--inventory", SITE, "--flavor", "small", "--count", "2", "--min-count", "3")
+        line = self.refused("podm", "schedule", *words, code=2)
+        self.assertEqual("--min-count 3 exceeds --count 2", line)
+
     def test_standard_input_can_be_only_one_thing(self):
         words = ("podm", "schedule", "--inventory", "-", "--flavor", "-")
         self.assertEqual(
             "only one may be standard input (-): --inventory, --flavor",
             self.refused(*words, code=2),
         )
+
+    def test_a_file_is_written_once(self):
+        same = str(self.folder / "same")
+        words = ("--inventory", SITE, "--flavor", "small", "--report", same)
+        for option in ("--html", "--plan"):
+            with self.subTest(option):
+                line = self.refused("podm", "schedule", *words, option, f"{same}", code=2)
+                self.assertIn(f"--report writes {same}, too: name another file", line)
+        self.assertFalse((self.folder / "same").exists())
+
+    def test_what_is_read_is_not_written_over(self):
+        site = self.folder / "copy.json"
+        site.write_bytes(Path(SITE).read_bytes())
+        words = ("--inventory", str(site), "--flavor", "small")
+        for option in ("--report", "--html", "--plan"):
+            with self.subTest(option):
+                line = self.refused("podm", "schedule", *words, option, str(site), code=2)
+                self.assertEqual(f"{option}: --inventory reads {site}: name another file", line)
+        self.assertEqual(Path(SITE).read_bytes(), site.read_bytes())
 
     def test_a_report_or_file_that_cannot_be_written_is_named(self):
         words = ("--inventory", SITE, "--flavor", "small", "--report", "no/such/folder/report.json")

@@ -84,5 +84,29 @@ class UnknownWordTest(unittest.TestCase):
                 self.assertEqual(1, done.err.count("\n"))
 
 
+class HelpTest(unittest.TestCase):
+    def test_help_is_about_a_command_whatever_options_stand_beside_it(self):
+        for words in (("podm", "list", "-f", "json", "--help"), ("podm", "list", "-h", "--long"),
+                      ("help", "podm", "list", "--inventory", "x")):  # fmt: skip
+            with self.subTest(words):
+                done = run("valence-sched", *words)
+                self.assertEqual((0, ""), (done.code, done.err))
+                self.assertTrue(done.out.startswith("usage: valence-sched podm list "), done.out)
+
+    def test_help_of_a_noun_lists_its_commands(self):
+        listed = run("valence-sched", "podm", "claim")
+        for words in (("podm", "claim", "--help"), ("help", "podm", "claim")):
+            with self.subTest(words):
+                done = run("valence-sched", *words)
+                self.assertEqual((0, "", listed.out), (done.code, done.err, done.out))
+
+    def test_help_of_a_misspelt_command_names_the_nearest(self):
+        done = run("valence-sched", "podm", "lst", "--help")
+        self.assertEqual(
+            (2, "", "no command named 'podm lst' (did you mean 'podm list'?)\n"),
+            (done.code, done.out, done.err),
+        )
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -78,7 +78,8 @@ class ApplyPodm(base.Lister):
 
     def _claim(self, parsed_args: argparse.Namespace, plan: Plan) -> base.Table:
         scheduler = self.scheduler(parsed_args)
-        claim = scheduler.claim_plan(plan, key=parsed_args.key, ttl_s=parsed_args.ttl)
+        ttl_s = claim_options.ttl_s(parsed_args)
+        claim = scheduler.claim_plan(plan, key=parsed_args.key, ttl_s=ttl_s)
         self.closing += claim_compose.claim_lines(self, parsed_args, claim)
         rows = [
             (one.node, one.chosen.podm, one.chosen.pool, _blocks(one), claim.id)
@@ -87,8 +88,9 @@ class ApplyPodm(base.Lister):
         return CLAIM_COLUMNS, rows
 
     def _compose(self, parsed_args: argparse.Namespace, plan: Plan, wait_s: float) -> base.Table:
+        ttl_s = claim_options.ttl_s(parsed_args)
         result = self.scheduler(parsed_args).compose_plan(
-            plan, key=parsed_args.key, ttl_s=parsed_args.ttl, wait_s=wait_s
+            plan, key=parsed_args.key, ttl_s=ttl_s, wait_s=wait_s
         )
         count, waits = plan.decision.request.count, wait_s > 0
         claim_compose.describe_result(self, result, count, waits=waits)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from valence_sched_cli.options.claim import ttl_s
 from valence_sched_cli.output.cells import (
     Absent,
     Cell,
@@ -45,7 +46,7 @@ def result_columns(args: argparse.Namespace) -> tuple[str, ...]:
 def claim(command: PodmCommand, args: argparse.Namespace, request: Request) -> ClaimResult:
     """Decide and claim; note the claim among the closing lines."""
     result = command.scheduler(args).claim(
-        request, key=args.key, ttl_s=args.ttl, detail=detail_of(args)
+        request, key=args.key, ttl_s=ttl_s(args), detail=detail_of(args)
     )
     if result.claim is not None:
         if result.decision is None:

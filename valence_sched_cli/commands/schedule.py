@@ -208,9 +208,10 @@ class SchedulePodm(base.Lister):
         return claim_compose.DISPATCH_COLUMNS, rows
 
     def _compose(self, parsed_args: argparse.Namespace, request: Request) -> base.Table:
-        wait_s, detail = claim.wait_s(parsed_args), claim_compose.detail_of(parsed_args)
+        ttl_s, wait_s = claim.ttl_s(parsed_args), claim.wait_s(parsed_args)
+        detail = claim_compose.detail_of(parsed_args)
         result = self.scheduler(parsed_args).compose(
-            request, key=parsed_args.key, ttl_s=parsed_args.ttl, wait_s=wait_s, detail=detail
+            request, key=parsed_args.key, ttl_s=ttl_s, wait_s=wait_s, detail=detail
         )
         if result.decision is not None:
             from valence_sched.model.quantity import format_count

@@ -37,7 +37,7 @@ def add_claim_compose_options(parser: argparse.ArgumentParser) -> None:
 
 def _idempotency_key(text: str) -> str:
     if not text.strip():  # as an unset variable of the shell leaves it
-        raise argparse.ArgumentTypeError("a word that is not empty, please")
+        raise argparse.ArgumentTypeError("must be a word, got an empty one")
     return text
 
 
@@ -50,7 +50,7 @@ def add_claim_options(parser: argparse.ArgumentParser) -> None:
         --key <word>: idempotency key: the same word again gives the same claim or nodes, and no
             others
         """,
-        ttl={"type": age, "default": 600.0},
+        ttl={"type": age},
         key={"type": _idempotency_key},
     )
     add_wait_options(parser)
@@ -75,6 +75,13 @@ def add_timeout_option(parser: argparse.ArgumentParser) -> None:
     add_option(section(parser, "then"), f"--timeout <seconds>: {words}", type=seconds)
 
 
+def ttl_s(args: argparse.Namespace) -> float:
+    """Return how many seconds a claim is held."""
+    from valence_sched.model.scheduler import TTL_S
+
+    return TTL_S if args.ttl is None else float(args.ttl)
+
+
 def wait_s(args: argparse.Namespace) -> float:
     """Return how many seconds to wait for a pod manager; UsageError if the options contradict."""
     from valence_sched.model.scheduler import WAIT_S
@@ -97,6 +104,15 @@ def check_options(args: argparse.Namespace) -> None:
     if args.dispatch_key_env is not None and args.dispatch is None:
         raise UsageError("--dispatch-key-env: there is nothing to sign without --dispatch")
     wait_s(args)
+    given = {
+        "--ttl": args.ttl, "--key": args.key, "--timeout": args.timeout,
+        "--wait": args.wait or None, "--no-wait": args.no_wait or None,
+    }  # fmt: skip
+    idle = [option for option, value in given.items() if value is not None]
+    if idle and not (args.claim or args.compose):
+        raise UsageError(
+            f"{', '.join(idle)}: nothing is held or composed: add --claim or --compose"
+        )
     several = args.request_file is not None
     if several and (acts or args.plan is not None or args.dry_run == "server"):
         raise UsageError("--request-file: several requests are only decided on: leave --claim, "

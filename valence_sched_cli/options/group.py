@@ -97,7 +97,8 @@ def _distinct(rules: list[Spread]) -> tuple[Spread, ...]:
 
 def _name(text: str) -> str:
     if not text.strip() or len(text) > 255:
-        raise argparse.ArgumentTypeError("a name of 1 to 255 characters, please")
+        what = f"must be a name of 1 to 255 characters, got {text[:40]!r}"
+        raise argparse.ArgumentTypeError(what)
     return text
 
 

@@ -101,7 +101,9 @@ def parse_resource(text: str) -> tuple[str, float]:
         if number > 0:
             return name, number
     if not re.fullmatch(r"[0-9]{1,15}", amount) or int(amount) == 0:
-        raise argparse.ArgumentTypeError(f"{name}: {amount[:40]!r} is no whole number from 1 on")
+        raise argparse.ArgumentTypeError(
+            f"{name} must be a whole number from 1 on, got {amount[:40]!r}"
+        )
     return name, int(amount)
 
 

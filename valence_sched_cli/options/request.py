@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from valence_sched.errors import UsageError
 from valence_sched_cli import cloud
 from valence_sched_cli.options import group, inventory, location, placement
 from valence_sched_cli.options.help import section
@@ -66,18 +67,22 @@ def make_request(
 
     Its flavor is the one of ``flavor_name``, or Nova's of the name ``nova_flavor``; without either
     the resources of the shell are all. Flavors and the policy of a ``site`` win over those that
-    are configured. UsageError if nothing says what the node is made of, or two flavors do.
+    are configured. UsageError if nothing says what the node is made of, or two flavors do, or more
+    nodes must be placed than are asked for.
     """
     from valence_sched.model.request_spec import RequestSpec
 
+    count, min_count = getattr(args, "count", None) or 1, getattr(args, "min_count", None)
+    if (min_count or 0) > count:
+        raise UsageError(f"--min-count {min_count} exceeds --count {count}")
     flavor = site.flavors.get(flavor_name) if site and flavor_name else None
     flavor = flavor or _flavor(command, args, flavor_name, nova_flavor)
     default_policy = site.policy if site and not flavor.policy else None
     fields = location.request_fields(args) | group.request_fields(args, flavor.name)
     spec = RequestSpec(
         flavor=flavor.name,
-        count=getattr(args, "count", None) or 1,
-        min_count=getattr(args, "min_count", None),
+        count=count,
+        min_count=min_count,
         alternates=getattr(args, "alternates", None) or 0,
         podms=tuple(args.podm),
         exclude_podms=tuple(args.exclude_podm),
@@ -108,7 +113,6 @@ def _flavor(
     command: PodmCommand, args: argparse.Namespace, name: str | None, nova_flavor: str | None
 ) -> Flavor:
     """Return the flavor that is named; without one, an empty flavor without a name."""
-    from valence_sched.errors import UsageError
     from valence_sched.model.flavor import Flavor
 
     app, files = command.scheduler_app, args.flavor_file
@@ -120,7 +124,7 @@ def _flavor(
         return cloud.nova_flavor(app, command.app.client_manager, nova_flavor, files)
     if args.resource:
         return Flavor(name="")
-    raise UsageError("what is the node made of? name --flavor, --resource CLASS=N, or "
+    raise UsageError("no flavor or resources given: name --flavor, --resource CLASS=N, or "
                      "--request-file")  # fmt: skip
 
 
@@ -134,7 +138,6 @@ def _attribute(text: str) -> tuple[str, str]:
 
 
 def _attributes(named: list[tuple[str, str]]) -> dict[str, str]:
-    from valence_sched.errors import UsageError
     from valence_sched.model.extra_specs import qualify
 
     attributes: dict[str, str] = {}

@@ -61,20 +61,28 @@ class StoreOnce(argparse._StoreAction):
 def whole(text: str) -> int:
     """Parse a whole number of at most 18 digits."""
     if not re.fullmatch(r"-?[0-9]{1,18}", text):
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number of at most 18 digits")
+        raise argparse.ArgumentTypeError(_must("a whole number of at most 18 digits", text))
     return int(text)
 
 
 def positive(text: str) -> int:
     """Parse a whole number from 1 on."""
-    if not re.fullmatch(r"[0-9]{1,7}", text) or not 1 <= int(text) <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from 1 to 1,000,000")
-    return int(text)
+    return _bounded(text, least=1)
 
 
 def natural(text: str) -> int:
     """Parse a whole number from 0 on."""
-    return 0 if text == "0" else positive(text)
+    return _bounded(text, least=0)
+
+
+def _bounded(text: str, least: int) -> int:
+    if not re.fullmatch(r"[0-9]{1,7}", text) or not least <= int(text) <= 1_000_000:
+        raise argparse.ArgumentTypeError(_must(f"{least} to 1,000,000", text))
+    return int(text)
+
+
+def _must(wanted: str, text: str) -> str:
+    return f"must be {wanted}, got {text[:40]!r}"
 
 
 def seconds(text: str) -> float:
@@ -84,7 +92,7 @@ def seconds(text: str) -> float:
     except ValueError:
         number = 0.0
     if not 0 < number <= 86_400:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number of seconds up to 86,400")
+        raise argparse.ArgumentTypeError(_must("seconds above 0 and at most 86,400", text))
     return number
 
 
@@ -138,9 +146,8 @@ def percentage(text: str) -> float:
     """Parse a percentage above 0, at most 100, such as ``5%`` or ``5``, into a share."""
     share = _share(text.strip().removesuffix("%"))
     if share is None or share > 100.0:
-        raise argparse.ArgumentTypeError(
-            f"{text[:40]!r} is no percentage above 0 and at most 100, such as 5%"
-        )
+        wanted = "a percentage above 0 and at most 100, such as 5%"
+        raise argparse.ArgumentTypeError(_must(wanted, text))
     return share / 100.0
 
 

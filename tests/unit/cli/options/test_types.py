@@ -1,12 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of one value are said once, in every command."""
+"""Numbers of the shell, and options of one value, which are said once in every command."""
 
 import argparse
 import importlib.metadata
 import unittest
 
-from valence_sched_cli.options.types import StoreOnce
+from valence_sched_cli.options.types import StoreOnce, natural, percentage, positive, seconds, whole
 from valence_sched_cli.shell import GROUP
+
+
+class TestNumbers(unittest.TestCase):
+    def test_what_is_refused_is_told_beside_what_must_be(self):
+        for parse, text, message in (
+            (positive, "0", "must be 1 to 1,000,000, got '0'"),
+            (natural, "-1", "must be 0 to 1,000,000, got '-1'"),
+            (natural, "1000001", "must be 0 to 1,000,000, got '1000001'"),
+            (whole, "1.0", "must be a whole number of at most 18 digits, got '1.0'"),
+            (seconds, "0", "must be seconds above 0 and at most 86,400, got '0'"),
+            (percentage, "101", "must be a percentage above 0 and at most 100, such as 5%, "
+             "got '101'"),
+        ):  # fmt: skip
+            with self.subTest(text), self.assertRaises(argparse.ArgumentTypeError) as caught:
+                parse(text)
+            self.assertEqual(message, str(caught.exception))
+
+    def test_both_ends_of_a_range_are_in_it(self):
+        self.assertEqual((0, 1_000_000), (natural("0"), natural("1000000")))
+        self.assertEqual((1, 1_000_000), (positive("1"), positive("1000000")))
 
 
 class TestStoreOnce(unittest.TestCase):

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the program ends: at once, and with nothing left out."""
+
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+SITE = str(Path(__file__).parents[3] / "examples" / "site.json")
+#: The program as its script calls it, with something before it; then what only a usual end prints.
+SCRIPT = """
+import atexit, sys, threading, time
+{before}
+from valence_sched_cli.main import main
+code = main({argv})
+print("came back", code)
+sys.exit(code)
+"""
+
+
+def run(*words: str, before: str = "", argv: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the program with the words of a command line, and something before it."""
+    script = SCRIPT.format(before=before, argv=argv)
+    return subprocess.run(
+        [sys.executable, "-c", script, *words], capture_output=True, text=True, check=False
+    )
+
+
+class TestEnd(unittest.TestCase):
+    """Of a command that has printed all."""
+
+    LIST = ("podm", "list", "--inventory", SITE, "-f", "value", "-c", "Podm")
+
+    def test_the_process_ends_when_the_command_does(self):
+        done = run(*self.LIST)
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertNotIn("came back", done.stdout)
+        self.assertEqual(8, len(done.stdout.splitlines()))
+
+    def test_the_exit_code_is_that_of_the_command(self):
+        none = ("podm", "schedule", "--inventory", SITE, "--flavor", "gpu-large", "--count", "90")
+        self.assertEqual(3, run(*none).returncode)
+        self.assertEqual(1, run("podm", "list", "--inventory", "there-is-no-such").returncode)
+        self.assertEqual(2, run("no", "such", "command").returncode)
+
+    def test_what_was_registered_for_the_end_runs_once(self):
+        done = run(*self.LIST, before="atexit.register(print, 'registered')")
+        self.assertEqual(["registered"], done.stdout.splitlines()[8:])
+
+    def test_a_caller_with_its_own_words_gets_the_exit_code_back(self):
+        done = run(argv=repr(list(self.LIST)))
+        self.assertEqual("came back 0", done.stdout.splitlines()[-1])
+
+    def test_another_thread_has_the_time_that_it_needs(self):
+        late = "threading.Thread(target=lambda: (time.sleep(2), print('late'))).start()"
+        done = run(*self.LIST, before=late)
+        self.assertEqual(["came back 0", "late"], done.stdout.splitlines()[8:])
+
+    def test_a_profiler_has_its_say(self):
+        done = run(*self.LIST, before="sys.setprofile(lambda *_: None)")
+        self.assertEqual("came back 0", done.stdout.splitlines()[-1])
+
+    def test_a_stream_that_takes_no_more_has_the_usual_end(self):
+        full = (
+            "class Full:\n"
+            "    write = len\n"
+            "    def flush(self): raise OSError(28, 'No space left on device')\n"
+            "atexit.register(lambda: setattr(sys, 'stderr', Full()))"
+        )
+        done = run(*self.LIST, before=full)
+        self.assertEqual("came back 0", done.stdout.splitlines()[-1])
