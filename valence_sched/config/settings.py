@@ -35,6 +35,8 @@ PROGRAM = "valence-sched"
 ZONES_FILE = "zones.yaml"
 DATA = Path(__file__).parents[1] / "data"  # that ships with the package
 HOME_VARIABLES = {"config": "XDG_CONFIG_HOME", "state": "XDG_STATE_HOME", "cache": "XDG_CACHE_HOME"}
+#: What stands for these variables below the home of a person, by the XDG Base Directory standard.
+USUAL_FOLDERS = {"config": ".config", "state": ".local/state", "cache": ".cache"}
 
 
 class Homes:
@@ -64,7 +66,9 @@ class Homes:
     def _folder(self, kind: str) -> Path:
         if home := self._environ.get(HOME_VARIABLES[kind]):
             return Path(home) / PROGRAM
-        import platformdirs  # only where the environment does not say
+        if sys.platform == "linux":
+            return Path("~", USUAL_FOLDERS[kind]).expanduser() / PROGRAM
+        import platformdirs  # for the customs of other platforms alone: a start pays for it
 
         folder: Path = getattr(platformdirs, f"user_{kind}_path")(PROGRAM)
         return folder

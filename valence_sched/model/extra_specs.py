@@ -18,7 +18,6 @@ error and not a text to compare with; so are an operator without a value, more v
 operator takes, and a value that is not a number where numbers are compared.
 """
 
-import difflib
 import math
 import operator
 import re
@@ -195,5 +194,7 @@ def _unknown_operator(word: str, sign: str) -> str:
 
 def _similarity(sign: str, known: str) -> tuple[bool, float, bool]:
     """Return how similar a known operator is to the given one; the same characters come first."""
+    import difflib  # only for an operator that is unknown
+
     ratio = difflib.SequenceMatcher(None, sign, known).ratio()
     return sorted(sign) == sorted(known), ratio, known.startswith(sign)

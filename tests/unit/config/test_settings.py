@@ -2,8 +2,11 @@
 """Where the files of a person are."""
 
 import os
+import sys
 import unittest
 from pathlib import Path
+
+import platformdirs
 
 from valence_sched.config.settings import HOME_VARIABLES, Homes
 
@@ -29,3 +32,10 @@ class TestHomes(unittest.TestCase):
                 with self.subTest(kind, environ=environ):
                     expected = Path("~").expanduser() / folder / "valence-sched"
                     self.assertEqual(expected, getattr(Homes(environ), kind))
+
+    @unittest.skipUnless(sys.platform == "linux", "other platforms have no folders of our own")
+    def test_the_usual_folders_are_those_that_platformdirs_names(self):
+        for kind in USUAL:
+            with self.subTest(kind):
+                named = getattr(platformdirs, f"user_{kind}_path")("valence-sched")
+                self.assertEqual(named, getattr(Homes({}), kind))

@@ -59,7 +59,10 @@ _GROUPED = re.compile(r"(resources|trait)[0-9_-][a-zA-Z0-9_-]*")
 
 
 class NovaFlavor(Noun, frozen=True, kw_only=True):
-    """A Nova flavor: vcpus, MiB of ram, GiB of disk and ephemeral disk, MiB of swap."""
+    """A Nova flavor: vcpus, MiB of ram, GiB of disk and ephemeral disk, MiB of swap.
+
+    Clients write null for what an extension of an older API would tell.
+    """
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
     id: str | int | None = None
@@ -67,8 +70,8 @@ class NovaFlavor(Noun, frozen=True, kw_only=True):
     vcpus: Amount = 0
     ram: Amount = 0
     disk: Amount = 0
-    ephemeral: Amount = 0
-    swap: Amount | str = 0
+    ephemeral: Amount | None = 0
+    swap: Amount | str | None = 0
     extra_specs: dict[str, str] = {}
 
 
@@ -100,7 +103,7 @@ def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> 
     specs_cursor.convert(body.get("extra_specs", {}), dict[str, str])
     template = cursor.convert(body, NovaFlavor)
     remarks: list[str] = []
-    if template.swap not in (0, "", "0"):
+    if template.swap not in (0, "", "0", None):
         remark = "not looked at: swap space is a matter of the node"
         remarks.append(cursor.at("swap").remark(remark))
     specs = _ExtraSpecs(specs_cursor, remarks)

@@ -188,7 +188,7 @@ class HardwareSpecs:
         if isolates and not pinned:
             cursor = self._cursor.at("hw:emulator_threads_policy")
             raise cursor.error("'isolate' of shared cores", "hw:cpu_policy=dedicated beside it")
-        if isolates and explicit and explicit["PCPU"] <= vcpus:
+        if isolates and explicit and explicit.get("PCPU", 0) <= vcpus:
             cursor = self._cursor.at("hw:emulator_threads_policy")
             raise cursor.error("'isolate' without a core", f"resources:PCPU={vcpus + 1} beside it")
         if explicit:

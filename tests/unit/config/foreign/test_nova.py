@@ -95,6 +95,13 @@ class TestConditions(unittest.TestCase):
         self.assertTrue(remark.startswith("f: $.swap: not looked at"))
         self.assertEqual((), read(swap="").remarks)
 
+    def test_null_in_place_of_what_an_extension_tells_is_nothing(self):
+        self.assertEqual((), read(swap=None).remarks)
+        self.assertEqual([100], drives(disk=100, **{"OS-FLV-EXT-DATA:ephemeral": None}))
+        for name in ("vcpus", "ram", "disk"):
+            with self.subTest(name), self.assertRaises(InputError):
+                read(**{name: None})
+
     def test_what_has_no_counterpart_is_refused_with_its_place(self):
         place = "f: $.extra_specs"
         for specs, line in (
