@@ -7,13 +7,15 @@ step at a time with mutmut, and runs ``tests/unit/weighers`` on each. A module i
 Results stay in ``.mutants``: a run that was ended goes on, and one after new tests tries only what
 survived. ``--sample 50`` tries 50 mutants of each module, the same each time; its table says so.
 What runs while a module is imported is tried in a process for each mutant. Migrations are left out:
-Alembic loads them under names of its own, and no mutant of them is ever chosen.
+Alembic loads them under names of its own, and no mutant of them is ever chosen. mutmut changes no
+function that has a decorator: it works on a copy of the room in which each is a call below it.
 ``tests/mutants/equivalent.toml`` lists what no test can tell apart.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import random
@@ -32,11 +34,13 @@ EQUIVALENT = ROOT / "tests" / "mutants" / "equivalent.toml"
 #: What pytest loads beside the copy of the packages.
 PYTEST_FILES = tuple(ROOT / "tests" / "mutants" / name for name in ("conftest.py", "reached.py"))
 #: What a room's tests may read, beside the packages.
-LINKS = ("valence_sched", "valence_sched_cli", "tests", "examples", "doc")
+LINKS = ("valence_sched_cli", "tests", "examples", "doc")
 #: Only test cases are tests: pytest takes any class that is called Test for one, also a noun.
 NO_CLASSES = "python_classes="
 KILLED = ("killed", "timeout", "segfault")
 LEAST_SCORE = 0.95
+#: Decorators of functions that mutmut changes.
+PLAIN_DECORATORS = (["staticmethod"], ["classmethod"])
 
 # The time limits by the clock are for what waits for ever; tests/mutants/conftest.py has those of
 # the processor, so that a busy machine kills nothing.
@@ -151,6 +155,7 @@ def prepare(room: Room) -> Path:
     for name in LINKS:
         if not (folder / name).is_symlink():
             (folder / name).symlink_to(ROOT / name)
+    copy_sources(folder, room)
     words = {
         "source": f"{room.path}/*" if (ROOT / room.path).is_dir() else f"{room.path}.py",
         "others": "".join(f"    {room.path / name}/*\n" for name in room.inner),
@@ -163,6 +168,64 @@ def prepare(room: Room) -> Path:
         shutil.copy(path, folder)
     shutil.rmtree(folder / "mutants" / "tests", ignore_errors=True)  # a test may have gone
     return folder
+
+
+def copy_sources(folder: Path, room: Room) -> None:
+    """Copy ``valence_sched`` to a folder, what is up to date left alone: its results stay valid.
+
+    Which tests reach which functions is found out anew where the room has changed.
+    """
+    sources = [
+        path.relative_to(ROOT)
+        for path in (ROOT / "valence_sched").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    ]
+    package = folder / "valence_sched"
+    if package.is_symlink():
+        package.unlink()
+    for path in {p.relative_to(folder) for p in package.rglob("*.py")} - {*sources}:
+        (folder / path).unlink()
+        (folder / "mutants" / path).unlink(missing_ok=True)
+    for path in sources:
+        content = (ROOT / path).read_bytes()
+        if path in room.modules:
+            content = without_decorators(content.decode()).encode()
+        copy = folder / path
+        if not copy.is_file() or copy.read_bytes() != content:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(content)
+            if path in room.modules:
+                (folder / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
+
+
+def without_decorators(source: str) -> str:
+    """Return a module in which decorators of functions are calls below the functions.
+
+    That does the same::
+
+        @functools.cache        def f(): ...
+        def f(): ...            f = functools.cache(f)
+
+    Left as they are: what mutmut changes as it is, overloads, and functions whose name another one
+    of the same class or module has, such as the setter of a property.
+    """
+    lines = source.splitlines(keepends=True)
+    module = ast.parse(source)
+    bodies = [module.body, *(node.body for node in module.body if isinstance(node, ast.ClassDef))]
+    for body in bodies:
+        functions = [n for n in body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+        names = [function.name for function in functions]
+        for function in functions:
+            decorators = [ast.unparse(decorator) for decorator in function.decorator_list]
+            if not decorators or names.count(function.name) > 1 or decorators in PLAIN_DECORATORS:
+                continue
+            call = function.name
+            for decorator in reversed(decorators):
+                call = f"{decorator}({call})"
+            first, last = function.decorator_list[0].lineno, function.end_lineno or function.lineno
+            lines[first - 1 : function.lineno - 1] = [""] * (function.lineno - first)
+            lines[last - 1] += f"{' ' * function.col_offset}{function.name} = {call}\n"
+    return "".join(lines)
 
 
 def mutants_of(module: Path) -> list[str]:
