@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import multiprocessing
 import statistics
+import threading
 import time
+from itertools import chain
 from typing import Any, NamedTuple
 
 
@@ -32,7 +35,7 @@ def measure(request: Request, clients: int, each: int, warm: int) -> Rate:
     """Return the times of ``each`` requests of every client, after ``warm`` that do not count.
 
     Raises:
-        RuntimeError: an answer is no success.
+        RuntimeError: an answer is no success, or there is none.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
@@ -43,22 +46,30 @@ def measure(request: Request, clients: int, each: int, warm: int) -> Rate:
     ]
     for process in running:
         process.start()
-    start.wait()
+    with contextlib.suppress(threading.BrokenBarrierError):  # a client tells below what it was
+        start.wait()
     began = time.perf_counter()
-    found: list[float] = []
-    for _ in running:
-        times = results.get()
-        if isinstance(times, str):
-            raise RuntimeError(times)
-        found += times
+    answers: list[list[float] | str] = [results.get() for _ in running]
     took = time.perf_counter() - began
     for process in running:
         process.join()
-    found.sort()
+    if problems := [one for one in answers if isinstance(one, str)]:
+        raise RuntimeError(problems[0])
+    found = sorted(chain.from_iterable(one for one in answers if not isinstance(one, str)))
     return Rate(statistics.median(found), found[len(found) * 99 // 100], took * 1000 / len(found))
 
 
 def _client(request: Request, each: int, warm: int, start: Any, results: Any) -> None:
+    try:
+        found: list[float] | str = _times(request, each, warm, start)
+    except (OSError, http.client.HTTPException, threading.BrokenBarrierError) as error:
+        start.abort()  # the others wait for this one
+        found = f"no answer: {error!r}"
+    results.put(found)
+
+
+def _times(request: Request, each: int, warm: int, start: Any) -> list[float] | str:
+    """Return the time of each request in milliseconds, or what was wrong with the first answer."""
     line = http.client.HTTPConnection("127.0.0.1", request.port, timeout=120)
     times, problem = [], ""
     for turn in range(warm + each):
@@ -71,4 +82,4 @@ def _client(request: Request, each: int, warm: int, start: Any, results: Any) ->
         times.append((time.perf_counter() - began) * 1000)
         if response.status != 200 and not problem:
             problem = f"HTTP {response.status}: {text[:300]!r}"
-    results.put(problem or times[warm:])
+    return problem or times[warm:]

@@ -50,6 +50,7 @@ def placement(folder: Path, providers: int, port: int, workers: int) -> Iterator
     _write_providers(file, providers)
     words = ["-m", "gunicorn", "--bind", f"127.0.0.1:{port}", "--workers", str(workers),
              "--worker-class", "gthread", "--threads", "8", "--no-control-socket",
+             "--keep-alive", "120",  # clients wait for each other between two requests
              "placement.wsgi.api:application"]  # fmt: skip
     with (folder / "placement.log").open("wb") as log:
         server = subprocess.Popen([PYTHON, *words], env=environ, stdout=log, stderr=log)
