@@ -161,12 +161,15 @@ class App:
         sleep: Callable[[float], object] = time.sleep,
     ) -> ZonePoller:
         """Return what asks the child zones in a store what they tell; arguments as of it."""
+        from valence_sched.remote.scheduler import RemoteScheduler
         from valence_sched.zones.children import DEADLINE_S, ZonePoller  # HTTP: only for zones
-        from valence_sched.zones.registry import child_scheduler
+        from valence_sched.zones.logins import ChildLogins
+
+        logins = ChildLogins()
 
         def ask(zone: ZoneRegistration) -> ZoneInfo:
             password = self.config.zone_password(zone)
-            return child_scheduler(zone, password, DEADLINE_S).zone_info()
+            return RemoteScheduler(logins.connection(zone, password, DEADLINE_S)).zone_info()
 
         return ZonePoller(store.zones, store.leases, ask, holder=process_name(),
                           interval_s=settings.poll_interval_s, tell=tell, clock=clock,

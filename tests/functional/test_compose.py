@@ -107,7 +107,7 @@ class TestCompose(Case):
         with self.there() as here:
             done = here.compose("--key", "")
             self.assertEqual((2, []), (done.code, here.names()))
-            self.assertRegex(done.err, "argument --key: a word that is not empty")
+            self.assertRegex(done.err, "argument --key: must be a word, got an empty one")
 
     def test_who_breaks_it_off_is_told_what_stays_and_what_to_do(self):
         with self.there(f"hang:{POST}") as here:
@@ -168,7 +168,7 @@ class TestCompose(Case):
             for more, what in (
                 (("--wait", "60"), "unrecognized arguments: 60"),
                 (("--wait", "--no-wait"), "not allowed with argument"),
-                (("--timeout", "0"), "no number of seconds"),
+                (("--timeout", "0"), "must be seconds above 0"),
             ):
                 with self.subTest(words, more=more):
                     done = run(OURS, "podm", *words, *more)
@@ -178,6 +178,14 @@ class TestCompose(Case):
             with self.subTest(words):
                 done = run(OURS, "podm", *words, "--no-wait", "--timeout", "5")
                 told = "--timeout: with --no-wait there is nothing to wait for\n"
+                self.assertEqual((2, "", told), done)
+
+    def test_options_of_claims_and_nodes_are_refused_where_none_is_made(self):
+        for words in (("--ttl", "5m"), ("--key", "job-7"), ("--wait",), ("--no-wait",),
+                      ("--timeout", "5"), ("--ttl", "5m", "--dry-run=server")):  # fmt: skip
+            with self.subTest(words):
+                done = run(OURS, "podm", "schedule", "--flavor", "small", *words)
+                told = f"{words[0]}: nothing is held or composed: add --claim or --compose\n"
                 self.assertEqual((2, "", told), done)
 
     def test_without_waiting_a_node_goes_on_and_reaping_finds_it(self):

@@ -135,8 +135,8 @@ class TestPlacement(Case):
     def test_asking_for_nothing_and_for_what_contradicts_exits_2(self):
         small = ("--flavor", "small")
         for words, line in (
-            ((), "what is the node made of? name --flavor, --resource CLASS=N, or "),
-            (("--required", "A"), "what is the node made of? name --flavor, --resource"),
+            ((), "no flavor or resources given: name --flavor, --resource CLASS=N, or "),
+            (("--required", "A"), "no flavor or resources given: name --flavor, --resource"),
             ((*small, "--required", "A", "--forbidden", "A"),
              "trait 'A' is both required and forbidden\n"),
             ((*small, "--aggregate", "a", "--exclude-aggregate", "a"),

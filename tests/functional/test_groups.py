@@ -95,7 +95,7 @@ class TestCompany(Case):
         for words, line in (
             (("--affinity", "rack"), "no domain 'rack'"),
             (("--at-most", "podm"), "is not DOMAIN=N"),
-            (("--at-most", "podm=0"), "no number from 1"),
+            (("--at-most", "podm=0"), "must be 1 to 1,000,000"),
             (("--at-most", "podm=1", "--at-most", "podm=2"), "'podm' twice"),
             (("--spread", "zone", "--spread", "zone=2"), "'zone' twice"),
             (("--owner", " "), "a name of 1 to 255"),

@@ -26,7 +26,7 @@ REFUSED = [
     (("--marker", "nobody"), "--marker: no row named 'nobody'", 1),
     (("--sort", "zonne"), "--sort: no column named 'zonne'", 2),
     (("--sort", "zone:up"), "--sort: 'zone:up': the direction is asc or desc", 2),
-    (("--limit", "0"), "argument --limit: '0' is no number from 1", 2),
+    (("--limit", "0"), "argument --limit: must be 1 to 1,000,000, got '0'", 2),
 ]
 
 

@@ -7,7 +7,7 @@ import unittest
 from tests.functional.programs import SITE, Case, run
 
 WORDS = ("podm", "schedule", "--inventory", SITE, "--request-file")
-WHAT = "what is the node made of? name --flavor, --resource CLASS=N, or --request-file\n"
+WHAT = "no flavor or resources given: name --flavor, --resource CLASS=N, or --request-file\n"
 TWO = """
 requests:
 - {id: train, flavor: gpu-large, count: 2}
@@ -107,7 +107,7 @@ class TestRequestFiles(Case):
 
     def test_what_is_wrong_with_one_of_several_names_it(self):
         for second, words in (
-            ("flavor: small, min_count: 2", "request 2: at least 2 of 1 node"),
+            ("flavor: small, min_count: 2", "request 2: min_count 2 exceeds count 1"),
             ("flavor: small, policy: defalt", "request 2: no policy named 'defalt'"),
             ("flavor: small, podms: [mem-9]", "request 2: no pod manager named 'mem-9'"),
             ("flavor: small, near: {volume: x}", "$.requests[1]: nobody is there to ask"),
@@ -180,7 +180,7 @@ class TestRequestFiles(Case):
             ("requests: [{flavor: smal}]", "did you mean 'small'?"),
             ("requests: [{flavor: small, count: many}]", "$.requests[0].count"),
             ("nonsense", "r.yaml: $"),
-            ("{flavor: small, min_count: 2}", "r.yaml: at least 2 of 1 node"),
+            ("{flavor: small, min_count: 2}", "r.yaml: min_count 2 exceeds count 1"),
             ("{flavor: small, policy: nosuch}", "r.yaml: no policy named 'nosuch' ("),
             (
                 "{properties: {nics: [{}]}, group: {affinity: [zone]}}",

@@ -11,11 +11,20 @@ from tests.functional.through import ThroughService
 MODULES = (
     "attributes", "bad_input", "capacity", "claims", "columns", "compose", "edits", "explain",
     "groups", "near", "plans", "quotas", "racks", "registry", "requests", "resources", "schedule",
-    "stats",
+    "stats", "zones",
 )  # fmt: skip
 
-#: What holds of a scheduler in the process alone: a service reads its pod managers by itself.
-HERE_ONLY = ("test_the_very_blocks_are_composed_once",)
+#: What holds of a scheduler in the process alone: a service reads its pod managers and its
+#: files and polls its child zones by itself, has a state from its beginning, and its zone in its
+#: settings.
+HERE_ONLY = (
+    "test_the_very_blocks_are_composed_once",
+    "test_everything_can_be_said_when_one_is_added_and_is_shown",
+    "test_the_list_is_a_table_that_says_why_a_zone_is_not_active",
+    "test_without_routing_zones_are_listed_and_not_changed",
+    "test_a_zone_without_pod_managers_tells_its_name_and_capabilities",
+    "test_what_is_read_is_not_written_over",
+)
 
 
 def _again(name: str) -> dict[str, type[unittest.TestCase]]:

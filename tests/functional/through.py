@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 
 from tests.service.serving import serving
 from valence_sched.app import App
-from valence_sched.errors import InventoryIncomplete, StoreError, UsageError
+from valence_sched.errors import InventoryIncomplete, SchedulerError, StoreError, UsageError
 from valence_sched.model.read_options import ReadOptions
 from valence_sched.model.read_pace import ReadPace
+from valence_sched.model.zone_settings import ZoneSettings
 from valence_sched.service.settings import Limits, ServiceSettings
 
 VARIABLE = "VALENCE_SCHED_TEST_THROUGH"
@@ -39,7 +40,7 @@ HERE_ONLY = re.compile(
 )
 #: Commands and options that change what outlives them: they are not to run twice.
 CHANGES = ("podm claim", "podm node", "podm apply", "podm stats", "podm create", "podm set",
-           "podm unset", "podm delete", "scheduler quota")  # fmt: skip
+           "podm unset", "podm delete", "scheduler quota", "scheduler zone")  # fmt: skip
 CHANGING_OPTIONS = ("--claim", "--compose", "--dispatch", "--journal")
 #: Commands that need no pod manager.
 NAMING = ("podm flavor", "scheduler policy", "scheduler filter", "scheduler weigher")
@@ -101,8 +102,12 @@ def translate(words: tuple[str, ...], more: Mapping[str, str]) -> Translation | 
         state_url = _empty_state()  # what claims hold is not subtracted from a recording
     elif state is None and not {"XDG_STATE_HOME", "VALENCE_SCHED_STATE"} & more.keys():
         return None
+    try:
+        zones = App(environ=more).config.zones() if "XDG_CONFIG_HOME" in more else ZoneSettings()
+    except SchedulerError:
+        return None  # a service has them in its settings, and does not begin
     settings = ServiceSettings(
-        state=state_url, inventories=named, reader=False, limits=LIMITS, **found
+        state=state_url, inventories=named, reader=False, limits=LIMITS, zones=zones, **found
     )
     recorded = bool(named) or name.startswith(NAMING)  # of live ones the second reading is newer
     return Translation(kept, dict(more), settings, compares=recorded and not changes)

@@ -104,7 +104,7 @@ ONLY_IN = {
     "itsdangerous": {"zones/tokens"},
     "jinja2": {"pages/render"},
     "joblib": {"whatif/workers"},
-    "keystoneauth1": {"integrations", "server/keystone", "valence_sched_cli"},
+    "keystoneauth1": {"integrations", "server/keystone", "valence_sched_cli", "zones/logins"},
     "keystonemiddleware": {"server/keystone"},
     "openstack": {"integrations", "valence_sched_cli"},
     "limits": {"service/rate_limits"},

@@ -17,7 +17,7 @@ def parse_age(text: str) -> float:
     """Parse ``90``, ``30s``, ``10m``, ``2h`` or ``1d`` into seconds; ValueError for other texts."""
     match = _AGE_PATTERN.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text[:40]!r} is no age such as 30s, 10m, 2h or 1d")
+        raise ValueError(f"must be an age such as 30s, 10m, 2h or 1d, got {text[:40]!r}")
     return float(match[1]) * UNITS[match[2] or "s"]
 
 

@@ -288,8 +288,7 @@ def _check_size(size: int, what: str, most: int) -> None:
 
 def _check_requirements(request: Request) -> None:
     if request.required_count > request.count:
-        counts = f"at least {request.required_count} of {format_count(request.count, 'node')}"
-        raise RequestError(f"{counts}: ask for more nodes, or for fewer at least")
+        raise RequestError(f"min_count {request.required_count} exceeds count {request.count}")
     if contrary := sorted(set(request.podms) & set(request.exclude_podms)):
         raise RequestError(f"pod manager {contrary[0]!r} is both asked for and excluded")
     for kind, names in (("aggregate", request.aggregates), ("trait", request.traits)):

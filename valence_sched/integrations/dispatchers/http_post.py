@@ -45,7 +45,8 @@ def post(
     except (requests.RequestException, OSError) as error:
         text = f"{type(error).__name__}: the decision may have been taken or not: look there first"
         if _unsent(error):
-            text = "nobody answers there, and nothing was sent: is it up, and the URL right?"
+            hint = "check that it runs and that the URL is right"
+            text = f"nothing answers, and nothing was sent: {hint}"
         raise DispatchFailed(f"{where}: {text}") from None
     if not 200 <= answer.status_code < 300:
         raise DispatchFailed(f"{where}: HTTP {answer.status_code}, expected a success")
