@@ -33,6 +33,7 @@ EACH, WARM, TURNS, TIMES = sized(200, 2), sized(40, 2), sized(3, 1), sized(200, 
 REQUEST = {"properties": {"processor": {"total_cores": 8}, "memory": {"capacity_mib": 16_384}}}
 CANDIDATES = "/allocation_candidates?resources=VCPU:8,MEMORY_MB:16384&limit=1"
 JSON = {"Content-Type": "application/json"}
+MOST_PROVIDERS = 1000  # of Placement: with 10,000 it takes seconds for an answer, and all an hour
 
 
 def over_http() -> Iterator[Measurement]:
@@ -70,7 +71,7 @@ def _site(folder: Path, podms: int, hello: Request, has_placement: bool) -> Iter
                 least = bare.p50_ms + _in_process(site)
                 name = f"HTTP {podms}: p50, times hello and the decision in process"
                 yield against(name, found.p50_ms, least, 2.0)
-        if has_placement:
+        if has_placement and podms <= MOST_PROVIDERS:
             yield from _placement(folder, podms, ours)
 
 
