@@ -187,6 +187,22 @@ class TestCompose(Case):
                 done = run(OURS, "podm", "schedule", "--flavor", "small", *words)
                 told = f"{words[0]}: nothing is held or composed: add --claim or --compose\n"
                 self.assertEqual((2, "", told), done)
+        for words in (("schedule", "--flavor", "small", "--claim"), ("apply", "plan", "--claim")):
+            for more in (("--wait",), ("--no-wait",), ("--timeout", "5")):
+                with self.subTest(words, more=more):
+                    done = run(OURS, "podm", *words, *more)
+                    told = f"{more[0]}: nothing is composed: add --compose\n"
+                    self.assertEqual((2, "", told), done)
+
+    def test_a_plan_that_is_only_decided_again_takes_no_options_of_claims(self):
+        for words in (("--ttl", "5m"), ("--key", "job-7"), ("--wait",), ("--timeout", "5")):
+            with self.subTest(words):
+                done = run(OURS, "podm", "apply", "plan", "--refresh", *words)
+                told = f"{words[0]}: nothing is held or composed: add --claim or --compose\n"
+                self.assertEqual((2, "", told), done)
+        done = run(OURS, "podm", "apply", "plan", "--detailed-exitcode")
+        told = "--detailed-exitcode: nothing is decided again: add --refresh\n"
+        self.assertEqual((2, "", told), done)
 
     def test_without_waiting_a_node_goes_on_and_reaping_finds_it(self):
         with self.there("async") as here:

@@ -7,6 +7,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from valence_sched.errors import UsageError
 from valence_sched_cli import base
 from valence_sched_cli.commands import claim_compose
 from valence_sched_cli.options import claim as claim_options
@@ -68,10 +69,16 @@ class ApplyPodm(base.Lister):
         return CLAIM_COLUMNS if parsed_args.claim else claim_compose.NODE_COLUMNS
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        wait_s = claim_options.wait_s(parsed_args)
+        holds = not parsed_args.refresh
+        claim_options.refuse_idle(
+            parsed_args, holds=holds, composes=holds and not parsed_args.claim
+        )
+        if parsed_args.detailed_exitcode and holds:
+            raise UsageError("--detailed-exitcode: nothing is decided again: add --refresh")
         plan = self.scheduler_app.read_plan(parsed_args.planned)
         if parsed_args.refresh:
             return self._refresh(parsed_args, plan)
-        wait_s = claim_options.wait_s(parsed_args)
         if parsed_args.claim:
             return self._claim(parsed_args, plan)
         return self._compose(parsed_args, plan, wait_s)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 
 from valence_sched.errors import UsageError
 from valence_sched_cli.options.help import section
@@ -93,6 +94,20 @@ def wait_s(args: argparse.Namespace) -> float:
     return WAIT_S if args.timeout is None else float(args.timeout)
 
 
+def refuse_idle(args: argparse.Namespace, *, holds: bool, composes: bool) -> None:
+    """Refuse options that would do nothing, as nothing is held, or nothing composed."""
+    waiting = {"--timeout": args.timeout, "--wait": args.wait, "--no-wait": args.no_wait}
+    given = {"--ttl": args.ttl, "--key": args.key} | waiting
+    if not holds and (idle := _given(given)):
+        raise UsageError(f"{idle}: nothing is held or composed: add --claim or --compose")
+    if not composes and (idle := _given(waiting)):
+        raise UsageError(f"{idle}: nothing is composed: add --compose")
+
+
+def _given(options: Mapping[str, object]) -> str:
+    return ", ".join(option for option, value in options.items() if value not in (None, False))
+
+
 def check_options(args: argparse.Namespace) -> None:
     """Refuse options that contradict each other."""
     acts = args.claim or args.compose or args.dispatch is not None
@@ -104,15 +119,7 @@ def check_options(args: argparse.Namespace) -> None:
     if args.dispatch_key_env is not None and args.dispatch is None:
         raise UsageError("--dispatch-key-env: there is nothing to sign without --dispatch")
     wait_s(args)
-    given = {
-        "--ttl": args.ttl, "--key": args.key, "--timeout": args.timeout,
-        "--wait": args.wait or None, "--no-wait": args.no_wait or None,
-    }  # fmt: skip
-    idle = [option for option, value in given.items() if value is not None]
-    if idle and not (args.claim or args.compose):
-        raise UsageError(
-            f"{', '.join(idle)}: nothing is held or composed: add --claim or --compose"
-        )
+    refuse_idle(args, holds=args.claim or args.compose, composes=args.compose)
     several = args.request_file is not None
     if several and (acts or args.plan is not None or args.dry_run == "server"):
         raise UsageError("--request-file: several requests are only decided on: leave --claim, "
