@@ -82,6 +82,7 @@ class TestCapacity(Case):
             (("--mix", "small=0.333333,large=0.666667"), "come to more than 10,000 parts"),
             ((*MIX, "--mix", "small=1"), "--mix: given twice"),
             ((*MIX, "--stranded", "--proven"), "--proven: not with --stranded"),
+            ((*MIX, "--stranded", "--limit", "5"), "--limit: not with --stranded"),
             (("--require", "mix=3"), "no flavor named 'mix'"),
             (("--stranded", "--fail", "rack-9"), "rack-9"),
         ):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from valence_sched.model.request import Request
 
 NOTHING_FITS, UNDECIDED = 3, 5
+MOST_COUNTED = 1000  # of a pod manager, unless --limit says another number
 MIX = "mix"  # what --require names it by
 
 
@@ -60,9 +61,8 @@ class FitPodm(base.Lister):
         decide = section(parser, "decide")
         add_option(
             decide,
-            "--limit <n>: stop counting at this many a pod manager (default: 1000)",
+            f"--limit <n>: stop counting at this many a pod manager (default: {MOST_COUNTED})",
             type=positive,
-            default=1000,
         )
         add_option(
             decide,
@@ -101,20 +101,19 @@ class FitPodm(base.Lister):
             self.closing += stranded.outcome_lines(found)
             return stranded.table(found, people=self._for_people(parsed_args))
 
+        limit = parsed_args.limit or MOST_COUNTED
         words = {"explain": parsed_args.explain, "proven": parsed_args.proven}
         counts = []
         for name, request in requests:
             with flavor_named(request, parsed_args):
-                one = counter.capacity(request, parsed_args.limit, **words)
+                one = counter.capacity(request, limit, **words)
             counts.append((name or one.name, one))
         if shares:
             from valence_sched.model.capacity import whole_shares
 
             known = dict(requests)
             mixed = [known[name] for name in shares]
-            found_mix = counter.mix_capacity(
-                mixed, whole_shares(shares), parsed_args.limit, **words
-            )
+            found_mix = counter.mix_capacity(mixed, whole_shares(shares), limit, **words)
             counts.append((_mix_name(counts), found_mix))
         self._close(parsed_args, counts)
         if self._for_people(parsed_args) and parsed_args.explain:
@@ -152,7 +151,7 @@ class FitPodm(base.Lister):
         undecided = unread or bool(silent) or any(one.undecided for _, one in counts)
         none = UNDECIDED if undecided else NOTHING_FITS
         self.exit_code = 0 if any(one.nodes for _, one in counts) else none
-        limit = parsed_args.limit
+        limit = parsed_args.limit or MOST_COUNTED
         if any(podm.nodes >= limit for _, one in counts for podm in one.podms):
             self.closing.append(f"stopped counting at {limit:,} a pod manager: see --limit")
         self.closing += outcome_lines(counts, parsed_args.mix)
@@ -192,7 +191,7 @@ class FitPodm(base.Lister):
 
 def _check_options(args: argparse.Namespace) -> None:
     if args.stranded:
-        for name in ("proven", "explain", "require"):
+        for name in ("proven", "explain", "require", "limit"):
             if getattr(args, name):
                 raise UsageError(f"--{name}: not with --stranded, which counts no nodes")
 
