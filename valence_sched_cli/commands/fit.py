@@ -12,7 +12,13 @@ from valence_sched_cli import base
 from valence_sched_cli.options import edits, inventory
 from valence_sched_cli.options.help import section
 from valence_sched_cli.options.request import add_request_options, flavor_named, make_request
-from valence_sched_cli.options.types import add_option, add_options, flavor_shares, positive
+from valence_sched_cli.options.types import (
+    add_option,
+    add_options,
+    by_name,
+    flavor_shares,
+    positive,
+)
 from valence_sched_cli.output import stranded
 from valence_sched_cli.output.capacity import capacity_table, explanation, outcome_lines
 from valence_sched_cli.output.columns import MACHINE
@@ -124,7 +130,8 @@ class FitPodm(base.Lister):
         self, parsed_args: argparse.Namespace, shares: Mapping[str, float], site: Site | None
     ) -> list[tuple[str | None, Request]]:
         """Return what is counted: by the name of each flavor, None for resources alone."""
-        required = [name for name, _ in parsed_args.require if not (shares and name == MIX)]
+        required = [name for name in by_name("--require", parsed_args.require)
+                    if not (shares and name == MIX)]  # fmt: skip
         names: list[tuple[str | None, str | None]] = [
             *((name, None) for name in dict.fromkeys((*parsed_args.flavor, *shares, *required))),
             *((None, name) for name in dict.fromkeys(parsed_args.nova_flavor)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from valence_sched_cli import base, paging
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.types import add_option, resource_limit
+from valence_sched_cli.options.types import add_option, by_name, resource_limit
 from valence_sched_cli.output.cells import PairLines, or_absent
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ class SetQuota(base.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         owner = _owner(parsed_args)
-        quota = self.scheduler(parsed_args).change_quota(owner, dict(parsed_args.resource))
+        limits = by_name("--resource", parsed_args.resource)
+        quota = self.scheduler(parsed_args).change_quota(owner, limits)
         return COLUMNS, _cells(quota)
 
 

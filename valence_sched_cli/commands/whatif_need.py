@@ -11,7 +11,7 @@ from valence_sched_cli import base
 from valence_sched_cli.options import edits, inventory
 from valence_sched_cli.options.help import section
 from valence_sched_cli.options.request import nonempty_name
-from valence_sched_cli.options.types import add_option, positive
+from valence_sched_cli.options.types import add_option, by_name, positive
 from valence_sched_cli.output.cells import or_absent
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class NeedWhatif(base.Lister):
         request = whatif.request(site, parsed_args.flavor, parsed_args.count,
                                  policy=parsed_args.policy,
                                  flavor_files=parsed_args.flavor_file)  # fmt: skip
-        prices = dict(parsed_args.price)
+        prices = by_name("--price", parsed_args.price)
         result = whatif.smallest_purchase(site, request, parsed_args.buy, prices)
         self.closing.append(_outcome(result))
         if result.lines is None:

@@ -17,7 +17,7 @@ from valence_sched_cli.commands import page_file
 from valence_sched_cli.options import edits, inventory
 from valence_sched_cli.options.help import section
 from valence_sched_cli.options.request import nonempty_name
-from valence_sched_cli.options.types import add_option
+from valence_sched_cli.options.types import add_option, by_name
 from valence_sched_cli.options.workload import (
     add_workload_options,
     make_workload,
@@ -125,7 +125,7 @@ class RunWhatif(base.Lister):
 
     def _sites(self, parsed_args: argparse.Namespace) -> list[Site]:
         """Return the sites that the options make; for a comparison the one without edits first."""
-        app, weights = self.scheduler_app, dict(parsed_args.weight)
+        app, weights = self.scheduler_app, by_name("--weight", parsed_args.weight)
         base = app.site(self.selection(parsed_args))
         sites = app.edited_sites(base, tuple(parsed_args.scenario), tuple(parsed_args.edits))
         for policy in (parsed_args.policies or [None]) if weights else ():
@@ -178,10 +178,8 @@ def _rate(requests: int, started: float) -> float:
 def _check_options(args: argparse.Namespace) -> None:
     if args.tolerance and not args.baseline:
         raise UsageError("--tolerance: only with --baseline FILE")
-    names = [name for name, _ in args.tolerance]
-    if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise UsageError(f"--tolerance: {twice!r} twice")
-    if names.count(None) > 1:
+    by_name("--tolerance", ((name, most) for name, most in args.tolerance if name is not None))
+    if [name for name, _ in args.tolerance].count(None) > 1:
         raise UsageError("--tolerance: two for all measures: name a measure, as in placed=5")
     if args.series and args.compare:
         raise UsageError("--series: not with --compare, which has a row for each measure")

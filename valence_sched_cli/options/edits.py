@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli.options.help import section
 from valence_sched_cli.options.registration import fact_value
-from valence_sched_cli.options.types import add_option, add_options
+from valence_sched_cli.options.types import add_option, add_options, by_name
 
 if TYPE_CHECKING:
     from valence_sched.app import Site
@@ -91,7 +91,7 @@ def edited_sites(command: PodmCommand, args: argparse.Namespace) -> list[Site]:
         tuple(args.scenario),
         tuple(args.edits),
         policy=getattr(args, "policy", None),
-        weights=dict(getattr(args, "weight", ())),
+        weights=by_name("--weight", getattr(args, "weight", ())),
     )
 
 

@@ -7,7 +7,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli.options.help import section
-from valence_sched_cli.options.types import add_option, positive
+from valence_sched_cli.options.types import add_option, by_name, positive
 
 if TYPE_CHECKING:
     from valence_sched.model.group import Group, Spread
@@ -66,21 +66,10 @@ def _group(args: argparse.Namespace, flavor: str) -> Group | None:
         anti_affinity=tuple(dict.fromkeys(args.anti_affinity)),
         soft_affinity=tuple(dict.fromkeys(args.soft_affinity)),
         soft_anti_affinity=tuple(dict.fromkeys(args.soft_anti_affinity)),
-        at_most=_once("--at-most", args.at_most),
+        at_most=by_name("--at-most", args.at_most, "say how many in one of them"),
         spread=_distinct(spread),
     )
     return group if args.group or group.domains else None
-
-
-def _once(option: str, pairs: list[tuple[str, int]]) -> dict[str, int]:
-    from valence_sched.errors import UsageError
-
-    numbers: dict[str, int] = {}
-    for domain, number in pairs:
-        if domain in numbers:
-            raise UsageError(f"{option}: {domain!r} twice: say how many in one of them")
-        numbers[domain] = number
-    return numbers
 
 
 def _distinct(rules: list[Spread]) -> tuple[Spread, ...]:

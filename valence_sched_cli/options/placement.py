@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from valence_sched_cli.options.help import section
-from valence_sched_cli.options.types import add_option
+from valence_sched_cli.options.types import add_option, by_name
 
 if TYPE_CHECKING:
     from valence_sched.model.request import NameRequirements, Request
@@ -57,9 +57,7 @@ def with_resources(request: Request, resources: Iterable[tuple[str, float]]) -> 
     from valence_sched.model import resource_classes
     from valence_sched.model.flavor import Flavor
 
-    amounts: dict[str, float] = {}
-    for name, amount in resources:
-        amounts[name] = amounts.get(name, 0) + amount
+    amounts = by_name("--resource", resources, "say how much in one of them")
     if not amounts:
         return request
     more = Flavor(name="shell", properties=resource_classes.compile_amounts(amounts)).needs

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from valence_sched.errors import UsageError, one_line
 from valence_sched_cli.options.help import section
 from valence_sched_cli.options.request import nonempty_name
-from valence_sched_cli.options.types import add_option, positive
+from valence_sched_cli.options.types import add_option, by_name, positive
 from valence_sched_cli.output.cells import Pairs, Words, or_absent
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ def with_options(
         "traits": _merge(registration.traits, args.trait),
         "capabilities": registration.capabilities | _capabilities(args.capability),
         "facts": dict(registration.facts) | _facts(args),
-        "max_blocks": registration.max_blocks | dict(itertools.chain(*args.max_blocks)),
+        "max_blocks": registration.max_blocks
+        | by_name("--max-blocks", itertools.chain(*args.max_blocks)),
     }
     for name in ("driver", "username", "auth", "zone"):
         if getattr(args, name) is not None:

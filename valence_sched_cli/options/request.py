@@ -12,7 +12,7 @@ from valence_sched.errors import UsageError
 from valence_sched_cli import cloud
 from valence_sched_cli.options import group, inventory, location, placement
 from valence_sched_cli.options.help import section
-from valence_sched_cli.options.types import add_option, whole
+from valence_sched_cli.options.types import add_option, by_name, whole
 
 if TYPE_CHECKING:
     from valence_sched.app import Site
@@ -140,12 +140,8 @@ def _attribute(text: str) -> tuple[str, str]:
 def _attributes(named: list[tuple[str, str]]) -> dict[str, str]:
     from valence_sched.model.extra_specs import qualify
 
-    attributes: dict[str, str] = {}
-    for name, expression in named:
-        if qualify(name) in attributes:
-            raise UsageError(f"--attribute: {name!r} twice: say what it must be in one of them")
-        attributes[qualify(name)] = expression
-    return attributes
+    qualified = ((qualify(name), expression) for name, expression in named)
+    return by_name("--attribute", qualified, "say what it must be in one of them")
 
 
 def nonempty_name(text: str) -> str:

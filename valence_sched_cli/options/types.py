@@ -7,8 +7,10 @@ import argparse
 import math
 import re
 import textwrap
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+Value = TypeVar("Value")
 
 
 def add_option(parser: argparse._ActionsContainer, text: str, **settings: Any) -> None:
@@ -56,6 +58,24 @@ class StoreOnce(argparse._StoreAction):
                 raise argparse.ArgumentError(self, "given twice: it has one value")
             stored.add(self.dest)
         super().__call__(parser, namespace, values, option_string)
+
+
+def by_name(
+    option: str, pairs: Iterable[tuple[str, Value]], hint: str = "say it in one of them"
+) -> dict[str, Value]:
+    """Return what the values of an option ``NAME=VALUE`` say, by name.
+
+    Raises:
+        UsageError: two of them are about one name; the ``hint`` says what to write.
+    """
+    from valence_sched.errors import UsageError, one_line
+
+    named: dict[str, Value] = {}
+    for name, value in pairs:
+        if name in named:
+            raise UsageError(one_line(f"{option}: {name!r} twice: {hint}"))
+        named[name] = value
+    return named
 
 
 def whole(text: str) -> int:

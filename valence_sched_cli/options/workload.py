@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 from valence_sched.errors import UsageError
 from valence_sched_cli.options.help import section
-from valence_sched_cli.options.types import add_option, add_options, flavor_shares, natural
+from valence_sched_cli.options.types import (
+    add_option,
+    add_options,
+    by_name,
+    flavor_shares,
+    natural,
+)
 
 if TYPE_CHECKING:
     from valence_sched.app import App, Workload
@@ -71,7 +77,8 @@ def make_workload(app: App, args: argparse.Namespace) -> Workload:
     if args.workload is not None:
         if drawn:
             raise UsageError(f"--{drawn[0]}: not with --workload, whose lines say all")
-        return app.workload(args.workload, dict(args.map), args.map_file, sort=args.sort,
+        columns = by_name("--map", args.map)
+        return app.workload(args.workload, columns, args.map_file, sort=args.sort,
                             near_maps=args.near_map)  # fmt: skip
     if of_files := [name for name in _OF_FILES if getattr(args, name)]:
         raise UsageError(f"--{of_files[0].replace('_', '-')}: only with --workload FILE")
