@@ -2,11 +2,12 @@
 """A cloud on loopback: as much of Keystone, Cinder and Neutron as finding one thing takes."""
 
 import json
-import threading
 from collections.abc import Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.loopback import LoopbackServer
 
 PASSWORD = "correct-horse-battery"
 TOKEN = "gAAAA-a-token-nobody-should-see"
@@ -40,12 +41,12 @@ class Cloud:
         self.schedulers = schedulers
         self.asked: list[str] = []
         self.podms = podms
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self._server = LoopbackServer(_handler(self))
+        self._server.start()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return self._server.url
 
     @property
     def environment(self) -> dict[str, str]:
@@ -61,8 +62,7 @@ class Cloud:
         }
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.close()
 
     def answer(self, method: str, target: str, body: dict[str, Any]) -> tuple[int, Any]:
         """Return status and document."""

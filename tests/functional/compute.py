@@ -3,9 +3,10 @@
 
 import http.server
 import json
-import threading
 from pathlib import Path
 from typing import Any
+
+from tests.loopback import LoopbackServer
 
 PASSWORD = "tr0ub4dor-of-the-night"
 TOKEN = "gAAAA-loopback-token"
@@ -56,14 +57,13 @@ class Cloud:
             def log_message(self, *words: Any) -> None:
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Door)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.server = LoopbackServer(Door)
+        self.url = self.server.url
+        self.server.start()
 
     def close(self) -> None:
         """Stop serving."""
-        self.server.shutdown()
-        self.server.server_close()
+        self.server.close()
 
     def configure(self, file: Path, password: str = PASSWORD) -> str:
         """Write a clouds.yaml that leads here and return its path."""

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduler's service in a cloud's catalogue: found by ``openstack`` where nothing is named."""
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 from tests.functional.cloud import PASSWORD, TOKEN, Cloud
 from tests.functional.programs import SITE, Case, run
+from tests.loopback import LoopbackServer
 from tests.service.serving import serving
 from valence_sched.service.settings import ServiceSettings
 
@@ -88,11 +88,10 @@ class TestServiceCatalog(Case):
 
     def test_the_token_goes_to_a_service_that_asks_who_it_is(self):
         Asking.tokens = []
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Asking)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
-        url = f"http://127.0.0.1:{server.server_port}"
+        server = LoopbackServer(Asking)
+        server.start()
+        self.addCleanup(server.close)
+        url = server.url
         for schedulers, words in (
             ([("R", url)], LIST),
             ([], ("--os-scheduler-endpoint", url, *LIST)),

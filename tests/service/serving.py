@@ -2,18 +2,18 @@
 """Serves the application of the service on loopback, from threads of the test's process."""
 
 import contextlib
-import socketserver
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from wsgiref import simple_server
 
+from tests.loopback import ClientsMayLeave
 from valence_sched.server.wiring import ServiceProcess
 from valence_sched.service.settings import ServiceSettings
 
 
-class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
-    daemon_threads = True
+class _Server(ClientsMayLeave, simple_server.WSGIServer):
+    """Each request is a thread's."""
 
 
 class _Quiet(simple_server.WSGIRequestHandler):

@@ -6,13 +6,12 @@ from __future__ import annotations
 import contextlib
 import http.server
 import json
-import socketserver
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.loopback import LoopbackServer
 from tests.service.serving import serving
 from valence_sched.model.registration import Registration
 from valence_sched.model.zone_registry import ZoneInfo, ZoneRegistration, ZoneReport
@@ -90,10 +89,6 @@ def scheduler(url: str) -> RemoteScheduler:
     return RemoteScheduler(ServiceConnection(url), sleep=lambda _s: None)
 
 
-class _ChildServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
-    daemon_threads = True
-
-
 @contextlib.contextmanager
 def child_server(respond: Callable[[str, dict[str, Any]], Any]) -> Iterator[str]:
     """Yield the URL of a child that answers what ``respond`` makes of a path and a query.
@@ -122,18 +117,14 @@ def child_server(respond: Callable[[str, dict[str, Any]], Any]) -> Iterator[str]
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            with contextlib.suppress(OSError):
-                self.wfile.write(content)
+            self.wfile.write(content)
 
         def log_message(self, *_words: object) -> None:
             """Print nothing."""
 
-    server = _ChildServer(("127.0.0.1", 0), Child)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
+    server = LoopbackServer(Child)
+    server.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield server.url
     finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+        server.close()

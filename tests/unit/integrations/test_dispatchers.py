@@ -4,12 +4,12 @@
 import contextlib
 import http.server
 import json
-import threading
 import unittest
 from collections.abc import Iterator
 
 import msgspec
 
+from tests.loopback import LoopbackServer
 from valence_sched.errors import DispatchFailed, UsageError
 from valence_sched.integrations.dispatchers.valence import valence
 from valence_sched.integrations.dispatchers.webhook import (
@@ -75,15 +75,13 @@ def controller(*answers: tuple[int, object]) -> Iterator[Controller]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Door)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    here.url = f"http://127.0.0.1:{server.server_port}"
+    server = LoopbackServer(Door)
+    server.start()
+    here.url = server.url
     try:
         yield here
     finally:
-        server.shutdown()
-        server.server_close()
+        server.close()
 
 
 class TestWebhook(unittest.TestCase):

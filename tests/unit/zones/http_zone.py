@@ -7,10 +7,11 @@ import contextlib
 import json
 import threading
 from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
+from tests.loopback import LoopbackServer
 from valence_sched.model.inventory import to_json
 
 
@@ -66,14 +67,11 @@ def http_zone() -> Iterator[HttpZone]:
 
         def log_message(self, *_: object) -> None: ...
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        zone = HttpZone(f"http://127.0.0.1:{server.server_address[1]}")
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        try:
-            yield zone
-        finally:
-            zone.awake.set()
-            server.shutdown()
-            thread.join()
+    server = LoopbackServer(Handler)
+    zone = HttpZone(server.url)
+    server.start()
+    try:
+        yield zone
+    finally:
+        zone.awake.set()
+        server.close()

@@ -4,10 +4,10 @@
 import contextlib
 import http.server
 import json
-import threading
 import unittest
 from collections import Counter
 
+from tests.loopback import LoopbackServer
 from valence_sched.errors import IdentityUnavailable, Unauthenticated
 from valence_sched.model.zone_registry import ZoneRegistration
 from valence_sched.zones.logins import ChildLogins
@@ -67,15 +67,12 @@ class KeystoneAndChild:
             def log_message(self, *_words):
                 """Print nothing."""
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._server = LoopbackServer(Handler)
+        self.url = self._server.url
 
     def serve(self, case):
-        thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        case.addCleanup(thread.join)
-        case.addCleanup(self._server.server_close)
-        case.addCleanup(self._server.shutdown)
+        self._server.start()
+        case.addCleanup(self._server.close)
 
 
 class TestKeystone(unittest.TestCase):
