@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decodes bytes into nouns; an error names the path, what was found and what was expected."""
 
-import contextlib
-import itertools
-import json
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import inspect
 
-from valence_sched.errors import InputError, NewerSchema, escape, suggest
+from valence_sched.errors import InputError, NewerSchema, escape
 from valence_sched.model import quantity
+from valence_sched.model.decode_error import input_error, types_at
 from valence_sched.model.quantity import format_count
 
 T = TypeVar("T")
@@ -20,7 +17,6 @@ _NUMBERS = {inspect.IntType, inspect.FloatType}
 
 MAX_HUMAN_BYTES = 1 << 20
 _ENDLESS = "nesting without end"
-_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
 
 
 def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: str = "$") -> T:
@@ -33,7 +29,7 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: 
         return msgspec.json.decode(data, type=type_)
     except msgspec.ValidationError as error:
         value = _decode_untyped(bytes(data))
-        raise _input_error(str(error), value, type_, file, document_path) from None
+        raise input_error(str(error), value, type_, file, document_path, strict=True) from None
     except msgspec.DecodeError as error:
         match = re.search(r"byte (\d+)", str(error))
         position = _text_position(bytes(data), int(match[1]) if match else None, document_path)
@@ -55,7 +51,7 @@ def convert(value: object, type_: type[T], file: str, document_path: str = "$") 
         return msgspec.convert(_read_quantities(value, type_, file, document_path), type_,
                                strict=False)  # fmt: skip
     except msgspec.ValidationError as error:
-        raise _input_error(str(error), value, type_, file, document_path) from None
+        raise input_error(str(error), value, type_, file, document_path) from None
     except RecursionError:
         raise InputError(file, document_path, _ENDLESS, "a document of modest depth") from None
 
@@ -168,99 +164,11 @@ def check_schema(found: str, version: str, schema: str, ours: str, file: str) ->
     return []
 
 
-def _input_error(
-    message: str, value: object, type_: Any, file: str, document_path: str
-) -> InputError:
-    text, _, inner = re.sub(r"`key` in ", "", message).partition(" - at `$")
-    inner = inner.rstrip("`")
-    where = document_path + inner
-    if unknown := re.match(r"Object contains unknown field `(.+)`", text):
-        fields = _fields_at(type_, inner) or set().union(*_fields_by_type(type_, {}).values())
-        hint = suggest(unknown[1], fields)
-        return InputError(file, where, f"unknown field {unknown[1]!r}", hint=hint)
-    if missing := re.match(r"Object missing required field `(.+)`", text):
-        return InputError(file, where, "no such field", f"field {missing[1]!r}")
-    if enum := re.match(r"Invalid enum value '?(.+?)'?$", text):
-        hint = suggest(enum[1], _literals_at(type_, inner))
-        return InputError(file, where, repr(enum[1]), "one of the words of the schema", hint)
-    if expected := re.match(r"Expected (.+?)(?:, got `(.+)`)?$", text):
-        shown = _value_at(value, inner) if value is not None else expected[2] or "something else"
-        return InputError(file, where, shown, expected[1].replace("`", ""))
-    return InputError(file, where, text[0].lower() + text[1:], "a number in range")
-
-
-def _value_at(value: Any, path: str) -> str:
-    """Format the value at msgspec's ``path``, shortened."""
-    for key, index in _STEP.findall(path):
-        if not key and not index:  # "[...]": one of the values; msgspec does not say which
-            break
-        try:
-            value = value[key] if key else value[int(index)]
-        except (KeyError, IndexError, TypeError, ValueError):
-            return "something else"
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-    return text if len(text) <= 60 else text[:57] + "…"
-
-
 def _decode_untyped(data: bytes) -> object:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-
-
-def _fields_by_type(type_: Any, visited: dict[Any, set[str]]) -> dict[Any, set[str]]:
-    """Add the field names of a type, and of all types within it, to those ``visited``."""
-    if type_ in visited:
-        return visited
-    visited[type_] = set()
-    for argument in get_args(type_):
-        with contextlib.suppress(TypeError):  # an unhashable annotation holds no nouns
-            _fields_by_type(argument, visited)
-    origin = getattr(type_, "__origin__", type_)
-    if isinstance(origin, type) and issubclass(origin, msgspec.Struct):
-        fields = msgspec.structs.fields(type_)
-        visited[type_].update(field.encode_name for field in fields)
-        for field in fields:
-            _fields_by_type(field.type, visited)
-    return visited
-
-
-def _fields_at(type_: Any, path: str) -> set[str]:
-    """Return the fields that are allowed at msgspec's ``path``; none where that is unknown."""
-    structs = [kind for kind in types_at(type_, path) if isinstance(kind, inspect.StructType)]
-    return {field.encode_name for kind in structs for field in kind.fields}
-
-
-def _literals_at(type_: Any, path: str) -> set[str]:
-    """Return the words that are allowed at msgspec's ``path``; none where that is unknown."""
-    words = [kind for kind in types_at(type_, path) if isinstance(kind, inspect.LiteralType)]
-    return {str(word) for kind in words for word in kind.values}
-
-
-def types_at(type_: Any, path: str) -> list[inspect.Type]:
-    """Return the types that are allowed at msgspec's ``path`` in a type; none where it has none."""
-    kinds = _union_members([inspect.type_info(type_)])
-    for key, index in _STEP.findall(path):
-        below = (_types_below(kind, key, int(index or 0)) for kind in kinds)
-        kinds = _union_members(itertools.chain.from_iterable(below))
-    return kinds
-
-
-def _union_members(kinds: Iterable[inspect.Type]) -> list[inspect.Type]:
-    return [member for kind in kinds for member in getattr(kind, "types", (kind,))]
-
-
-def _types_below(kind: inspect.Type, key: str, number: int) -> Sequence[inspect.Type]:
-    """Return the types at a key, or without one those of an item."""
-    if isinstance(kind, inspect.DictType):  # "[...]": one of the values; msgspec does not say which
-        return [kind.value_type]
-    if isinstance(kind, inspect.StructType):
-        return [field.type for field in kind.fields if key and field.encode_name == key]
-    if isinstance(kind, inspect.TupleType) and not key:
-        return kind.item_types[number : number + 1]
-    lists = (inspect.ListType, inspect.VarTupleType)
-    return [kind.item_type] if isinstance(kind, lists) and not key else []
 
 
 def _text_position(data: bytes, offset: int | None, document_path: str) -> str:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import inspect
 
 from valence_sched.errors import InputError, suggest
-from valence_sched.model.codec import types_at
+from valence_sched.model.decode_error import types_at
 from valence_sched.model.workload import TIMES, WorkloadLine
 
 Row = Sequence[str]

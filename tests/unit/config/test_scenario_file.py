@@ -137,8 +137,8 @@ class TestErrors(unittest.TestCase):
             ("{name: a#b}", "$.name: found \"a#b\", expected str matching regex '^[^#]*$'"),
             ("{name: a, templates: [{name: t}, {name: t}]}",
              "$.templates[1].name: found 't' again, expected a name of its own"),
-            ("{name: a, weights: {room: -1}}", "$.weights[...]: found {\"room\":-1}, expected "
-                                               "float >= 0.0"),
+            ("{name: a, weights: {room: -1}}",
+             "$.weights['room']: found -1, expected float >= 0.0"),
             ("{name: a, policies: [{name: p, weighers: [rom]}]}",
              "policy 'p': no weigher named 'rom' (did you mean 'room'?)"),
             ("{name: a, flavors: [{name: f}]}",

@@ -56,10 +56,6 @@ class TestDecode(OneLineErrors):
             with self.subTest(document):
                 self.assertEqual(line, self.refuses(decode, document, FullPodm, "f"))
 
-    def test_a_value_of_a_map_is_placed_by_its_map(self):
-        text = self.refuses(decode, b'{"id":"a","capabilities":{"k":"v"}}', FullPodm, "f")
-        self.assertRegex(text, r"^f: \$\.capabilities\[\.\.\.\]: found .+, expected array$")
-
     def test_the_place_goes_below_that_of_the_document(self):
         text = self.refuses(decode, b'{"id":5}', FullPodm, "f", "$.podms[3]")
         self.assertTrue(text.startswith("f: $.podms[3].id: "), text)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong in a document, and where: a line for each of msgspec's errors."""
+
+import contextlib
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Annotated, Any, get_args
+
+import msgspec
+from msgspec import inspect
+
+from valence_sched.errors import InputError, suggest
+
+#: What is looked at of values of the kinds that hold no others, and of those that do.
+_PLAIN: dict[type[inspect.Type], Any] = {
+    inspect.StrType: str,
+    inspect.BoolType: bool,
+    inspect.IntType: int,
+    inspect.FloatType: float,
+    inspect.DictType: dict,
+    inspect.StructType: dict,
+    inspect.ListType: list,
+    inspect.VarTupleType: list,
+    inspect.TupleType: list,
+}
+_LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
+
+
+def input_error(
+    message: str, value: object, type_: Any, file: str, document_path: str, *, strict: bool = False
+) -> InputError:
+    """Return the error of a document, from msgspec's ``message`` and the decoded ``value``.
+
+    ``strict`` where a number may not be a text.
+    """
+    text, _, inner = re.sub(r"`key` in ", "", message).partition(" - at `$")
+    inner = inner.rstrip("`")
+    shown_path, found = _located(value, type_, inner, text, strict=strict)
+    where = document_path + shown_path
+    if unknown := re.match(r"Object contains unknown field `(.+)`", text):
+        fields = _fields_at(type_, inner) or set().union(*_fields_by_type(type_, {}).values())
+        hint = suggest(unknown[1], fields)
+        return InputError(file, where, f"unknown field {unknown[1]!r}", hint=hint)
+    if missing := re.match(r"Object missing required field `(.+)`", text):
+        return InputError(file, where, "no such field", f"field {missing[1]!r}")
+    if enum := re.match(r"Invalid enum value '?(.+?)'?$", text):
+        hint = suggest(enum[1], _literals_at(type_, inner))
+        return InputError(file, where, repr(enum[1]), "one of the words of the schema", hint)
+    if expected := re.match(r"Expected (.+?)(?:, got `(.+)`)?$", text):
+        shown = found or expected[2] or "something else"
+        return InputError(file, where, shown, expected[1].replace("`", ""))
+    return InputError(file, where, text[0].lower() + text[1:], "a number in range")
+
+
+def _located(
+    value: Any, type_: Any, path: str, text: str, *, strict: bool
+) -> tuple[str, str]:  # fmt: skip
+    """Return msgspec's ``path`` with the key of a map where it has dots, and what is there."""
+    if value is None:  # not even JSON
+        return path, ""
+    steps = _STEP.findall(path)
+    if "[...]" in path:
+        is_wrong = _wrong(types_at(type_, path), text, strict=strict)
+        if found := _find(value, steps, is_wrong):
+            return found[0], _shortened(found[1])
+    for key, index in steps:
+        if not key and not index:  # which of the values it is was not found
+            break
+        at = next(_items_at(value, key, index), None)
+        if at is None:
+            return path, "something else"
+        value = at[1]
+    return path, _shortened(value)
+
+
+def _find(
+    value: Any, steps: Sequence[tuple[str, str]], is_wrong: Callable[[Any], bool]
+) -> tuple[str, Any] | None:
+    """Return the path and the value of the first wrong one that these steps lead to, or None."""
+    if not steps:
+        return ("", value) if is_wrong(value) else None
+    (key, index), *rest = steps
+    for shown, below in _items_at(value, key, index):
+        if found := _find(below, rest, is_wrong):
+            return shown + found[0], found[1]
+    return None
+
+
+def _items_at(value: Any, key: str, index: str) -> Iterator[tuple[str, Any]]:
+    """Yield the values of one step: that at a key or an index, or each of a map, with its place."""
+    if key or index:
+        with contextlib.suppress(KeyError, IndexError, TypeError):
+            yield (f".{key}", value[key]) if key else (f"[{index}]", value[int(index)])
+    elif isinstance(value, dict):
+        for name, below in value.items():
+            yield f"[{str(name)[:60]!r}]", below
+
+
+def _wrong(
+    kinds: Sequence[inspect.Type], text: str, *, strict: bool
+) -> Callable[[Any], bool]:  # fmt: skip
+    """Return whether a value is the one that msgspec's ``text`` is about."""
+    if field := re.match(r"Object (contains unknown|missing required) field `(.+)`", text):
+        unknown, name = field[1] == "contains unknown", field[2]
+        return lambda value: isinstance(value, dict) and (name in value) == unknown
+    if enum := re.match(r"Invalid enum value '?(.+?)'?$", text):
+        return lambda value: str(value) == enum[1]
+    return lambda value: not any(_accepts(kind, value, strict=strict) for kind in kinds)
+
+
+def _accepts(kind: inspect.Type, value: Any, *, strict: bool) -> bool:
+    """Return whether a value is of a kind; what is within it is not looked at."""
+    for type_, plain in _PLAIN.items():
+        if isinstance(kind, type_):
+            limits = {name: limit for name in _LIMITS
+                      if (limit := getattr(kind, name, None)) is not None}  # fmt: skip
+            try:
+                msgspec.convert(value, Annotated[plain, msgspec.Meta(**limits)], strict=strict)
+            except msgspec.ValidationError:
+                return False
+            return True
+    return not isinstance(kind, inspect.NoneType) or value is None
+
+
+def _shortened(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _fields_by_type(type_: Any, visited: dict[Any, set[str]]) -> dict[Any, set[str]]:
+    """Add the field names of a type, and of all types within it, to those ``visited``."""
+    if type_ in visited:
+        return visited
+    visited[type_] = set()
+    for argument in get_args(type_):
+        with contextlib.suppress(TypeError):  # an unhashable annotation holds no nouns
+            _fields_by_type(argument, visited)
+    origin = getattr(type_, "__origin__", type_)
+    if isinstance(origin, type) and issubclass(origin, msgspec.Struct):
+        fields = msgspec.structs.fields(type_)
+        visited[type_].update(field.encode_name for field in fields)
+        for field in fields:
+            _fields_by_type(field.type, visited)
+    return visited
+
+
+def _fields_at(type_: Any, path: str) -> set[str]:
+    """Return the fields that are allowed at msgspec's ``path``; none where that is unknown."""
+    structs = [kind for kind in types_at(type_, path) if isinstance(kind, inspect.StructType)]
+    return {field.encode_name for kind in structs for field in kind.fields}
+
+
+def _literals_at(type_: Any, path: str) -> set[str]:
+    """Return the words that are allowed at msgspec's ``path``; none where that is unknown."""
+    words = [kind for kind in types_at(type_, path) if isinstance(kind, inspect.LiteralType)]
+    return {str(word) for kind in words for word in kind.values}
+
+
+def types_at(type_: Any, path: str) -> list[inspect.Type]:
+    """Return the types that are allowed at msgspec's ``path`` in a type; none where it has none."""
+    kinds = _union_members([inspect.type_info(type_)])
+    for key, index in _STEP.findall(path):
+        below = (_types_below(kind, key, int(index or 0)) for kind in kinds)
+        kinds = _union_members(itertools.chain.from_iterable(below))
+    return kinds
+
+
+def _union_members(kinds: Iterable[inspect.Type]) -> list[inspect.Type]:
+    return [member for kind in kinds for member in getattr(kind, "types", (kind,))]
+
+
+def _types_below(kind: inspect.Type, key: str, number: int) -> Sequence[inspect.Type]:
+    """Return the types at a key, or without one those of an item."""
+    if isinstance(kind, inspect.DictType):  # "[...]": one of the values; msgspec does not say which
+        return [kind.value_type]
+    if isinstance(kind, inspect.StructType):
+        return [field.type for field in kind.fields if key and field.encode_name == key]
+    if isinstance(kind, inspect.TupleType) and not key:
+        return kind.item_types[number : number + 1]
+    lists = (inspect.ListType, inspect.VarTupleType)
+    return [kind.item_type] if isinstance(kind, lists) and not key else []
