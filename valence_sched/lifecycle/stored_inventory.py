@@ -57,7 +57,6 @@ class StoredInventory:
         self._aged: set[str] = set()
         self._max_ages = ReadingAges(_limit(self._live.max_age_s))
         self._warn_ages = ReadingAges(_limit(self._live.warn_age_s))
-        self._asked: set[str] = set()
 
     @property
     def skipped(self) -> Sequence[str]:
@@ -170,11 +169,9 @@ class StoredInventory:
 
     def _update_ages(self, followed: Followed) -> set[str]:
         """Look up the times of readings that seem old; return those whose blocks come or go."""
-        now = self._sources.now()
         self._ask_times(self._max_ages, self._too_old())
-        old = self._warn_ages.older(now) & self._ranks.keys()
-        self._ask_times(self._warn_ages, old - self._asked)
-        self._asked = self._warn_ages.older(now)
+        old = self._warn_ages.older(self._sources.now()) & self._ranks.keys()
+        self._ask_times(self._warn_ages, old)
         failing = {one for one in self._too_old() if one in followed and followed[one].failure}
         aged, self._aged = self._aged, failing
         return aged ^ failing
