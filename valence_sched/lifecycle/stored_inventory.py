@@ -43,12 +43,13 @@ class StoredInventory:
     ) -> None:
         self._store, self._sources, self._loader = store, sources, loader
         self._selection, self._live, self._declared = selection, selection.live, declared
-        self._members = StoredMembers([], [])
+        # read by the first update, which is about everything
+        self._members: StoredMembers
+        self._names: frozenset[str]
+        self._live_ids: set[str]
+        self._read_ids: set[str]
         self._registered: dict[str, Registration] = {}
         self._ranks: dict[str, int] = {}
-        self._names: frozenset[str] = frozenset()
-        self._live_ids: set[str] = set()
-        self._read_ids: set[str] = set()
         self._reported: set[str] = set()
         self._statuses: dict[str, PodmStatus] = {}
         self._unread: dict[str, str] = {}
