@@ -102,6 +102,19 @@ class TestRecorded(PlannerCase):
         self.assertEqual(["room"], [one.name for one in plan.decision.policy.weighers])
         self.assertEqual(plan.decision.policy, self.refresh(plan).report.policy)
 
+    def test_of_an_inventory_only_its_pod_managers_are_stored_and_none_may_lack(self):
+        plan = self.plan(str(self.file))
+        (basis,) = plan.podms
+        with Store(self.state) as store:
+            store.update_stats(basis.podm.id, {"status": "Online"})
+            self.planner(str(self.file)).claimer(store, plan)
+            self.assertEqual([basis.podm.id], [*store.load_podms()])
+            self.record(podm("b", 1))
+            with self.assertRaises(ClaimLost) as caught:
+                self.planner(str(self.file)).claimer(store, plan)
+        line = f"the plan is out of date: pod manager {basis.podm.id!r} is not here any more"
+        self.assertEqual((line, basis.podm.id), (str(caught.exception), caught.exception.podm))
+
     def test_blocks_that_claims_hold_by_now_are_not_decided_on(self):
         plan = self.plan(str(self.file), count=3)
         with Store(self.state) as store:
