@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans of what an intake reads: made, compared with what is there, and decided again."""
 
+import datetime
 import tempfile
 import unittest
 from pathlib import Path
@@ -16,6 +17,7 @@ from valence_sched.lifecycle.plan import Planner
 from valence_sched.model.inventory import to_json
 from valence_sched.model.read_options import ReadOptions, Selection
 from valence_sched.model.registration import Registration
+from valence_sched.model.tenant import hidden_uri
 from valence_sched.store.store import Store
 from valence_sched.testing.served import served
 
@@ -42,8 +44,9 @@ class PlannerCase(unittest.TestCase):
         self.intake = Intake(app.config, app.sources, app.loader, selection)
         return Planner(self.intake)
 
-    def plan(self, *sources, policy_files=(), resource_files=(), **words):
-        planner = self.planner(*sources, policy_files=policy_files, resource_files=resource_files)
+    def plan(self, *sources, policy_files=(), resource_files=(), live=None, **words):
+        planner = self.planner(*sources, policy_files=policy_files, resource_files=resource_files,
+                               live=live)  # fmt: skip
         texts = {}
         view = self.intake.view(texts)
         decider = self.intake.decider(view, self.intake.policies())
@@ -101,6 +104,29 @@ class TestRecorded(PlannerCase):
         plan = self.plan(str(self.file), policy_files=(str(other),))
         self.assertEqual(["room"], [one.name for one in plan.decision.policy.weighers])
         self.assertEqual(plan.decision.policy, self.refresh(plan).report.policy)
+
+    def test_one_that_is_dead_by_its_last_reading_is_offline(self):
+        live = {"liveness": "read:3600"}
+        self.record(podm("a", 2, read_at=datetime.datetime.now(datetime.UTC).isoformat()))
+        plan = self.plan(str(self.file), live=live)
+        self.assertEqual(["Online"], [basis.podm.status for basis in plan.podms])
+        self.assertEqual((), self.refresh(plan, live=live).changes)
+        self.record(podm("a", 2, read_at="2020-02-02T00:00:00Z"))
+        refreshed = self.refresh(plan, live=live)
+        self.assertEqual(("pod manager 'a': status was Online, is Offline",), refreshed.changes)
+        self.assertEqual("nothing_fits", refreshed.report.outcome)
+        with Store(self.state) as store:
+            store.update_stats("a", {"status": "Online"})
+            claimer = self.planner(str(self.file), live=live).claimer(store, plan)
+            self.assertEqual({"a": "Offline"}, claimer.statuses)
+
+    def test_an_owner_is_not_told_of_nodes_of_others(self):
+        for owner, uri in (("x", hidden_uri("/S/9")), ("o", "/S/9"), (None, "/S/9")):
+            self.record(podm("a", 2))
+            plan = self.plan(str(self.file), owner=owner)
+            self.record(podm("a", 2, nodes=[{"uri": "/S/9", "owner": "o"}]))
+            line = f"pod manager 'a': node {uri} added"
+            self.assertEqual((line,), self.refresh(plan).changes)
 
     def test_of_an_inventory_only_its_pod_managers_are_stored_and_none_may_lack(self):
         plan = self.plan(str(self.file))
