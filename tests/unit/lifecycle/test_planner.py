@@ -2,6 +2,7 @@
 """Plans of what an intake reads: made, compared with what is there, and decided again."""
 
 import datetime
+import io
 import tempfile
 import unittest
 from pathlib import Path
@@ -36,9 +37,9 @@ class PlannerCase(unittest.TestCase):
     def record(self, *podms):
         self.file.write_text(HEAD + "".join(f"{to_json(one).decode()}\n" for one in podms))
 
-    def planner(self, *sources, live=None, **words):
+    def planner(self, *sources, live=None, stdin=None, **words):
         environ = {"XDG_CONFIG_HOME": str(self.folder), "VALENCE_SCHED_STATE": self.state}
-        app = App(environ=environ)
+        app = App(environ=environ, stdin=stdin)
         live = ReadOptions(**{"state": self.state, "timeout_s": 10, **(live or {})})
         selection = Selection(sources=sources, live=live, **words)
         self.intake = Intake(app.config, app.sources, app.loader, selection)
@@ -188,6 +189,12 @@ class TestLive(PlannerCase):
         planner = self.planner()
         planner.claimer(self.store, self.made)
         self.assertEqual({NAME}, self.intake.sources.live_ids)
+
+    def test_those_that_standard_input_names_are_read_though_it_is_read_once(self):
+        self.store.unregister(NAME)
+        stdin = io.BytesIO(f"podms: {{{NAME}: {{url: '{self.one.url}'}}}}\n".encode())
+        planner = self.planner(live={"podm_files": ("-",)}, stdin=stdin)
+        self.assertEqual([], planner.claimer(self.store, self.made).differences())
 
     def test_one_that_does_not_answer_is_named_with_the_reason(self):
         self.store.change(Registration(name=NAME, url="http://127.0.0.1:1"))
