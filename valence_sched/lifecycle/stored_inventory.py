@@ -148,8 +148,7 @@ class StoredInventory:
         names = (one.podm.id for one in every if one.podm.id not in self._refused)
         times = self._store.read_times(names)
         return [
-            replace(one, podm=replace(one.podm, read_at=times.get(one.podm.id, one.podm.read_at)))
-            for one in every
+            replace(one, podm=replace(one.podm, read_at=times.get(one.podm.id))) for one in every
         ]
 
     def _read_members(self) -> set[str]:

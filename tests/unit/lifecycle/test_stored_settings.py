@@ -2,19 +2,15 @@
 """What a selection names counts in what is followed as in a reading, at first and after changes."""
 
 import datetime
-import gc
 import tempfile
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from tests.unit.lifecycle.site import request
-from tests.unit.lifecycle.test_claimer import in_order
 from tests.unit.lifecycle.test_stored import AWAY, StoredCase, registration
 from tests.unit.store.site import CORES
 from valence_sched.errors import InventoryIncomplete
-from valence_sched.lifecycle.intake import Intake
-from valence_sched.lifecycle.stored_deciders import StoredDeciders
 
 POWER = {**CORES, "stocks": [{"resource": "power", "amount": 3}]}
 
@@ -219,56 +215,3 @@ class TestTimes(SettingsCase):
         self.assertEqual("Offline", status())
         self.site.now -= datetime.timedelta(seconds=3600)
         self.assertEqual("Online", status())
-
-
-class TestDeciders(SettingsCase):
-    """What follows a state for its decisions and its claims."""
-
-    def deciders(self):
-        app, selection = self.site.app, self.site.selection
-        intake = Intake(app.config, app.sources, app.loader, selection)
-        return StoredDeciders(intake, self.site.store)
-
-    def test_changes_are_counted_from_the_first_decision_on(self):
-        self.follow(resource_files=(str(self.folder / "absent.yaml"),))
-        self.assertEqual(0, self.deciders().changes)
-        self.follow(resource_files=())
-        deciders = self.deciders()
-        deciders.decider()
-        before = deciders.changes
-        self.assertGreater(before, 0)
-        self.site.remember("a", blocks=1)
-        self.assertEqual(before, deciders.changes)
-        deciders.decider()
-        self.assertGreater(deciders.changes, before)
-
-    def test_the_collector_is_paused_only_while_all_is_read(self):
-        seen = []
-        now = self.site.app.sources.now
-        self.site.app.sources.now = lambda: seen.append(gc.isenabled()) or now()
-        self.addCleanup(setattr, self.site.app.sources, "now", now)
-        deciders = self.deciders()
-        deciders.decider()
-        self.assertEqual({False}, {*seen})
-        seen.clear()
-        self.site.remember("a", blocks=1)
-        deciders.decider()
-        self.assertEqual({True}, {*seen})
-
-    def test_a_claimer_decides_with_what_is_followed_and_leaves_its_order(self):
-        deciders = self.deciders()
-        decider = deciders.decider()
-        with deciders.claimer() as claimer:
-            self.assertIs(decider, claimer.decider())
-            chosen = claimer.select_destinations(request()).placements[0].chosen
-            claimer._shuffle_blocks(chosen.podm)
-            drawn = self.order(claimer.decider(), chosen.podm)
-            expected = in_order(("c0", "c1", "c2"), claimer._salt)
-        self.assertEqual(expected, drawn)
-        self.assertEqual(["c0", "c1", "c2"], self.order(deciders.decider(), chosen.podm))
-
-    def order(self, decider, podm):
-        view = decider.snapshot()
-        (table,) = [table for table, one in zip(view.block_tables, view.podms, strict=True)
-                    if one.id == podm]  # fmt: skip
-        return [*table.uris]
