@@ -30,8 +30,19 @@ settings.load_profile("mutants")
 
 STATS = Path("mutmut-stats.json")
 DURATIONS_S = json.loads(STATS.read_text())["duration_by_test"] if STATS.exists() else {}
-#: Tests on servers, of many processes and of large stores would take longer than all others.
-SLOW = ("_postgresql::", "_mysql::", "::TestKilled", "::TestRaces", "::TestManyMore")
+#: Tests on servers, of many processes and of large stores would take longer than all others, and so
+#: would those that compose on served pod managers in each way that these go wrong.
+SLOW = (
+    "_postgresql::",
+    "_mysql::",
+    "::TestKilled",
+    "::TestRaces",
+    "::TestManyMore",
+    "lifecycle/test_amounts.py::",
+    "lifecycle/test_compose_faults.py::",
+    "lifecycle/test_flavors.py::",
+    "lifecycle/test_habits.py::",
+)
 #: A loop without end is a kill, a slow machine is not: this is time of the processor.
 LEAST_CPU_LIMIT_S = 15.0
 TIMES_ITS_DURATION = 8.0

@@ -208,8 +208,8 @@ class Follower:
             return self._new_decider()
         for podm_id in sorted(changed & viewed.keys()):
             try:
-                self._decider.replace(self._remainders[podm_id].podm, _place(podm_id))
-            except InputError:
+                self._decider.replace(self._remainders[podm_id].podm)
+            except InputError:  # making a new one tells the members
                 return self._new_decider()
         return self._decider
 

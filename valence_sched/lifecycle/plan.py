@@ -243,8 +243,7 @@ class Planner:
         view = self._loader.view(replace(self._selection, live=live), texts)
         named = bool(self._selection.policy_files)
         policies = self._intake.policies() if named else [plan.decision.policy]
-        skipped = self._sources.diagnostics.lines("skipped")
-        decider = Decider(view, policies, skipped=skipped, strict=self._selection.strict)
+        decider = Decider(view, policies, strict=self._selection.strict)
         request = replace(plan.decision.request, company=GroupState())
         report = decision_result(decider.select_destinations(request)).report
         podms = self._podms_as_read(texts, {basis.podm.id for basis in plan.podms})

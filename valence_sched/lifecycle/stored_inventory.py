@@ -43,12 +43,13 @@ class StoredInventory:
     ) -> None:
         self._store, self._sources, self._loader = store, sources, loader
         self._selection, self._live, self._declared = selection, selection.live, declared
-        self._members = StoredMembers([], [])
+        # read by the first update, which is about everything
+        self._members: StoredMembers
+        self._names: frozenset[str]
+        self._live_ids: set[str]
+        self._read_ids: set[str]
         self._registered: dict[str, Registration] = {}
         self._ranks: dict[str, int] = {}
-        self._names: frozenset[str] = frozenset()
-        self._live_ids: set[str] = set()
-        self._read_ids: set[str] = set()
         self._reported: set[str] = set()
         self._statuses: dict[str, PodmStatus] = {}
         self._unread: dict[str, str] = {}
@@ -57,7 +58,6 @@ class StoredInventory:
         self._aged: set[str] = set()
         self._max_ages = ReadingAges(_limit(self._live.max_age_s))
         self._warn_ages = ReadingAges(_limit(self._live.warn_age_s))
-        self._asked: set[str] = set()
 
     @property
     def skipped(self) -> Sequence[str]:
@@ -148,8 +148,7 @@ class StoredInventory:
         names = (one.podm.id for one in every if one.podm.id not in self._refused)
         times = self._store.read_times(names)
         return [
-            replace(one, podm=replace(one.podm, read_at=times.get(one.podm.id, one.podm.read_at)))
-            for one in every
+            replace(one, podm=replace(one.podm, read_at=times.get(one.podm.id))) for one in every
         ]
 
     def _read_members(self) -> set[str]:
@@ -170,11 +169,9 @@ class StoredInventory:
 
     def _update_ages(self, followed: Followed) -> set[str]:
         """Look up the times of readings that seem old; return those whose blocks come or go."""
-        now = self._sources.now()
         self._ask_times(self._max_ages, self._too_old())
-        old = self._warn_ages.older(now) & self._ranks.keys()
-        self._ask_times(self._warn_ages, old - self._asked)
-        self._asked = self._warn_ages.older(now)
+        old = self._warn_ages.older(self._sources.now()) & self._ranks.keys()
+        self._ask_times(self._warn_ages, old)
         failing = {one for one in self._too_old() if one in followed and followed[one].failure}
         aged, self._aged = self._aged, failing
         return aged ^ failing

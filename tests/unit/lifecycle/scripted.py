@@ -238,7 +238,7 @@ class ReapCase(ScriptedCase):
         self.store.claims.start_composing(self.claim.id, 1e-6)
 
     def reap(self, composer):
-        self.read = []
+        self.read, self.told = [], []
 
         def connect(id_):
             assert id_ in self.store.load_podms()
@@ -248,7 +248,8 @@ class ReapCase(ScriptedCase):
             self.read.append(id_)
             return self.readings.get(id_)
 
-        return list(Reconciler(self.store, connect, read, self.dry_run).reconcile())
+        progress = ToldProgress(self.told)
+        return list(Reconciler(self.store, connect, read, self.dry_run, progress).reconcile())
 
     def claim_line(self, composer):
         (action,) = self.reap(composer)

@@ -18,6 +18,8 @@ from tests.unit.lifecycle.scripted import (
 )
 from tests.unit.store.site import CORES, part, podm
 from tests.unit.trees import tree
+from valence_sched.drivers.dialect import Dialect
+from valence_sched.drivers.redfish.schema import ServiceRoot
 from valence_sched.errors import PodmError
 from valence_sched.lifecycle.access import PodmAccess
 from valence_sched.model.composition import ComposedNode, request_from_node
@@ -280,3 +282,29 @@ class TestRead(AccessCase):
     def test_one_that_does_not_answer_is_not_read(self):
         self.one = replace(self.one, url="http://127.0.0.1:1")
         self.assertIsNone(self.read())
+
+    def test_one_that_does_not_answer_in_time_is_not_read(self):
+        members = {"gpu-east": self.one}
+        access = PodmAccess(self.store, members, lambda _one: None, timeout_s=0.0)
+        self.assertIsNone(access.read("gpu-east"))
+
+    def test_a_composer_logs_in_and_waits_as_the_caller_says(self):
+        given = []
+
+        def composer(session, patience):
+            given.append((session.connection.host, session.timeout_s, patience().pause()))
+            return given
+
+        def dialect():
+            return Dialect("told", ServiceRoot, lambda *_: None, composer=composer)
+
+        asked = []
+        one = replace(self.one, driver="told")
+        access = PodmAccess(self.store, {"gpu-east": one}, asked.append, timeout_s=10.0,
+                            patience_s=0.0, dialects={"told": dialect})  # fmt: skip
+        with access.connect("gpu-east") as made:
+            self.assertIs(given, made)
+        ((host, timeout_s, paused),) = given
+        self.assertIn(host, one.url)
+        self.assertEqual((10.0, False), (timeout_s, paused))
+        self.assertEqual([one], asked)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from tests.unit.store.engines import StoreCase
 from tests.unit.store.site import CORES, claimer, part, podm
 from valence_sched.errors import ClaimLost, NameTaken
+from valence_sched.lifecycle.claim import MOST_CHANGES
 from valence_sched.model.decision import BlockRef
 from valence_sched.store import tables
 from valence_sched.testing import request
@@ -73,6 +74,31 @@ class TestCandidates(StoreCase):
         self.assertEqual("HELD", self.claim().state)
         self.assertEqual(2, len(seen))
 
+    def test_one_that_changes_every_time_is_lost(self):
+        look, seen = self.claimer.decider, []
+
+        def look_and_change():
+            decider = look()
+            seen.append(decider)
+            self.other.remember(podm(blocks=4, facts={"number": len(seen)}))
+            return decider
+
+        self.claimer.decider = look_and_change
+        with self.assertRaisesRegex(ClaimLost, "pod manager 'p'") as caught:
+            self.claim()
+        self.assertEqual(("p", MOST_CHANGES), (caught.exception.podm, len(seen)))
+        self.assertEqual([], self.one.claims.list())
+
+    def test_one_that_cannot_be_read_at_present_is_lost(self):
+        self.claimer = claimer(self.one, unclaimable=lambda: ["q", "p"])
+        with self.assertRaises(ClaimLost) as caught:
+            self.claim()
+        line = "pod manager 'p' cannot be read at present"
+        self.assertEqual((line, "p"), (str(caught.exception), caught.exception.podm))
+        self.assertEqual([], self.one.claims.list())
+        self.claimer = claimer(self.one, unclaimable=lambda: ["q"])
+        self.assertEqual("HELD", self.claim().state)
+
     def test_a_pool_that_a_filter_rejects_now_is_lost(self):
         self.other.remember(podm(blocks=4, status="Offline"))
         with self.assertRaisesRegex(ClaimLost, "p: pool .* has changed since it was offered"):
@@ -96,5 +122,9 @@ class TestCandidates(StoreCase):
         self.assertEqual(claim, self.claim(key="k"))
         with self.assertRaises(NameTaken):
             self.claim(*self.offered[:1], key="k")
+        with self.assertRaises(NameTaken):
+            self.claim(key="k", content="something else")
+        named = self.claim(*self.offered[:1], key="x", content="an offer")
+        self.assertEqual(named, self.claim(*self.offered[1:2], key="x", content="an offer"))
         rows = self.execute(sa.select(sa.func.count()).select_from(tables.claimed_blocks))
-        self.assertEqual([(1,)], rows)
+        self.assertEqual([(2,)], rows)

@@ -186,6 +186,18 @@ class TestOvertaken(ClaimerCase):
         self.first = local.claim(self.request()).claim
         return lost
 
+    def test_one_that_is_closed_leaves_the_order_of_the_reading(self):
+        local = claimer(self.one, salt=SALT)
+        (lost,) = self.overtaken_once(local)
+        for claim in (lost, self.first):
+            self.one.claims.release(claim.id)
+        drawn = in_order((f"c{n}" for n in range(4)), SALT)
+        self.assertNotEqual("c0", drawn[0])
+        for expected in (drawn[0], "c0"):
+            chosen = local.select_destinations(self.request()).placements[0].chosen
+            self.assertEqual([expected], [block.uri for block in chosen.blocks])
+            local.close()
+
     def test_until_then_the_order_is_that_of_the_reading(self):
         local = claimer(self.one, salt=SALT)
         taken = [local.claim(self.request()).claim for _ in range(4)]
@@ -196,6 +208,35 @@ class TestOvertaken(ClaimerCase):
         first, second = claimer(self.one), claimer(self.one)
         self.assertNotEqual(first._salt, second._salt)
         self.assertEqual(8, len(first._salt))
+
+
+class TestUnclaimable(ClaimerCase):
+    """Pod managers that are decided on, and of which nothing is claimed at the moment."""
+
+    def setUp(self):
+        super().setUp()
+        self.one.remember(podm("q", 1))
+        self.away = set()
+        self.local = claimer(self.one, unclaimable=lambda: self.away)
+
+    def claimed(self):
+        claim = self.local.claim(self.request()).claim
+        return None if claim is None else claim.podms
+
+    def test_another_is_claimed_in_place_of_one(self):
+        self.assertEqual(["p"], self.decided(self.local))
+        self.away.add("p")
+        self.assertEqual(("q",), self.claimed())
+        self.assertEqual(["p"], self.decided(self.local))
+        outcome = self.local.claim(self.request())
+        self.assertEqual((None, "nothing_fits", 0),
+                         (outcome.claim, outcome.decision.outcome, outcome.retries))  # fmt: skip
+        self.away.clear()
+        self.assertEqual(("p",), self.claimed())
+
+    def test_one_that_would_not_be_chosen_changes_nothing(self):
+        self.away.add("q")
+        self.assertEqual(("p",), self.claimed())
 
 
 class TestKnown(ClaimerCase):

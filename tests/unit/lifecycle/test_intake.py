@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
+from tests.unit.core.deciders import cpu
 from tests.unit.lifecycle.site import request
 from tests.unit.store.site import CORES, podm
 from tests.unit.trees import tree
@@ -200,6 +201,19 @@ class TestWords(unittest.TestCase):
         self.assertEqual(["b", "d"], [*stored.read_at])
         self.assertEqual(["b", "d"], sorted(self.store.load_podms()))
         self.assertEqual([], [*intake.store_podms(self.store, intake.selection, ()).read_at])
+
+    def test_what_the_state_has_already_is_decided_on_and_not_stored_again(self):
+        self.store.update_stats("self", {"blocks": [cpu("c0", 8)]})
+        with served(documents={"b": {**tree("gpu-east")}}) as podms:
+            self.store.register(Registration(name="b", url=podms["b"].url))
+            for stored in (False, True):
+                live = ReadOptions(state=self.state, timeout_s=10, stored=stored)
+                intake = self.intake(live=live)
+                found = intake.store_podms(self.store, intake.selection)
+                self.assertEqual(["b", "self"], [*found.read_at])
+                self.assertEqual([] if stored else ["b"], [*found.podms])
+        generations = {one.id: one.generation for one in self.store.load_podms().values()}
+        self.assertEqual({"b": 1, "self": 1}, generations)
 
     def test_what_was_read_before_an_error_is_stored(self):
         source = self.inventory(self.podm("a"), self.podm("b"))

@@ -13,6 +13,7 @@ from valence_sched.model.claim import Grant
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.diff import ADDED, REMOVED, Difference
 from valence_sched.model.plan import make_plan
+from valence_sched.model.tenant import OTHERS, hidden_uri
 from valence_sched.store.claims import TTL_S
 from valence_sched.testing import request
 
@@ -84,9 +85,9 @@ class TestClaims(StoreCase):
     def again(self, **words):
         return PlanClaimer(self.one, self.planned.plan, **words)
 
-    def lost(self, claimer_=None):
+    def lost(self, claimer_=None, owner=None):
         with self.assertRaises(ClaimLost) as caught:
-            (claimer_ or self.again()).claim(self.asked)
+            (claimer_ or self.again()).claim(self.asked, owner=owner)
         return str(caught.exception)
 
     def test_it_has_what_the_plan_and_the_caller_say(self):
@@ -129,6 +130,19 @@ class TestClaims(StoreCase):
         self.one.claims.finish_composing(second.id, [node])
         self.assertEqual("block c1 of pod manager 'p' is in use by node n (claim "
                          f"{second.id}), which is COMPOSED", self.lost())  # fmt: skip
+
+    def test_an_owner_is_told_only_of_claims_of_its_own(self):
+        claim = self.one.claims.create([part("p", 1, "c1", "c2")], owner="o")
+        start = "block c1 of pod manager 'p' is in use by"
+        self.assertEqual(f"{start} a claim of {OTHERS}", self.lost(owner="x"))
+        self.assertEqual(f"{start} claim {claim.id} of o, which is HELD", self.lost(owner="o"))
+
+    def test_an_owner_is_not_told_of_nodes_of_others(self):
+        self.one.remember(podm(blocks=4, nodes=[{"uri": "/S/9", "name": "theirs", "owner": "o"}]))
+        start = "the plan is out of date: pod manager 'p': node "
+        self.assertEqual(f"{start}{hidden_uri('/S/9')} added", self.lost(owner="x"))
+        self.assertEqual(f"{start}/S/9 added", self.lost(owner="o"))
+        self.assertEqual(f"{start}/S/9 added", self.lost())
 
     def test_other_blocks_are_not_in_its_way(self):
         self.one.remember(podm("q", 4))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans of what an intake reads: made, compared with what is there, and decided again."""
 
+import datetime
+import io
 import tempfile
 import unittest
 from pathlib import Path
@@ -16,6 +18,7 @@ from valence_sched.lifecycle.plan import Planner
 from valence_sched.model.inventory import to_json
 from valence_sched.model.read_options import ReadOptions, Selection
 from valence_sched.model.registration import Registration
+from valence_sched.model.tenant import hidden_uri
 from valence_sched.store.store import Store
 from valence_sched.testing.served import served
 
@@ -34,16 +37,17 @@ class PlannerCase(unittest.TestCase):
     def record(self, *podms):
         self.file.write_text(HEAD + "".join(f"{to_json(one).decode()}\n" for one in podms))
 
-    def planner(self, *sources, live=None, **words):
+    def planner(self, *sources, live=None, stdin=None, **words):
         environ = {"XDG_CONFIG_HOME": str(self.folder), "VALENCE_SCHED_STATE": self.state}
-        app = App(environ=environ)
+        app = App(environ=environ, stdin=stdin)
         live = ReadOptions(**{"state": self.state, "timeout_s": 10, **(live or {})})
         selection = Selection(sources=sources, live=live, **words)
         self.intake = Intake(app.config, app.sources, app.loader, selection)
         return Planner(self.intake)
 
-    def plan(self, *sources, policy_files=(), resource_files=(), **words):
-        planner = self.planner(*sources, policy_files=policy_files, resource_files=resource_files)
+    def plan(self, *sources, policy_files=(), resource_files=(), live=None, **words):
+        planner = self.planner(*sources, policy_files=policy_files, resource_files=resource_files,
+                               live=live)  # fmt: skip
         texts = {}
         view = self.intake.view(texts)
         decider = self.intake.decider(view, self.intake.policies())
@@ -102,6 +106,42 @@ class TestRecorded(PlannerCase):
         self.assertEqual(["room"], [one.name for one in plan.decision.policy.weighers])
         self.assertEqual(plan.decision.policy, self.refresh(plan).report.policy)
 
+    def test_one_that_is_dead_by_its_last_reading_is_offline(self):
+        live = {"liveness": "read:3600"}
+        self.record(podm("a", 2, read_at=datetime.datetime.now(datetime.UTC).isoformat()))
+        plan = self.plan(str(self.file), live=live)
+        self.assertEqual(["Online"], [basis.podm.status for basis in plan.podms])
+        self.assertEqual((), self.refresh(plan, live=live).changes)
+        self.record(podm("a", 2, read_at="2020-02-02T00:00:00Z"))
+        refreshed = self.refresh(plan, live=live)
+        self.assertEqual(("pod manager 'a': status was Online, is Offline",), refreshed.changes)
+        self.assertEqual("nothing_fits", refreshed.report.outcome)
+        with Store(self.state) as store:
+            store.update_stats("a", {"status": "Online"})
+            claimer = self.planner(str(self.file), live=live).claimer(store, plan)
+            self.assertEqual({"a": "Offline"}, claimer.statuses)
+
+    def test_an_owner_is_not_told_of_nodes_of_others(self):
+        for owner, uri in (("x", hidden_uri("/S/9")), ("o", "/S/9"), (None, "/S/9")):
+            self.record(podm("a", 2))
+            plan = self.plan(str(self.file), owner=owner)
+            self.record(podm("a", 2, nodes=[{"uri": "/S/9", "owner": "o"}]))
+            line = f"pod manager 'a': node {uri} added"
+            self.assertEqual((line,), self.refresh(plan).changes)
+
+    def test_of_an_inventory_only_its_pod_managers_are_stored_and_none_may_lack(self):
+        plan = self.plan(str(self.file))
+        (basis,) = plan.podms
+        with Store(self.state) as store:
+            store.update_stats(basis.podm.id, {"status": "Online"})
+            self.planner(str(self.file)).claimer(store, plan)
+            self.assertEqual([basis.podm.id], [*store.load_podms()])
+            self.record(podm("b", 1))
+            with self.assertRaises(ClaimLost) as caught:
+                self.planner(str(self.file)).claimer(store, plan)
+        line = f"the plan is out of date: pod manager {basis.podm.id!r} is not here any more"
+        self.assertEqual((line, basis.podm.id), (str(caught.exception), caught.exception.podm))
+
     def test_blocks_that_claims_hold_by_now_are_not_decided_on(self):
         plan = self.plan(str(self.file), count=3)
         with Store(self.state) as store:
@@ -149,6 +189,12 @@ class TestLive(PlannerCase):
         planner = self.planner()
         planner.claimer(self.store, self.made)
         self.assertEqual({NAME}, self.intake.sources.live_ids)
+
+    def test_those_that_standard_input_names_are_read_though_it_is_read_once(self):
+        self.store.unregister(NAME)
+        stdin = io.BytesIO(f"podms: {{{NAME}: {{url: '{self.one.url}'}}}}\n".encode())
+        planner = self.planner(live={"podm_files": ("-",)}, stdin=stdin)
+        self.assertEqual([], planner.claimer(self.store, self.made).differences())
 
     def test_one_that_does_not_answer_is_named_with_the_reason(self):
         self.store.change(Registration(name=NAME, url="http://127.0.0.1:1"))

@@ -66,6 +66,12 @@ class TestKeys(ProvisionCase):
         with self.assertRaisesRegex(ClaimState, "which is HELD: wait for it"):
             self.provisioner.provision(asked, key="k")
 
+    def test_keys_with_numbers_that_no_node_of_it_has_are_others(self):
+        self.site("p")
+        uris = {self.provisioner.provision(self.request(seed=number), key=key).nodes[0].uri
+                for number, key in enumerate(("k#0", "k#2", "k"))}  # fmt: skip
+        self.assertEqual(3, len(uris))
+
     def test_keys_are_their_owners(self):
         self.site("p")
         first = self.provisioner.provision(self.request(owner="a"), key="k").nodes

@@ -37,6 +37,7 @@ class TestClaims(ReapCase):
         expected = [("read_node", wanted, None), ("remove", wanted, URI),
                     ("unreserve", wanted, None)]  # fmt: skip
         self.assertEqual(expected, composer.arguments)
+        self.assertEqual([(f"claim {self.claim.id} on p", "reconciling")], self.told)
 
     def test_an_amount_without_a_node_is_taken_back_too(self):
         self.start()

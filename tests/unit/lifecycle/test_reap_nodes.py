@@ -5,7 +5,17 @@ import contextlib
 
 from msgspec.structs import replace
 
-from tests.unit.lifecycle.scripted import ABSENT, AMOUNT, PART, UNKNOWN, URI, Noting, ReapCase
+from tests.unit.lifecycle.scripted import (
+    ABSENT,
+    AMOUNT,
+    COMPOSED,
+    DOWN,
+    PART,
+    UNKNOWN,
+    URI,
+    Noting,
+    ReapCase,
+)
 from tests.unit.store.site import expire, part, podm
 from valence_sched.lifecycle.reconcile import Reconciler
 from valence_sched.model.claim import ClaimPart, Grant, NodeAllocation
@@ -148,6 +158,42 @@ class TestNodes(ReapCase):
         self.readings["p"] = podm(nodes=[shown, {"uri": "/S/2", "name": "theirs"}])
         composer = Noting()
         self.assertEqual(([], []), (self.reap(composer), composer.calls))
+
+    def test_what_cannot_be_asked_or_taken_apart_stays_and_is_said(self):
+        self.given_up()
+        self.assertEqual("left as it is: connection refused", self.line(Noting(remove=DOWN), URI))
+        self.begin()
+        self.composed()
+        self.readings["p"] = podm()
+        self.assertEqual("left as it is: the reading does not show it, connection refused",
+                         self.line(Noting(read_node=DOWN)))  # fmt: skip
+        self.assertEqual("left as it is: the reading does not show it, it is there",
+                         self.line(Noting(read_node=COMPOSED)))  # fmt: skip
+        self.assertEqual(1, len(self.store.nodes.list()))
+
+    def test_a_dry_run_says_what_it_would_do_and_asks_for_no_change(self):
+        self.dry_run = True
+        self.given_up()
+        composer = Noting()
+        self.assertEqual(f"taken apart: its claim {self.claim.id} is FAILED",
+                         self.line(composer, URI))  # fmt: skip
+        self.assertEqual(([], ["p"]), (composer.calls, self.read))
+        self.begin()
+        self.composed()
+        self.readings["p"] = podm(zone="z")
+        self.assertRegex(self.line(Noting()), "^forgotten")
+        self.assertEqual(1, len(self.store.nodes.list()))
+        self.assertIsNone(self.store.load_podms()["p"].zone)
+
+    def test_it_is_told_which_node_is_looked_at(self):
+        self.composed()
+        self.readings["p"] = podm()
+        self.line(Noting())
+        self.assertEqual([("node n on p", "reconciling")], self.told)
+        self.begin()
+        self.given_up()
+        self.line(Noting(), URI)
+        self.assertEqual([(f"node vs-{self.claim.id} on p", "reconciling")], self.told)
 
     def test_long_reasons_are_cut(self):
         self.given_up()
