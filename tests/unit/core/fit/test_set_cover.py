@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests.unit.core.fit.covers import ENOUGH, choices, covers, dived, layered, near_cover, price
 from tests.unit.core.fit.hard_covers import FAMILIES
 from tests.unit.core.sites import quietly
-from valence_sched.core.fit import optimiser
+from valence_sched.core.fit import optimiser, set_cover
 from valence_sched.core.fit.cover_table import CoverTable
 from valence_sched.core.fit.dive import Dive, Item, upper_bound
 from valence_sched.core.fit.optimiser import is_installed, optimal_cover
-from valence_sched.core.fit.set_cover import cheapest_cover
+from valence_sched.core.fit.set_cover import OPTIMISER_STATES, cheapest_cover
 from valence_sched.core.fit.spending import FREE_STATES
 from valence_sched.core.optimise import highs
 
@@ -225,6 +225,31 @@ class TestWork(unittest.TestCase):
                 cover = cheapest_cover(items, asked, caps, states=most)
                 total = None if cover.counts is None else price(items, tuple(cover.counts))
                 self.assertEqual(found, (cover.states, cover.complete, total))
+
+    def test_of_a_search_for_a_cheaper_cover_than_one_that_is_known(self):
+        """It has fewer states than a search for any cover, and so has one below a ceiling."""
+        before, optimiser.optimal_cover = optimiser.optimal_cover, lambda table: (None, False)
+        self.addCleanup(setattr, optimiser, "optimal_cover", before)
+        with mock.patch.object(set_cover, "IMPROVE_STATES", 100):
+            for name, ceiling, found in (
+                ("split", None, (15904, False, True)),
+                ("split", 10**10, (401 + 126, False, False)),
+                ("two_amounts", None, (401 + 112, False, True)),
+            ):
+                with self.subTest(name, ceiling=ceiling):
+                    cover = FAMILIES[name](24, Random(1))
+                    made = cheapest_cover(*cover, ceiling=ceiling, states=20_000)
+                    self.assertEqual(found, (made.states, made.complete, made.counts is not None))
+
+    def test_of_many_demands_of_which_each_state_counts_as_several(self):
+        before, optimiser.optimal_cover = optimiser.optimal_cover, lambda table: (None, False)
+        self.addCleanup(setattr, optimiser, "optimal_cover", before)
+        for times, most, states in ((8, 1000, 1374), (8, 20000, 20660), (32, 20000, 22890)):
+            with self.subTest(times=times, most=most):
+                items, asked, caps = FAMILIES["split"](24, Random(1))
+                wide = [Item(1, item.price, item.gives * times, item.caps) for item in items]
+                cover = cheapest_cover(wide, asked * times, caps, states=most)
+                self.assertEqual((OPTIMISER_STATES + states, True), (cover.states, cover.is_open))
 
     def test_a_state_of_many_demands_and_caps_counts_as_several(self):
         item = Item(1, 3, (2,) * 11, (0, 1, 2, 3))
