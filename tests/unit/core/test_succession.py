@@ -5,7 +5,6 @@ import copy
 import unittest
 from unittest import mock
 
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
