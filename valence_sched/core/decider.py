@@ -160,7 +160,7 @@ class Decider:
             fit = fit_of(ledger.view, one.candidate)
             ledger.take(fit)
             counts.add(one.group, one.owner, int(self._view.podm_of[fit.row]))
-        decider = Decider(ledger.view, (), skipped=self._skipped, strict=self._strict)
+        decider = Decider(ledger.view, (), strict=self._strict)
         decider._preparation, decider._counts = self._preparation, counts
         return decider
 

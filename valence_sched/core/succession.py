@@ -49,6 +49,7 @@ class Succession:
         self._preparation = preparation
         self._strict = strict
         self._counts = NodeCounts()
+        #: By the id of a request, which is kept with it: no other request gets the same id.
         self._prepared: dict[int, tuple[Request, Request, BoundPolicy, BoundPolicy]] = {}
 
     @property
@@ -148,7 +149,7 @@ class Succession:
 
     def _prepare(self, request: Request) -> tuple[Request, BoundPolicy, BoundPolicy]:
         known = self._prepared.get(id(request))
-        if known is None or known[0] is not request:
+        if known is None:
             sealed, bound = self._preparation.prepare(request, self.view)
             if sealed.group is None and sealed.owner is None:
                 sealed = with_group_state(self.view, sealed, lambda: self.view.all_rows)

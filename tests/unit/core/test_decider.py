@@ -303,3 +303,13 @@ class TestCounting(unittest.TestCase):
         self.assertGreater(len(first), 1)
         decider.count_fits(asked, 3, warnings)
         self.assertEqual(first, warnings)
+
+    def test_a_listener_gets_the_attempts_on_each_pod_manager(self):
+        decider = engine_of({"id": "a", "blocks": cpus(2)}, {"id": "b", "blocks": cpus(5)})
+        heard = []
+        counts = decider.count_fits(
+            request({"processor": {"total_cores": 8}}), 3,
+            listener=lambda podm, attempts: heard.append((podm, len(attempts[0].batch.nodes))),
+        )  # fmt: skip
+        self.assertEqual([("a", 2), ("b", 3)], counts)
+        self.assertEqual([(0, 2), (1, 3)], heard)

@@ -13,6 +13,7 @@ from tests.unit.core.sites import quietly
 from valence_sched.core.explain.report import decision_report, decisions_report
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.model.decision import Reports
+from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.testing import request, view
 
 CORES = {"processor": {"total_cores": 8}}
@@ -140,6 +141,51 @@ class TestTogether(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
+
+
+class TestPlanned(unittest.TestCase):
+    """What is planned for several requests at once, and what one alone keeps."""
+
+    def setUp(self) -> None:
+        joint = {"scheduler": "joint", "weighers": (WeigherUse("room"),)}
+        policies = (
+            Policy(name="gather", goals=("fewest-podms",), **joint),
+            Policy(name="scatter", **joint),
+        )
+        self.site = [{"id": name, "blocks": cpus(4)} for name in "abcd"]
+        self.decider = engine(view(*self.site), *policies)
+
+    def all_of(self, *counts, policies=("gather", "scatter"), **words):
+        return self.decider.select_all([
+            request(CORES, id=f"r{number}", count=count, policy=name, **words)
+            for number, (count, name) in enumerate(zip(counts, policies, strict=False))
+        ])  # fmt: skip
+
+    def podms(self, found):
+        return {one.chosen.podm for each in found.decisions for one in each.placements}
+
+    def test_the_goals_are_those_of_the_policy_of_the_first_request(self):
+        self.assertEqual(1, len(self.podms(self.all_of(2, 2))))
+        scattered = self.all_of(2, 2, policies=("scatter", "gather"))
+        self.assertGreater(len(self.podms(scattered)), 1)
+        self.assertEqual((4, 4), (scattered.placed_count, scattered.requested_count))
+
+    def test_the_bound_of_several_is_stated_once_and_that_of_one_alone_with_it(self):
+        part = self.all_of(99, min_count=0)
+        self.assertEqual(16, part.placed_count)
+        self.assertIsNone(part.bound)
+        self.assertEqual([16], [one.batch.bound for one in part.decisions[0].attempts])
+        several = self.all_of(15, 9, min_count=0)
+        self.assertEqual((16, 16), (several.placed_count, several.bound))
+        failed = self.all_of(15, 9)
+        self.assertEqual((0, 16), (failed.placed_count, failed.bound))
+        for decision in failed.decisions:
+            self.assertEqual({None}, {one.batch.bound for one in decision.attempts})
+
+    def test_each_knows_how_many_nodes_the_others_ask_for(self):
+        self.assertEqual([0], [one.context.other_nodes for one in self.all_of(3).decisions])
+        failed = self.all_of(15, 9)
+        self.assertEqual([9, 15], [one.context.other_nodes for one in failed.decisions])
 
 
 class TestExplainable(unittest.TestCase):

@@ -3,16 +3,18 @@
 
 import copy
 import unittest
+from unittest import mock
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.deciders import built_in, cpus, engine, gpu
 from tests.unit.core.sites import quietly
+from valence_sched.core import plugins
 from valence_sched.core.preparation import Preparation
 from valence_sched.core.succession import MOST_PREPARED, Succession
-from valence_sched.errors import RequestError, UnknownName, UsageError
-from valence_sched.model.policy import Policy, WeigherUse
+from valence_sched.errors import PluginError, RequestError, UnknownName, UsageError
+from valence_sched.model.policy import DEFAULT_BUDGET, Budget, Policy, WeigherUse
 from valence_sched.testing import request, view
 
 CORES = {"processor": {"total_cores": 8}}
@@ -89,6 +91,69 @@ class TestOwners(unittest.TestCase):
         one.give_back(mine, fit)
         self.assertEqual(before, self.chosen(one, mine))
 
+    def test_a_node_of_the_inventory_counts_for_its_owner_until_it_leaves(self):
+        podms = site([2, 2])
+        podms[0]["nodes"] = [{"uri": "n", "blocks": [], "owner": "me"}]
+        apart = Policy(name="apart", weighers=(WeigherUse("owner"),))
+        one = Succession(view(*podms), Preparation([*built_in(), apart]))
+        mine = request(CORES, policy="apart", owner="me")
+        self.assertEqual([500_000_000, 0], one.costs(mine).tolist())
+        one.remove(0, one.view.podms[0].nodes[0])
+        self.assertEqual([0, 0], one.costs(mine).tolist())
+
+    def test_a_node_that_is_taken_counts_for_its_group_until_it_is_given_back(self):
+        one = succession(*site([9, 1]))
+        web, other = (request(CORES, group={**WEB, "name": name}) for name in ("web", "other"))
+        self.assertEqual("0", self.chosen(one, web))
+        fit = one.decide(web).fitting_nodes[0].chosen
+        one.take(web, fit)
+        self.assertEqual(["1", "0"], [self.chosen(one, asked) for asked in (web, other)])
+        one.give_back(web, fit)
+        self.assertEqual("0", self.chosen(one, web))
+
+    def test_a_group_is_spread_over_the_values_that_are_open_to_it(self):
+        podms = site([3, 1, 3])
+        podms[2]["zone"], podms[2]["enabled"] = "az9", False
+        even = {"name": "even", "spread": [{"over": "zone"}]}
+        asked = request(CORES, count=5, min_count=0, group=even)
+        decision = succession(*podms).decide(asked)
+        self.assertEqual({"zone": ("az0", "az1")}, decision.request.company.open)
+        fresh = engine(view(*podms)).select_destinations(asked)
+        self.assertEqual(placements(fresh), placements(decision))
+        self.assertEqual(3, len(decision.placements))
+
+
+class TestSpending(unittest.TestCase):
+    """What decisions may spend on hard questions, alone and as parts of one."""
+
+    def setUp(self):
+        self.asked = [request(CORES, policy=name) for name in ("few", "many", "some")]
+        policies = [Policy(name=name, budget=Budget(decision_states=states))
+                    for name, states in (("few", 10), ("many", 1000), ("some", 100))]  # fmt: skip
+        self.running = Succession(view(*site([1])), Preparation(policies))
+
+    def test_several_requests_have_the_most_that_one_of_their_policies_has(self):
+        few, many, some = self.asked
+        for requests, most in (([few], 10), ([few, some], 100), ([some, many, few], 1000)):
+            self.assertEqual(most, self.running.budget(requests).decision_states)
+            self.assertEqual(most, self.running.spending(requests).left)
+        self.assertEqual(DEFAULT_BUDGET, self.running.budget([]))
+
+    def test_a_decision_spends_its_own_or_what_it_is_given_as_a_part(self):
+        few, *_ = self.asked
+        context = self.running.decide(few).context
+        self.assertEqual((0, 10), (context.other_nodes, context.spending.left))
+        shared = self.running.spending(self.asked)
+        for words, nodes, left in (
+            ({"spending": shared}, 0, 1000),
+            ({"other_nodes": 3}, 3, 10),
+            ({"spending": shared, "other_nodes": 2}, 2, 1000),
+        ):
+            with self.subTest(words=[*words]):
+                context = self.running.decide(few, **words).context
+                self.assertEqual((nodes, left), (context.other_nodes, context.spending.left))
+                self.assertIs("spending" in words, context.spending is shared)
+
 
 class TestSuccession(unittest.TestCase):
     @quietly(60)
@@ -149,6 +214,21 @@ class TestSuccession(unittest.TestCase):
         asked = [request(CORES, id=str(number)) for number in range(MOST_PREPARED + 2)]
         found = {str(placements(running.decide(one))) for one in (*asked, *asked[:2])}
         self.assertEqual(1, len(found))
+
+    def test_a_plugin_that_fails_is_raised_by_a_strict_one_and_else_noted(self):
+        def broken(view, request):
+            raise ValueError("no answer")
+
+        policy = Policy(name="mine", weighers=(WeigherUse("broken"),))
+        asked = request(CORES, policy="mine")
+        seen = view(*site([1]))
+        with mock.patch.dict(plugins.load(plugins.WEIGHERS).by_name, broken=broken):
+            lax = Succession(seen, Preparation([policy])).decide(asked)
+            self.assertEqual(1, len(lax.placements))
+            self.assertIn("'broken' failed", str(lax.context.evaluation.notes))
+            strict = Succession(seen, Preparation([policy]), strict=True)
+            with self.assertRaisesRegex(PluginError, "'broken' failed"):
+                strict.decide(asked)
 
     def test_a_request_is_refused_as_a_decider_refuses_it(self):
         running = succession(*site([1]))

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from tests.unit.store.engines import StoreCase
 from tests.unit.store.site import CORES, claimer, podm
+from valence_sched.errors import StoreError
 from valence_sched.store import tables
 from valence_sched.store.clock import Boot, ClockWatch, read_boot
 from valence_sched.testing import request
@@ -219,6 +220,13 @@ class TestClock(StoreCase):
         sa.event.listen(store._database.writer, "begin", refuse)
         self.assertEqual([], store.registrations())
         self.assertEqual([], self.machine.remarks)
+
+    def test_a_store_that_cannot_be_compared_says_what_it_was_doing(self):
+        store = self.open()
+        self.execute(sa.text("DROP TABLE clocks"))
+        self.machine.ahead += HOUR
+        with self.assertRaisesRegex(StoreError, ": comparing clocks: "):
+            store.registrations()
 
     def test_where_no_boot_is_told_nothing_is_compared(self):
         self.machine.boot = None

@@ -53,6 +53,7 @@ class TestCoverTree(unittest.TestCase):
         have = [all(one[0][number] for one in settled) for number in range(len(offers))]
         self.assertEqual(expected, have)
         self.assertTrue(all(one[1].all() for one in settled))
+        self.assertLessEqual({mask.dtype for one in settled for mask in one}, {np.dtype(bool)})
 
     @quietly(200)
     @given(ITEMS, ASKED, CAPS, st.lists(st.integers(0, 4), max_size=6))
@@ -77,6 +78,20 @@ class TestCoverTree(unittest.TestCase):
         one = tree.find(tree.root, {7: 1, 8: 4})
         self.assertEqual(((7, 1), (8, 1)), one.cover)
         self.assertIs(one, tree.find(tree.root, {7: 1, 8: 1}))
+
+    def test_an_offer_that_is_reached_in_two_ways_is_searched_once(self):
+        items = [Item(1, 1, (1,)), Item(5, 2, (1,)), Item(5, 3, (1,))]
+        (part,) = cover_components([7, 8, 9], items, [2], [])
+        tree = CoverTree(part, STATES)
+        self.assertEqual(((7, 1), (8, 1)), tree.root.cover)
+        without_8 = tree.find(tree.root, {7: 1, 8: 0, 9: 5})
+        without_7 = tree.find(tree.root, {7: 0, 8: 5, 9: 5})
+        self.assertEqual((((7, 1), (9, 1)), ((8, 2),)), (without_8.cover, without_7.cover))
+        neither = tree.find(without_8, {7: 0, 8: 0, 9: 5})
+        self.assertEqual(((9, 2),), neither.cover)
+        with mock.patch.object(cover_tree, "cheapest_cover") as search:
+            self.assertIs(neither, tree.find(without_7, {7: 0, 8: 0, 9: 5}))
+            search.assert_not_called()
 
     def test_a_search_that_ends_too_early_is_not_complete(self):
         items = [Item(9, n, (n, 9 - n, 3)) for n in range(1, 9)]

@@ -61,6 +61,7 @@ class TestWorth(unittest.TestCase):
         for asked, points in (
             (STOCK, 0),
             (need("processor", "sockets", 3), 0),
+            (need("processor", "sockets", 3, SIX), 0),  # the cores are a need of their own
             (need("processor", "cores", 3), 3 * core),
             (Need(kind="processor", measure="cores", amount=3.9), 3 * core),
             (need("processor", "devices", 3), 0),
