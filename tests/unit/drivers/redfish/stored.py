@@ -67,8 +67,8 @@ class StoredPodm:
         """Add a member to a collection; return its URI."""
         uri = f"{collection}/{len(self.documents)}"
         self.documents[uri] = properties
-        members = self.documents[collection]["Members"]
-        self.documents[collection] = {"Members": [*members, link(uri)]}
+        holder = self.documents[collection]
+        self.documents[collection] = {**holder, "Members": [*holder["Members"], link(uri)]}
         return uri
 
     def change(self, uri: str, body: Json, etag: str | None = None) -> Reply:

@@ -73,6 +73,11 @@ class TestDeciding(Amounts):
                 self.assertEqual(line, self.create(grant).problem)
                 self.assertEqual([], self.podm_.sent("POST"))
 
+    def test_a_memory_domain_without_chunks_is_never_taken_for_a_storage_pool(self):
+        podm = self.podm(domain={"AllowsMemoryChunkCreation": True})
+        podm.documents["/R"] = {"Volumes": link(VOLUMES)}
+        self.assertRegex(self.composer.refusal(wanted(MEMORY)), "^/R/MemoryDomains/1: found noth")
+
     def test_what_can_be_made_is_not_refused(self):
         self.podm()
         self.assertIsNone(self.composer.refusal(wanted(MEMORY, STORAGE)))

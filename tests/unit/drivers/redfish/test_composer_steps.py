@@ -385,6 +385,27 @@ class TestLost(unittest.TestCase):
         self.assertEqual(("composed", False), (found.state, found.works))
         self.assertEqual(["reading back"] * 2, podm.states[2:])
 
+    def test_it_is_read_where_the_answer_says_while_its_blocks_are_composing(self):
+        podm = Service()
+        blocks = dict.fromkeys(PLAIN.blocks, block("Composing"))
+        podm.meanwhile = [lambda: podm.documents.update(
+            dict.fromkeys(PLAIN.blocks, block("Composed")))]  # fmt: skip
+
+        def start(uri, body):
+            podm.documents |= blocks | {"/X/1": system(*PLAIN.blocks, name="sys-1")}
+            return Reply(201, {"Location": "/X/1"}, None)
+
+        podm.on_post = start
+        found = podm.ask(PLAIN)
+        self.assertEqual(("composed", "/X/1"), (found.state, found.node))
+
+    def test_a_new_system_that_comes_after_its_blocks_began_composing_is_ours(self):
+        podm = Service()
+        podm.meanwhile = [lambda: podm.compose("sys-1")]
+        blocks = dict.fromkeys(PLAIN.blocks, block("Composing"))
+        podm.on_post = lambda uri, body: podm.documents.update(blocks) or Reply(201, {}, None)
+        self.assertEqual("composed", podm.ask(PLAIN).state)
+
     def test_where_the_answer_names_nothing_a_new_system_of_its_blocks_is_ours(self):
         podm = Service()
         podm.on_post = lambda uri, body: podm.compose("sys-1") and Reply(201, {}, None)
