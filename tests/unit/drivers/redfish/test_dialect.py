@@ -3,7 +3,7 @@
 
 import unittest
 
-from tests.unit.drivers.redfish.test_composer_steps import PLAIN, Service
+from tests.unit.drivers.redfish.service import PLAIN, Service
 from valence_sched.drivers.redfish.dialect import redfish
 
 

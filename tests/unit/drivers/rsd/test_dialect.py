@@ -3,7 +3,7 @@
 
 import unittest
 
-from tests.unit.drivers.rsd.test_composer_steps import NODE, Rack
+from tests.unit.drivers.rsd.rack import NODE, Rack
 from valence_sched.drivers.fields import NO_NOTES, Resource
 from valence_sched.drivers.rsd.dialect import rsd
 from valence_sched.drivers.rsd.schema import OptionalLink, PooledDevice
