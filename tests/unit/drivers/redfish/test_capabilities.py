@@ -73,6 +73,11 @@ class TestCapabilities(unittest.TestCase):
             found = self.case(**{word: offering(offer(), Members=[])})
             self.assertEqual((f"/{word}", ()), (found.target, found.zones))
 
+    def test_a_target_that_cannot_be_read_is_none(self):
+        for target in (True, {"x": 1}, "y" * 2000):
+            stated = offer() | {"Links": {"TargetCollection": {"@odata.id": target}}}
+            self.assertEqual("/S", self.case(S=offering(stated, Members=[])).target)
+
     def test_what_a_zone_states_holds_in_it_and_leads_to_the_systems(self):
         found = self.case(Z_a=offering(offer(SPECIFIC, "/Z/b", target="/T")))
         self.assertEqual(UseCase(SPECIFIC, "/S", ("/Z/a",), {"Name": "rules"}), found)
