@@ -170,7 +170,7 @@ class RedfishComposer:
             return CompositionResult(state="absent", reason=sent.reason), sent
         written = Written(before, sent.succeeded)
         outcome = self._wait_until_stable(request, sent.node, watch, sent.lost, written)
-        if outcome.state == "composed":
+        if outcome.state == "composed" and not outcome.works:
             with contextlib.suppress(PodmError):  # they are composed: the flag has done its work
                 self._block_reservations.clear_own()
             return outcome, sent

@@ -31,19 +31,21 @@ class BlockReservations:
         self._reserved = []
         for block in self._own(request):
             if block.reserved:
-                self.unreserve(request)
+                self._release(self._reserved)
                 raise ClaimLost(f"{block.uri}: {describe_block(block)}")
             if block.reserved is not None:
                 self._reserved.append(block.uri)
             if block.reserved is None or not self._set(block, True):
-                self.unreserve(request)
+                self._release(self._reserved)
                 return False
         return bool(self._reserved)
 
     def unreserve(self, request: CompositionRequest) -> None:
         """Clear the flags set here, or all that another process set; PodmError if one stays."""
         mine = self._reserved
-        uris = [block.uri for block in self._own(request)] if mine is None else mine
+        self._release([block.uri for block in self._own(request)] if mine is None else mine)
+
+    def _release(self, uris: Iterable[str]) -> None:
         stays = [f"{uri}: {why}" for uri in uris if (why := self._clear_flag(uri))]
         if stays:
             raise PodmError(f"may be reserved still: {'; '.join(stays)}")

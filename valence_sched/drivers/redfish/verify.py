@@ -95,12 +95,14 @@ class NodeReader:
         uris = blocks_of(system, request)
         made_of = {uri: blocks[uri] if uri in blocks else self.block(uri) for uri in uris}
         problem = self._problem(request, system, made_of)
+        composing = [uri for uri, block in made_of.items() if _state(block) == "Composing"]
+        goes_on = f"{system.uri} is there, and {', '.join(composing)} is Composing"
         return CompositionResult(
             state="left" if problem else "composed",
             node=system.uri,
             blocks=tuple(made_of),
-            reason=problem,
-            works=_any_composing(made_of.values()),
+            reason=problem or (goes_on if composing else ""),
+            works=bool(composing),
         )
 
     def _problem(self, request: CompositionRequest, system: ListedSystem, made_of: Blocks) -> str:
@@ -235,7 +237,7 @@ def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> Compositio
     ours = [uri for uri, block in used.items() if block and not block.in_systems
             and fold_uri(uri) not in foreign]  # fmt: skip
     reason = "; ".join(f"{uri}: {describe_block(block)}" for uri, block in used.items())
-    works = _any_composing(blocks.values())
+    works = any(_state(block) == "Composing" for block in blocks.values())
     return CompositionResult(state="left" if ours else "absent", reason=reason, works=works)
 
 
@@ -282,10 +284,6 @@ def _is_made_of(system: ListedSystem, request: CompositionRequest) -> bool:
 def _is_ours(system: ListedSystem, request: CompositionRequest) -> bool:
     """Return whether a new system has all blocks, or equal ones in their place."""
     return bool(request.blocks) and not request.missing_blocks(blocks_of(system, request))
-
-
-def _any_composing(blocks: Iterable[ResourceBlock | None]) -> bool:
-    return any(_state(block) == "Composing" for block in blocks)
 
 
 def _state(block: ResourceBlock | None) -> str | None:

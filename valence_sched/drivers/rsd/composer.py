@@ -105,7 +105,7 @@ class RsdComposer:
         uri = before.node
         watch("deleting")
         sent = write(self._session, uri, lambda: self._session.delete(uri), self._patience(), watch)
-        if self._is_still_there(uri, sent) and (force := self._action(uri, "ForceDelete")):
+        if self._is_still_there(uri, sent) and (force := self._force_target(uri)):
             watch("deleting by force")
             sent = self._post(force, {}, watch)
             self._is_still_there(uri, sent)
@@ -230,7 +230,10 @@ class RsdComposer:
     def _assemble(self, node: str, watch: Watch) -> SendResult:
         if self._state(node) != ALLOCATED:
             return SendResult()
-        target = self._action(node, "Assemble")
+        try:
+            target = self._action(node, "Assemble")
+        except PodmError as error:
+            return SendResult(reason=f"not assembled: {error}")
         if target is None:
             return SendResult(reason="it offers no Assemble action")
         watch("assembling")
@@ -291,6 +294,13 @@ class RsdComposer:
             return True
         at_uri = uri is not None and fold_uri(node.uri) == fold_uri(uri)
         return at_uri and _is_made_of(node, request)
+
+    def _force_target(self, node: str) -> str | None:
+        """Return where a node is deleted by force, None where that is not offered or not read."""
+        try:
+            return self._action(node, "ForceDelete")
+        except PodmError:  # reading the node back says that it cannot be read
+            return None
 
     def _action(self, node: str, name: str) -> str | None:
         json = get_document(self._session, node)

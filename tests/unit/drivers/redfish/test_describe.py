@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resources that say the same are understood once."""
+"""Devices as inventory nouns; resources that say the same are understood once."""
 
 from __future__ import annotations
 
@@ -7,9 +7,21 @@ from typing import Any
 from unittest import TestCase
 
 from valence_sched.drivers.fields import NO_NOTES
-from valence_sched.drivers.redfish.describe import ContentMemo
-from valence_sched.drivers.redfish.device_schema import DriveDevice, ProcessorDevice
+from valence_sched.drivers.redfish.describe import ContentMemo, Describer
+from valence_sched.drivers.redfish.device_schema import (
+    Device,
+    DriveDevice,
+    EthernetInterface,
+    MemoryDevice,
+    MemorySummary,
+    NetworkInterface,
+    Port,
+    ProcessorDevice,
+    ProcessorSummary,
+    Storage,
+)
 from valence_sched.model.diagnostic import Diagnostics
+from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
 
 
 class TestAlike(TestCase):
@@ -52,3 +64,188 @@ class TestAlike(TestCase):
     def test_a_number_that_cannot_be_written_is_read_and_refused(self) -> None:
         self.assertIsNone(self._of("a", CapacityBytes=2**80))
         self.assertEqual(1, len(self.notes))
+
+
+class TestNouns(TestCase):
+    """What each kind of device is in an inventory."""
+
+    def setUp(self) -> None:
+        self.notes = Diagnostics()
+
+    def device(self, type_: type[Device], uri: str = "/d", **json: Any) -> Device:
+        return type_(uri, json, self.notes)
+
+    def one(self, type_: type[Device], **json: Any) -> Any:
+        """Return the noun of a single device, None where it is none."""
+        found = Describer().describe([self.device(type_, **json)])
+        nouns = [noun for kind in found.__struct_fields__ for noun in getattr(found, kind)]
+        self.assertLessEqual(len(nouns), 1)
+        return nouns[0] if nouns else None
+
+    def test_a_cpu_has_its_cores_threads_and_what_it_is(self) -> None:
+        words = {"Model": "X", "ProcessorArchitecture": "x86", "InstructionSet": "x86-64"}
+        numbers = {"TotalCores": 16, "TotalEnabledCores": 8, "TotalThreads": 32}
+        found = self.one(ProcessorDevice, **words, **numbers, MaxSpeedMHz=3000)
+        expected = Processor(count=1, cores=16, threads=32, model="X", architecture="x86",
+                             instruction_set="x86-64", speed_mhz=3000)  # fmt: skip
+        self.assertEqual(expected, found)
+        for kind in (None, "cpu", "CPU"):
+            found = self.one(ProcessorDevice, ProcessorType=kind, TotalEnabledCores=8)
+            self.assertEqual(Processor(cores=8), found)
+        self.assertEqual(0, self.one(ProcessorDevice, TotalCores=0, TotalEnabledCores=8).cores)
+
+    def test_parts_of_a_processor_are_none_themselves(self) -> None:
+        for kind in ("Core", "Thread", "thread"):
+            self.assertIsNone(self.one(ProcessorDevice, ProcessorType=kind, TotalCores=1))
+
+    def test_every_other_processor_is_an_accelerator_by_its_usual_name(self) -> None:
+        for kind in ("GPU", "FPGA", "DSP", "Accelerator", "Partition", "OEM"):
+            found = self.one(ProcessorDevice, ProcessorType=kind.lower(), Model="A", TotalCores=9)
+            self.assertEqual(Accelerator(kind=kind, model="A"), found)
+        self.assertEqual("Quantum", self.one(ProcessorDevice, ProcessorType="Quantum").kind)
+
+    def test_the_memory_of_an_accelerator_is_its_sum_without_caches(self) -> None:
+        hbm, ddr = {"MemoryType": "HBM2", "CapacityMiB": 40}, {"CapacityMiB": 2}
+        cache = {"MemoryType": "L2Cache", "CapacityMiB": 6}
+        for parts, total, size in (
+            ([hbm, ddr, cache], None, 42),
+            ([hbm, {"MemoryType": "HBM2"}], None, None),
+            ([hbm, {"MemoryType": "L1cache"}], None, 40),
+            ([cache], None, None),
+            ([], None, None),
+            ([hbm], 80, 80),
+            ([hbm], 0, 0),
+        ):
+            with self.subTest(parts=parts, total=total):
+                summary = {"TotalMemorySizeMiB": total}
+                found = self.one(ProcessorDevice, ProcessorType="GPU", ProcessorMemory=parts,
+                                 MemorySummary=summary)  # fmt: skip
+                self.assertEqual(size, found.memory_mib)
+
+    def test_the_memory_of_an_accelerator_that_cannot_be_read_is_noted_where_it_stands(
+        self,
+    ) -> None:
+        self.one(ProcessorDevice, ProcessorType="GPU", ProcessorMemory=[{"CapacityMiB": "x"}])
+        line = "/d#/ProcessorMemory: CapacityMiB: found 'x', expected a number"
+        self.assertEqual([line], self.notes.lines())
+
+    def test_a_summary_of_processors_is_divided_by_their_number(self) -> None:
+        found = self.one(ProcessorSummary, Count=3, CoreCount=50, LogicalProcessorCount=100,
+                         Model="X")  # fmt: skip
+        self.assertEqual(Processor(count=3, cores=16, threads=33, model="X"), found)
+        self.assertEqual(Processor(count=2), self.one(ProcessorSummary, Count=2))
+        self.assertIsNone(self.one(ProcessorSummary, Count=0, CoreCount=8))
+        self.assertEqual([], self.notes.lines())
+
+    def test_sums_of_an_unknown_number_of_processors_are_unknown_and_noted(self) -> None:
+        what = "found none beside the sum of cores or threads, expected CPUs (both are unknown)"
+        for sums in ({"CoreCount": 8}, {"LogicalProcessorCount": 8}):
+            with self.subTest(sums):
+                self.notes.clear()
+                found = self.one(ProcessorSummary, Model="X", **sums)
+                self.assertEqual(Processor(count=None, model="X"), found)
+                self.assertEqual([f"/d/Count: {what}"], self.notes.lines())
+        self.notes.clear()
+        self.assertEqual(Processor(count=None), self.one(ProcessorSummary))
+        self.assertEqual([], self.notes.lines())
+
+    def test_a_memory_module_has_its_size_type_and_speed(self) -> None:
+        found = self.one(MemoryDevice, CapacityMiB=1024, VolatileSizeMiB=512, MemoryType="DRAM",
+                         MemoryDeviceType="DDR5", OperatingSpeedMhz=4800)  # fmt: skip
+        self.assertEqual(Memory(capacity_mib=1024, type="DDR5", speed_mhz=4800), found)
+        self.assertEqual(Memory(capacity_mib=512), self.one(MemoryDevice, VolatileSizeMiB=512))
+        self.assertEqual(Memory(), self.one(MemoryDevice))
+
+    def test_caches_and_modules_of_no_size_are_no_memory(self) -> None:
+        for json in ({"CapacityMiB": 8, "MemoryType": "Cache"}, {"CapacityMiB": 0},
+                     {"CapacityMiB": 0, "VolatileSizeMiB": 8}):  # fmt: skip
+            self.assertIsNone(self.one(MemoryDevice, **json))
+
+    def test_of_a_persistent_module_only_what_forgets_is_memory(self) -> None:
+        types = ("NVDIMM_N", "nvdimm_f", "NVDIMM_P", "IntelOptane")
+        media: tuple[object, ...] = (["DRAM", "NAND"], "Intel3DXPoint")
+        kinds = [{"MemoryType": kind} for kind in types] + [{"MemoryMedia": it} for it in media]
+        for kind in kinds:
+            with self.subTest(kind):
+                self.assertIsNone(self.one(MemoryDevice, CapacityMiB=1024, **kind))
+                found = self.one(MemoryDevice, CapacityMiB=1024, VolatileSizeMiB=256, **kind)
+                self.assertEqual(256, found.capacity_mib)
+        self.assertEqual(
+            8, self.one(MemoryDevice, CapacityMiB=8, MemoryMedia=["DRAM"]).capacity_mib
+        )
+
+    def test_a_summary_of_memory_is_in_gib_unless_it_looks_like_mib(self) -> None:
+        for gib, mib in ((64, 65536), (0.5, 512), (8191, 8191 * 1024), (None, None)):
+            self.assertEqual(Memory(capacity_mib=mib),
+                             self.one(MemorySummary, TotalSystemMemoryGiB=gib))  # fmt: skip
+        self.assertIsNone(self.one(MemorySummary, TotalSystemMemoryGiB=0))
+        self.assertEqual([], self.notes.lines())
+        self.assertEqual(Memory(), self.one(MemorySummary, TotalSystemMemoryGiB=8192))
+        what = "found 8192, expected less than 8192 (looks like MiB)"
+        self.assertEqual([f"/d/TotalSystemMemoryGiB: {what}"], self.notes.lines())
+
+    def test_a_drive_has_its_size_its_kind_and_whether_it_is_remote(self) -> None:
+        found = self.one(DriveDevice, CapacityBytes=5, MediaType="HDD", Protocol="SAS",
+                         RotationSpeedRPM=7200, Model="F")  # fmt: skip
+        expected = Drive(capacity_bytes=5, media="HDD", protocol="SAS", rpm=7200, model="F",
+                         remote=False)  # fmt: skip
+        self.assertEqual(expected, found)
+        self.assertEqual(Drive(), self.one(DriveDevice))
+        for protocol in ("iSCSI", "FC", "FCP", "FCoE", "FICON", "NVMeOverFabrics", "NVMeOverTCP",
+                         "RoCE", "RoCEv2", "iWARP", "Ethernet", "TCP", "UDP", "NFSv3", "NFSv4",
+                         "SMB"):  # fmt: skip
+            self.assertIs(True, self.one(DriveDevice, Protocol=protocol).remote, protocol)
+
+    def test_a_network_interface_has_its_speed_in_mbps(self) -> None:
+        for type_, json, speed in (
+            (EthernetInterface, {"SpeedMbps": 25000}, 25000),
+            (Port, {"MaxSpeedGbps": 2.5, "CurrentSpeedGbps": 1}, 2500),
+            (Port, {"CurrentSpeedGbps": 10}, 10000),
+            (Port, {}, None),
+            (NetworkInterface, {}, None),
+        ):
+            self.assertEqual(Nic(speed_mbps=speed), self.one(type_, **json))
+
+    def test_what_is_absent_switched_off_or_virtual_is_not_counted(self) -> None:
+        for json in ({"Status": {"State": "Absent"}}, {"Status": {"State": "disabled"}},
+                     {"Enabled": False}, {"EthernetInterfaceType": "virtual"}):  # fmt: skip
+            self.assertIsNone(self.one(EthernetInterface, **json))
+        for json in ({"Status": {"State": "Enabled"}}, {"Enabled": True}, {"Enabled": None},
+                     {"EthernetInterfaceType": "Physical"},
+                     {"Status": {"State": "UnavailableOffline"}}):  # fmt: skip
+            self.assertEqual(Nic(), self.one(EthernetInterface, **json))
+        self.assertEqual(Drive(), self.one(DriveDevice, EthernetInterfaceType="Virtual"))
+
+    def test_a_device_of_another_kind_is_nothing(self) -> None:
+        self.assertIsNone(self.one(Storage, Drives=[]))
+
+    def test_identical_devices_are_one_line_with_their_number(self) -> None:
+        many = [
+            self.device(DriveDevice, "/1", CapacityBytes=5),
+            self.device(ProcessorDevice, "/2", TotalCores=8),
+            self.device(DriveDevice, "/3", CapacityBytes=7),
+            self.device(DriveDevice, "/4", CapacityBytes=5, Name="other"),
+            self.device(ProcessorDevice, "/5", ProcessorType="GPU"),
+            self.device(MemoryDevice, "/6", CapacityMiB=8),
+            self.device(EthernetInterface, "/7", SpeedMbps=10),
+            self.device(DriveDevice, "/8", Status={"State": "Absent"}),
+        ]
+        expected = Devices(
+            processors=(Processor(cores=8),), accelerators=(Accelerator(kind="GPU"),),
+            memory=(Memory(capacity_mib=8),), nics=(Nic(speed_mbps=10),),
+            drives=(Drive(count=2, capacity_bytes=5), Drive(capacity_bytes=7)),
+        )  # fmt: skip
+        describer = Describer()
+        self.assertEqual(expected, describer.describe(many))
+        self.assertIs(describer.describe(many), describer.describe(many))
+        self.assertEqual(Devices(), describer.describe([]))
+
+    def test_summaries_count_as_many_as_they_say(self) -> None:
+        two = [self.device(ProcessorSummary, Count=count, CoreCount=8 * count) for count in (2, 3)]
+        self.assertEqual((Processor(count=5, cores=8),), Describer().describe(two).processors)
+
+    def test_devices_that_may_have_been_counted_are_of_unknown_number(self) -> None:
+        first, second = (self.device(DriveDevice, uri, CapacityBytes=5) for uri in "ab")
+        second.certain = False
+        lines = Drive(count=1, capacity_bytes=5), Drive(count=None, capacity_bytes=5)
+        self.assertEqual(lines, Describer().describe([first, second]).drives)

@@ -147,6 +147,22 @@ class TestDrives(Case):
         self.assertEqual({(None, None), (SIZE, 2)}, {(it.capacity_bytes, it.count) for it in lines})
         self.assertTrue(self.noted("/b: found 1 drive ", "so how many is unknown"))
 
+    def test_a_drive_that_one_of_two_lists_knows_to_be_gone_is_not_counted(self) -> None:
+        for gone in ({"Status": {"State": "Absent"}}, {"Enabled": False}):
+            self.setUp()
+            here = {"Status": {"State": "Enabled"}, "Enabled": True, "SerialNumber": "Z9"}
+            drives = self.drive("/a", **here), self.drive("/b", SerialNumber="Z9", **gone)
+            self.block("b", Drives=links(drives[0]), Storage=self.storage("/St", drives[1]))
+            self.assertEqual([], self.counts())
+
+    def test_what_cannot_be_read_of_one_in_two_lists_is_noted_where_it_was_first(self) -> None:
+        drives = [self.drive(uri, SerialNumber="Z9") for uri in ("/a", "/b")]
+        self.documents[drives[1]]["RotationSpeedRPM"] = "fast"
+        self.block("b", Drives=links(drives[0]), Storage=self.storage("/St", drives[1]))
+        self.assertEqual([1], self.counts())
+        what = "RotationSpeedRPM: found 'fast', expected a number"
+        self.assertTrue(self.noted(f"{V}/a: {what}"))
+
     def test_an_empty_slot_is_no_drive_whoever_lists_it(self) -> None:
         slot = self.drive("/d/1", Status={"State": "Absent"})
         self.block("b", Drives=links(slot), SimpleStorage=self.simple({"CapacityBytes": SIZE}))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory domains that do not tell their size."""
+"""Memory domains as stocks, also those that do not tell their size."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from typing import Any
 from unittest import TestCase
 
 from tests.unit.drivers.files.test_tree import read_map
+from tests.unit.drivers.redfish.stored import link, links
+from valence_sched.drivers.links import LinkedDocuments
+from valence_sched.drivers.redfish import memory_domains
+from valence_sched.drivers.redfish.schema import ServiceRoot
 from valence_sched.model.diagnostic import Diagnostics
+from valence_sched.model.inventory import Stock
 
 V = "/redfish/v1"
 DOMAIN = f"{V}/Chassis/1/MemoryDomains/1"
@@ -97,3 +102,165 @@ class TestSizes(TestCase):
         with self.assertRaises(ValueError):
             self.total(DIMM, AllowsMemoryChunkCreation=None)
         self.assertIn("AllowsMemoryChunkCreation: found none", self.notes.lines()[0])
+
+
+class TestStocks(TestCase):
+    """Domains of one chassis /C and one system /S, and what is noted of them."""
+
+    def stocks(self, *domains: Any, root: Any = None, **documents: Any) -> tuple[Stock, ...]:
+        found = {f"/D/{number}": json for number, json in enumerate(domains, start=1)}
+        found |= {"/C": {"MemoryDomains": links(*found)}, "/K": {"Members": []}}
+        found |= {f"/{name.replace('_', '/')}": json for name, json in documents.items()}
+        self.notes = Diagnostics()
+        json = root or {"Chassis": links("/C")}
+        service = LinkedDocuments(found.get, self.notes)
+        return memory_domains.stocks(
+            service, ServiceRoot("/R", json, self.notes), ("a", "b"), lambda zones: zones or None
+        )
+
+    def domain(self, **json: Any) -> dict[str, Any]:
+        """Return a domain of 4096 MiB that has no modules."""
+        whole = {"AllowsMemoryChunkCreation": True, "MemorySizeMiB": 4096}
+        return {**whole, "MemoryChunks": link("/K"), **json}
+
+    def modules(self, *uris: str, **json: Any) -> dict[str, Any]:
+        return {"InterleavableMemorySets": [{"MemorySet": links(*uris)}], **json}
+
+    def test_a_domain_is_a_stock_in_mib_of_all_pools_unless_it_says_which(self) -> None:
+        own = {"ValenceSched": {"MaxMemoryChunkSizeMiB": 2048}}
+        sizes = {"MinMemoryChunkSizeMiB": 128, "MemoryChunkIncrementMiB": 64}
+        chunks = {"K": {"Members": links("/K/1", "/K/2", "/K/3")},
+                  "K_1": {"MemoryChunkSizeMiB": 1024}, "K_2": {"MemoryChunkSizeMiB": 512},
+                  "K_3": {"MemoryChunkSizeMiB": 0}}  # fmt: skip
+        found = self.stocks(self.domain(Name="Far", Oem=own, **sizes), **chunks)
+        limits = {"min": 128.0, "max": 2048.0, "step": 64.0}
+        expected = Stock(uri="/D/1", resource="cxl_memory_mib", unit="MiB", name="Far",
+                         pools=("a", "b"), total=4096.0, used=1536.0, **limits)  # fmt: skip
+        self.assertEqual((expected,), found)
+        zones = {"ValenceSched": {"Zones": links("/Z/1")}}
+        bare = Stock(uri="/D/1", resource="cxl_memory_mib", unit="MiB", pools=("/Z/1",), total=8.0)
+        self.assertEqual((bare,), self.stocks(self.domain(MemorySizeMiB=8, Oem=zones)))
+        self.assertEqual([], self.notes.lines())
+
+    def test_domains_of_chassis_and_systems_count_once(self) -> None:
+        root = {"Chassis": links("/C"), "Systems": links("/S")}
+        found = self.stocks(self.domain(), root=root, S={"MemoryDomains": links("/D/1", "/D/2")},
+                            D_2=self.domain(MemorySizeMiB=8))  # fmt: skip
+        self.assertEqual([("/D/1", 4096), ("/D/2", 8)], [(it.uri, it.total) for it in found])
+        self.assertEqual([], self.notes.lines())
+
+    def test_what_is_linked_and_missing_is_noted_with_what_links_it(self) -> None:
+        self.stocks(root={"Chassis": links("/C/9"), "Systems": links("/S", "/S/9")},
+                    S={"MemoryDomains": links("/D/9")})  # fmt: skip
+        missing = "found no such document, expected it"
+        lines = [f"/C/9: {missing}: /R links it", f"/D/9: {missing}: /S links it",
+                 f"/S/9: {missing}: /R links it"]  # fmt: skip
+        self.assertEqual(lines, sorted(self.notes.lines()))
+
+    def test_chunks_and_modules_that_are_missing_are_noted_with_their_domain(self) -> None:
+        self.stocks(self.domain(**self.modules("/M/9"), MemoryChunks=link("/K/9")))
+        missing = "found no such document, expected it: /D/1 links it"
+        self.assertEqual([f"/K/9: {missing}", f"/M/9: {missing}"], sorted(self.notes.lines()))
+
+    def test_a_domain_that_hands_out_nothing_is_left_out_and_why_is_noted(self) -> None:
+        what = "found no MemoryChunks, expected it: no chunk can be made of it (left out)"
+        for json, line in (
+            ({"MemoryChunks": None}, what),
+            ({"Status": {"State": "Disabled"}},
+             "Status/State: found Disabled, expected Enabled (left out)"),
+            ({"AllowsMemoryChunkCreation": None},
+             "AllowsMemoryChunkCreation: found none, expected true or false (left out)"),
+            ({"AllowsMemoryChunkCreation": False}, ""),
+        ):  # fmt: skip
+            with self.subTest(json):
+                found = self.stocks(self.domain(**json), self.domain())
+                self.assertEqual(["/D/2"], [it.uri for it in found])
+                self.assertEqual([f"/D/1: {line}"] if line else [], self.notes.lines())
+
+    def test_it_is_persistent_by_its_chunks_else_by_all_of_its_modules(self) -> None:
+        pmem, dimm = {"CapacityMiB": 9000, "MemoryType": "NVDIMM_P"}, {"CapacityMiB": 9000}
+        for chunks, modules, resource in (
+            (("PMEM",), (dimm,), "cxl_pmem_mib"),
+            (("Volatile", "block"), (dimm,), "cxl_pmem_mib"),
+            (("Volatile",), (pmem,), "cxl_memory_mib"),
+            ((None,), (pmem, pmem), "cxl_pmem_mib"),
+            ((), (pmem, dimm), "cxl_memory_mib"),
+            ((), (), "cxl_memory_mib"),
+        ):
+            with self.subTest(chunks=chunks, modules=modules):
+                documents = {f"M_{n}": json for n, json in enumerate(modules)}
+                documents |= {f"K_{n}": {"MemoryChunkSizeMiB": 1, "AddressRangeType": kind}
+                              for n, kind in enumerate(chunks)}  # fmt: skip
+                documents["K"] = {"Members": links(*(f"/K/{n}" for n in range(len(chunks))))}
+                sets = self.modules(*(f"/M/{n}" for n in range(len(modules))))
+                (found,) = self.stocks(self.domain(**sets), **documents)
+                self.assertEqual(resource, found.resource)
+
+    def test_a_domain_of_0_mib_or_of_modules_of_unknown_size_is_noted_with_what_was_taken(
+        self,
+    ) -> None:
+        what = "expected a size, or modules with a size each"
+        known, empty, nameless = {"CapacityMiB": 8}, {"CapacityMiB": 0}, {"Name": "m"}
+        for size, modules, line, total in (
+            (0, (known, known), f"found 0, {what} (its modules have 16 together)", 16),
+            (0, (known, nameless), f"found 0, {what} (it is unknown)", None),
+            (None, (known, nameless), f"found none, {what} (it is unknown)", None),
+            (None, (empty,), f"found none, {what} (it is unknown)", None),
+            (0, (empty,), "", 0),
+        ):
+            with self.subTest(size=size, modules=modules):
+                documents = {f"M_{n}": json for n, json in enumerate(modules)}
+                sets = self.modules(*(f"/M/{n}" for n in range(len(modules))))
+                (found,) = self.stocks(self.domain(MemorySizeMiB=size, **sets), **documents)
+                self.assertEqual(total, found.total)
+                lines = [f"/D/1: MemorySizeMiB: {line}"] if line else []
+                self.assertEqual(lines, self.notes.lines())
+
+    def test_a_domain_larger_than_its_modules_is_noted_where_all_of_them_tell_theirs(self) -> None:
+        for modules, noted in (
+            (({"CapacityMiB": 4096},), False),
+            (({"CapacityMiB": 4000}, {"CapacityMiB": 95}), True),
+            (({"CapacityMiB": 1}, {"Name": "m"}), False),
+            ((), False),
+        ):
+            with self.subTest(modules):
+                documents = {f"M_{n}": json for n, json in enumerate(modules)}
+                sets = self.modules(*(f"/M/{n}" for n in range(len(modules))))
+                (found,) = self.stocks(self.domain(**sets), **documents)
+                self.assertEqual(4096, found.total)
+                what = "found 4096, expected at most 4095, all its modules together"
+                self.assertEqual([f"/D/1: MemorySizeMiB: {what}"] if noted else [],
+                                 self.notes.lines())  # fmt: skip
+
+    def test_a_chunk_of_unknown_size_makes_what_is_free_unknown(self) -> None:
+        chunks = {"K": {"Members": links("/K/1", "/K/2")}, "K_1": {"MemoryChunkSizeMiB": 8},
+                  "K_2": {"Name": "k"}}  # fmt: skip
+        (found,) = self.stocks(self.domain(), **chunks)
+        self.assertEqual((None, 8.0), (found.total, found.used))
+        line = "/D/1: found a chunk of unknown size (what is free is unknown)"
+        self.assertEqual([line], self.notes.lines())
+
+    def test_chunks_beyond_a_stated_size_are_believed_and_beyond_the_modules_are_not(self) -> None:
+        chunks = {"K": {"Members": links("/K/1")}, "K_1": {"MemoryChunkSizeMiB": 5000},
+                  "M_1": {"CapacityMiB": 4096}}  # fmt: skip
+        (found,) = self.stocks(self.domain(), **chunks)
+        self.assertEqual((4096.0, 5000.0), (found.total, found.used))
+        sizeless = self.domain(**self.modules("/M/1"), MemorySizeMiB=None)
+        (found,) = self.stocks(sizeless, **chunks)
+        self.assertEqual((None, 5000.0), (found.total, found.used))
+        what = "found chunks of 5000 MiB, expected at most 4096, the sum of its modules"
+        self.assertEqual([f"/D/1: {what} (its size is unknown)"], self.notes.lines())
+        full = chunks | {"K_1": {"MemoryChunkSizeMiB": 4096}}
+        self.assertEqual(4096.0, self.stocks(sizeless, **full)[0].total)
+
+    def test_a_size_that_is_known_is_kept_though_modules_are_shared_or_absent(self) -> None:
+        absent = {"CapacityMiB": 8, "Status": {"State": "Absent"}}
+        shared = self.modules("/M/1", MemorySizeMiB=None)
+        documents = {"M_1": {"CapacityMiB": 8}, "M_2": absent}
+        first, second = self.stocks(self.domain(**shared), self.domain(**shared), **documents)
+        self.assertEqual((8.0, None), (first.total, second.total))
+        line = "/D/2: found modules of /D/1, expected its own (its size is unknown)"
+        self.assertEqual([line], self.notes.lines())
+        gone = self.modules("/M/2", MemorySizeMiB=None)
+        self.stocks(self.domain(**gone), self.domain(**gone), **documents)
+        self.assertFalse([line for line in self.notes.lines() if "found modules" in line])

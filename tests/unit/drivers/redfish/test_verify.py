@@ -128,9 +128,10 @@ class TestNode(unittest.TestCase):
         self.assertEqual("/S/1 is there without /B/2", read(other).reason)
 
     def test_while_a_block_is_composing_it_goes_on(self):
-        for state, works in (("Composing", True), ("Composed", False)):
+        goes_on = "/S/1 is there, and /B/2 is Composing"
+        for state, works, reason in (("Composing", True, goes_on), ("Composed", False, "")):
             found = read(WHOLE | {"/B/2": block(state, "/S/1")})
-            self.assertEqual(works, found.works)
+            self.assertEqual((works, reason), (found.works, found.reason))
 
 
 class TestWhich(unittest.TestCase):

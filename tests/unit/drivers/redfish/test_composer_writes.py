@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One write that composes: what it is read back for, how long, and reservations by action."""
+
+import unittest
+from typing import Any
+
+from tests.unit.drivers.redfish.service import PLAIN, Service, block, lost, system
+from tests.unit.drivers.redfish.stored import link
+from valence_sched.drivers.composer import Reply
+from valence_sched.drivers.links import ROOT
+from valence_sched.errors import PodmError
+from valence_sched.model.composition import CompositionResult
+
+ACTION, RULES = "/R/Compose", "/R/Rules"
+
+
+class TestLost(unittest.TestCase):
+    """What is read back, and how long, depends on what came of the write."""
+
+    def test_a_node_under_another_name_is_ours_where_the_answer_names_it(self):
+        podm = Service()
+        podm.on_post = lambda uri, body: Reply(201, {"Location": podm.compose("sys-1")}, None)
+        self.assertEqual("composed", podm.ask(PLAIN).state)
+
+    def test_it_stays_ours_while_its_blocks_are_composing(self):
+        podm = Service()
+
+        def start(uri, body):
+            made = podm.compose("sys-1", "Composing")
+            podm.meanwhile = [lambda: None, lambda: podm.documents.update(
+                {it: block("Composed", made) for it in PLAIN.blocks})]  # fmt: skip
+            return Reply(201, {"Location": made}, None)
+
+        podm.on_post = start
+        found = podm.ask(PLAIN)
+        self.assertEqual(("composed", False), (found.state, found.works))
+        self.assertEqual(["reading back"] * 2, podm.states[2:])
+
+    def test_it_is_read_where_the_answer_says_while_its_blocks_are_composing(self):
+        podm = Service()
+        blocks = dict.fromkeys(PLAIN.blocks, block("Composing"))
+        podm.meanwhile = [lambda: podm.documents.update(
+            dict.fromkeys(PLAIN.blocks, block("Composed")))]  # fmt: skip
+
+        def start(uri, body):
+            podm.documents |= blocks | {"/X/1": system(*PLAIN.blocks, name="sys-1")}
+            return Reply(201, {"Location": "/X/1"}, None)
+
+        podm.on_post = start
+        found = podm.ask(PLAIN)
+        self.assertEqual(("composed", "/X/1"), (found.state, found.node))
+
+    def test_a_new_system_that_comes_after_its_blocks_began_composing_is_ours(self):
+        podm = Service()
+        podm.meanwhile = [lambda: podm.compose("sys-1")]
+        blocks = dict.fromkeys(PLAIN.blocks, block("Composing"))
+        podm.on_post = lambda uri, body: podm.documents.update(blocks) or Reply(201, {}, None)
+        self.assertEqual("composed", podm.ask(PLAIN).state)
+
+    def test_where_the_answer_names_nothing_a_new_system_of_its_blocks_is_ours(self):
+        podm = Service()
+        podm.on_post = lambda uri, body: podm.compose("sys-1") and Reply(201, {}, None)
+        self.assertEqual("composed", podm.ask(PLAIN).state)
+
+    def test_a_system_that_was_there_before_is_not_ours_though_the_answer_names_it(self):
+        podm = Service()
+        old = podm.add("/S", **system("/B/1", name="theirs"))
+        podm.on_post = lambda uri, body: Reply(201, {"Location": old}, None)
+        self.assertEqual("absent", podm.ask(PLAIN).state)
+
+    def test_after_a_lost_reply_the_node_is_looked_for_some_time(self):
+        podm = Service()
+        podm.on_post = lost
+        podm.meanwhile = [lambda: None] * 3 + [podm.compose]
+        self.assertEqual("composed", podm.ask(PLAIN).state)
+        self.assertEqual(["composing (specific)", *["reading back"] * 4], podm.states)
+
+    def test_it_is_absent_when_it_does_not_come(self):
+        podm = Service()
+        podm.on_post = lost
+        expected = CompositionResult(state="absent", reason="no reply: timed out")
+        self.assertEqual(expected, podm.ask(PLAIN))
+        self.assertEqual(8, podm.states.count("reading back"))
+
+    def test_the_very_blocks_under_another_name_leave_it_unknown_after_a_lost_reply(self):
+        for later in (False, True):
+            with self.subTest(later=later):
+                podm = Service()
+                podm.meanwhile = [lambda podm=podm: podm.compose("sys-1")]
+                podm.on_post = lost if later else lambda uri, body, it=podm: (
+                    it.meanwhile.pop()() and lost()
+                )  # fmt: skip
+                found = podm.ask(PLAIN)
+                self.assertEqual("unknown", found.state)
+                self.assertRegex(found.reason, "^no reply: timed out; /S/.* under the name 'sys-1'")
+
+    def test_after_a_refusal_they_are_anothers(self):
+        podm = Service()
+        podm.on_post = lambda uri, body: podm.compose("sys-1") and podm.refuse()
+        self.assertEqual("absent", podm.ask(PLAIN).state)
+        self.assertNotIn("reading back", podm.states)
+
+    def test_what_was_never_sent_is_absent_and_nothing_is_read_back(self):
+        podm = Service()
+        error = PodmError("no connection")
+        error.sent = False
+
+        def fail(*_request):
+            podm.requests.clear()
+            raise error
+
+        podm.on_post = fail
+        expected = CompositionResult(state="absent", reason="no reply: no connection")
+        self.assertEqual(expected, podm.ask(PLAIN))
+        self.assertEqual([], podm.requests)
+
+    def test_a_node_that_never_stops_composing_is_unknown_and_goes_on(self):
+        podm = Service(pauses=3)
+        podm.on_post = lambda uri, body: podm.compose(state="Composing") and Reply(201, {}, None)
+        found = podm.ask(PLAIN)
+        reason = f"{found.node} is there, and /B/1, /B/2 is Composing"
+        self.assertEqual(("unknown", True, reason), (found.state, found.works, found.reason))
+        podm = Service(pauses=3)
+        podm.on_post = lambda uri, body: podm.compose(state="Composing") and podm.refuse()
+        self.assertEqual(f"HTTP 400: not here; {reason}", podm.ask(PLAIN).reason)
+
+    def test_a_task_that_goes_on_without_a_node_is_unknown(self):
+        podm = Service(pauses=3)
+        podm.on_post = lambda uri, body: Reply(202, {"Location": "/T/1"}, None)
+        podm.documents["/T/1"] = {"TaskState": "Running"}
+        expected = "unknown", True, "its task did not end in time"
+        found = podm.ask(PLAIN)
+        self.assertEqual(expected, (found.state, found.works, found.reason))
+        podm.documents |= {it: block("Composed") for it in PLAIN.blocks}
+        found = podm.ask(PLAIN)
+        self.assertEqual(("left", False), (found.state, found.works))
+
+    def test_a_flag_that_cannot_be_cleared_does_not_undo_a_composed_node(self):
+        podm = Service()
+        self.assertTrue(podm.composer.reserve(PLAIN))
+        podm.on_patch = lost
+        self.assertEqual("composed", podm.ask(PLAIN).state)
+
+    def test_what_was_read_of_the_service_is_not_read_again(self):
+        podm = Service()
+        podm.ask(PLAIN)
+        podm.composer.refusal(PLAIN)
+        self.assertEqual(1, podm.sent("GET").count(ROOT))
+
+
+class TestByAction(unittest.TestCase):
+    """A service that composes by manifests alone."""
+
+    def podm(self, body: dict[str, Any] | None, status: int = 200) -> Service:
+        offer = {"UseCase": "RegisterResourceBlock", "CapabilitiesObject": link(RULES)}
+        podm = Service(**{
+            "/S": {"Members": []},
+            "/CS": {"Actions": {"#CompositionService.Compose": {"target": ACTION}}},
+            RULES: {"Name": offer},
+        })  # fmt: skip
+        podm.on_post = lambda uri, sent: Reply(status, {}, body)
+        return podm
+
+    def test_a_preview_asks_and_returns_why_not(self):
+        podm = self.podm({"error": {"message": "in use"}})
+        self.assertEqual("HTTP 200: in use", podm.composer.preview(PLAIN))
+        self.assertEqual(([ACTION], "Preview"), (podm.sent("POST"), podm.bodies[0]["RequestType"]))
+        self.assertIsNone(self.podm(None).composer.preview(PLAIN))
+
+    def test_without_the_action_there_is_nothing_to_ask(self):
+        podm = Service()
+        with self.assertRaisesRegex(PodmError, "^it offers no Compose action to ask$"):
+            podm.composer.preview(PLAIN)
+
+    def test_a_reservation_is_named_by_what_composes_and_undone_by_nothing(self):
+        podm = self.podm({"ReservationId": 7})
+        self.assertTrue(podm.composer.reserve(PLAIN))
+        podm.composer.unreserve(PLAIN)
+        podm.ask(PLAIN)
+        found = [(body["RequestType"], body.get("ReservationId")) for body in podm.bodies]
+        self.assertEqual([("PreviewReserve", None), ("Apply", "7")], found)
+        self.assertEqual([], podm.sent("PATCH"))
+
+    def test_an_answer_without_a_reservation_is_none(self):
+        for body in ({}, None, {"ReservationId": ""}):
+            with self.subTest(body):
+                podm = self.podm(body)
+                self.assertIs(False, podm.composer.reserve(PLAIN))
+                podm.ask(PLAIN)
+                self.assertNotIn("ReservationId", podm.bodies[-1])
+
+    def test_a_refused_reservation_is_an_error_that_says_why(self):
+        podm = self.podm({"error": {"message": "in use"}}, 409)
+        with self.assertRaisesRegex(PodmError, "^HTTP 409: in use$"):
+            podm.composer.reserve(PLAIN)
+
+    def test_a_refused_node_is_tried_once_more_without_its_reservation(self):
+        podm = self.podm({"ReservationId": "r-1"})
+        podm.composer.reserve(PLAIN)
+        podm.on_post = podm.refuse
+        expected = CompositionResult(state="absent", reason="HTTP 400: not here")
+        self.assertEqual(expected, podm.ask(PLAIN))
+        found = [body.get("ReservationId") for body in podm.bodies[1:]]
+        self.assertEqual(["r-1", None], found)
+
+    def test_one_whose_reply_is_lost_is_not_sent_again(self):
+        podm = self.podm({"ReservationId": "r-1"})
+        podm.composer.reserve(PLAIN)
+        podm.on_post = lost
+        self.assertEqual("absent", podm.ask(PLAIN).state)
+        self.assertEqual(2, len(podm.bodies))
+
+    def test_one_that_is_refused_and_there_is_not_sent_again(self):
+        podm = self.podm({"ReservationId": "r-1"})
+        podm.composer.reserve(PLAIN)
+        podm.on_post = lambda uri, body: podm.compose() and podm.refuse()
+        self.assertEqual("composed", podm.ask(PLAIN).state)
+        self.assertEqual(2, len(podm.bodies))
+
+
+class TestByWhatIsAskedFor(unittest.TestCase):
+    """A service that chooses the blocks itself."""
+
+    def test_it_has_nothing_to_reserve_or_to_let_go(self):
+        use = {"UseCase": "ComputerSystemConstrainedComposition", "CapabilitiesObject": link(RULES)}
+        podm = Service(**{
+            "/S": {"Members": [], "@Redfish.CollectionCapabilities": {"Capabilities": [use]}},
+            RULES: {"Processors": {"Members": [{}]}},
+        })  # fmt: skip
+        self.assertIs(False, podm.composer.reserve(PLAIN))
+        podm.composer.unreserve(PLAIN)
+        self.assertEqual(([], []), (podm.sent("PATCH"), podm.sent("POST")))
