@@ -14,6 +14,7 @@ from pathlib import Path
 
 # Loaded only when a command of ours does its work.
 HEAVY = (
+    "httptools",
     "msgspec",
     "jinja2",
     "numpy",

@@ -102,6 +102,7 @@ ONLY_IN = {
     "gunicorn": {"server/buffered_worker", "server/gunicorn_server"},
     "highspy": {"core/optimise/highs"},
     "itsdangerous": {"zones/tokens"},
+    "httptools": {"drivers/http/response"},
     "jinja2": {"pages/render"},
     "joblib": {"whatif/workers"},
     "keystoneauth1": {"integrations", "server/keystone", "valence_sched_cli", "zones/logins"},

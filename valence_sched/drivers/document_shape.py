@@ -40,9 +40,7 @@ def current_form(json: Json, *, root: bool = False) -> Json:
     >>> current_form({"Links": {"Members": [{"@odata.id": "/a"}]}})["Members"]
     [{'@odata.id': '/a'}]
     """
-    below = json.get("Links") or json.get("links")
-    if not isinstance(below, dict):
-        below = {}
+    below = _below(json)
     if root:
         return _merged(json, {key: below[key] for key in below if key not in _BELOW})
     kind = type_name(json)
@@ -51,6 +49,48 @@ def current_form(json: Json, *, root: bool = False) -> Json:
     if kind and not kind.endswith("collection") and not _lists_members(json, below):
         return json
     return _collection(json, below, kind)
+
+
+class ShapeMemo:
+    """Brings the documents of one pod manager into the present form.
+
+    Most have it, and have the types and the properties of many others: what these say is worked
+    out once each.
+    """
+
+    def __init__(self) -> None:
+        #: Types of documents that are no collections; whether theirs have entries below ``Links``.
+        self._types: dict[str, bool] = {}
+        #: Names of properties that are none of a collection.
+        self._plain_names: set[str] = set()
+
+    def current_form(self, json: Json, *, root: bool = False) -> Json:
+        """Return a document in the present form, as :func:`current_form`."""
+        told = json.get("@odata.type")
+        if root or not isinstance(told, str):
+            return current_form(json, root=root)
+        has_entries = self._types.get(told)
+        plain = self._plain_names
+        if has_entries is not None and plain.issuperset(json):
+            below = json.get("Links") or json.get("links")
+            if not below or not isinstance(below, dict):
+                return json
+            if not has_entries and plain.issuperset(below):
+                return json
+        self._learn(told, json)
+        return current_form(json)
+
+    def _learn(self, told: str, json: Json) -> None:
+        kind = type_name({"@odata.type": told})  # where it tells none, the values count too
+        if kind and not kind.endswith("collection"):
+            self._types[told] = kind in _ENTRIES
+            names = (*json, *_below(json))
+            self._plain_names.update(it for it in names if "members" not in it.casefold())
+
+
+def _below(json: Json) -> Json:
+    below = json.get("Links") or json.get("links")
+    return below if isinstance(below, dict) else {}
 
 
 def _lists_members(json: Json, below: Json) -> bool:

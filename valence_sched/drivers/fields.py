@@ -111,9 +111,15 @@ class Field(Generic[T]):
         if resource is None:
             return self
         value = resource.json.get(self.first)
-        if value is not None and self._rest:
+        if self._rest and value is not None:
             value = self._inside(resource, value)
-        return self._absent if value is None else self._read(resource, value)
+        if value is None:
+            return self._absent
+        try:
+            return self.read(value)
+        except ValueError as error:
+            resource.notes.remark(_found(resource.uri, self.path, value, str(error)))
+            return self._absent
 
     def raw(self, resource: Resource) -> Any:
         """Return the raw JSON value, None where there is none."""
@@ -121,8 +127,7 @@ class Field(Generic[T]):
 
     def of(self, resource: Resource) -> T:
         """Return the value; one that cannot be read is noted and counts as absent."""
-        value = self.raw(resource)
-        return self._absent if value is None else self._read(resource, value)
+        return self.__get__(resource, type(resource))
 
     def _inside(self, resource: Resource, value: Any) -> Any:
         for depth, key in enumerate(self._rest, start=1):
@@ -133,13 +138,6 @@ class Field(Generic[T]):
                 return None
             value = value.get(key)
         return value
-
-    def _read(self, resource: Resource, value: Any) -> T:
-        try:
-            return self.read(value)
-        except ValueError as error:
-            resource.notes.remark(_found(resource.uri, self.path, value, str(error)))
-            return self._absent
 
 
 class Identity(Field[T]):
@@ -255,7 +253,7 @@ def links(value: Any) -> tuple[str, ...]:
     """
     if value is None:
         return ()
-    return tuple([_link(item) for item in (value if isinstance(value, list) else [value])])
+    return tuple(map(_link, value)) if isinstance(value, list) else (_link(value),)
 
 
 def choice(*options: str) -> Callable[[Any], str | None]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from valence_sched.drivers.bounds import MAX_NOTES
-from valence_sched.drivers.document_shape import COUNT, MEMBERS, current_form
+from valence_sched.drivers.document_shape import COUNT, MEMBERS, ShapeMemo
 from valence_sched.drivers.fields import MAX_TEXT, Json, Notes, Resource
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.drivers.short_links import places_below
@@ -58,6 +58,13 @@ class LinkedDocuments:
         self._get, self.notes, self._host = get, notes, host
         self.max_blocks = max_blocks or {}
         self._known = frozenset(known)
+        #: Those that a link names as they are (``path_of`` has the same conditions).
+        self._plain = {
+            it for it in self._known
+            if it[:1] == "/" != it[1:2] and it[-1] != "/" and "#" not in it and "?" not in it
+            and "://" not in it and len(it) <= MAX_TEXT
+        }  # fmt: skip
+        self._shapes = ShapeMemo()
         self._documents: dict[str, Json | None] = {}
         self._refused: set[str] = set()
         self._is_short = False
@@ -68,6 +75,8 @@ class LinkedDocuments:
         The host of a recording is not known, so the first host that a link names is ours;
         every other is foreign. The host of a live pod manager is known.
         """
+        if link in self._plain:
+            return link
         if not link:
             self._refuse(where, f"{where}: found a link without @odata.id, expected one")
             return None
@@ -92,7 +101,9 @@ class LinkedDocuments:
 
     def uris(self, links: Iterable[str], where: str) -> Iterator[str]:
         """Yield the URIs of the links that do not lead elsewhere."""
-        return (uri for uri in (self.uri(link, where) for link in links) if uri)
+        for link in links:
+            if uri := link if link in self._plain else self.uri(link, where):
+                yield uri
 
     def _below(self, uri: str, where: str) -> str:
         """Return a known URI that a link without the path of its document means, else the link."""
@@ -116,7 +127,9 @@ class LinkedDocuments:
             return self._documents[uri]
         try:
             found = self._get(uri)
-            present = self._documents[uri] = found and current_form(found, root=uri == ROOT)
+            present = self._documents[uri] = found and self._shapes.current_form(
+                found, root=uri == ROOT
+            )
             if found is None:
                 self.notes.skip(f"{uri}: found no such document, expected it: {where} links it")
             return present
@@ -125,29 +138,35 @@ class LinkedDocuments:
             self.notes.skip(error)
             return None
 
-    def follow(self, links: Iterable[str], type_: type[R], where: str) -> Iterator[R]:
+    def follow(
+        self, links: Iterable[str], type_: type[R], where: str, known: Container[str] = ()
+    ) -> Iterator[R]:
         """Return the resources that links name, each once; a collection means all its members.
 
         What a link alone names and tells nothing of itself is noted: it could be a collection.
+        Of several links those of ``known`` URIs are left out.
         """
         targets = tuple(links)
-        return self._follow(targets, type_, where) if targets else iter(())
+        return self._follow(targets, type_, where, known) if targets else iter(())
 
-    def _follow(self, targets: tuple[str, ...], type_: type[R], where: str) -> Iterator[R]:
+    def _follow(
+        self, targets: tuple[str, ...], type_: type[R], where: str, known: Container[str]
+    ) -> Iterator[R]:
         seen: set[str] = set()
+        plain, documents, is_alone = self._plain, self._documents, len(targets) == 1
         for link in targets:
-            uri = self.uri(link, where)
-            if uri is None or uri in seen:
+            uri = link if link in plain else self.uri(link, where)
+            if uri is None or uri in seen or (uri in known and not is_alone):
                 continue
             seen.add(uri)
-            json = self.json(uri, where)
+            json = documents[uri] if uri in documents else self.json(uri, where)
             if json is None:
                 continue
             if MEMBERS in json:
                 yield from self._follow_members(Collection(uri, json, self.notes), type_, seen)
                 continue
             found = type_(uri, json, self.notes)
-            if len(targets) == 1 and found.is_empty:
+            if is_alone and "@odata.type" not in json and found.is_empty:
                 what = "found neither members nor a property that a member has"
                 self.notes.skip(f"{uri}: {what}, expected a collection")
                 continue

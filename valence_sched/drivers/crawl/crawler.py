@@ -16,7 +16,7 @@ from valence_sched.drivers.bounds import MAX_DOCUMENTS
 from valence_sched.drivers.crawl.document_cache import DocumentCache
 from valence_sched.drivers.crawl.expand import ExpandReader
 from valence_sched.drivers.crawl.fetch_task import FetchTask, fetch_task
-from valence_sched.drivers.document_shape import MEMBERS, current_form
+from valence_sched.drivers.document_shape import MEMBERS, ShapeMemo
 from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json, Parts, Resource
 from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, path_of
 from valence_sched.drivers.redfish.schema import Collection
@@ -55,6 +55,7 @@ class Crawler:
         self._deep = True
         self._error: BaseException | None = None
         self._links = LinkedDocuments(lambda _: None, NO_NOTES, host=host)
+        self._shapes = ShapeMemo()
         self._trials, self._aside = 0, list[FetchTask]()
         self.unplanned = 0
 
@@ -77,12 +78,13 @@ class Crawler:
             raise error
         return None
 
-    def spellings(self) -> Iterator[str]:
+    def spelled_documents(self) -> Iterator[tuple[str, Json]]:
+        """Yield the documents that are there, each with its URI as it is spelled."""
         for key, json in self._found.items():
             own, spelled = json.get("@odata.id"), self._spelled[key]
             if own != spelled and isinstance(own, str) and fold_uri(path_of(own)) == key:
                 spelled = path_of(own)
-            yield spelled
+            yield spelled, json
 
     def lasting_documents(self) -> Iterator[tuple[str, Json]]:
         """Yield the documents that rarely change."""
@@ -158,7 +160,7 @@ class Crawler:
         return want.elsewhere()
 
     def _below(self, want: FetchTask, json: Json) -> Iterator[FetchTask]:
-        json = current_form(json, root=want.uri == ROOT)
+        json = self._shapes.current_form(json, root=want.uri == ROOT)
         if MEMBERS not in json:
             yield from self._linked_tasks(want.to(want.uri, json, NO_NOTES), want.uri)
             return

@@ -255,10 +255,11 @@ def _run_pass(
     notes = DocumentNotes()
     read: dict[str, Json] = {}
     missing: list[str] = []
+    known = dict(crawl.spelled_documents())
 
     def get(uri: str) -> Json | None:
         try:
-            found = crawl.get(uri)
+            found = known.get(uri) or crawl.get(uri)
         except KeyError:
             missing.append(uri)
             return None
@@ -266,7 +267,7 @@ def _run_pass(
             read[uri] = found
         return found
 
-    service = LinkedDocuments(get, notes, crawl.spellings(), host, max_blocks)
+    service = LinkedDocuments(get, notes, known, host, max_blocks)
     podm = dialect.read(service, name, dialect.name)
     if podm.identity is None:
         identity = told_identity(get, service)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP transport of the standard library: connections kept open between requests.
+"""HTTP transport over sockets of the standard library, which stay open between requests.
 
 Sites of hundreds of pod managers are read through it. What fails below HTTP becomes an
 ``Unreachable`` at once; nothing here sends a request a second time.
@@ -14,14 +14,14 @@ import select
 import selectors
 import socket
 import zlib
-from collections.abc import Callable, Mapping
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
-from typing import cast
+from collections.abc import Callable
+from http.client import HTTPException, IncompleteRead
 from urllib.parse import urlsplit
 
 import msgspec
 
 from valence_sched.drivers.http.exchange import Answer, PodmRequest
+from valence_sched.drivers.http.response import Headers, Response
 from valence_sched.drivers.http.tls import (
     TlsContexts,
     connection_error,
@@ -37,6 +37,10 @@ _PLAIN = re.compile(r"[A-Za-z0-9!#$&'()*+,/:;=?@\[\]~._-]*")
 _PORTS = {"https": 443, "http": 80}
 #: Encodings in which a body may come although only a plain one is asked for; zlib's code for both.
 _PACKED, _GZIP_OR_ZLIB = ("gzip", "x-gzip", "deflate"), 47
+#: Requests that tell the length of their body also where they have none.
+_WITH_BODY = ("POST", "PUT", "PATCH")
+#: What would end a header before its time.
+_LINE_END = re.compile(r"[\r\n\0]")
 
 
 class StdlibTransport:
@@ -48,110 +52,110 @@ class StdlibTransport:
     def __init__(self, url: str, verify: bool | str, trust: TlsContexts) -> None:
         parts = urlsplit(url)
         self._url = url
-        self._host = parts.hostname or ""
-        # Without a port http.client takes the end of an IPv6 address for one.
-        self._port = parts.port or _PORTS.get(parts.scheme)
+        self._host, usual = parts.hostname or "", _PORTS.get(parts.scheme, 0)
+        self._port = parts.port or usual
+        shown = f"[{self._host}]" if ":" in self._host else _ascii(self._host)
+        self._host_header = shown if self._port == usual else f"{shown}:{self._port}"
         try:
             self._context = trust.for_verify(verify) if parts.scheme == "https" else None
         except OSError as error:
             raise unreachable_error(error) from None
-        self._idle: list[HTTPConnection] = []
-        self._open: dict[HTTPConnection, socket.socket] = {}
+        self._idle: list[socket.socket] = []
+        self._open: set[socket.socket] = set()
 
     def ask(self, request: PodmRequest) -> Answer:
-        method, path, headers, timeout_s, most, body = request
-        data = None if body is None else msgspec.json.encode(body)
         idle = self._idle
-        connection = self._take_idle(timeout_s) or self._connect(timeout_s)
+        sock = self._take_idle(request.timeout_s) or self._connect(request.timeout_s)
         try:
-            connection.request(method, _quote_path(path), data, headers)
-            response = connection.getresponse()
-            content = response.read(most + 1)
-            if len(content) <= most and response.length:
-                raise IncompleteRead(content, response.length)
-            content = _decompress(response, content, most)
+            sock.sendall(self._encode(request))
+            response = Response(sock.recv, request.method)
+            body = _decompress(response, response.read(request.most), request.most)
         except (HTTPException, OSError, ValueError, zlib.error) as error:
-            self._drop(connection)
+            self._drop(sock)
             raise unreachable_error(error) from None
-        size, status = len(content), response.status
-        LOG.debug('%s "%s %s HTTP/1.1" %d, %d bytes', self._url, method, path, status, size)
-        if response.isclosed() and not response.will_close and idle is self._idle:
-            idle.append(connection)
+        if response.is_reusable and idle is self._idle:
+            idle.append(sock)
         else:
-            response.close()
-            self._drop(connection)
-        return Answer(status, cast("Mapping[str, str]", response.headers), content)
+            self._drop(sock)
+        method, path, status = request.method, request.path, response.status
+        LOG.debug('%s "%s %s HTTP/1.1" %d, %d bytes', self._url, method, path, status, len(body))
+        return Answer(status, response.headers, body)
 
     def open_stream(self, request: PodmRequest) -> AnswerStream:
         """Send one request, once, and return its answer before the body; errors as for ask.
 
         Its connection is for this request alone.
         """
-        connection = self._connect(request.timeout_s)
-        sock = connection.sock  # an answer without a length takes it from the connection
+        sock = self._connect(request.timeout_s)
         keep_alive(sock)
         try:
-            connection.request(
-                request.method, _quote_path(request.path), headers=dict(request.headers)
-            )
-            response = connection.getresponse()
+            sock.sendall(self._encode(request))
+            response = Response(sock.recv, request.method)
         except (HTTPException, OSError, ValueError) as error:
-            self._drop(connection)
+            self._drop(sock)
             raise unreachable_error(error) from None
-        drop = functools.partial(self._drop, connection)
-        return AnswerStream(response, sock, drop)
+        return AnswerStream(response, sock, functools.partial(self._drop, sock))
 
     def cut(self) -> None:
         idle, self._idle = self._idle, []
         # All are listed before any ends: a thread that wakes then may open another.
-        for sock in list(self._open.values()):
+        for sock in list(self._open):
             shut(sock)
-        for connection in idle:
-            self._drop(connection)
+        for sock in idle:
+            self._drop(sock)
 
     def close(self) -> None:
         while self._idle:
             self._drop(self._idle.pop())
 
-    def _take_idle(self, timeout_s: float) -> HTTPConnection | None:
+    def _encode(self, request: PodmRequest) -> bytes:
+        """Return the bytes of a request; ValueError where a header cannot be sent."""
+        method, path, headers, _, _, body = request
+        data = b"" if body is None else msgspec.json.encode(body)
+        if _LINE_END.search("".join(headers.values())):
+            raise ValueError("a header with the end of a line in it")
+        lines = [f"{method} {_quote_path(path) or '/'} HTTP/1.1", f"Host: {self._host_header}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        if data or method in _WITH_BODY:
+            lines.append(f"Content-Length: {len(data)}")
+        return "\r\n".join((*lines, "", "")).encode("latin-1") + data
+
+    def _take_idle(self, timeout_s: float) -> socket.socket | None:
         """Return a connection that is open and free, None if there is none."""
         while self._idle:
             try:
-                connection = self._idle.pop()
+                sock = self._idle.pop()
             except IndexError:  # another thread was faster
                 break
-            if not _is_readable(connection.sock):
-                connection.sock.settimeout(timeout_s)
-                return connection
-            self._drop(connection)  # its end, for nothing is due
+            if not _is_readable(sock):
+                sock.settimeout(timeout_s)
+                return sock
+            self._drop(sock)  # its end, for nothing is due
         return None
 
-    def _connect(self, timeout_s: float) -> HTTPConnection:
-        host, port, context = self._host, self._port, self._context
-        if context is None:
-            connection = HTTPConnection(host, port, timeout_s)
-        else:
-            connection = HTTPSConnection(host, port, timeout=timeout_s, context=context)
+    def _connect(self, timeout_s: float) -> socket.socket:
+        sock: socket.socket | None = None
         try:
-            connection.connect()
+            sock = socket.create_connection((self._host, self._port), timeout_s)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._context is not None:
+                sock = self._context.wrap_socket(sock, server_hostname=self._host)
         except (OSError, ValueError) as error:
-            connected = connection.sock is not None
-            connection.close()
-            raise unreachable_error(error, connected=connected) from None
-        self._open[connection] = connection.sock
-        return connection
+            if sock is not None:
+                sock.close()
+            raise unreachable_error(error, connected=sock is not None) from None
+        self._open.add(sock)
+        return sock
 
-    def _drop(self, connection: HTTPConnection) -> None:
-        self._open.pop(connection, None)
-        connection.close()
+    def _drop(self, sock: socket.socket) -> None:
+        self._open.discard(sock)
+        sock.close()
 
 
 class AnswerStream:
     """An answer whose body is read as it comes; close ends it, also for a thread that waits."""
 
-    def __init__(
-        self, response: HTTPResponse, sock: socket.socket, drop: Callable[[], None]
-    ) -> None:
+    def __init__(self, response: Response, sock: socket.socket, drop: Callable[[], None]) -> None:
         self._response, self._socket, self._drop = response, sock, drop
 
     @property
@@ -159,21 +163,21 @@ class AnswerStream:
         return self._response.status
 
     @property
-    def headers(self) -> Mapping[str, str]:
-        return cast("Mapping[str, str]", self._response.headers)
+    def headers(self) -> Headers:
+        return self._response.headers
 
-    def read(self, quiet_s: float, most: int = 1 << 16) -> bytes:
+    def read(self, quiet_s: float) -> bytes:
         """Return the bytes that have come, empty at the end; Unreachable after ``quiet_s``."""
         try:
             self._socket.settimeout(quiet_s)
-            return self._response.read1(most)
-        except (HTTPException, ValueError):  # of a chunk that is not whole
+            return self._response.read_piece()
+        except HTTPException:  # of a chunk that is not whole
             raise connection_error(IncompleteRead(b""), connected=True) from None
         except OSError as error:
             raise unreachable_error(error) from None
 
     def close(self) -> None:
-        self._response.close()
+        shut(self._socket)
         self._drop()
 
 
@@ -195,8 +199,16 @@ def _quote_path(path: str) -> str:
     return requote_uri(path)
 
 
-def _decompress(response: HTTPResponse, content: bytes, most: int) -> bytes:
+def _ascii(host: str) -> str:
+    """Return a host as a header has it; one that has no such form cannot be connected to."""
+    try:
+        return host.encode("idna").decode()
+    except UnicodeError:
+        return host
+
+
+def _decompress(response: Response, content: bytes, most: int) -> bytes:
     """Return a body as it was before a server packed it, not more than one byte too many."""
-    if (response.getheader("Content-Encoding") or "").lower() not in _PACKED:
+    if response.headers.get("Content-Encoding", "").lower() not in _PACKED:
         return content
     return zlib.decompressobj(_GZIP_OR_ZLIB).decompress(content, most + 1)

@@ -13,7 +13,7 @@ import re
 import socket
 import ssl
 import threading
-from http.client import BadStatusLine, IncompleteRead, RemoteDisconnected
+from http.client import BadStatusLine, HTTPException, IncompleteRead, RemoteDisconnected
 from typing import Any
 
 from valence_sched.drivers.http.exchange import Cut, Slow, Unreachable
@@ -90,8 +90,7 @@ def timeout_error(*, connected: bool) -> Slow:
 
 def connection_error(error: BaseException, *, connected: bool) -> Unreachable:
     """Return that a connection ended too early, or could not be made."""
-    other = isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected)
-    hint = "is it this port, and not https?" if other else CHECK_HINT
+    hint = "is it this port, and not https?" if _is_no_http(error) else CHECK_HINT
     kind = Cut if connected else Unreachable
     return kind(f"{_plain(error)} ({hint})", retryable=True, sent=connected)
 
@@ -104,8 +103,15 @@ def causes_of(error: BaseException) -> list[BaseException]:
         causes.append(cause)
         inner = [getattr(cause, "reason", None), *cause.args]
         wrapped = [item for item in inner if isinstance(item, BaseException)]
-        cause = wrapped[-1] if wrapped else cause.__cause__ or cause.__context__
+        before = None if cause.__suppress_context__ else cause.__context__
+        cause = wrapped[-1] if wrapped else cause.__cause__ or before
     return causes
+
+
+def _is_no_http(error: BaseException) -> bool:
+    """Return whether an answer came that is not, or is no more, one of HTTP."""
+    ended = isinstance(error, IncompleteRead | RemoteDisconnected)
+    return isinstance(error, HTTPException) and not ended
 
 
 def _plain(error: BaseException) -> str:
@@ -114,6 +120,8 @@ def _plain(error: BaseException) -> str:
         return "an answer that ends too early"
     if isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected):
         return f"no HTTP: {str(error).strip()[:40]!r}"
+    if _is_no_http(error):
+        return f"no HTTP: {str(error).lower()}"
     text = str(getattr(error, "strerror", None) or error or type(error).__name__)
     verify = getattr(error, "verify_message", None)
     return _OPENSSL.sub("", str(verify or text.rpartition("object at 0x")[2] or text).lower())

@@ -63,8 +63,8 @@ class LazyTransport:
 class Transports(NamedTuple):
     """The transports of one connection, which may be the same one.
 
-    What is sent once for every pod manager of a site (the login, and reads) goes by the standard
-    library. Sushy and requests are imported only for what composes, and for a proxy.
+    What is sent once for every pod manager of a site (the login, and reads) goes over sockets of
+    the standard library. Sushy and requests are imported only for what composes, and for a proxy.
     """
 
     reads: Transport

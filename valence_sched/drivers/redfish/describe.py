@@ -10,7 +10,7 @@ driver sets ``pcie_root``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -26,6 +26,9 @@ from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, N
 R = TypeVar("R", bound=Resource)
 T = TypeVar("T")
 
+#: The class of a resource, and its content in bytes.
+ContentKey = tuple[type[Resource], bytes]
+
 
 class ContentMemo(Generic[R, T]):
     """Describes resources by their content (``Resource.content_properties``), each content once.
@@ -36,21 +39,30 @@ class ContentMemo(Generic[R, T]):
 
     def __init__(self, understand: Callable[[R], T]) -> None:
         self._understand = understand
-        self._memo: dict[tuple[type[R], bytes], T] = {}
+        self._memo: dict[ContentKey, T] = {}
         self._encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
-    def of(self, resource: R) -> T:
-        """Return the description of a resource."""
-        type_, json = type(resource), resource.json
-        values = list(map(json.get, type_.content_properties))
+    def __contains__(self, key: ContentKey | None) -> bool:
+        """Return whether a content was described without a note."""
+        return key in self._memo
+
+    def key(self, resource: R) -> ContentKey | None:
+        """Return what all resources of one content have in common, None where it has no form."""
+        type_ = type(resource)
         try:
-            key = type_, self._encode(values)
+            return type_, self._encode([*map(resource.json.get, type_.content_properties)])
         except (OverflowError, RecursionError):  # JSON that we can read and not write
+            return None
+
+    def of(self, resource: R, key: ContentKey | None = None) -> T:
+        """Return the description of a resource, whose key may be known."""
+        key = key or self.key(resource)
+        if key is None:
             return self._understand(resource)
         if key in self._memo:
             return self._memo[key]
-        notes = Diagnostics()
-        content: Json = dict(zip(type_.content_properties, values, strict=True))
+        type_, notes = type(resource), Diagnostics()
+        content: Json = {name: resource.json.get(name) for name in type_.content_properties}
         found = self._understand(type_(resource.uri, content, notes))
         if notes:
             resource.notes.extend(notes)
@@ -90,18 +102,22 @@ class Describer:
 
     def __init__(self) -> None:
         self._memo: ContentMemo[schema.Device, DeviceNoun | None] = ContentMemo(_device_noun)
-        self._sets: dict[tuple[DeviceNoun | None, ...], Devices] = {}
+        self._sets: dict[tuple[object, ...], Devices] = {}
 
-    def describe(self, devices: Iterable[schema.Device]) -> Devices:
+    def describe(self, devices: Sequence[schema.Device]) -> Devices:
         """Return the nouns of these devices; identical ones become one line with a count."""
-        nouns = tuple([self._noun(device) for device in devices])
-        found = self._sets.get(nouns)
-        if found is None:
-            found = self._sets[nouns] = _devices_of(nouns)
+        keys = [self._memo.key(device) for device in devices]
+        every = (*keys, *[it.certain for it in devices])
+        if (found := self._sets.get(every)) is not None:
+            return found
+        nouns = tuple([self._noun(*each) for each in zip(keys, devices, strict=True)])
+        found = _devices_of(nouns)
+        if all(key in self._memo for key in keys):  # else each has its notes
+            self._sets[every] = found
         return found
 
-    def _noun(self, device: schema.Device) -> DeviceNoun | None:
-        noun = self._memo.of(device)
+    def _noun(self, key: ContentKey | None, device: schema.Device) -> DeviceNoun | None:
+        noun = self._memo.of(device, key)
         return noun if device.certain or noun is None else replace(noun, count=None)
 
 
@@ -239,9 +255,12 @@ def _merge(nouns: Iterable[DeviceNoun | None], type_: type[D]) -> tuple[D, ...]:
     counts: dict[D, int] = {}
     for noun in nouns:
         if isinstance(noun, type_):
-            one = noun if noun.count is None else replace(noun, count=1)
+            one = noun if noun.count in (None, 1) else replace(noun, count=1)
             counts[one] = counts.get(one, 0) + (noun.count or 0)
-    return tuple(replace(one, count=count or None) for one, count in counts.items())
+    return tuple([
+        one if count == one.count else replace(one, count=count or None)
+        for one, count in counts.items()
+    ])  # fmt: skip
 
 
 def block_topology(
@@ -263,6 +282,8 @@ def topology_of(
     ``ends`` are links to endpoints and switch ports beside those of the devices.
     """
     placed = [device for device in devices if not _PLACING.isdisjoint(device.json)]
+    if not (placed or chassis or ends):
+        return None
     values: dict[str, set[str]] = {"chassis": set(service.uris(chassis, where))}
     places = list(service.uris(ends, where))
     for device in filter(is_present, placed):

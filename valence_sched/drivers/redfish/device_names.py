@@ -86,8 +86,11 @@ def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Na
     repeated: set[tuple[str, str, str]] = set()
     for block, of_block in lists.items():
         for _, devices in of_block:
-            each = {device.uri: names for device in devices if (names := names_of(device))}
-            counts = Counter(name for names in each.values() for name in names) if each else {}
+            named = [device for device in devices if not _NAMING.isdisjoint(device.json)]
+            each = {device.uri: names for device in named if (names := names_of(device))}
+            if not each:
+                continue
+            counts = Counter(name for names in each.values() for name in names)
             repeated.update(name for name, count in counts.items() if count > 1)
             for name in counts:
                 blocks.setdefault(name, set()).add(block)

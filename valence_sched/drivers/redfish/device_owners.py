@@ -7,8 +7,9 @@ blocks: its owner is decided over the whole pod manager before anything is count
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from valence_sched.drivers.fields import Link
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import device_schema as schema
 from valence_sched.drivers.redfish.device_identity import merge_lists
@@ -22,6 +23,16 @@ from valence_sched.drivers.redfish.schema import DeviceHolder, ResourceBlock, Sy
 from valence_sched.model.inventory import Status
 
 IN_USE = ("Composing", "Composed", "ComposedAndAvailable")
+
+#: The lists of a block or a system in which each link is one device, with its class.
+_SINGLE: tuple[tuple[Link, type[schema.Device]], ...] = (
+    (DeviceHolder.processors, schema.ProcessorDevice),
+    (DeviceHolder.memory, schema.MemoryDevice),
+    (DeviceHolder.drives, schema.DriveDevice),
+)
+#: Its other lists.
+_STORAGES, _SIMPLE_STORAGES = DeviceHolder.storage.path, DeviceHolder.simple_storage.path
+_NICS = frozenset((DeviceHolder.ethernet.path, DeviceHolder.network.path))
 
 #: Devices by URI.
 Devices = dict[str, schema.Device]
@@ -55,16 +66,17 @@ def devices_by_block(
     summaries: dict[str, Devices] = {}
     for block in blocks:
         lists[block.uri] = own = [*_lists(service, block)]
-        for system in service.follow(block.systems, System, block.uri):
+        if not (systems := block.systems):
+            continue
+        for system in service.follow(systems, System, block.uri):
             of_system = [*_lists(service, system, " of ComputerSystems")]
             parts = {it.uri: it for it in _summaries(system, own + of_system)}
             summaries.setdefault(block.uri, {}).update(parts)
             lists[block.uri] = lists[block.uri] + of_system
     trusted = trusted_names(lists, service.notes)
-    reached = {
-        block: merge_lists(block, of, trusted, service.notes) | summaries.get(block, {})
-        for block, of in lists.items()
-    }
+    reached = {it: merge_lists(it, of, trusted, service.notes) for it, of in lists.items()}
+    for uri, parts in summaries.items():
+        reached[uri] |= parts
     return assign_devices(service, reached, statuses, trusted)
 
 
@@ -75,6 +87,8 @@ def assign_devices(
     trusted: Names,
 ) -> dict[str, list[schema.Device]]:
     """Return the devices of each block, as :func:`devices_by_block`, of those that each reaches."""
+    if not trusted and _are_disjoint(candidates.values()):
+        return {block: list(found.values()) for block, found in candidates.items()}
     keys: dict[object, str] = {}  # the first URI of each device, by its URIs and names
     holders: dict[str, list[str]] = {}
     key_of: dict[str, str] = {}
@@ -101,6 +115,10 @@ def assign_devices(
     }
 
 
+def _are_disjoint(found: Collection[Devices]) -> bool:
+    return len(set().union(*found)) == sum(map(len, found))
+
+
 def _rank(status: Status) -> int:
     if status.state in IN_USE or status.compositions:
         return 0
@@ -110,23 +128,29 @@ def _rank(status: Status) -> int:
 def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iterator[DeviceList]:
     """Yield the lists of a block, or of a system; those with the most to tell come first.
 
-    A list without devices is left out.
+    A list without devices is left out. Most blocks have one or two, so what a document does not
+    have is not looked for.
     """
-    where = holder.uri
-    storages = list(service.follow(holder.storage, schema.Storage, where))
-    kind = schema.DriveDevice
-    drives = [it for of in storages for it in service.follow(of.drives, kind, of.uri)]
-    nics = [*_nics(service, holder)]
-    lists: tuple[tuple[str, Iterable[schema.Device]], ...] = (
-        ("Processors", service.follow(holder.processors, schema.ProcessorDevice, where)),
-        ("Memory", service.follow(holder.memory, schema.MemoryDevice, where)),
-        ("Drives", service.follow(holder.drives, kind, where)),
-        ("Storage", drives),
-        ("SimpleStorage", _simple_drives(service, holder, storages, bool(drives))),
-        *nics,
-    )
-    for way, found in lists:
-        if devices := list(found):
+    where, json, kind = holder.uri, holder.json, schema.DriveDevice
+    storages: list[schema.Storage] = []
+    drives: list[schema.DriveDevice] = []
+    nics: list[tuple[str, list[schema.Device]]] = []
+    if _STORAGES in json:
+        storages = list(service.follow(holder.storage, schema.Storage, where))
+        drives = [it for of in storages for it in service.follow(of.drives, kind, of.uri)]
+    if not _NICS.isdisjoint(json):
+        nics = [*_nics(service, holder)]
+    for field, to in _SINGLE:
+        if field.path in json and (found := list(service.follow(field.of(holder), to, where))):
+            yield DeviceList(field.path + of, found)
+    if drives:
+        yield DeviceList(_STORAGES + of, drives)
+    if _SIMPLE_STORAGES in json and (
+        simple := list(_simple_drives(service, holder, storages, bool(drives)))
+    ):
+        yield DeviceList(_SIMPLE_STORAGES + of, simple)
+    for way, devices in nics:
+        if devices:
             yield DeviceList(way + of, devices)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
 from typing import NamedTuple, get_args
 
 from msgspec.structs import replace
@@ -87,14 +86,13 @@ def _find(service: LinkedDocuments) -> RedfishResources:
     services = list(service.follow(root.composition, CompositionService, root.uri))
     every = (zone for it in services for zone in service.follow(it.zones, Zone, it.uri))
     zones = [zone for zone in every if _is_of_blocks(zone)]
-    links = chain(
-        service.follow(root.blocks, ResourceBlock, root.uri),
-        *(service.follow(part.blocks, ResourceBlock, part.uri) for part in services),
-        *(service.follow(zone.blocks, ResourceBlock, zone.uri) for zone in zones),
-    )
+    lists = [(root.uri, root.blocks)]
+    lists += [(it.uri, it.blocks) for it in services]
+    lists += [(it.uri, it.blocks) for it in zones]
     blocks: dict[str, ResourceBlock] = {}
-    for block in links:
-        blocks.setdefault(block.uri, block)
+    for where, links in lists:
+        for block in service.follow(links, ResourceBlock, where, blocks):
+            blocks.setdefault(block.uri, block)
     return RedfishResources(root, services, zones, list(blocks.values()))
 
 
@@ -216,12 +214,14 @@ def statuses(blocks: Iterable[ResourceBlock], nodes: Iterable[Node]) -> Mapping[
     """Return the status of each block by its URI."""
     used = Counter(uri for node in nodes for uri in set(node.blocks))
     alike = ContentMemo(_status)
-    return {it.uri: _correct_by_nodes(it, alike.of(it), used[it.uri]) for it in blocks}
+    return {it.uri: _correct_by_nodes(it, alike.of(it), used.get(it.uri, 0)) for it in blocks}
 
 
 def types(block: ResourceBlock) -> tuple[BlockType, ...]:
     """Return the types of a block without repetition; none, and unknown words, are noted."""
     found = [_TYPES.get(word.casefold()) for word in block.types]
+    if len(found) == 1 and (only := found[0]):
+        return (only,)
     told = ResourceBlock.types.raw(block)
     if told is None or None in found:
         what = "none (no limit on the blocks of a node counts it)" if told is None else told

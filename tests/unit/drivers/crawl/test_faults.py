@@ -90,6 +90,15 @@ def drip_headers(handler):
 
 def half(handler):
     handler.close_connection = True
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b'{"a')
+    return True
+
+
+def two_lengths(handler):
+    handler.close_connection = True
     return handler.reply(200, b'{"a', {"Content-Length": "1000"})
 
 
@@ -472,6 +481,7 @@ class DocumentsTest(FaultsTest):
             "ends too early": half,
             "an answer that ends too early": half_without_length,
             "no HTTP: 'SSH": no_http,
+            "no HTTP: duplicate content-length": two_lengths,
             "closed connection": cut,
         }
         for word, act in acts.items():
