@@ -58,7 +58,8 @@ def sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
 def subjects_and_amounts(view: View, needs: tuple[Need, ...]) -> tuple[tuple[object, ...], Floats]:
     """Return what amounts are compared with, and per need the amount of a single grant.
 
-    The subject is the need itself or, since the amount does not matter then, its stock resource.
+    The subject is the need without its amount, a stock its resource; where the amount of the need
+    stands for an unknown one, the subject is the need itself.
     """
     return _sufficiency(view, needs)[:2]
 
@@ -99,9 +100,9 @@ def _feasibility(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
 
 
 def _sufficient(view: View, needs: tuple[Need, ...]) -> _Sufficiency:
+    subjects = tuple(map(_subject, needs))
     if all(need.kind != "stock" for need in needs):
-        return _Sufficiency(needs, _amounts(needs), [_mask(view, None, need) for need in needs])
-    subjects = tuple([need.resource or need for need in needs])
+        return _Sufficiency(subjects, _amounts(needs), [_mask(view, None, need) for need in needs])
     if len(view) <= FEW_ROWS:
         return _Sufficiency(subjects, _amounts(needs), [_few_mask(view, need) for need in needs])
     make = functools.partial(_stock_thresholds, view, needs)
@@ -111,6 +112,10 @@ def _sufficient(view: View, needs: tuple[Need, ...]) -> _Sufficiency:
     for number in (minimums < amounts).nonzero()[0].tolist():
         masks[number] = _mask(view, thresholds[number], needs[number])
     return _Sufficiency(subjects, amounts, masks)
+
+
+def _subject(need: Need) -> object:
+    return need.resource or (need if need.unknown == "allow" else need.subject)
 
 
 @functools.lru_cache(maxsize=1024)

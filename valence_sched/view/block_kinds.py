@@ -5,12 +5,14 @@ Blocks of one kind have equal types and devices. A site has a million blocks of 
 so that every question about devices is answered once per kind.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import NO_DEVICES, BlockType, Devices, to_json
@@ -54,6 +56,7 @@ class BlockKinds:
         self._device_of: list[int] = []
         self._amounts: BoundedMemo[Need, Floats] = BoundedMemo(MOST_CACHED)
         self._matrices: BoundedMemo[tuple[Need, ...], Floats] = BoundedMemo(MOST_MATRICES)
+        self._units: BoundedMemo[Need, tuple[int, int]] = BoundedMemo(MOST_CACHED)
         self._cheapest_first: BoundedMemo[Need, tuple[int, list[int]]] = BoundedMemo(MOST_CACHED)
         self.number((), Raw(b""), "", "")
 
@@ -121,6 +124,26 @@ class BlockKinds:
                                           self.kinds[kind].sort_key))  # fmt: skip
             remembered = self._cheapest_first.store(need, (len(self.kinds), useful))
         return remembered[1]
+
+    def whole_amount(self, need: Need) -> Need:
+        """Return the need with its amount as blocks supply it: all that they can is a multiple.
+
+        With 65,536 MiB of memory from blocks of 262,144 and 393,216 MiB it is 131,072, the largest
+        amount of which both are multiples. The same sets of blocks satisfy the need then, and as
+        many blocks of each kind: needs that blocks cannot tell apart have an equal answer. A need
+        whose amount stands for an unknown one, and one of a stock, is returned as it is.
+        """
+        if need.kind == "stock" or need.count > 1 or need.unknown == "allow":
+            return need
+        subject = need.subject
+        remembered = self._units.get(subject)
+        if remembered is None or remembered[0] != len(self.kinds):
+            unit = int(np.gcd.reduce(self.amounts(need).astype(np.int64)))
+            remembered = self._units.store(subject, (len(self.kinds), unit))
+        unit = remembered[1]
+        if not unit or not need.amount % unit:
+            return need
+        return replace(need, amount=math.ceil(need.amount / unit) * unit)
 
     def distinct_devices(self, need_kind: str) -> list[Any]:
         """Return the distinct devices of all kinds for a kind of need."""

@@ -244,12 +244,13 @@ class FlavorMix:
         fractions[:stocks] = before.fractions[:stocks]
         useful, free, kinds = before.useful, before.free, rest.kinds
         if self._blocks:
-            changed, allocated = rest.blocks_for(needs, feasible)
-            have[stocks:] -= kinds.amount_matrix(self._blocks)[:, changed] @ allocated
-            cards = self.scarce_resource == ACCELERATORS
-            if cards and _accelerators_by_kind(kinds)[changed].any():
-                useful = useful - self._useful_accelerators(kinds)[:, changed] @ allocated
-                free = free - _accelerators_by_kind(kinds)[changed] @ allocated
+            taken = rest.blocks_for(needs, feasible)
+            taken.subtract(kinds.amount_matrix(self._blocks), have[stocks:])
+            if self.scarce_resource == ACCELERATORS:
+                accelerators = taken.supply(_accelerators_by_kind(kinds))
+                if accelerators is not None:
+                    free, useful = free - accelerators, useful.copy()
+                    taken.subtract(self._useful_accelerators(kinds), useful)
         supply = MixSupply(have, fractions, useful, free)
         return self._add_stocks(rest.stocks_after(needs), supply)
 

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from valence_sched.model.need import Need
@@ -13,8 +16,12 @@ from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.stock_grants import StockGrants
 from valence_sched.view.view import Floats, Ints, Mask, View
 
+MANY_ROWS = 128  # that are sooner looked at all together than kind by kind
+MOST_RANKED = 64  # kinds of block that are looked at together
+ABSENT = 255  # the rank of no kind
 
-class Leftover(Struct, frozen=True):
+
+class Leftover(Struct, frozen=True, dict=True):
     """Free blocks by kind, shape ``(kinds, rows)``, and the stocks of some resources.
 
     If no caller needs blocks, there are 0 kinds. With ``rows`` it is of these rows of the blocks.
@@ -37,7 +44,7 @@ class Leftover(Struct, frozen=True):
 
     def all_blocks(self) -> Floats:
         """Return the free blocks of every kind; shape ``(kinds, rows)``."""
-        return self.blocks if self.rows is None else self.blocks[:, self.rows]
+        return self.blocks if self.rows is None else self.blocks.take(self.rows, axis=1)
 
     def _free(self, kind: int, rows: Ints | None = None) -> Floats:
         """Return the free blocks of a kind on some of the rows, on all if None."""
@@ -56,8 +63,12 @@ class Leftover(Struct, frozen=True):
         if not len(before):
             return Leftover(self.kinds, np.empty((0, 2 * len(self))), stocks)
         blocks = np.concatenate((before, before), axis=1)
-        kinds, taken = self.blocks_for(needs)
-        blocks[kinds, len(self) :] -= taken
+        taken = self.blocks_for(needs)
+        for part in taken.parts:
+            rows = np.arange(len(self)) if part.rows is None else part.rows
+            blocks[part.kinds, rows + len(self)] -= part.numbers
+        for kind, number in taken.by_kind.items():
+            blocks[kind, len(self) :] -= number
         return Leftover(self.kinds, blocks, stocks)
 
     def stocks_after(self, needs: Iterable[Need]) -> dict[str, StockGrants]:
@@ -77,53 +88,203 @@ class Leftover(Struct, frozen=True):
         part = self.take(rows)
         return Leftover(self.kinds, part.all_blocks(), part.stocks)
 
-    def blocks_for(
-        self, needs: Iterable[Need], feasible: Mask | None = None
-    ) -> tuple[list[int], Floats]:
-        """Return the kinds of which a node takes blocks, and how many; shape ``(kinds, rows)``.
+    def blocks_for(self, needs: Iterable[Need], feasible: Mask | None = None) -> NodeBlocks:
+        """Return the blocks that every row gives to one node; rows not ``feasible`` give any.
 
         An estimate: need by need the cheapest kinds, where the other devices of a block count for
         the needs that follow. It is exact if one kind of block serves each need; a block that
         several nodes may share counts as taken.
         """
-        taken: dict[int, Floats] = {}
+        taken = NodeBlocks(len(self), [], {})
         for need in needs:
             if need.kind != "stock" and len(self.blocks):
                 self._add(need, taken, feasible)
-        kinds = sorted(kind for kind, numbers in taken.items() if numbers.any())
-        return kinds, np.array([taken[kind] for kind in kinds]).reshape(len(kinds), len(self))
+        return taken
 
-    def _add(self, need: Need, taken: dict[int, Floats], feasible: Mask | None) -> None:
+    def _add(self, need: Need, taken: NodeBlocks, feasible: Mask | None) -> None:
         """Add to what is taken, per row and by kind, what supplies the amount still missing."""
         amounts, kinds = self.kinds.amounts(need), self.kinds.cheapest_first(need)
-        counted = [kind for kind in taken if amounts[kind]]
         if not kinds:
             return
-        if counted:
-            missing = np.full(len(self), float(need.amount))
-            for kind in counted:
-                missing -= amounts[kind] * taken[kind]  # whole numbers: exact in any order
+        counted = taken.supply(amounts)
+        if len(self) >= MANY_ROWS:
+            self._add_to_many(need, taken, feasible, counted)
+            return
+        if counted is not None:
+            missing = need.amount - counted
             rows = _both(missing > 0.0, feasible).nonzero()[0]
             missing = missing[rows]
         else:  # every row misses the same: most have that of the cheapest kind
             cheapest, free = kinds[0], self._free(kinds[0])
             number = np.ceil(need.amount / amounts[cheapest])
-            taken[cheapest] = np.minimum(free, number)
+            taken.by_kind[cheapest] = np.minimum(free, number)
             rows, kinds = _both(free < number, feasible).nonzero()[0], kinds[1:]
-            missing = need.amount - taken[cheapest][rows] * amounts[cheapest]
+            missing = need.amount - taken.by_kind[cheapest][rows] * amounts[cheapest]
         for kind in kinds:
             if not len(rows):
                 return
             free = self._free(kind, rows)
-            if kind in taken:
-                free = free - taken[kind][rows]
-            else:
-                taken[kind] = np.zeros(len(self))
+            if kind in taken.by_kind:
+                free = free - taken.by_kind[kind][rows]
             extra = np.minimum(np.ceil(missing / amounts[kind]), free)
-            taken[kind][rows] += extra
+            taken.add(kind, rows, extra)
             missing = missing - extra * amounts[kind]
             left = (missing > 0.0).nonzero()[0]
             rows, missing = rows[left], missing[left]
+
+    def _add_to_many(
+        self, need: Need, taken: NodeBlocks, feasible: Mask | None, counted: Floats | None
+    ) -> None:
+        """Add what :meth:`_add` does: to all rows at once, each of the cheapest kind it has left.
+
+        A row has few of the kinds that supply a need, and takes blocks of fewer.
+        """
+        amounts, kinds = self.kinds.amounts(need), self.kinds.cheapest_first(need)
+        for first in range(0, len(kinds), MOST_RANKED):
+            some, earlier = np.array(kinds[first : first + MOST_RANKED]), list(taken.parts)
+            part = self._first_part(need, some, counted)
+            have = amounts.take(part.kinds) * part.numbers
+            if counted is not None:
+                have += counted
+            taken.parts.append(part)
+            rows = _both(have < need.amount, feasible).nonzero()[0]
+            if len(rows):
+                others = [] if counted is None else earlier
+                more = self._more_parts(need, part, rows, need.amount - have[rows], others)
+                taken.parts.extend(more)
+            if first + MOST_RANKED < len(kinds):
+                counted = taken.supply(amounts)
+
+    def _first_part(self, need: Need, kinds: Ints, counted: Floats | None) -> KindBlocks:
+        """Return what all rows take of the first of some kinds that they have.
+
+        Rows where other blocks count for the need take nothing. All others have taken none of these
+        kinds: all that are free are left.
+        """
+        best = self._ranks(kinds).min(axis=0)
+        if counted is not None:
+            best[counted.nonzero()[0]] = ABSENT
+        kind, number = np.zeros((2, ABSENT + 1), dtype=np.int64)  # kind 0 has no devices
+        kind[: len(kinds)] = kinds
+        number[: len(kinds)] = np.ceil(need.amount / self.kinds.amounts(need)[kinds])
+        of_row, numbers = kind.take(best), number.take(best).astype(np.float64)
+        if number.max() > 1:  # one block is there where any is
+            numbers = np.minimum(numbers, self.all_blocks()[of_row, np.arange(len(self))])
+        return KindBlocks(None, of_row, numbers, kinds)
+
+    def _more_parts(
+        self,
+        need: Need,
+        first: KindBlocks,
+        rows: Ints,
+        missing: Floats,
+        earlier: Sequence[KindBlocks],
+    ) -> Iterator[KindBlocks]:
+        """Yield what some rows take after their first kind, kind by kind; each misses some."""
+        amounts, blocks, kinds = self.kinds.amounts(need), self.all_blocks(), first.among
+        ranks = self._ranks(kinds, rows)
+        ranks[kinds[:, None] == first.kinds[rows]] = ABSENT
+        while True:
+            best = ranks.min(axis=0)
+            left = ((best != ABSENT) & (missing > 0.0)).nonzero()[0]
+            if not len(left):
+                return
+            if len(left) < len(rows):
+                rows, missing, ranks = rows[left], missing[left], ranks.take(left, axis=1)
+                best = best[left]
+            of_row = kinds.take(best)
+            free = blocks[of_row, rows]
+            for part in earlier:
+                free = free - part.number_of(of_row, rows, len(self))
+            numbers = np.minimum(np.ceil(missing / amounts.take(of_row)), free)
+            yield KindBlocks(rows, of_row, numbers, kinds)
+            missing = missing - numbers * amounts.take(of_row)
+            ranks[best, np.arange(len(rows))] = ABSENT
+
+    def _ranks(self, kinds: Ints, rows: Ints | None = None) -> npt.NDArray[np.uint8]:
+        """Return the rank of some kinds in their order where a row has one free, else ABSENT."""
+        absent = self._absent[kinds]
+        if rows is not None:
+            absent = absent.take(rows, axis=1)
+        ranks: npt.NDArray[np.uint8] = absent | np.arange(len(kinds), dtype=np.uint8)[:, None]
+        return ranks
+
+    @functools.cached_property
+    def _absent(self) -> npt.NDArray[np.uint8]:
+        """Return 0 where a row has a free block of a kind, else the rank that stands for none."""
+        return np.where(self.all_blocks() > 0.0, 0, ABSENT).astype(np.uint8)
+
+
+class KindBlocks(NamedTuple):
+    """Blocks of one kind that each of some rows gives: the kind and the number, by row.
+
+    ``rows`` is None for all. The kinds are ``among`` some, or 0 where nothing is given.
+    """
+
+    rows: Ints | None
+    kinds: Ints
+    numbers: Floats
+    among: Ints
+
+    def number_of(self, kinds: Ints, rows: Ints, size: int) -> Floats:
+        """Return how many blocks of a kind, by row, some rows of ``size`` give."""
+        places = rows
+        if self.rows is not None:
+            place_of = np.full(size, len(self.rows))
+            place_of[self.rows] = np.arange(len(self.rows))
+            places = place_of[rows]
+        given, numbers = np.append(self.kinds, -1)[places], np.append(self.numbers, 0.0)[places]
+        return np.where(given == kinds, numbers, 0.0)
+
+
+class NodeBlocks(NamedTuple):
+    """The blocks that each of some rows gives to one node.
+
+    They are the sum of the ``parts`` and of the numbers per row in ``by_kind``. ``size`` is the
+    number of rows.
+    """
+
+    size: int
+    parts: list[KindBlocks]
+    by_kind: dict[int, Floats]
+
+    def add(self, kind: int, rows: Ints, number: Floats) -> None:
+        """Add blocks of a kind that some rows give, too."""
+        if kind not in self.by_kind:
+            self.by_kind[kind] = np.zeros(self.size)
+        self.by_kind[kind][rows] += number
+
+    def supply(self, amounts: Floats) -> Floats | None:
+        """Return per row what all these blocks supply, by kind in ``amounts``; None if nothing.
+
+        It is exact: these are sums of whole numbers.
+        """
+        total: Floats | None = None
+        for part in self.parts:
+            if amounts[part.among].any():
+                supplied = amounts.take(part.kinds) * part.numbers
+                if part.rows is not None:
+                    total = np.zeros(self.size) if total is None else total
+                    total[part.rows] += supplied
+                else:
+                    total = supplied if total is None else np.add(total, supplied, out=total)
+        for kind, number in self.by_kind.items():
+            if amounts[kind]:
+                supplied = amounts[kind] * number
+                total = supplied if total is None else np.add(total, supplied, out=total)
+        return total
+
+    def subtract(self, amounts: Floats, table: Floats) -> None:
+        """Subtract from each line of a table, shape ``(lines, rows)``, what these blocks supply.
+
+        ``amounts`` has what a block supplies by line and kind.
+        """
+        for part in self.parts:
+            rows = slice(None) if part.rows is None else part.rows
+            for line in np.flatnonzero(amounts[:, part.among].any(axis=1)).tolist():
+                table[line][rows] -= amounts[line].take(part.kinds) * part.numbers
+        if some := [kind for kind, number in self.by_kind.items() if number.any()]:
+            table -= amounts[:, some] @ np.array([self.by_kind[kind] for kind in some])
 
 
 def _both(mask: Mask, other: Mask | None) -> Mask:

@@ -9,8 +9,10 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from valence_sched.model.need import Need
 from valence_sched.model.request import FlavorShare, Mix, MixSupplies, Request
 from valence_sched.view.availability import feasible_rows
+from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.fragmentation import (
     FlavorMix,
     MixSupply,
@@ -22,8 +24,9 @@ from valence_sched.view.fragmentation import (
 from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.reads import completes_mix, reads
-from valence_sched.view.view import Floats, Ints, Labels, Mask, View
+from valence_sched.view.view import Floats, Ints, Labels, Mask, View, read_only
 
+MOST_GROWTHS = 16  # nodes of which the growth is remembered
 FEW_ROWS = 512  # whose stocks before and after a node are worked out together
 #: Returns what the use of rows with these traits counts.
 Weighted = Callable[[Labels], MixWeights]
@@ -41,6 +44,21 @@ class _Site(NamedTuple):
         """Return what is free of what the mix needs on some of the rows."""
         workload = self.workload
         return leftover(part, workload.resources, blocks=workload.uses_blocks)
+
+
+class _ScarceRows(NamedTuple):
+    """Rows that have any of the scarce thing, with what they have free.
+
+    ``lost`` is what of that the mix has no use for, ``weights`` what its use counts, and ``growth``
+    the latest nodes by their needs: the rows that may make it, and the growth of ``F`` there.
+    """
+
+    rows: Ints
+    free: Leftover
+    supply: MixSupply
+    lost: Floats
+    weights: MixWeights
+    growth: BoundedMemo[tuple[Need, ...], tuple[Ints, Floats]]
 
 
 def mix_supplies(
@@ -125,7 +143,7 @@ def fragmentation(
         rows, growth, weights = _growth(site, request, candidates)
     if not len(rows):
         return view.constant(0.5)
-    growth -= workload.own_price(weights, request.needs, request.traits)
+    growth = growth - workload.own_price(weights, request.needs, request.traits)
     growth /= workload.largest_request
     if step:
         growth = np.rint(np.round(growth / step, 6)) * step
@@ -176,31 +194,35 @@ def _growth(site: _Site, request: Request, candidates: Mask) -> tuple[Ints, Floa
 
     With what use counts on some rows: the price of a unit of hardware is the same on all.
     """
-    view, workload = site.view, site.workload
+    view, needs = site.view, tuple(map(site.view.kinds.whole_amount, request.needs))
     if 2 * np.count_nonzero(candidates) < len(view):
-        rows = candidates.nonzero()[0]
-        rows, free, before, lost, weights = _scarce_rows(site, rows)
-        feasible = None
-    else:  # the next request most likely needs all of it, too
-        make = functools.partial(_scarce_rows, site, None)
-        rows, free, before, lost, weights = view.memoise_latest("fragmentation", site.key, make)
-        feasible = None if candidates is view.all_rows else candidates[rows]
-    if not len(rows):
-        return rows, np.empty(0), weights
-    after = workload.supply_after(before, free, request.needs, feasible)
-    growth = workload.fragmentation(after, weights) - lost
-    if feasible is not None:
-        rows, growth = rows[feasible], growth[feasible]
-    return rows, growth, weights
+        scarce = _scarce_rows(site, candidates.nonzero()[0])
+        return scarce.rows, _growth_on(scarce, site.workload, needs, None), scarce.weights
+    # the next request most likely needs all of it, too
+    make = functools.partial(_scarce_rows, site, None)
+    scarce = view.memoise_latest("fragmentation", site.key, make)
+    known = scarce.growth.get(needs)  # the same blocks satisfy equal needs: the rows are the same
+    if known is None:
+        feasible = None if candidates is view.all_rows else candidates[scarce.rows]
+        rows = scarce.rows if feasible is None else scarce.rows[feasible]
+        growth = _growth_on(scarce, site.workload, needs, feasible)
+        known = scarce.growth.store(needs, (rows, read_only(growth)))
+    return *known, scarce.weights
 
 
-def _scarce_rows(
-    site: _Site, rows: Ints | None
-) -> tuple[Ints, Leftover, MixSupply, Floats, MixWeights]:
-    """Return those of some rows, of all if None, that have any of the scarce thing.
+def _growth_on(
+    scarce: _ScarceRows, workload: FlavorMix, needs: tuple[Need, ...], feasible: Mask | None
+) -> Floats:
+    """Return the growth of ``F`` on those of some rows that are feasible, on all if None."""
+    if not len(scarce.rows):
+        return np.empty(0)
+    after = workload.supply_after(scarce.supply, scarce.free, needs, feasible)
+    growth: Floats = workload.fragmentation(after, scarce.weights) - scarce.lost
+    return growth if feasible is None else growth[feasible]
 
-    With what they have free, of which what the mix has no use for, and what use counts.
-    """
+
+def _scarce_rows(site: _Site, rows: Ints | None) -> _ScarceRows:
+    """Return those of some rows, of all if None, that have any of the scarce thing."""
     free, traits = site.free(site.view), site.view.traits
     if rows is not None:
         free, traits = free.take(rows), traits.select(rows)
@@ -210,4 +232,5 @@ def _scarce_rows(
     if len(scarce) < len(supply.free):
         free, supply, traits = free.selected(scarce), supply.columns(scarce), traits.select(scarce)
     weights = site.weighted(traits)
-    return rows, free, supply, site.workload.fragmentation(supply, weights), weights
+    lost = site.workload.fragmentation(supply, weights)
+    return _ScarceRows(rows, free, supply, lost, weights, BoundedMemo(MOST_GROWTHS))

@@ -364,6 +364,20 @@ class TestPolicy(unittest.TestCase):
             asked = request({"processor": {"total_cores": 8}}, policy="fragmentation")
             self.assertEqual("plain", made.select_destinations(asked).placements[0].chosen.podm)
 
+    def test_nodes_of_the_same_blocks_have_the_growth_that_each_has_by_itself(self):
+        site = view(*[{"id": str(number), "blocks": [cpu("c", 8), cpu("d", 24), gpu("g")]}
+                      for number in range(3)])  # fmt: skip
+        mix = Mix((FlavorShare(request({"accelerators": [{}]}).needs),
+                   FlavorShare(request({"processor": {"total_cores": 8},
+                                        "accelerators": [{"model": "A100"}]}).needs)))  # fmt: skip
+        mix = completed(site, mix)
+        for cores in (1, 8, 9, 7, 25, 32, 33):
+            asked = {"processor": {"total_cores": cores}, "accelerators": [{"model": "A100"}]}
+            one = msgspec.structs.replace(request(asked), mix=mix)
+            for _ in range(2):
+                fresh = fragmentation(site.without_memo(), one, prices=True)
+                self.assertEqual(fresh.tolist(), fragmentation(site, one, prices=True).tolist())
+
     def test_a_node_that_needs_no_trait_leaves_a_scarce_model_free(self):
         node = {"processor": {"total_cores": 8}, "accelerators": [{}]}
         rare = {"id": "rare", "traits": ["RARE"], "blocks": [cpu("c", 8), gpu("g")]}
