@@ -31,11 +31,13 @@ from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.model.request import FlavorShare, Mix, NameRequirements, Request, sealed
 from valence_sched.schedulers.filter import FilterScheduler
 from valence_sched.view.builder import ViewBuilder
+from valence_sched.weighers.tight import SCARCITY
 
 CARD = 1000  # thousandths
 CPU, MEMORY = "cpu_milli", "memory_mib"
 CARDS = "gpu_milli"
-SCARCITY = {CARDS: 1e3, CPU: 1e6, MEMORY: 1e7}  # as the policy has it, in the trace's units
+#: What the weigher tight calls each resource, and how many of the trace's units one of it is.
+UNITS = {CARDS: ("accelerators", 1e3), CPU: ("cores", 1e3), MEMORY: ("memory_mib", 1.0)}
 FIRST_CARD = 2  # stocks of a pool: CPU, memory, cards
 SHARED = Path(os.environ.get("VALENCE_SCHED_TRACE") or Path(__file__).parents[3] / "shared")
 LISTS = ("openb_node_list_gpu_node.csv", "openb_pod_list_default.csv")
@@ -140,16 +142,22 @@ def built_in() -> dict[str, Policy]:
 
 def _policy(policy: Policy) -> BoundPolicy:
     """Return a policy whose weighers are told what things are called here."""
-    here = {"fragmentation": {"of": CARDS}, "tight": {"of": SCARCITY}}
-    uses = [
-        WeigherUse(use.name, use.weight, {**use.options, **here.get(use.name, {})})
-        for use in policy.weighers
-    ]
-    bound = bind(msgspec.structs.replace(policy, weighers=tuple(uses)))
+    bound = bind(msgspec.structs.replace(policy, weighers=tuple(map(_use, policy.weighers))))
     says = Request(
         traits=NameRequirements(required=("a card model",))
     )  # and of no group, zone or thing
     return without_readers(bound, idle_readers(says, bound))
+
+
+def _use(use: WeigherUse) -> WeigherUse:
+    """Return a weigher that is told what things are called here, and in which units they are."""
+    if use.name == "fragmentation":
+        return msgspec.structs.replace(use, options={**use.options, "of": CARDS})
+    if use.name == "tight":
+        scales = use.options.get("of", SCARCITY)
+        here = {name: scales[word] * unit for name, (word, unit) in UNITS.items()}
+        return msgspec.structs.replace(use, options={**use.options, "of": here})
+    return use
 
 
 def _podm_of(nodes: Any, row: int) -> Any:

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The optima of generated sites are what the solver finds, and policies are measured by them."""
+
+import unittest
+from collections import Counter
+
+from tests.benchmarks import sites
+from valence_sched.core.optimise.highs import optional_highs
+
+
+class TestOptima(unittest.TestCase):
+    """The file of optima."""
+
+    def setUp(self):
+        lines = sites.OPTIMA.read_bytes()
+        self.every = sites.msgspec.json.Decoder(sites.Site).decode_lines(lines)
+
+    def test_it_has_every_site_once(self):
+        found = [(one.seed, one.podms, one.blocks) for one in self.every]
+        expected = [(seed, sites.PODMS, sites.BLOCKS) for seed in range(sites.SITES)]
+        self.assertEqual(expected, found)
+
+    @unittest.skipUnless(optional_highs(), "highspy is not installed")
+    def test_it_has_as_many_nodes_as_the_solver_places(self):
+        for one in self.every[:2]:
+            with self.subTest(seed=one.seed):
+                found = sites.solved(one.seed)
+                self.assertEqual((one.placed, one.bound), (found.placed, found.bound))
+
+    def test_nodes_are_in_proportion_to_the_shares(self):
+        for one in self.every:
+            with self.subTest(seed=one.seed):
+                self.assertEqual([*sites.SHARES], [*one.nodes])
+                total, parts = one.placed, sum(sites.SHARES.values())
+                for name, share in sites.SHARES.items():
+                    self.assertAlmostEqual(share / parts, one.nodes[name] / total, delta=0.02)
+
+
+class TestArrivals(unittest.TestCase):
+    """The orders in which nodes are asked for."""
+
+    def test_they_are_the_nodes_of_the_optimum_in_another_order_each(self):
+        site = sites.sites()[0]
+        first, second = site.arrivals(), site.arrivals(1)
+        self.assertEqual(site.nodes, dict(Counter(first)))
+        self.assertEqual(Counter(first), Counter(second))
+        self.assertNotEqual(first, second)
+        self.assertEqual(first, site.arrivals())
+
+
+class TestLost(unittest.TestCase):
+    """What a policy does not place of the optimum."""
+
+    def test_nothing_where_there_is_room_and_all_that_finds_none(self):
+        policy = sites.policies()["default"]
+        self.assertEqual(0.0, sites.lost(sites.Site(0, 2, 30, {"small": 4}, 4), policy))
+        full = sites.lost(sites.Site(0, 1, 30, {"gpu-large": 100}, 100), policy)
+        self.assertGreater(full, 90.0)
+        self.assertLess(full, 100.0)
+
+    def test_room_replaces_tight_alone(self):
+        every = sites.policies()
+        shipped, spread = every["fragmentation"], every[sites.WITH_ROOM]
+        pairs = [
+            (old.name, new.name)
+            for old, new in zip(shipped.weighers, spread.weighers, strict=True)
+            if old != new
+        ]
+        self.assertEqual([("tight", "room")], pairs)
