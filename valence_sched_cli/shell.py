@@ -88,7 +88,7 @@ class Shell(app.App):
 
     def interact(self) -> None:
         """Read commands from a terminal; without a terminal, a missing command is an error."""
-        if not self.stdin.isatty():
+        if self.stdin is None or not self.stdin.isatty():
             self.stderr.write("no command: see 'valence-sched --help'\n")
             raise SystemExit(2)
         super().interact()

@@ -139,6 +139,41 @@ class TestInventory(Bad):
         self.assertEqual((0, 1), (done.code, len(done.data)))
         self.assertIn("1 remark on the inventory", done.err)
 
+    def test_a_time_that_is_none_is_named_where_it_stands(self):
+        """Else its age would be unknown, and nobody warned that it is old."""
+        expected = "expected a time such as 2026-01-05T06:00:00Z"
+        file = self.write("header.json", inventory(GOOD, captured_at="yesterday"))
+        self.assertEqual(f"{file}: $.captured_at: found 'yesterday', {expected}", self.unread(file))
+        self.assertEqual(f"$.podms[1].read_at: found 'yesterday', {expected}",
+                         self.skipped({"id": "bad", "read_at": "yesterday"}))  # fmt: skip
+
+    def test_a_stock_or_node_that_stands_there_twice_is_not_counted_twice(self):
+        stock, node = {"uri": "/s", "resource": "gib", "total": 5}, {"uri": "/s"}
+        for field, one in (("stocks", stock), ("nodes", node)):
+            with self.subTest(field):
+                line = self.skipped({"id": "bad", field: [one, one]})
+                path = f"$.podms[1].{field}[1].uri"
+                self.assertEqual(f"{path}: found '/s' again, expected a URI of its own", line)
+
+    def test_a_block_that_says_unused_and_is_part_of_a_node_is_doubtful(self):
+        blocks = [{"uri": "/b/1", "devices": CPU}, {"uri": "/b/2", "devices": CPU},
+                  {"uri": "/b/3", "status": {"state": "Composed"}},
+                  {"uri": "/b/4", "status": {"shareable": True}}]  # fmt: skip
+        nodes = [{"uri": "/n", "blocks": ["/b/2", "/b/3", "/b/4", "/gone"]}]
+        file = self.write("use.json", inventory({"id": "a", "blocks": blocks, "nodes": nodes}))
+        words = ("podm", "inventory", "validate", file, "--long", "-f", "json")
+        (row,) = run("valence-sched", *words).data
+        path = f"{file}: $.podms[0].blocks[1].status"
+        self.assertEqual([f"{path}: found Unused, expected Composed: node /n has the block, and it "
+                          "is handed out again"], row["Remarks"])  # fmt: skip
+        done = run("valence-sched", "podm", "list", "--inventory", file)
+        self.assertEqual(
+            "1 remark on the inventory: see podm inventory validate --long\n", done.err
+        )
+        sound = inventory({"id": "a", "blocks": blocks[2:], "nodes": nodes})
+        file = self.write("sound.json", sound)
+        self.assertEqual("", run("valence-sched", "podm", "list", "--inventory", file).err)
+
     def test_another_schema_is_refused(self):
         file = self.write("other.json", json.dumps({"schema": "other/thing", "podms": []}))
         self.assertIn("$.schema: found 'other/thing', expected 'valence-sched/inventory'",

@@ -347,6 +347,21 @@ class TestStreams(Effects):
                     self.assertIn(done.returncode, (0, 7), done)
                     self.assert_named(here, "", done.stdout + done.stderr)
 
+    def test_a_closed_standard_input(self):
+        """As of a job that starts programs without one: it is read by nothing, or is empty."""
+        for program in PROGRAMS:
+            with self.subTest(program):
+                words = ("podm", "list", "--inventory", SITE, "-f", "value", "-c", "Podm")
+                done = self.shell(program, words, "<&-")
+                self.assertEqual((0, ""), (done.returncode, done.stderr))
+                self.assertIn("gpu-east", done.stdout.splitlines())
+        done = self.shell(OURS, ("podm", "list", "--inventory", "-"), "<&-")
+        self.assertEqual(1, done.returncode)
+        self.assertIn("stdin: found an empty file", done.stderr)
+        done = self.shell(OURS, (), "<&-")
+        self.assertEqual((2, "no command: see 'valence-sched --help'\n"),
+                         (done.returncode, done.stderr))  # fmt: skip
+
     def test_a_reader_keeps_its_exit_code(self):
         for program in PROGRAMS:
             with self.subTest(program):

@@ -399,6 +399,13 @@ class TestAges(Live):
         self.assertEqual(f"pod manager {RACK!r}: read nobody knows when, and at most 9999d ago is "
                          "allowed", line)  # fmt: skip
 
+    def test_a_reading_of_the_future_is_told_as_one(self):
+        podm = {"id": "a", "read_at": "2999-01-05T06:00:00Z", "blocks": []}
+        file = self.write("future.jsonl", json.dumps(podm))
+        self.assertEqual("pod manager 'a': read at 2999-01-05T06:00:00Z, which is in the future "
+                         "(compare the clocks), and at most 24h ago is allowed",
+                         self.stale("list", "--inventory", file, "--max-age", "1d"))  # fmt: skip
+
     def test_the_file_tells_the_age_where_a_pod_manager_does_not(self):
         for name, lines in (
             ("a.jsonl", ['{"schema":"valence-sched/inventory","captured_at":"%s"}',

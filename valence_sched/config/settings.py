@@ -7,6 +7,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -250,8 +251,10 @@ class Configuration:
 
     @property
     def input(self) -> BinaryIO:
-        """Return standard input."""
-        return self._stdin or sys.stdin.buffer
+        """Return standard input, an empty one where this process has none: it was closed."""
+        if self._stdin is None:
+            self._stdin = sys.stdin.buffer if sys.stdin is not None else BytesIO()
+        return self._stdin
 
 
 def _looks_like_file(word: str) -> bool:

@@ -23,6 +23,7 @@ from valence_sched.errors import (
 )
 from valence_sched.inventory.old_readings import OldReadings, stale_error
 from valence_sched.inventory.sources import SourceReader
+from valence_sched.inventory.written_podm import check_podm, doubtful_use
 from valence_sched.model.age import age_s
 from valence_sched.model.codec import decode
 from valence_sched.model.custom_resource import DeclaredStocks, with_declared_stocks
@@ -167,6 +168,7 @@ class InventoryLoader:
             try:
                 podm = validator.podm(record)  # also what a driver made
                 services.check(podm, record)
+                self._check_written(podm, record)
                 podm = self._with_read_time(podm, record, selection.live, old)
                 yield with_declared_stocks(podm, declared), record
             except InputError as error:
@@ -234,6 +236,7 @@ class InventoryLoader:
             try:
                 podm = _decode_lean(decoder, json, record)
                 services.check(podm, record)
+                self._check_written(podm, record)
                 podm = self._with_read_time(podm, record, selection.live, old)
             except InputError as error:
                 self._skip(error)
@@ -288,6 +291,14 @@ class InventoryLoader:
         if declared:
             for remark in (*declared.remarks, *declared.unmatched_remarks()):
                 self._diagnostics.remark(remark)
+
+    def _check_written(self, podm: Podm[Any, Any], record: recorded.Record) -> None:
+        """Check a pod manager against itself, but for one that a driver made."""
+        if isinstance(record.content, Podm):
+            return
+        check_podm(podm, record.file, record.place)
+        if remark := doubtful_use(podm, record.file, record.place):
+            self._diagnostics.remark(remark)
 
     def _with_read_time(
         self, podm: P, record: recorded.Record, live: ReadOptions, old: OldReadings

@@ -59,7 +59,12 @@ def stale_error(
 ) -> InventoryStale:
     """Return the error about a reading that is too old to decide on."""
     age = age_s(read_at, now)
-    known = f"read {format_age(age)} ago" if age is not None else "read nobody knows when"
+    if age is not None:
+        known = f"read {format_age(age)} ago"
+    elif read_at is None:
+        known = "read nobody knows when"
+    else:
+        known = f"read at {read_at}, which is in the future (compare the clocks)"
     return InventoryStale(one_line(f"pod manager {podm!r}: {known}, and at most "
                                    f"{format_age(limit_s)} ago is allowed"))  # fmt: skip
 

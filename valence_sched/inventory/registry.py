@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from msgspec.structs import replace
 
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
 STATE = "VALENCE_SCHED_STATE"
 PROBE_TIMEOUT_S = 5.0  # how long a service has to tell its identity when it is registered
 
-_SQLITE = re.compile(r"sqlite(?:\+\w+)?:///([^?]*)")
+_SQLITE = re.compile(r"sqlite(?:\+\w+)?://(?:/([^?]*))?")
+_IN_MEMORY = ("", ":memory:")
 _PASSWORD = re.compile(r"(//[^/@]*?):[^/]*@")
 
 
@@ -62,9 +64,13 @@ class Registry:
         self._config = config
         self._home = Homes(config.environ).state
         url = state or config.environ.get(STATE)
-        self.url = _as_url(url) if url else f"sqlite:///{self._home / 'state.sqlite'}"
-        in_file = _SQLITE.fullmatch(self.url)
-        self.file = Path(in_file[1]).expanduser() if in_file and in_file[1] else None
+        self.url = _as_url(url) if url else _file_url(self._home / "state.sqlite")
+        in_file = _SQLITE.match(self.url)
+        if in_file and unquote(in_file[1] or "") in _IN_MEMORY:
+            raise UsageError(f"the state {self.url!r} ends with this command: name a file, or the "
+                             "URL of a database")  # fmt: skip
+        alone = in_file is not None and in_file.end() == len(self.url)
+        self.file = Path(unquote(in_file[1])).expanduser() if in_file and alone else None
 
     @property
     def where(self) -> str:
@@ -315,4 +321,10 @@ def _as_url(state: str) -> str:
         return state
     if not state.strip() or "\0" in state:
         raise StoreError(f"no state is called {state!r}: name a file, or a URL")
-    return f"sqlite:///{Path(state).expanduser().absolute()}"
+    return _file_url(Path(state).expanduser().absolute())
+
+
+def _file_url(file: Path) -> str:
+    """Return the URL of a file of SQLite, whatever characters are in its path."""
+    path = str(file).replace("%", "%25").replace("?", "%3F")
+    return f"sqlite:///{path}"

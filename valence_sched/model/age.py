@@ -5,6 +5,8 @@ import datetime
 import math
 import re
 
+from valence_sched.errors import InputError
+
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 #: How far ahead of ours the clock of another machine may be.
@@ -36,6 +38,16 @@ def format_age(seconds: float) -> str:
     """Format an age in the largest unit of which it has at least two: ``35s``, ``10m``, ``3d``."""
     unit = next((unit for unit in "dhm" if seconds >= 2 * UNITS[unit]), "s")
     return f"{int(seconds // UNITS[unit])}{unit}"
+
+
+def check_time(text: str | None, file: str, place: str) -> None:
+    """Raise InputError for a timestamp that is not one of ISO 8601; None is none at all."""
+    try:
+        if text is not None:
+            datetime.datetime.fromisoformat(text)
+    except ValueError:
+        expected = "a time such as 2026-01-05T06:00:00Z"
+        raise InputError(file, place, repr(text), expected) from None
 
 
 def age_s(read_at: str | None, now: datetime.datetime) -> float | None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import msgspec
 import sqlalchemy as sa
 
 from valence_sched.store.database_errors import (
@@ -212,6 +213,8 @@ class Database:
                     raise problem from None
                 lost |= write and cut
                 self._pause(attempt)
+            except msgspec.DecodeError as error:  # of a document that is stored
+                raise store_error(error, self.address, doing) from None
         raise AssertionError("unreachable")
 
     def _pause(self, attempt: int) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import sqlalchemy as sa
 
 from valence_sched.errors import StoreError, one_line
@@ -20,9 +21,17 @@ HINTS = {
     "full": "make room, then run it again: nothing of this change was written",
     "readonly": "give this user the right to write there, or name another store",
     "corrupt": "it is no store of ours or it is damaged: restore a copy, or name another store",
+    "disk": "make room if the disk is full, or name a store on another one",
     "unreachable": "is the database running, and are host, port and login right?",
 }
-SQLITE_KINDS = {8: "readonly", 13: "full", 11: "corrupt", 26: "corrupt", 14: "unreachable"}
+SQLITE_KINDS = {
+    8: "readonly",
+    10: "disk",
+    13: "full",
+    11: "corrupt",
+    26: "corrupt",
+    14: "unreachable",
+}
 MYSQL_KINDS = {1021: "full", 1114: "full", 1030: "full", 3: "full", 1290: "readonly",
                1044: "unreachable", 1045: "unreachable", 1049: "unreachable", 2003: "unreachable",
                1142: "readonly"}  # fmt: skip
@@ -64,7 +73,9 @@ class RowRefused(StoreError):
 
 def store_error(error: Exception, address: StoreUrl, doing: str = "") -> StoreError:
     """Return the error of one line: the store, the message of the engine, what to do."""
-    if not isinstance(error, sa.exc.DBAPIError):
+    if isinstance(error, msgspec.DecodeError):
+        message, hint = f"a document in it cannot be read: {error}", HINTS["corrupt"]
+    elif not isinstance(error, sa.exc.DBAPIError):
         message, hint = _engine_message(error), ""
     else:
         message, hint = _engine_message(error.orig or error), HINTS.get(_kind(error), "")

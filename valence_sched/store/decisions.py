@@ -63,8 +63,11 @@ class StoredDecisions:
         if owner is not None:
             query = query.where(_of.owner_key == key_of(owner))
         query = query.order_by(_of.decided_at.desc(), _of.id).limit(most).offset(skip)
-        rows = self._database.read(lambda c: c.execute(query).all(), "reading decisions")
-        return [_summary(*row) for row in rows]
+
+        def work(connection: sa.Connection) -> Sequence[DecisionSummary]:
+            return [_summary(*row) for row in connection.execute(query)]
+
+        return self._database.read(work, "reading decisions")
 
 
 def _summary(id_: str, decided_at: float, summary: bytes | None) -> DecisionSummary:

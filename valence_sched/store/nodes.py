@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import sqlalchemy as sa
@@ -30,8 +30,7 @@ class Nodes:
             query = query.where(_of.podm_key == key_of(podm))
         if claim is not None:
             query = query.where(_of.claim_id == claim)
-        rows = self._database.read(lambda c: c.scalars(query).all(), "reading nodes")
-        return [msgspec.json.decode(row, type=ComposedNode) for row in rows]
+        return self._database.read(lambda c: _decoded(c.scalars(query)), "reading nodes")
 
     def newest(
         self, most: int, *, skip: int = 0, podm: str | None = None, owner: str | None = None
@@ -50,8 +49,7 @@ class Nodes:
         count = sa.select(sa.func.count()).select_from(both).where(*where)
 
         def work(connection: sa.Connection) -> tuple[Sequence[ComposedNode], int]:
-            rows = connection.scalars(query.limit(most).offset(skip)).all()
-            found = [msgspec.json.decode(row, type=ComposedNode) for row in rows]
+            found = _decoded(connection.scalars(query.limit(most).offset(skip)))
             return found, connection.scalar(count) or 0
 
         return self._database.read(work, "reading nodes")
@@ -85,3 +83,7 @@ def _forget(connection: sa.Connection, node_id: str) -> str | None:
         return None
     claim_rows.end(connection, claim_id, ("COMPOSED", "SETTLED"), "RELEASED", "its node is gone")
     return claim_id
+
+
+def _decoded(rows: Iterable[bytes]) -> Sequence[ComposedNode]:
+    return [msgspec.json.decode(row, type=ComposedNode) for row in rows]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from valence_sched.errors import StoreError
+from valence_sched.errors import StoreError, one_line
 from valence_sched.store import tables
 from valence_sched.store.database import Database
 from valence_sched.store.tables import REVISION
@@ -28,15 +28,18 @@ def prepare(database: Database, revision: str = REVISION, migrations: Path = MIG
     ``revision``, the latest of ``migrations``, is the one that it has then.
 
     Raises:
-        StoreError: it cannot be opened, or is of a newer version.
+        StoreError: it cannot be opened, is of a newer version or is another program's.
     """
     if database.address.file is not None:
         _make_file(database.address.file)
-        _enable_wal(database)
     stored = database.read(stored_revision, "opening")
+    if stored != revision:
+        database.read(lambda connection: _refuse_foreign(connection, database), "opening")
+        _refuse_newer(stored, revision, database)
+    if database.address.file is not None:
+        _enable_wal(database)
     if stored == revision:
         return
-    _refuse_newer(stored, revision, database)
 
     def work(connection: sa.Connection) -> None:
         with _schema_lock(connection):
@@ -88,6 +91,22 @@ def stored_revision(connection: sa.Connection) -> str | None:
     if not sa.inspect(connection).has_table(tables.version.name):
         return None
     return connection.scalar(sa.select(tables.version.c.version_num))
+
+
+def _refuse_foreign(connection: sa.Connection, database: Database) -> None:
+    """Raise StoreError for the tables of another program alone, before anything is written.
+
+    A server's database may have other tables beside ours, but for the version of their schema.
+    """
+    found = set(sa.inspect(connection).get_table_names())
+    version = {tables.version.name}
+    ours = tables.METADATA.tables.keys() - version
+    others = sorted(found - ours - version)
+    alone = database.address.engine == "sqlite" or found & version
+    if others and alone and not found & ours:
+        shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
+        raise StoreError(one_line(f"{database.address}: it has the tables of another program "
+                                  f"({shown}): name another store"))  # fmt: skip
 
 
 def _refuse_newer(stored: str | None, revision: str, database: Database) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from pathlib import Path
+from urllib.parse import unquote
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, make_url
@@ -37,6 +38,8 @@ class StoreUrl:
         driver, module, extra = DRIVERS[self.engine]
         if importlib.util.find_spec(module) is None:
             raise StoreError(f"{self.engine} needs {module}: pip install 'valence-sched[{extra}]'")
+        if self.engine == "sqlite" and (path := text.partition(":///")[2]):
+            url = url.set(database=unquote(path.partition("?")[0]))  # not by every SQLAlchemy
         self.url: URL = url if "+" in url.drivername else url.set(drivername=driver)
 
     @property

@@ -56,6 +56,27 @@ class TestRegistry(unittest.TestCase):
         self.assertEqual(Path("/c"), self.registry("/c", VALENCE_SCHED_STATE="/a").file)
         self.assertEqual(Path("/c"), self.registry("sqlite:////c").file)
 
+    def test_a_path_is_the_file_whatever_characters_it_has(self):
+        """What a URL reads otherwise, such as %20 or a question mark, is of the name."""
+        for name in ("a%20b", "a?b", "a#b", "a+b c", "100%"):
+            with self.subTest(name):
+                path = self.folder / name / "state.sqlite"
+                registry = self.registry(str(path))
+                self.assertEqual(path, registry.file)
+                registry.create(Registration(name="a", url="http://127.0.0.1:1"))
+                self.assertTrue(path.is_file())
+                again = self.registry(str(path)).registrations()
+                self.assertEqual(["a"], [one.name for one in again])
+        url = f"sqlite:///{self.folder}/a%20c"
+        self.assertEqual(self.folder / "a c", self.registry(url).file)
+
+    def test_a_state_that_would_end_with_the_command_is_refused(self):
+        for url in ("sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite+pysqlite:///?mode=rw"):
+            with self.subTest(url), self.assertRaises(UsageError) as caught:
+                self.registry(url)
+            self.assertEqual(f"the state {url!r} ends with this command: name a file, or the URL "
+                             "of a database", str(caught.exception))  # fmt: skip
+
     def test_a_database_of_many_keeps_passwords_at_home_and_shows_none(self):
         url = "postgresql://op:hunter2@h/db"
         registry = self.registry(VALENCE_SCHED_STATE=url)

@@ -95,6 +95,7 @@ class TestWords(unittest.TestCase):
             "readonly": [sqlite(8), state("25006"), state("42501"), failed(1290, "words"),
                          failed(1142, "words")],
             "corrupt": [sqlite(11), sqlite(26), state("XX001")],
+            "disk": [sqlite(10), sqlite(sqlite3.SQLITE_IOERR_WRITE)],
             "unreachable": [sqlite(14), state("08006"), failed(2003, "words"), failed("words")],
         }.items():  # fmt: skip
             for error in errors:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Opening a store: made when it is not there, upgraded when it is older, refused when newer."""
 
+import contextlib
 import multiprocessing
 import os
 import shutil
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -186,6 +188,22 @@ class TestFile(StoreCase):
         file.write_bytes(b"this is not a database at all, whatever its name says" * 100)
         with self.assertRaisesRegex(StoreError, f"^{file}: .*file is not a database .*restore a"):
             self.store(f"sqlite:///{file}")
+
+    def test_the_database_of_another_program_is_refused_and_stays_as_it_is(self):
+        for name, version in (("photos", ""), ("alembic_version", "0001")):
+            with self.subTest(version):
+                path = self.folder / f"other{version}.db"
+                with contextlib.closing(sqlite3.connect(path)) as other, other:
+                    other.execute(f"create table {name} (version_num)")
+                    other.execute("create table albums (id integer)")
+                    other.execute(f"insert into {name} values ('{version}')")
+                before = path.read_bytes()
+                with self.assertRaises(StoreError) as caught:
+                    Store(f"sqlite:///{path}")
+                shown = "albums" if version else "albums, photos"
+                self.assertEqual(f"{path}: it has the tables of another program ({shown}): name "
+                                 "another store", str(caught.exception))  # fmt: skip
+                self.assertEqual(before, path.read_bytes())
 
     def test_a_damaged_store_is_one_line(self):
         store = self.store()

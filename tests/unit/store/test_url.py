@@ -39,6 +39,7 @@ class TestUrl(unittest.TestCase):
         for url, file, in_memory in (
             ("sqlite:///a.db", Path("a.db"), False),
             ("sqlite:///~/a.db", Path.home() / "a.db", False),
+            ("sqlite:////a%3Fb%20c%25.db?timeout=3", Path("/a?b c%.db"), False),
             ("sqlite://", None, True),
             ("sqlite:///:memory:", None, True),
             ("postgresql://db/name", None, False),

@@ -13,6 +13,7 @@ from msgspec import Raw
 from valence_sched.drivers.bounds import MAX_JSON_BYTES, MAX_LINE_BYTES
 from valence_sched.errors import InputError
 from valence_sched.model import inventory
+from valence_sched.model.age import check_time
 from valence_sched.model.codec import check_schema, decode
 from valence_sched.model.diagnostic import Diagnostics
 
@@ -162,6 +163,9 @@ def _check_header(fields: Fields, file: str, diagnostics: Diagnostics) -> bool:
     version = fields.get("version")
     text = decode(version, str, file, "$.version") if version else inventory.VERSION
     warnings = check_schema(schema, text, inventory.SCHEMA, inventory.VERSION, file)
+    at = bytes(fields.get("captured_at", b"null"))
+    if at != b"null":
+        check_time(decode(at, str, file, "$.captured_at"), file, "$.captured_at")
     for warning in warnings:
         diagnostics.remark(warning)
     return bool(warnings)
