@@ -26,6 +26,9 @@ from valence_sched.model.registration import Registration
 from valence_sched.store.snapshot import StoreSnapshot
 from valence_sched.store.store import Store
 
+#: How soon it is looked up again whether an old reading is old still, in seconds.
+ASK_AGAIN_S = 1.0
+
 
 class StoredInventory:
     """Members of a follower: those of a selection, with what a live reading would say of them.
@@ -58,6 +61,7 @@ class StoredInventory:
         self._aged: set[str] = set()
         self._max_ages = ReadingAges(_limit(self._live.max_age_s))
         self._warn_ages = ReadingAges(_limit(self._live.warn_age_s))
+        self._asked_at: dict[str, float] = {}
 
     @property
     def skipped(self) -> Sequence[str]:
@@ -170,8 +174,12 @@ class StoredInventory:
     def _update_ages(self, followed: Followed) -> set[str]:
         """Look up the times of readings that seem old; return those whose blocks come or go."""
         self._ask_times(self._max_ages, self._too_old())
-        old = self._warn_ages.older(self._sources.now()) & self._ranks.keys()
-        self._ask_times(self._warn_ages, old)
+        now = self._sources.now()
+        at, old = now.timestamp(), self._warn_ages.older(now) & self._ranks.keys()
+        self._asked_at = {one: self._asked_at.get(one, -math.inf) for one in old}
+        due = [one for one, asked_at in self._asked_at.items() if at - asked_at >= ASK_AGAIN_S]
+        self._ask_times(self._warn_ages, due)
+        self._asked_at |= dict.fromkeys(due, at)
         failing = {one for one in self._too_old() if one in followed and followed[one].failure}
         aged, self._aged = self._aged, failing
         return aged ^ failing

@@ -4,6 +4,7 @@
 import datetime
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 from msgspec.structs import replace
 
@@ -11,6 +12,8 @@ from tests.unit.lifecycle.site import request
 from tests.unit.lifecycle.test_stored import AWAY, StoredCase, registration
 from tests.unit.store.site import CORES
 from valence_sched.errors import InventoryIncomplete
+from valence_sched.lifecycle.stored_inventory import ASK_AGAIN_S
+from valence_sched.store.store import Store
 
 POWER = {**CORES, "stocks": [{"resource": "power", "amount": 3}]}
 
@@ -179,8 +182,23 @@ class TestTimes(SettingsCase):
                           "(--warn-age)"], self.lines("warning"))  # fmt: skip
         self.site.remember("a")
         self.site.store.unregister("b")
+        self.wait(ASK_AGAIN_S)
         self.chosen()
         self.assertEqual([], self.lines("warning"))
+
+    def test_many_decisions_on_old_readings_look_them_up_once_in_a_while(self):
+        self.follow({"warn_age_s": 60.0})
+        self.chosen()
+        self.wait(61)
+        ask = self.enterContext(
+            mock.patch.object(Store, "read_times", autospec=True, side_effect=Store.read_times)
+        )
+        for _ in range(5):
+            self.chosen()
+        self.assertEqual([{"a", "b"}], [set(one.args[1]) for one in ask.mock_calls])
+        self.wait(ASK_AGAIN_S)
+        self.chosen()
+        self.assertEqual(2, len(ask.mock_calls))
 
     def test_the_times_of_readings_that_changed_nothing_are_shown(self):
         before = self.site.read_at()
