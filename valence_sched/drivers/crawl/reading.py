@@ -182,7 +182,7 @@ class PodmReader:
             capabilities=podm.capabilities | known.capabilities,
             traits=tuple(dict.fromkeys(known.traits + podm.traits)),
             facts=podm.facts | known.facts,
-            read_at=self._at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            read_at=f"{self._at.replace(tzinfo=None).isoformat()}Z",
         )
 
     def _failure(self, status: PodmStatus, why: str) -> Reading:

@@ -196,7 +196,7 @@ def _blocks(
             what = f"found {found}, expected one of {', '.join(get_args(CompositionState)[:-1])}"
             path = ResourceBlock.composition_state.path
             service.notes.remark(f"{block.uri}: {path}: {what} (no node can have it)")
-        if status.slots and not members[block.uri]:
+        if not members[block.uri] and status.slots:
             what = "found in no zone, expected in one (no node can have it)"
             service.notes.remark(f"{block.uri}: {what}")
         yield Block(
