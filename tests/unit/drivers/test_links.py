@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from unittest import TestCase
 
-from valence_sched.drivers.fields import Json
-from valence_sched.drivers.links import DocumentNotes, LinkedDocuments
+from valence_sched.drivers.fields import NO_NOTES, Json
+from valence_sched.drivers.links import DocumentNotes, LinkedDocuments, Shared
 from valence_sched.drivers.redfish.schema import ResourceBlock
 
 BLOCKS: dict[str, Json] = {f"/blocks/{name}": {"Pool": "Free"} for name in "abc"}
@@ -51,3 +51,14 @@ class FollowTest(TestCase):
         )
         (note,) = self.notes.diagnostics("f")
         self.assertIn("found a link of 1,108 characters, expected at most 1024", note.text)
+
+
+class SharedTest(TestCase):
+    def test_what_pod_managers_share_is_made_once_for_all_that_are_read_together(self) -> None:
+        shared: Shared = {}
+        first, second = (LinkedDocuments(BLOCKS.get, NO_NOTES, shared=shared) for _ in range(2))
+        self.assertIs(first.shared(list), second.shared(list))
+        self.assertIsNot(first.shared(list), first.shared(set))
+        alone = LinkedDocuments(BLOCKS.get, NO_NOTES)
+        self.assertIs(alone.shared(list), alone.shared(list))
+        self.assertIsNot(first.shared(list), alone.shared(list))

@@ -7,7 +7,12 @@ from typing import Any
 from unittest import TestCase
 
 from valence_sched.drivers.fields import NO_NOTES
-from valence_sched.drivers.redfish.describe import ContentMemo, Describer
+from valence_sched.drivers.redfish.content_memo import (
+    MAX_CONTENT_BYTES,
+    MAX_CONTENTS,
+    ContentMemo,
+)
+from valence_sched.drivers.redfish.describe import MAX_SET_DEVICES, MAX_SETS, Describer
 from valence_sched.drivers.redfish.device_schema import DriveDevice, ProcessorDevice
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import Devices, Drive
@@ -49,6 +54,15 @@ class TestAlike(TestCase):
             self.assertIsNone(self._of(uri, CapacityBytes="much"))
         note = "CapacityBytes: found 'much', expected a number"
         self.assertEqual([f"{uri}: {note}" for uri in "ab"], self.notes.lines())
+
+    def test_of_very_many_contents_or_long_ones_not_all_are_remembered(self) -> None:
+        for size in (*range(MAX_CONTENTS + 1), MAX_CONTENTS, 0):
+            self.assertEqual(size, self._of("a", CapacityBytes=size))
+        self.assertEqual([MAX_CONTENTS, 0], [it["CapacityBytes"] for it in self.seen[-2:]])
+        self.seen.clear()
+        for _ in range(2):
+            self._of("a", CapacityBytes=5, Model="x" * MAX_CONTENT_BYTES)
+        self.assertEqual(2, len(self.seen))
 
     def test_a_number_that_cannot_be_written_is_read_and_refused(self) -> None:
         self.assertIsNone(self._of("a", CapacityBytes=2**80))
@@ -92,3 +106,13 @@ class TestDescriber(TestCase):
             found = self._describe(block, {"CapacityBytes": 2**80}).drives
             self.assertEqual((Drive(),), found)
         self.assertEqual(2, len(self.notes))
+
+    def test_of_very_many_sets_or_large_ones_not_all_are_remembered(self) -> None:
+        sets = [({"CapacityBytes": size},) for size in range(MAX_SETS + 1)]
+        first, *_, last = [self._describe("a", *it) for it in sets]
+        self.assertIs(last, self._describe("b", *sets[-1]))
+        again = self._describe("b", *sets[0])
+        self.assertEqual((first, False), (again, first is again))
+        large = [{"CapacityBytes": 5}] * (MAX_SET_DEVICES + 1)
+        one, two = (self._describe("c", *large) for _ in range(2))
+        self.assertEqual((one, False), (two, one is two))
