@@ -70,7 +70,7 @@ class LinkedDocuments:
             if it[:1] == "/" != it[1:2] and it[-1] != "/" and "#" not in it and "?" not in it
             and "://" not in it and len(it) <= MAX_TEXT
         }  # fmt: skip
-        self._shapes = ShapeMemo()
+        self._shapes = self.shared(ShapeMemo)
         self._documents: dict[str, Json | None] = {}
         self._refused: set[str] = set()
         self._is_short = False
