@@ -22,6 +22,8 @@ _OF_COLLECTIONS = frozenset((*_MEMBERS, _NEXT[0], _COUNT[0]))
 #: Lists of members, folded, in documents of which nothing says that they are something else.
 _LISTS = ("items", "value", "member", "entries")
 _OF_ANY = _OF_COLLECTIONS.union(_LISTS, _NEXT, _COUNT)
+#: Names of types and properties that are remembered, and the longest.
+MAX_NAMES, MAX_NAME = 10_000, 200
 #: Entries of a root that stand below ``Links`` in its present form too.
 _BELOW = ("Sessions", "ManagerProvidingService")
 #: Entries that may stand below ``Links`` of a document whose type has this name.
@@ -64,6 +66,9 @@ class ShapeMemo:
         #: Names of properties that are none of a collection.
         self._plain_names: set[str] = set()
 
+    def __len__(self) -> int:
+        return len(self._types) + len(self._plain_names)
+
     def current_form(self, json: Json, *, root: bool = False) -> Json:
         """Return a document in the present form, as :func:`current_form`."""
         told = json.get("@odata.type")
@@ -82,10 +87,14 @@ class ShapeMemo:
 
     def _learn(self, told: str, json: Json) -> None:
         kind = type_name({"@odata.type": told})  # where it tells none, the values count too
-        if kind and not kind.endswith("collection"):
-            self._types[told] = kind in _ENTRIES
-            names = (*json, *_below(json))
-            self._plain_names.update(it for it in names if "members" not in it.casefold())
+        names = {*json, *_below(json)}
+        if not kind or kind.endswith("collection") or max(map(len, (told, *names))) > MAX_NAME:
+            return
+        if len(self) + len(names) >= MAX_NAMES:
+            self._types.clear()
+            self._plain_names.clear()
+        self._types[told] = kind in _ENTRIES
+        self._plain_names.update(it for it in names if "members" not in it.casefold())
 
 
 def _below(json: Json) -> Json:

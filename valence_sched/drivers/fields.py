@@ -253,7 +253,11 @@ def links(value: Any) -> tuple[str, ...]:
     """
     if value is None:
         return ()
-    return tuple(map(_link, value)) if isinstance(value, list) else (_link(value),)
+    items = value if isinstance(value, list) else (value,)
+    return tuple([
+        target if type(it) is dict and type(target := it.get("@odata.id")) is str else _link(it)
+        for it in items
+    ])  # fmt: skip
 
 
 def choice(*options: str) -> Callable[[Any], str | None]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from valence_sched.drivers.bounds import MAX_NOTES
@@ -26,6 +26,9 @@ from valence_sched.model.quantity import format_count
 #: Returns a document, None when there is none; raises InputError when it cannot be read.
 Get = Callable[[str], Json | None]
 R = TypeVar("R", bound=Resource)
+T = TypeVar("T")
+#: What pod managers that are read together share, by the function that makes it.
+Shared = dict[Callable[[], Any], Any]
 
 ROOT = "/redfish/v1"
 MAX_PAGES = 100_000
@@ -44,7 +47,8 @@ def path_of(uri: str) -> str:
 class LinkedDocuments:
     """Documents that link each other; every URI has one spelling, its first or a known one.
 
-    ``max_blocks`` is the most blocks of a type in one node, where the operator says so.
+    ``max_blocks`` is the most blocks of a type in one node, where the operator says so. What is
+    ``shared`` may be used by several threads.
     """
 
     def __init__(
@@ -54,9 +58,11 @@ class LinkedDocuments:
         known: Iterable[str] = (),
         host: str | None = None,
         max_blocks: Mapping[BlockType, int] | None = None,
+        shared: Shared | None = None,
     ) -> None:
         self._get, self.notes, self._host = get, notes, host
         self.max_blocks = max_blocks or {}
+        self._shared: Shared = {} if shared is None else shared
         self._known = frozenset(known)
         #: Those that a link names as they are (``path_of`` has the same conditions).
         self._plain = {
@@ -64,10 +70,15 @@ class LinkedDocuments:
             if it[:1] == "/" != it[1:2] and it[-1] != "/" and "#" not in it and "?" not in it
             and "://" not in it and len(it) <= MAX_TEXT
         }  # fmt: skip
-        self._shapes = ShapeMemo()
+        self._shapes = self.shared(ShapeMemo)
         self._documents: dict[str, Json | None] = {}
         self._refused: set[str] = set()
         self._is_short = False
+
+    def shared(self, make: Callable[[], T]) -> T:
+        """Return what a function makes, once for all pod managers that are read together."""
+        found: T | None = self._shared.get(make)
+        return self._shared.setdefault(make, make()) if found is None else found
 
     def uri(self, link: str, where: str) -> str | None:
         """Return the URI that a link names, or None and a note when it leads elsewhere.

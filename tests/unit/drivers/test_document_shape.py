@@ -9,7 +9,7 @@ from unittest import TestCase
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valence_sched.drivers.document_shape import ShapeMemo, current_form
+from valence_sched.drivers.document_shape import MAX_NAMES, ShapeMemo, current_form
 
 LINKS = [{"@odata.id": "/a"}]
 TYPES = st.sampled_from([
@@ -59,3 +59,14 @@ class ShapeMemoTest(TestCase):
         self.assertEqual(LINKS, memo.current_form(odd)["Members"])
         below = {"@odata.type": "#Zone.v1_0_0.Zone", "Links": {"Members": LINKS}}
         self.assertEqual(LINKS, memo.current_form(below)["Members"])
+
+    def test_of_very_many_names_or_long_ones_not_all_are_remembered(self) -> None:
+        memo, told = ShapeMemo(), "#Zone.v1_0_0.Zone"
+        for number in range(3 * MAX_NAMES // 2):
+            json = {"@odata.type": told, f"Name{number}": 1}
+            self.assertIs(json, memo.current_form(json))
+            self.assertLessEqual(len(memo), MAX_NAMES)
+        before = len(memo)
+        for json in ({"@odata.type": told, "x" * 10_000: 1}, {"@odata.type": f"#{'x' * 10_000}.Y"}):
+            self.assertIs(json, memo.current_form(json))
+        self.assertEqual(before, len(memo))

@@ -196,10 +196,11 @@ class Crawler:
 
     def _resolve(self, target: str) -> tuple[str, str] | None:
         """Return the URI of a link as it is spelled, and folded; None when it leads elsewhere."""
-        if target not in self._exact:
+        named = self._exact.get(target)
+        if named is None and target not in self._exact:
             uri = self._local_uri(target)
-            self._exact[target] = (uri, fold_uri(uri)) if uri else None
-        return self._exact[target]
+            named = self._exact[target] = (uri, fold_uri(uri)) if uri else None
+        return named
 
     def _local_uri(self, target: str) -> str | None:
         """Return a link as it is spelled, without its host; None when it leads elsewhere."""
@@ -274,7 +275,8 @@ class Crawler:
 
     def _spell(self, key: str, uri: str) -> None:
         """Take one more spelling of a URI; which is the first must not depend on chance."""
-        if uri < self._spelled.setdefault(key, uri):
+        first = self._spelled.setdefault(key, uri)
+        if first is not uri and uri < first:
             self._spelled[key] = uri
 
     def _keep(self, uri: str, json: Json, levels: int) -> None:
@@ -287,7 +289,8 @@ class Crawler:
             exact, key = named
             known = self._found.setdefault(key, json)
             if known is json:
-                self._levels[key] = levels
+                if levels:
+                    self._levels[key] = levels
             elif known != json and levels < self._levels.get(key, 0):
                 self._found[key], self._levels[key] = json, levels
             self._spell(key, exact)

@@ -54,8 +54,7 @@ class DocumentCache:
         place = f"{user or ''} {url}"
         self._now_s, self._place = now_s, place
         self._url = f"{place} {identity}" if identity else place
-        name = hashlib.sha256(place.encode()).hexdigest()[:32]
-        self._path = folder / f"{name}.json.zst" if folder else None
+        self._path = folder / f"{_digest(place)}.json.zst" if folder else None
         self._documents: dict[str, tuple[float, Json]] = {}
         self.problem: str | None = None
         #: When the first of the documents is due that were saved, seconds since 1970.
@@ -139,3 +138,7 @@ class DocumentCache:
         if content.version != VERSION or not is_of_place:
             raise ValueError("it is of another version or pod manager")
         return content
+
+
+def _digest(place: str) -> str:
+    return hashlib.sha256(place.encode()).hexdigest()[:32]

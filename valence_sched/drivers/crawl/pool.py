@@ -15,6 +15,7 @@ from valence_sched.drivers.crawl.reading import PodmReader, Reading, ReadSetting
 from valence_sched.drivers.dialect import Dialects
 from valence_sched.drivers.http.connection import LOGOUT_S
 from valence_sched.drivers.http.tls import TlsContexts
+from valence_sched.drivers.links import Shared
 from valence_sched.model.progress import MAX_AWAITED, NoProgress, Progress
 
 __all__ = ["ReadSettings", "ReadTarget", "ReaderPool", "now", "read"]
@@ -88,6 +89,7 @@ class ReaderPool:
         self._dialects, self._settings, self._clock = dialects, settings, clock
         self._todo = deque(enumerate(targets))
         self._tls = TlsContexts()
+        self._shared: Shared = {}
         self._helpers = threading.Semaphore(MAX_HELPERS)
         self._results: queue.SimpleQueue[tuple[int, Reading]] = queue.SimpleQueue()
         self._running: dict[int, PodmReader] = {}
@@ -137,7 +139,9 @@ class ReaderPool:
             except IndexError:
                 return
             settings, read_at = self._settings, self._clock()
-            reader = PodmReader(target, settings, read_at, self._start_helper, self._tls)
+            reader = PodmReader(
+                target, settings, read_at, self._start_helper, self._tls, self._shared
+            )
             self._running[index] = reader
             reading = reader.read(self._dialects)
             if not settings.raw:

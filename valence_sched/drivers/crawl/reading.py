@@ -26,7 +26,7 @@ from valence_sched.drivers.http.exchange import Deadline, Unreachable
 from valence_sched.drivers.http.service_root import enter_service
 from valence_sched.drivers.http.tls import TlsContexts
 from valence_sched.drivers.identity import root_identity, told_identity
-from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments
+from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, Shared
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
 from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.inventory import FullPodm, PodmStatus, to_json
@@ -90,9 +90,11 @@ class PodmReader:
         at: datetime,
         start: Start,
         tls: TlsContexts,
+        shared: Shared | None = None,
     ) -> None:
         self._registration, self._password = target.registered, target.password
         self._settings, self._start, self._tls = settings, start, tls
+        self._shared: Shared = {} if shared is None else shared
         self._at = at.astimezone(UTC).replace(microsecond=0)
         self._began = time.monotonic()
         self._deadline = Deadline(settings.timeout_s)
@@ -152,7 +154,8 @@ class PodmReader:
         documents = ExpandReader(connection if memory is None else answers)
         documents.read_features(root or {})
         crawl = Crawler(documents, cache, connection.host, settings.parallel, self._start)
-        result = read_in_passes(crawl, dialect, root, known.name, connection.host, most)
+        host, shared = connection.host, self._shared
+        result = read_in_passes(crawl, dialect, root, known.name, host, most, shared)
         notes, podm, read, _ = result
         if root is None and not read:
             hint = "is it a Redfish service?"
@@ -182,7 +185,7 @@ class PodmReader:
             capabilities=podm.capabilities | known.capabilities,
             traits=tuple(dict.fromkeys(known.traits + podm.traits)),
             facts=podm.facts | known.facts,
-            read_at=self._at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            read_at=f"{self._at.replace(tzinfo=None).isoformat()}Z",
         )
 
     def _failure(self, status: PodmStatus, why: str) -> Reading:
@@ -218,6 +221,7 @@ def read_in_passes(
     name: str,
     host: str,
     max_blocks: MaxBlocks | None = None,
+    shared: Shared | None = None,
 ) -> ReadPass:
     """Return the last pass: documents are fetched and read again until none is missing.
 
@@ -234,12 +238,12 @@ def read_in_passes(
         whole = fetch_task(ROOT, dialect.root)
         if crawl.expands:
             crawl.fetch(crawl.below(whole), deep=False)
-            found = _run_pass(crawl, dialect, name, host, max_blocks)
+            found = _run_pass(crawl, dialect, name, host, max_blocks, shared)
             if not found.missing:
                 return found
         crawl.fetch([whole])
     for _ in range(MAX_PASSES):
-        found = _run_pass(crawl, dialect, name, host, max_blocks)
+        found = _run_pass(crawl, dialect, name, host, max_blocks, shared)
         if not found.missing:
             return found
         for uri in (*found.read, *found.missing):
@@ -249,7 +253,12 @@ def read_in_passes(
 
 
 def _run_pass(
-    crawl: Crawler, dialect: Dialect, name: str, host: str, max_blocks: MaxBlocks | None
+    crawl: Crawler,
+    dialect: Dialect,
+    name: str,
+    host: str,
+    max_blocks: MaxBlocks | None,
+    shared: Shared | None,
 ) -> ReadPass:
     """Read with the documents that are there."""
     notes = DocumentNotes()
@@ -267,7 +276,7 @@ def _run_pass(
             read[uri] = found
         return found
 
-    service = LinkedDocuments(get, notes, known, host, max_blocks)
+    service = LinkedDocuments(get, notes, known, host, max_blocks, shared)
     podm = dialect.read(service, name, dialect.name)
     if podm.identity is None:
         identity = told_identity(get, service)

@@ -10,66 +10,19 @@ driver sets ``pcie_root``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
-from valence_sched.drivers.fields import Json, Resource
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import device_schema as schema
+from valence_sched.drivers.redfish.content_memo import ContentKey, ContentMemo
 from valence_sched.drivers.redfish.schema import ResourceBlock
-from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
 
-R = TypeVar("R", bound=Resource)
-T = TypeVar("T")
-
-#: The class of a resource, and its content in bytes.
-ContentKey = tuple[type[Resource], bytes]
-
-
-class ContentMemo(Generic[R, T]):
-    """Describes resources by their content (``Resource.content_properties``), each content once.
-
-    Names, links and URIs tell resources apart, so the describing function does not see them, but
-    for the URI in a note. A note is repeated for each resource.
-    """
-
-    def __init__(self, understand: Callable[[R], T]) -> None:
-        self._understand = understand
-        self._memo: dict[ContentKey, T] = {}
-        self._encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
-
-    def __contains__(self, key: ContentKey | None) -> bool:
-        """Return whether a content was described without a note."""
-        return key in self._memo
-
-    def key(self, resource: R) -> ContentKey | None:
-        """Return what all resources of one content have in common, None where it has no form."""
-        type_ = type(resource)
-        try:
-            return type_, self._encode([*map(resource.json.get, type_.content_properties)])
-        except (OverflowError, RecursionError):  # JSON that we can read and not write
-            return None
-
-    def of(self, resource: R, key: ContentKey | None = None) -> T:
-        """Return the description of a resource, whose key may be known."""
-        key = key or self.key(resource)
-        if key is None:
-            return self._understand(resource)
-        if key in self._memo:
-            return self._memo[key]
-        type_, notes = type(resource), Diagnostics()
-        content: Json = {name: resource.json.get(name) for name in type_.content_properties}
-        found = self._understand(type_(resource.uri, content, notes))
-        if notes:
-            resource.notes.extend(notes)
-        else:
-            self._memo[key] = found
-        return found
-
+#: Sets of devices that are remembered, and the largest.
+MAX_SETS, MAX_SET_DEVICES = 1024, 100
 
 #: From here on a memory summary is taken for MiB written as GiB (8 GiB would be 8192), so it is
 #: unknown: nothing is better than a thousand times too much.
@@ -98,7 +51,10 @@ D = TypeVar("D", Processor, Accelerator, Memory, Drive, Nic)
 
 
 class Describer:
-    """Describes the devices of one pod manager: each kind of device once, and each set of them."""
+    """Describes the devices of pod managers: each kind of device once, and each set of them.
+
+    Threads may share it.
+    """
 
     def __init__(self) -> None:
         self._memo: ContentMemo[schema.Device, DeviceNoun | None] = ContentMemo(_device_noun)
@@ -112,8 +68,11 @@ class Describer:
             return found
         nouns = tuple([self._noun(*each) for each in zip(keys, devices, strict=True)])
         found = _devices_of(nouns)
-        if all(key in self._memo for key in keys):  # else each has its notes
-            self._sets[every] = found
+        is_small = len(keys) <= MAX_SET_DEVICES
+        if is_small and all(key in self._memo for key in keys):  # else each has its notes
+            if len(self._sets) >= MAX_SETS:
+                self._sets.clear()
+            return self._sets.setdefault(every, found)  # another thread may have been faster
         return found
 
     def _noun(self, key: ContentKey | None, device: schema.Device) -> DeviceNoun | None:

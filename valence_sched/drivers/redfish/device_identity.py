@@ -10,7 +10,7 @@ unknown. So no device is counted twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from valence_sched.drivers.fields import Notes
@@ -45,9 +45,11 @@ _LIKENESS = {
 
 
 def merge_lists(
-    where: str, lists: Iterable[DeviceList], trusted: Names, notes: Notes
+    where: str, lists: Sequence[DeviceList], trusted: Names, notes: Notes
 ) -> dict[str, Device]:
     """Return the devices of a block by URI, each once, of lists in the order they are believed."""
+    if len(lists) == 1 and not trusted:
+        return {device.uri: device for device in lists[0].devices}
     found: dict[str, Device] = {}
     kinds: dict[str, list[DeviceList]] = {}
     for one in lists:

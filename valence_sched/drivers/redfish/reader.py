@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import device_owners, memory_domains, storage_pools
-from valence_sched.drivers.redfish.describe import ContentMemo, Describer, block_topology
+from valence_sched.drivers.redfish.content_memo import ContentMemo
+from valence_sched.drivers.redfish.describe import Describer, block_topology
 from valence_sched.drivers.redfish.limits import LimitsByZone
 from valence_sched.drivers.redfish.schema import (
     Collection,
@@ -186,9 +187,9 @@ def _blocks(
     members: dict[str, list[str]],
     kinds: TypesByBlock,
 ) -> Iterator[FullBlock]:
-    states = statuses(blocks, nodes)
+    states = statuses(blocks, nodes, service.shared(_status_memo))
     owned = device_owners.devices_by_block(service, blocks, states)
-    describer = Describer()
+    describer = service.shared(Describer)
     for block in blocks:
         status = states[block.uri]
         if status.state == "Unknown" and (block.composition_state or "").casefold() not in _STATES:
@@ -196,7 +197,7 @@ def _blocks(
             what = f"found {found}, expected one of {', '.join(get_args(CompositionState)[:-1])}"
             path = ResourceBlock.composition_state.path
             service.notes.remark(f"{block.uri}: {path}: {what} (no node can have it)")
-        if status.slots and not members[block.uri]:
+        if not members[block.uri] and status.slots:
             what = "found in no zone, expected in one (no node can have it)"
             service.notes.remark(f"{block.uri}: {what}")
         yield Block(
@@ -210,10 +211,14 @@ def _blocks(
         )
 
 
-def statuses(blocks: Iterable[ResourceBlock], nodes: Iterable[Node]) -> Mapping[str, Status]:
-    """Return the status of each block by its URI."""
+def statuses(
+    blocks: Iterable[ResourceBlock],
+    nodes: Iterable[Node],
+    memo: ContentMemo[ResourceBlock, Status] | None = None,
+) -> Mapping[str, Status]:
+    """Return the status of each block by its URI; ``memo`` is of those that were read before."""
     used = Counter(uri for node in nodes for uri in set(node.blocks))
-    alike = ContentMemo(_status)
+    alike = _status_memo() if memo is None else memo
     return {it.uri: _correct_by_nodes(it, alike.of(it), used.get(it.uri, 0)) for it in blocks}
 
 
@@ -228,6 +233,10 @@ def types(block: ResourceBlock) -> tuple[BlockType, ...]:
         expected = "expected " + ", ".join(_TYPES.values())
         block.notes.remark(f"{block.uri}: ResourceBlockType: found {what}, {expected}")
     return tuple(dict.fromkeys(kind for kind in found if kind))
+
+
+def _status_memo() -> ContentMemo[ResourceBlock, Status]:
+    return ContentMemo(_status)
 
 
 def _status(block: ResourceBlock) -> Status:

@@ -140,7 +140,7 @@ def _blocks(
     }
     statuses = {system.uri: uses.system_status(system) for system in found.systems}
     held = device_owners.assign_devices(service, own, statuses, trusted)
-    describer = Describer()
+    describer = service.shared(Describer)
     for system in found.systems:
         status, mine = statuses[system.uri], held[system.uri]
         ends = system.endpoints + tuple(found.reach[system.uri].stated)

@@ -198,6 +198,14 @@ class SiteTest(LiveTest):
     def test_nothing_to_read_is_nothing_read(self):
         self.assertEqual([], self.read())
 
+    def test_devices_that_are_alike_are_one_in_all_pod_managers_of_a_run(self):
+        server = self.serve(TREES["no-zones"])
+        first, second = (reading.podm.blocks for reading in self.read(server, server))
+        self.assertEqual(first, second)
+        self.assertTrue(first)
+        for one, other in zip(first, second, strict=True):
+            self.assertIs(one.devices, other.devices)
+
     def test_more_pod_managers_than_threads_are_all_read(self):
         server = self.serve(TREES["no-zones"])
         found = self.read(*[server] * (pool.MAX_PODMS + 5), timeout_s=120)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Resources that links name, and those that are known."""
+
+from __future__ import annotations
+
+from unittest import TestCase
+
+from valence_sched.drivers.fields import NO_NOTES, Json
+from valence_sched.drivers.links import DocumentNotes, LinkedDocuments, Shared
+from valence_sched.drivers.redfish.schema import ResourceBlock
+
+BLOCKS: dict[str, Json] = {f"/blocks/{name}": {"Pool": "Free"} for name in "abc"}
+
+
+class FollowTest(TestCase):
+    def setUp(self) -> None:
+        self.notes, self.asked = DocumentNotes(), list[str]()
+
+    def follow(self, *links: str, known: tuple[str, ...] = (), **more: Json) -> list[str]:
+        documents = BLOCKS | {f"/blocks/{name}": json for name, json in more.items()}
+
+        def get(uri: str) -> Json | None:
+            self.asked.append(uri)
+            return documents.get(uri)
+
+        service = LinkedDocuments(get, self.notes, documents)
+        return [it.uri for it in service.follow(links, ResourceBlock, "/zone", known)]
+
+    def test_known_ones_among_several_are_left_out_and_not_looked_at(self) -> None:
+        found = self.follow(
+            "/blocks/a", "/blocks/b", "/blocks/c/", known=("/blocks/a", "/blocks/c")
+        )
+        self.assertEqual((["/blocks/b"], ["/blocks/b"]), (found, self.asked))
+
+    def test_one_that_a_link_alone_names_is_judged_also_when_it_is_known(self) -> None:
+        self.assertEqual(["/blocks/a"], self.follow("/blocks/a", known=("/blocks/a",)))
+        self.assertEqual([], self.follow("/blocks/empty", known=("/blocks/empty",), empty={"a": 1}))
+        (note,) = self.notes.diagnostics("f")
+        self.assertIn("/blocks/empty: found neither members nor a property", note.text)
+
+    def test_however_a_link_is_spelled_it_names_one(self) -> None:
+        found = self.follow(
+            "/blocks/a", "/blocks/a/", "/blocks/a#x", "http://podm/blocks/A", "//blocks/a"
+        )
+        self.assertEqual(["/blocks/a"], found)
+
+    def test_a_link_of_too_many_characters_is_refused_also_when_it_is_known(self) -> None:
+        name = "x" * 1100
+        self.assertEqual(
+            ["/blocks/b"], self.follow(f"/blocks/{name}", "/blocks/b", **{name: {"a": 1}})
+        )
+        (note,) = self.notes.diagnostics("f")
+        self.assertIn("found a link of 1,108 characters, expected at most 1024", note.text)
+
+
+class SharedTest(TestCase):
+    def test_what_pod_managers_share_is_made_once_for_all_that_are_read_together(self) -> None:
+        shared: Shared = {}
+        first, second = (LinkedDocuments(BLOCKS.get, NO_NOTES, shared=shared) for _ in range(2))
+        self.assertIs(first.shared(list), second.shared(list))
+        self.assertIsNot(first.shared(list), first.shared(set))
+        alone = LinkedDocuments(BLOCKS.get, NO_NOTES)
+        self.assertIs(alone.shared(list), alone.shared(list))
+        self.assertIsNot(first.shared(list), alone.shared(list))
