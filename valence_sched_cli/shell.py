@@ -81,9 +81,10 @@ class Shell(app.App):
         """Send log records to standard error as ``openstack`` does: warnings, with -q errors."""
         logging.raiseExceptions = False  # a command tells in one line which log takes no more
         super().configure_logging()
-        console = logging.getLogger("").handlers[-1]
+        root = logging.getLogger("")
         verbose_level = 3 if self.options.debug else self.options.verbose_level
-        console.setLevel(LEVELS.get(verbose_level, logging.DEBUG))
+        root.handlers[-1].setLevel(LEVELS.get(verbose_level, logging.DEBUG))
+        root.setLevel(min(handler.level for handler in root.handlers))  # no record for no handler
         escape_logs()
 
     def interact(self) -> None:

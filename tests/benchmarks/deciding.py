@@ -68,15 +68,21 @@ def weighers() -> Iterator[Measurement]:
     """A new request takes at most twice what it does with the default policy's lighter weighers.
 
     With five weighers, and with the default policy: fragmentation is the one that is not light.
+    Requests of flavors take the same blocks as those before, or others each time.
     """
     engine = _engine(blocks=0, stocks=8)
     resources = sorted(engine.snapshot().resources)
     yield from _to_light("amounts", engine, lambda n: _request(
         {"stocks": [{"resource": r, "amount": 1.0 + n / 1000} for r in resources]}, "default"
     ))  # fmt: skip
-    medium = App(environ={}).config.flavors()["medium"].needs
-    yield from _to_light("flavors", _engine(blocks=BLOCKS, stocks=0), lambda n: Request(needs=(
-        medium[0], msgspec.structs.replace(medium[1], amount=medium[1].amount + n), *medium[2:]
+    cores, memory, *others = App(environ={}).config.flavors()["medium"].needs
+    replace, engine = msgspec.structs.replace, _engine(blocks=BLOCKS, stocks=0)
+    yield from _to_light("flavors", engine, lambda n: Request(needs=(
+        cores, replace(memory, amount=memory.amount + n), *others
+    )))  # fmt: skip
+    yield from _to_light("flavors of other blocks", engine, lambda n: Request(needs=(
+        replace(cores, amount=16 * (1 + n % 6)),
+        replace(memory, amount=131_072 * (1 + n // 6 % 30) + n), *others,
     )))  # fmt: skip
 
 

@@ -211,6 +211,8 @@ def _bind_weigher(use: WeigherUse, where: str) -> BoundWeigher:
 def _check_options(
     function: Callable[..., Any], name: str, options: dict[str, Any], where: str
 ) -> dict[str, Any]:
+    if not options:
+        return {}
     known, types, checked = plugins.options(function), _hints(function), {}
     for option, value in options.items():
         path = f"option {option!r} of {name!r}"

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
@@ -13,7 +13,9 @@ from valence_sched.model.inventory import parse_capabilities
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.zone import ZoneName
 from valence_sched.model.zone_depth import MOST_HOPS
-from valence_sched.model.zone_registry import Capabilities
+
+if TYPE_CHECKING:
+    from valence_sched.model.zone_registry import Capabilities
 
 DEFAULT_NAME = "default"
 

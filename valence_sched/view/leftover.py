@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -215,7 +214,7 @@ class Leftover(Struct, frozen=True, dict=True):
         return np.where(self.all_blocks() > 0.0, 0, ABSENT).astype(np.uint8)
 
 
-class KindBlocks(NamedTuple):
+class KindBlocks(Struct, frozen=True, eq=False):
     """Blocks of one kind that each of some rows gives: the kind and the number, by row.
 
     ``rows`` is None for all. The kinds are ``among`` some, or 0 where nothing is given.
@@ -237,7 +236,7 @@ class KindBlocks(NamedTuple):
         return np.where(given == kinds, numbers, 0.0)
 
 
-class NodeBlocks(NamedTuple):
+class NodeBlocks(Struct, frozen=True, eq=False):
     """The blocks that each of some rows gives to one node.
 
     They are the sum of the ``parts`` and of the numbers per row in ``by_kind``. ``size`` is the

@@ -3,11 +3,11 @@
 
 import functools
 from collections.abc import Callable, Hashable
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 import numpy as np
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from valence_sched.model.need import Need
 from valence_sched.model.request import FlavorShare, Mix, MixSupplies, Request
@@ -32,7 +32,7 @@ FEW_ROWS = 512  # whose stocks before and after a node are worked out together
 Weighted = Callable[[Labels], MixWeights]
 
 
-class _Site(NamedTuple):
+class _Site(Struct, frozen=True, eq=False):
     """The rows to score, the compiled mix, what its use counts, and a key of both of these."""
 
     view: View
@@ -46,7 +46,7 @@ class _Site(NamedTuple):
         return leftover(part, workload.resources, blocks=workload.uses_blocks)
 
 
-class _ScarceRows(NamedTuple):
+class _ScarceRows(Struct, frozen=True, eq=False):
     """Rows that have any of the scarce thing, with what they have free.
 
     ``lost`` is what of that the mix has no use for, ``weights`` what its use counts, and ``growth``

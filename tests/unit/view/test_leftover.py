@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from tests.unit.core.sites import quietly
 from valence_sched.model.inventory import Devices, Memory, Processor, to_json
 from valence_sched.model.need import Need
 from valence_sched.view.block_kinds import BlockKinds
@@ -39,6 +40,7 @@ def by_kind(left: Leftover, needs: list[Need], feasible: np.ndarray | None = Non
 class TestBlocksFor(unittest.TestCase):
     """What is taken depends on the row alone, however many rows are asked about."""
 
+    @quietly(30)
     @given(st.integers(0, 10**6), st.integers(2, 2 * MOST_RANKED), st.integers(1, 700),
            st.integers(1, 700_000))  # fmt: skip
     def test_many_rows_take_what_each_takes_by_itself(self, seed, kinds, cores, mib):
@@ -55,6 +57,7 @@ class TestBlocksFor(unittest.TestCase):
         twice = left.with_node(needs).all_blocks()
         np.testing.assert_array_equal(left.all_blocks() - expected, twice[:, len(left) :])
 
+    @quietly(60)
     @given(st.integers(0, 10**6), st.integers(1, 700), st.integers(1, 700_000))
     def test_an_amount_takes_what_its_whole_amount_takes(self, seed, cores, mib):
         left = random_leftover(seed, 4)
