@@ -151,10 +151,8 @@ def sensitivity_table(figures: Figures) -> str:
             shipped = lost
             rows.append([policy, variant, f"{lost[MEAN]:.1f}", "", f"{lost[GENERATED]:.1f}"])
             continue
-        mean, sites = (lost[one] - shipped[one] for one in (MEAN, GENERATED))
-        rows.append(
-            [policy, label(variant), f"{mean:+.1f}", f"{lost[WORST]:+.1f}", f"{sites:+.1f}"]
-        )
+        more = [lost[MEAN] - shipped[MEAN], lost[WORST], lost[GENERATED] - shipped[GENERATED]]
+        rows.append([policy, label(variant), *(f"{round(one, 1) + 0.0:+.1f}" for one in more)])
     return _csv(rows)
 
 

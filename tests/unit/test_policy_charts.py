@@ -184,6 +184,7 @@ class TestTable(unittest.TestCase):
     def test_how_many_points_more_another_value_loses(self):
         found = rows(charts.sensitivity_table(FIGURES["sensitivity"]))
         self.assertEqual(len(FIGURES["sensitivity"]) + 1, len(found))
+        self.assertNotIn("-0.0", [text for row in found for text in row])
         (row,) = (row for row in found if row[:2] == ["fragmentation", "price weight 10"])
         start = "sensitivity: fragmentation: "
         for text, where in zip(row[2:], (charts.MEAN, charts.WORST, charts.GENERATED), strict=True):
