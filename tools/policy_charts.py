@@ -2,8 +2,9 @@
 """Draws what policies and plain rules lose, for "Which policy for which site".
 
 ``python tools/policy_charts.py`` reads ``doc/source/reference/policy-figures.jsonl``, the output of
-``python -m tests.benchmarks comparing``, and writes the charts below ``doc/source/pictures`` and
-the table below ``doc/source/reference``. Bars begin at 0 and show what is lost, in percent.
+``python -m tests.benchmarks comparing placing sensitivity``, and writes the charts below
+``doc/source/pictures`` and the tables below ``doc/source/reference``. With ``--measure`` it runs
+the benchmarks first and writes their output. Bars begin at 0 and show what is lost, in percent.
 """
 
 from __future__ import annotations
@@ -11,19 +12,26 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-DOC = Path(__file__).parents[1] / "doc" / "source"
+ROOT = Path(__file__).parents[1]
+DOC = ROOT / "doc" / "source"
 FIGURES = DOC / "reference" / "policy-figures.jsonl"
-PREFIX = "comparing: "
+BENCHMARKS = ("comparing", "placing", "sensitivity")
+MEASURE = (sys.executable, "-m", "tests.benchmarks", *BENCHMARKS)
 GENERATED = "generated sites"
 POLICIES = ("fragmentation", "default", "balanced", "pack")
+WITH_ROOM = "fragmentation with room"
 RULES = {"fgd": "FGD", "firstfit": "first fit", "bestfit": "best fit", "random": "random"}
-SHIPPED = "default as it ships"
-WIDTH, BAR, HEAD, TOP, LABEL = 760, 18, 30, 64, 168
+SHIPPED = "as shipped"
+MEAN, WORST = "mean of lists", "worst list"
+WIDTH, BAR, HEAD, TOP, LABEL = 760, 18, 30, 64, 190
 FONT = 'font-family="DejaVu Sans, Verdana, sans-serif"'
 STYLE = """<style>
   @media (prefers-color-scheme: dark) {
@@ -54,14 +62,18 @@ class Group(NamedTuple):
 Figures = dict[str, dict[str, float]]  # percent lost, by list or kind of site and by policy
 
 
-def read(text: str) -> Figures:
-    """Return the figures of JSON lines."""
-    figures: Figures = {}
+def read(text: str) -> dict[str, Figures]:
+    """Return the figures of JSON lines, by benchmark: those of the worst list are differences."""
+    found: dict[str, Figures] = {name: {} for name in BENCHMARKS}
     for line in text.splitlines():
-        name = json.loads(line)
-        where, _, who = name["name"].removeprefix(PREFIX).rpartition(", ")
-        figures.setdefault(where, {})[who] = name["value"]
-    return figures
+        one = json.loads(line)
+        benchmark, _, name = one["name"].partition(": ")
+        between = ": " if benchmark == "sensitivity" else ", "
+        where, _, who = name.removesuffix(", lost").rpartition(between)
+        if where:  # else it is no loss
+            base = one["probe"] if who == WORST else 0.0
+            found[benchmark].setdefault(where, {})[who] = one["value"] - base
+    return found
 
 
 def lists(figures: Figures) -> list[str]:
@@ -69,46 +81,84 @@ def lists(figures: Figures) -> list[str]:
     return [name for name in figures if not name.startswith(GENERATED)]
 
 
-def charts(figures: Figures) -> Iterator[tuple[str, str]]:
+def charts(figures: dict[str, Figures]) -> Iterator[tuple[str, str]]:
     """Yield the name and the SVG text of each chart."""
-    names = lists(figures)
+    compared = figures["comparing"]
     yield (
         "policy-lists.svg",
         draw(
             "Cards that are not allocated, in percent",
             "Requests for as many cards as there are, on a production trace and lists made from it",
-            [Group(_heading(name), _all_bars(figures[name])) for name in names],
+            [Group(heading(name), _all_bars(compared[name])) for name in lists(compared)],
         ),
     )
+    sites = (*POLICIES, WITH_ROOM)
     yield (
         "policy-sites.svg",
         draw(
             "Nodes of the optimum that are not placed, in percent",
             "Generated sites of 20 pod managers with 30 blocks, filled one by one",
             [
-                Group("mean of the sites", _bars(figures[GENERATED])),
-                Group("worst site", _bars(figures[f"{GENERATED}, worst"])),
+                Group("mean of the sites", _bars(compared[GENERATED], sites)),
+                Group("worst site", _bars(compared[f"{GENERATED}, worst"], sites)),
             ],
         ),
     )
+    placed = allocated(figures["placing"])
     yield (
-        "policy-sensitivity.svg",
+        "policy-models.svg",
         draw(
-            "What weight and step of fragmentation do to policy default",
-            "Cards that are not allocated, in percent; it ships with weight 8 and step 0.25",
-            [Group(_heading(name), _variants(figures[name])) for name in names],
+            "Cards that are not allocated where requests name card models, in percent",
+            "Policy fragmentation and plain rules, on a production trace and lists made from it",
+            [Group(heading(name), _all_bars(lost, POLICIES[:1])) for name, lost in placed.items()],
         ),
     )
+    for name, policies in (("", POLICIES[1:]), ("-fragmentation", POLICIES[:1])):
+        yield (
+            f"policy-sensitivity{name}.svg",
+            draw(
+                "What is lost with half and twice the value of each constant, in percent",
+                "Cards on a part of the trace, and nodes of the optimum of generated sites",
+                [
+                    Group(f"{policy}, {where}", _variants(figures["sensitivity"], policy, where))
+                    for policy in policies for where in (MEAN, GENERATED)
+                ],
+            ),
+        )  # fmt: skip
 
 
-def table(figures: Figures) -> str:
-    """Return as CSV what is allocated of the cards, in percent, by list and policy."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["Requests", *POLICIES, *RULES.values()])
+def allocated(figures: Figures) -> Figures:
+    """Return what is not allocated, by list and by policy or rule, of the figures of placing."""
+    end = ", allocated"
+    return {name.removesuffix(end): lost for name, lost in figures.items() if name.endswith(end)}
+
+
+def table(figures: Figures, policies: Sequence[str] = POLICIES) -> str:
+    """Return as CSV what is not lost, in percent, by list and policy or rule."""
+    rows = [["Requests", *policies, *RULES.values()]]
     for name in lists(figures):
-        lost = [figures[name][one] for one in (*POLICIES, *RULES)]
-        writer.writerow([_heading(name), *(f"{100 - one:.1f}" for one in lost)])
+        lost = [figures[name][one] for one in (*policies, *RULES)]
+        rows.append([heading(name), *(f"{100 - one:.1f}" for one in lost)])
+    return _csv(rows)
+
+
+def sensitivity_table(figures: Figures) -> str:
+    """Return as CSV how many points more each other value of a constant loses."""
+    rows = [["Policy", "Constant", MEAN, WORST, GENERATED]]
+    for where, lost in figures.items():
+        policy, _, variant = where.partition(": ")
+        if variant == SHIPPED:
+            shipped = lost
+            rows.append([policy, variant, f"{lost[MEAN]:.1f}", "", f"{lost[GENERATED]:.1f}"])
+            continue
+        more = [lost[MEAN] - shipped[MEAN], lost[WORST], lost[GENERATED] - shipped[GENERATED]]
+        rows.append([policy, label(variant), *(f"{round(one, 1) + 0.0:+.1f}" for one in more)])
+    return _csv(rows)
+
+
+def _csv(rows: Sequence[Sequence[str]]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
     return out.getvalue()
 
 
@@ -163,26 +213,40 @@ def _text(
             f'x="{x}" y="{y}">{escape(text)}</text>')  # fmt: skip
 
 
-def _heading(name: str) -> str:
-    return {
-        "as recorded": "as recorded",
-        "several cards": "half ask for several cards",
-    }.get(name, f"{name.partition(' by ')[0]} name a model, drawn by{name.partition(' by')[2]}")
+def heading(name: str) -> str:
+    """Return what a list is called in a chart."""
+    if name == "several cards":
+        return "half ask for several cards"
+    several, _, models = name.rpartition(", ")
+    if several:
+        return f"several cards; {heading(models).replace('drawn by', 'by')}"
+    share, by, weight = name.partition(" by ")
+    if not by:
+        return name
+    return f"{share} name a model, {'each alike' if weight == 'models' else f'drawn by {weight}'}"
 
 
-def _bars(lost: dict[str, float]) -> list[Bar]:
-    return [Bar(name, lost[name], True) for name in POLICIES]
+def label(variant: str) -> str:
+    """Return what another value of a constant is called in a chart."""
+    return variant.removeprefix("of ").replace("_", " ").lower()
 
 
-def _all_bars(lost: dict[str, float]) -> list[Bar]:
-    return _bars(lost) + [Bar(label, lost[name], False) for name, label in RULES.items()]
+def _bars(lost: dict[str, float], policies: Sequence[str] = POLICIES) -> list[Bar]:
+    return [Bar(name, lost[name], True) for name in policies]
 
 
-def _variants(lost: dict[str, float]) -> list[Bar]:
-    others = {name.removeprefix("default "): one for name, one in lost.items() if " with " in name}
+def _all_bars(lost: dict[str, float], policies: Sequence[str] = POLICIES) -> list[Bar]:
+    rules = [Bar(text, lost[name], False) for name, text in RULES.items()]
+    return _bars(lost, policies) + rules
+
+
+def _variants(figures: Figures, policy: str, where: str) -> list[Bar]:
+    """Return what a policy loses as shipped, and with each other value."""
     return [
-        Bar(SHIPPED, lost["default"], True),
-        *(Bar(name, one, False) for name, one in others.items()),
+        Bar(label(variant), lost[where], variant == SHIPPED)
+        for one, lost in figures.items()
+        for name, _, variant in [one.partition(": ")]
+        if name == policy
     ]
 
 
@@ -191,9 +255,41 @@ def files() -> Iterator[tuple[Path, str]]:
     figures = read(FIGURES.read_text())
     for name, text in charts(figures):
         yield DOC / "pictures" / name, text
-    yield DOC / "reference" / "policy-lists.csv", table(figures)
+    tables = {
+        "policy-lists": table(figures["comparing"]),
+        "policy-models": table(allocated(figures["placing"]), POLICIES[:1]),
+        "policy-sensitivity": sensitivity_table(figures["sensitivity"]),
+    }
+    for name, text in tables.items():
+        yield DOC / "reference" / f"{name}.csv", text
+
+
+def measure(command: Sequence[str] = MEASURE, to: Path = FIGURES) -> None:
+    """Write the output of the benchmarks to the figures.
+
+    Raises:
+        CalledProcessError: a benchmark failed; the figures are as before.
+        SystemExit: a benchmark was skipped; the figures are as before.
+    """
+    full = {name: value for name, value in os.environ.items() if name != "VALENCE_SCHED_BENCH"}
+    done = subprocess.run(  # noqa: S603 - the benchmarks of this repository
+        command, cwd=ROOT, env=full, stdout=subprocess.PIPE, text=True, check=True
+    )
+    figures = read(done.stdout)
+    if not all(map(lists, figures.values())):
+        sys.exit(f"not measured, {to.name} is as before: a benchmark was skipped")
+    to.write_text(done.stdout)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Draw every file, with ``--measure`` from new figures."""
+    if list(arguments) not in ([], ["--measure"]):
+        sys.exit("usage: python tools/policy_charts.py [--measure]")
+    if arguments:
+        measure()
+    for path, text in files():
+        path.write_text(text)
 
 
 if __name__ == "__main__":
-    for path, text in files():
-        path.write_text(text)
+    main(sys.argv[1:])

@@ -1,30 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The charts of policies and plain rules show the figures that the benchmark printed."""
+"""The charts of policies and plain rules show the figures that the benchmarks printed."""
 
 import csv
 import importlib.util
 import io
 import json
+import os
 import re
+import subprocess
+import sys
+import tempfile
 import unittest
+from pathlib import Path
+from unittest import mock
 from xml.etree import ElementTree
 
-from tests.benchmarks import comparing
+from tests.benchmarks import comparing, placing, sensitivity, sites
 from tests.unit.structure import ROOT
-from valence_sched.app import App
 
 SPEC = importlib.util.spec_from_file_location("charts", ROOT / "tools" / "policy_charts.py")
 charts = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(charts)
 SVG = "{http://www.w3.org/2000/svg}"
 LINES = [json.loads(line) for line in charts.FIGURES.read_text().splitlines()]
+FIGURES = charts.read(charts.FIGURES.read_text())
 
 
-def figures(where):
-    """Return what each policy and rule loses there, in percent."""
-    start = f"comparing: {where}, "
-    return {line["name"][len(start) :]: line["value"] for line in LINES
-            if line["name"].rpartition(", ")[0] == start[:-2]}  # fmt: skip
+def value(name):
+    """Return the value of the line of this name."""
+    (found,) = (line["value"] for line in LINES if line["name"] == name)
+    return found
+
+
+def rows(text):
+    """Return the rows of CSV text."""
+    return list(csv.reader(io.StringIO(text)))
 
 
 class TestFiles(unittest.TestCase):
@@ -35,34 +45,84 @@ class TestFiles(unittest.TestCase):
             with self.subTest(path=path.name):
                 self.assertEqual(text, path.read_text(), "python tools/policy_charts.py")
 
-    def test_the_figures_are_those_of_the_benchmark(self):
-        lists = [*comparing.CHOSEN, "generated sites", "generated sites, worst"]
-        found = list(dict.fromkeys(line["name"].rpartition(", ")[0] for line in LINES))
-        self.assertEqual({f"comparing: {name}" for name in lists}, set(found))
-        policies = {comparing.BEST, *comparing.OURS}
-        self.assertEqual(set(charts.POLICIES), policies)
+    def test_the_figures_are_those_of_comparing(self):
+        found = FIGURES["comparing"]
+        ours = {comparing.BEST, *comparing.OURS}
+        self.assertEqual(set(charts.POLICIES), ours)
         self.assertEqual(set(charts.RULES), set(comparing.PLAIN))
-        for name in comparing.CHOSEN:
-            with self.subTest(name=name):
-                variants = {f"default with {word} {value:g}"
-                            for word, value in comparing.SENSITIVITY}  # fmt: skip
-                self.assertEqual(policies | {*comparing.PLAIN} | variants, set(figures(name)))
+        on_sites = {
+            name: {*sites.policies()} for name in (charts.GENERATED, "generated sites, worst")
+        }
+        self.assertEqual({*ours, charts.WITH_ROOM}, on_sites[charts.GENERATED])
+        on_lists = {name: ours | {*comparing.PLAIN} for name in comparing.CHOSEN}
+        self.assertEqual(on_lists | on_sites, {name: {*lost} for name, lost in found.items()})
 
-    def test_they_are_of_the_policy_that_ships(self):
-        text = charts.draw("", "", [charts.Group("", charts._variants(figures("as recorded")))])
-        (use,) = (one for one in App(environ={}).config.policies()["default"].weighers
-                  if one.name == "fragmentation")  # fmt: skip
-        shipped = f"it ships with weight {use.weight:g} and step {use.options['step']:g}"
-        self.assertIn(shipped, dict(charts.charts(charts.read(charts.FIGURES.read_text())))
-                      ["policy-sensitivity.svg"])  # fmt: skip
-        self.assertIn(charts.SHIPPED, text)
+    def test_the_figures_are_those_of_placing(self):
+        found = charts.allocated(FIGURES["placing"])
+        self.assertIn("as recorded", found)
+        for name, lost in found.items():
+            with self.subTest(name=name):
+                self.assertEqual({placing.POLICY, *placing.PLAIN}, {*lost})
+
+    def test_the_sensitivity_is_of_each_constant_that_ships(self):
+        expected = {f"{one.policy.name}: {one.name}" for one in sensitivity.variants()}
+        self.assertEqual(
+            expected, {*FIGURES["sensitivity"]}, "python tools/policy_charts.py --measure"
+        )
 
     def test_the_policies_lose_at_most_3_points_more_than_fragmentation(self):
-        for name in comparing.CHOSEN:
-            lost = figures(name)
+        for name, lost in FIGURES["comparing"].items():
             for policy in comparing.OURS:
                 with self.subTest(name=name, policy=policy):
                     self.assertLessEqual(lost[policy], lost[comparing.BEST] + comparing.MORE)
+
+
+class TestMeasure(unittest.TestCase):
+    """New figures are written whole, or those of before stay."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.figures = Path(folder.name, "figures.jsonl")
+        self.figures.write_text("before\n")
+
+    def prints(self, *names):
+        lines = "".join(json.dumps({"name": name, "value": 1.0, "probe": 1.0}) + "\n"
+                        for name in names)  # fmt: skip
+        return lines, [sys.executable, "-c", f"print({lines!r}, end='')"]
+
+    def test_the_output_is_what_is_read(self):
+        text, command = self.prints("comparing: a, b", "placing: a, allocated, b, lost",
+                                    "sensitivity: a: b: c")  # fmt: skip
+        charts.measure(command, self.figures)
+        self.assertEqual(text, self.figures.read_text())
+
+    def test_it_is_not_the_smallest_size(self):
+        command = [
+            sys.executable,
+            "-c",
+            "import os; assert 'VALENCE_SCHED_BENCH' not in os.environ",
+        ]
+        with (
+            mock.patch.dict(os.environ, {"VALENCE_SCHED_BENCH": "tiny"}),
+            self.assertRaises(SystemExit),  # it prints nothing
+        ):
+            charts.measure(command, self.figures)
+
+    def test_a_benchmark_that_fails_or_is_skipped_changes_nothing(self):
+        _, command = self.prints("comparing: a, b", "sensitivity: a: b: c")
+        with self.assertRaises(SystemExit) as caught:
+            charts.measure(command, self.figures)
+        line = "not measured, figures.jsonl is as before: a benchmark was skipped"
+        self.assertEqual(line, caught.exception.code)
+        with self.assertRaises(subprocess.CalledProcessError):
+            charts.measure([sys.executable, "-c", "raise SystemExit(1)"], self.figures)
+        self.assertEqual("before\n", self.figures.read_text())
+
+    def test_another_word_is_refused(self):
+        with self.assertRaises(SystemExit) as caught:
+            charts.main(["--mesure"])
+        self.assertIn("usage: ", caught.exception.code)
 
 
 class TestChart(unittest.TestCase):
@@ -78,13 +138,13 @@ class TestChart(unittest.TestCase):
             shown = [float(text) for text in texts if re.fullmatch(r"\d+\.\d", text)]
             with self.subTest(path=path.name):
                 self.assertEqual(len(bars), len(shown))
-                self.assertGreater(len(bars), 5)
+                self.assertGreater(len(bars), 4)
                 scale = max(float(bar.get("width")) for bar in bars) / max(shown)
                 for bar, figure in zip(bars, shown, strict=True):
                     self.assertAlmostEqual(figure * scale, float(bar.get("width")), delta=2.0)
 
     def test_all_of_a_chart_is_within_its_paper(self):
-        for _, text in charts.charts(charts.read(charts.FIGURES.read_text())):
+        for _, text in charts.charts(FIGURES):
             root = ElementTree.fromstring(text)
             width, height = (float(root.get(one)) for one in ("width", "height"))
             for one in root.iter(f"{SVG}rect"):
@@ -92,10 +152,42 @@ class TestChart(unittest.TestCase):
                 bottom = float(one.get("y")) + float(one.get("height"))
                 self.assertTrue(right <= width and bottom <= height)
 
-    def test_the_table_says_what_is_allocated(self):
-        rows = list(csv.reader(io.StringIO(charts.table(charts.read(charts.FIGURES.read_text())))))
-        self.assertEqual(["Requests", *charts.POLICIES, *charts.RULES.values()], rows[0])
-        for row, name in zip(rows[1:], comparing.CHOSEN, strict=True):
-            lost = figures(name)
+    def test_a_list_has_its_name(self):
+        for name, expected in {
+            "as recorded": "as recorded",
+            "several cards": "half ask for several cards",
+            "a fifth by nodes": "a fifth name a model, drawn by nodes",
+            "half by models": "half name a model, each alike",
+            "half several cards, a third by cards": "several cards; a third name a model, by cards",
+        }.items():  # fmt: skip
+            self.assertEqual(expected, charts.heading(name))
+
+
+class TestTable(unittest.TestCase):
+    """The tables have the figures of the lines."""
+
+    def test_what_is_allocated_by_each_policy(self):
+        found = rows(charts.table(FIGURES["comparing"]))
+        self.assertEqual(["Requests", *charts.POLICIES, *charts.RULES.values()], found[0])
+        for row, name in zip(found[1:], comparing.CHOSEN, strict=True):
             for text, who in zip(row[1:], (*charts.POLICIES, *charts.RULES), strict=True):
-                self.assertAlmostEqual(100.0 - lost[who], float(text), delta=0.051)
+                lost = value(f"comparing: {name}, {who}")
+                self.assertAlmostEqual(100.0 - lost, float(text), delta=0.051)
+
+    def test_what_is_allocated_where_requests_name_models(self):
+        placed = charts.allocated(FIGURES["placing"])
+        found = rows(charts.table(placed, charts.POLICIES[:1]))
+        lost = value("placing: as recorded, allocated, bestfit, lost")
+        (row,) = (row for row in found if row[0] == "as recorded")
+        self.assertAlmostEqual(100.0 - lost, float(row[found[0].index("best fit")]), delta=0.051)
+
+    def test_how_many_points_more_another_value_loses(self):
+        found = rows(charts.sensitivity_table(FIGURES["sensitivity"]))
+        self.assertEqual(len(FIGURES["sensitivity"]) + 1, len(found))
+        self.assertNotIn("-0.0", [text for row in found for text in row])
+        (row,) = (row for row in found if row[:2] == ["fragmentation", "price weight 10"])
+        start = "sensitivity: fragmentation: "
+        for text, where in zip(row[2:], (charts.MEAN, charts.WORST, charts.GENERATED), strict=True):
+            (line,) = (line for line in LINES
+                       if line["name"] == f"{start}PRICE_WEIGHT 10: {where}")  # fmt: skip
+            self.assertAlmostEqual(line["value"] - line["probe"], float(text), delta=0.051)
