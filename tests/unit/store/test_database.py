@@ -83,6 +83,25 @@ class TestConnections(StoreCase):
         self.database.close()
         self.assertEqual([0, 0], [one.pool.checkedin() for one in engines])
 
+    def test_a_new_one_has_done_nothing(self):
+        counts = vars(self.database.counts)
+        self.assertEqual(dict.fromkeys(counts, 0), counts)
+        self.pragma("foreign_keys")
+        self.assertEqual({**dict.fromkeys(counts, 0), "transactions": 2}, counts)
+
+    def test_where_nothing_is_said_of_what_was_done_the_error_says_none_of_it(self):
+        def work(connection):
+            connection.exec_driver_sql("SELECT 1 FROM absent")
+
+        texts = set()
+        for call, what in ((self.database.read, work), (self.database.write, work),
+                           (self.database.read_row, lambda _: "SELECT 1 FROM absent")):  # fmt: skip
+            for words in ({}, {"doing": ""}):
+                with self.assertRaises(StoreError) as caught:
+                    call(what, **words)
+                texts.add(str(caught.exception))
+        self.assertEqual(1, len(texts), texts)
+
     def test_values_are_not_in_what_an_error_says(self):
         for engine in (self.database.reader, self.database.writer):
             self.assertTrue(engine.hide_parameters)
@@ -127,6 +146,16 @@ class TestAddress(unittest.TestCase):
             for name in ("reader", "writer"):
                 with self.subTest(url, name=name):
                     self.assertEqual(10, self.called(url, name)[1]["connect_timeout"])
+
+    def test_a_statement_that_holds_a_whole_claim_needs_no_begin_and_no_commit(self):
+        """On PostgreSQL, over the connections of the writer; elsewhere it is not known to work."""
+        database = Database(StoreUrl("postgresql://u@127.0.0.1:1/x"))
+        alone = database._engine_of_single()
+        self.assertEqual("AUTOCOMMIT", alone.get_execution_options()["isolation_level"])
+        self.assertIs(database.writer.pool, alone.pool)
+        self.assertEqual({}, dict(database.writer.get_execution_options()))
+        for url in ("sqlite://", "mysql://u@127.0.0.1:1/x"):
+            self.assertIsNone(Database(StoreUrl(url))._engine_of_single(), url)
 
     def test_a_file_is_named_with_its_home_and_its_lock_is_waited_for(self):
         for name in ("reader", "writer"):
