@@ -5,6 +5,7 @@ import logging
 import socket
 import sqlite3
 import unittest
+from unittest import mock
 
 import sqlalchemy as sa
 
@@ -101,6 +102,21 @@ class TestConnections(StoreCase):
                     call(what, **words)
                 texts.add(str(caught.exception))
         self.assertEqual(1, len(texts), texts)
+
+    def test_a_connection_on_which_one_row_was_not_read_is_closed(self):
+        def in_use():
+            return self.database.reader.pool.checkedout()
+
+        for statement, error in (
+            ("SELECT 1 FROM absent", StoreError),
+            ("SELECT 1 UNION SELECT 2", ValueError),
+            ("SELECT 1 WHERE 1 = 2", ValueError),
+        ):
+            with self.subTest(statement), self.assertRaises(error):
+                self.database.read_row(lambda _, it=statement: it)
+            self.assertEqual(0, in_use())
+        self.database.read_row(lambda _: "SELECT 1")
+        self.assertEqual(1, in_use(), "it stays for the next row")
 
     def test_values_are_not_in_what_an_error_says(self):
         for engine in (self.database.reader, self.database.writer):
@@ -299,6 +315,37 @@ class TestTransactions(unittest.TestCase):
                 else:
                     run(work, "doing it")
                 self.assertEqual(runs, len(calls))
+
+    def test_one_statement_is_tried_once_before_the_work_where_the_engine_can(self):
+        """An embedded engine stands for a server that can."""
+        twice, busy = TWICE, BUSY
+        for first, runs, written in (
+            ("single", ["single"], "single"),
+            (None, ["single", "work"], "work"),  # it wrote nothing
+            (twice, ["single", "work"], "work"),  # a row of another is in its way
+            (busy, ["single", "work"], "work"),  # it is not tried again
+        ):
+            for can in (True, False):
+                ran = []
+
+                def single(_connection, ran=ran, first=first):
+                    ran.append("single")
+                    if isinstance(first, Exception):
+                        raise first
+                    return first
+
+                def work(_connection, ran=ran):
+                    ran.append("work")
+                    return "work"
+
+                engine = self.database.writer if can else None
+                with (
+                    self.subTest(first, can=can),
+                    mock.patch.object(self.database, "_engine_of_single", lambda it=engine: it),
+                ):
+                    found = self.database.write(work, single=single)
+                    self.assertEqual(written if can else "work", found)
+                    self.assertEqual(runs if can else ["work"], ran)
 
     def test_without_words_none_are_told(self):
         def fail(_connection):
