@@ -113,19 +113,20 @@ class TestConnections(StoreCase):
         self.assertEqual(1, len(texts), texts)
 
     def test_a_connection_on_which_one_row_was_not_read_is_closed(self):
-        def in_use():
-            return self.database.reader.pool.checkedout()
-
-        for statement, error in (
+        closed = []
+        sa.event.listen(self.database.reader, "close", lambda *_: closed.append(1))
+        for number, (statement, error) in enumerate((
             ("SELECT 1 FROM absent", StoreError),
             ("SELECT 1 UNION SELECT 2", ValueError),
             ("SELECT 1 WHERE 1 = 2", ValueError),
-        ):
+        ), 1):  # fmt: skip
             with self.subTest(statement), self.assertRaises(error):
                 self.database.read_row(lambda _, it=statement: it)
-            self.assertEqual(0, in_use())
+            self.assertEqual(number, len(closed))
+            self.assertEqual(0, self.database.reader.pool.checkedout())
         self.database.read_row(lambda _: "SELECT 1")
-        self.assertEqual(1, in_use(), "it stays for the next row")
+        self.assertEqual(1, self.database.reader.pool.checkedout(), "it stays for the next row")
+        self.assertEqual(3, len(closed))
 
     def test_values_are_not_in_what_an_error_says(self):
         for engine in (self.database.reader, self.database.writer):
