@@ -5,6 +5,7 @@ import logging
 import socket
 import sqlite3
 import unittest
+from unittest import mock
 
 import sqlalchemy as sa
 
@@ -76,12 +77,56 @@ class TestConnections(StoreCase):
         self.assertIs(database.writer, database.reader)
         self.assertIsNot(self.database.writer, self.database.reader)
 
+    def test_in_memory_reading_one_row_leaves_the_database_there(self):
+        database = Database(StoreUrl("sqlite://"))
+        self.addCleanup(database.close)
+        database.write(lambda it: it.exec_driver_sql("CREATE TABLE one AS SELECT 7 AS number"))
+        for _ in range(3):
+            self.assertEqual((7,), database.read_row(lambda _: "SELECT number FROM one"))
+        number = database.read(lambda it: it.exec_driver_sql("SELECT number FROM one").scalar())
+        self.assertEqual(7, number)
+
     def test_none_is_left_once_it_is_closed(self):
         self.pragma("foreign_keys")
         engines = (self.database.reader, self.database.writer)
         self.assertEqual([1, 1], [one.pool.checkedin() for one in engines])
         self.database.close()
         self.assertEqual([0, 0], [one.pool.checkedin() for one in engines])
+
+    def test_a_new_one_has_done_nothing(self):
+        counts = vars(self.database.counts)
+        self.assertEqual(dict.fromkeys(counts, 0), counts)
+        self.pragma("foreign_keys")
+        self.assertEqual({**dict.fromkeys(counts, 0), "transactions": 2}, counts)
+
+    def test_where_nothing_is_said_of_what_was_done_the_error_says_none_of_it(self):
+        def work(connection):
+            connection.exec_driver_sql("SELECT 1 FROM absent")
+
+        texts = set()
+        for call, what in ((self.database.read, work), (self.database.write, work),
+                           (self.database.read_row, lambda _: "SELECT 1 FROM absent")):  # fmt: skip
+            for words in ({}, {"doing": ""}):
+                with self.assertRaises(StoreError) as caught:
+                    call(what, **words)
+                texts.add(str(caught.exception))
+        self.assertEqual(1, len(texts), texts)
+
+    def test_a_connection_on_which_one_row_was_not_read_is_closed(self):
+        closed = []
+        sa.event.listen(self.database.reader, "close", lambda *_: closed.append(1))
+        for number, (statement, error) in enumerate((
+            ("SELECT 1 FROM absent", StoreError),
+            ("SELECT 1 UNION SELECT 2", ValueError),
+            ("SELECT 1 WHERE 1 = 2", ValueError),
+        ), 1):  # fmt: skip
+            with self.subTest(statement), self.assertRaises(error):
+                self.database.read_row(lambda _, it=statement: it)
+            self.assertEqual(number, len(closed))
+            self.assertEqual(0, self.database.reader.pool.checkedout())
+        self.database.read_row(lambda _: "SELECT 1")
+        self.assertEqual(1, self.database.reader.pool.checkedout(), "it stays for the next row")
+        self.assertEqual(3, len(closed))
 
     def test_values_are_not_in_what_an_error_says(self):
         for engine in (self.database.reader, self.database.writer):
@@ -127,6 +172,19 @@ class TestAddress(unittest.TestCase):
             for name in ("reader", "writer"):
                 with self.subTest(url, name=name):
                     self.assertEqual(10, self.called(url, name)[1]["connect_timeout"])
+
+    def test_a_statement_that_holds_a_whole_claim_needs_no_begin_and_no_commit(self):
+        """On PostgreSQL, over the connections of the writer; elsewhere it is not known to work."""
+        database = Database(StoreUrl("postgresql://u@127.0.0.1:1/x"))
+        alone = database._engine_of_single()
+        self.assertEqual("AUTOCOMMIT", alone.get_execution_options()["isolation_level"])
+        self.assertIs(database.writer.pool, alone.pool)
+        self.assertEqual({}, dict(database.writer.get_execution_options()))
+        self.assertIsNone(Database(StoreUrl("sqlite://"))._engine_of_single())
+        either = Database(StoreUrl("mysql://u@127.0.0.1:1/x"))
+        self.assertIsNone(either._engine_of_single(), "MySQL has no statement that does")
+        either.writer.dialect.is_mariadb = True  # as the first connection finds out
+        self.assertIs(either.writer, either._engine_of_single())
 
     def test_a_file_is_named_with_its_home_and_its_lock_is_waited_for(self):
         for name in ("reader", "writer"):
@@ -270,6 +328,37 @@ class TestTransactions(unittest.TestCase):
                 else:
                     run(work, "doing it")
                 self.assertEqual(runs, len(calls))
+
+    def test_one_statement_is_tried_once_before_the_work_where_the_engine_can(self):
+        """An embedded engine stands for a server that can."""
+        twice, busy = TWICE, BUSY
+        for first, runs, written in (
+            ("single", ["single"], "single"),
+            (None, ["single", "work"], "work"),  # it wrote nothing
+            (twice, ["single", "work"], "work"),  # a row of another is in its way
+            (busy, ["single", "work"], "work"),  # it is not tried again
+        ):
+            for can in (True, False):
+                ran = []
+
+                def single(_connection, ran=ran, first=first):
+                    ran.append("single")
+                    if isinstance(first, Exception):
+                        raise first
+                    return first
+
+                def work(_connection, ran=ran):
+                    ran.append("work")
+                    return "work"
+
+                engine = self.database.writer if can else None
+                with (
+                    self.subTest(first, can=can),
+                    mock.patch.object(self.database, "_engine_of_single", lambda it=engine: it),
+                ):
+                    found = self.database.write(work, single=single)
+                    self.assertEqual(written if can else "work", found)
+                    self.assertEqual(runs if can else ["work"], ran)
 
     def test_without_words_none_are_told(self):
         def fail(_connection):

@@ -259,6 +259,12 @@ class TestEqualStocks(unittest.TestCase):
         self.assertEqual([(2, 5.0), (0, 5.0), (5, 5.0), (3, 6.0), (4, 7.0)],
                          stock_allocation._choices(stocks, 5.0))  # fmt: skip
 
+    def test_two_that_differ_in_a_maximum_alone_are_both_searched(self):
+        self.assertEqual([(0, 6.0), (1, 5.0)],
+                         allocate([stock(10.0), stock(10.0, max=5.0)], [6.0, 5.0]))  # fmt: skip
+        self.assertEqual([(1, 6.0), (0, 5.0)],
+                         allocate([stock(10.0, max=5.0), stock(10.0)], [6.0, 5.0]))  # fmt: skip
+
     def test_the_least_granted_goes_before_the_least_left(self):
         stocks = [stock(8.0, step=4.0), stock(9.0), stock(7.0, max=1.0), stock(8.0)]
         self.assertEqual([(3, 5.0), (1, 5.0), (0, 8.0)], stock_allocation._choices(stocks, 5.0))
