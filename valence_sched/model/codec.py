@@ -56,7 +56,7 @@ def convert(value: object, type_: type[T], file: str, document_path: str = "$") 
                                strict=False)  # fmt: skip
     except msgspec.ValidationError as error:
         if value is None and document_path == "$":  # of YAML in which nothing but comments may be
-            raise InputError(file, "", "an empty document", "object") from None
+            raise InputError(file, document_path, "an empty document", "object") from None
         raise _input_error(str(error), value, type_, file, document_path) from None
     except RecursionError:
         raise InputError(file, document_path, _ENDLESS, "a document of modest depth") from None
