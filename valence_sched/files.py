@@ -39,8 +39,13 @@ def read(file: str, limit: int = MAX_HUMAN_BYTES + 1) -> bytes:
 
 
 def _unreadable(file: str, error: Exception) -> InputError:
-    reason = getattr(error, "strerror", None) or str(error)
-    return InputError(file, "", reason.lower(), "a readable file")
+    return InputError(file, "", _reason(error), "a readable file")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, IsADirectoryError):
+        return "a directory"
+    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 @contextlib.contextmanager
@@ -287,8 +292,7 @@ def _output_errors(file: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(file, "", reason, "a place to write to") from None
+        raise InputError(file, "", _reason(error), "a place to write to") from None
 
 
 @contextlib.contextmanager

@@ -472,7 +472,7 @@ class TestFlavors(Bad):
         line = self.refused(
             "podm", "schedule", "--inventory", SITE, "--flavor", str(self.folder) + "/"
         )
-        self.assertIn("found is a directory", line)
+        self.assertIn("found a directory", line)
 
 
 class TestPolicies(Bad):

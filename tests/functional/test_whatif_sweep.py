@@ -187,7 +187,7 @@ class TestFiles(Sweeps):
             (("--backend", "spark"), 2, "'spark' is not dask:ADDRESS"),
             (("--backend", "dask:tcp://127.0.0.1:1", "--jobs", "2"), 2, "not with --backend"),
             (("-o", "sweep.xls"), 2, "'sweep.xls' does not end in .jsonl, .csv or .parquet"),
-            (("--resume", str(self.folder)), 1, "is a directory"),
+            (("--resume", str(self.folder)), 1, "a directory"),
             (("--policy", "pakc"), 1, "pack"),
             (("--backend", "dask:udp://x"), 1, "no Dask scheduler at udp://x"),
         ):

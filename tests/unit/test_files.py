@@ -41,7 +41,7 @@ class TestRead(FilesCase):
         missing = str(self.folder / "none.yaml")
         line = f"{missing}: found no such file or directory, expected a readable file"
         self.refuses(line, files.read, missing)
-        line = f"{self.folder}: found is a directory, expected a readable file"
+        line = f"{self.folder}: found a directory, expected a readable file"
         self.refuses(line, files.read, str(self.folder))
 
     def test_a_name_that_cannot_be_one(self):

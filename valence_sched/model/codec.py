@@ -51,6 +51,8 @@ def convert(value: object, type_: type[T], file: str, document_path: str = "$") 
         return msgspec.convert(_read_quantities(value, type_, file, document_path), type_,
                                strict=False)  # fmt: skip
     except msgspec.ValidationError as error:
+        if value is None and document_path == "$":  # of YAML in which nothing but comments may be
+            raise InputError(file, document_path, "an empty document", "object") from None
         raise input_error(str(error), value, type_, file, document_path) from None
     except RecursionError:
         raise InputError(file, document_path, _ENDLESS, "a document of modest depth") from None

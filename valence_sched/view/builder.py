@@ -140,17 +140,18 @@ class ViewBuilder:
         return [intern(tuple(sorted(one.items())), one) if one else None for one in topologies]
 
     def _decode_new(self, podm: LeanPodm, layout: Layout, file: str, path: str) -> None:
+        number = {pool.id: index for index, pool in enumerate(podm.pools)}
         for index, block in enumerate(podm.blocks):
             at = f"{path}.blocks[{index}]"
             self.kinds.number(block.type, block.devices, file, f"{at}.devices")
-            self._add_to_layout(podm, block.pools, layout, file, at)
+            self._add_to_layout(number, block.pools, layout, file, at)
             key = bytes(block.status or b"")
             if key not in self._uses:
                 status = decode(key, Status, file, f"{at}.status")
                 shared = status.state == "ComposedAndAvailable"
                 self._uses[key] = (status.slots, shared, status.release_gain)
         for index, stock in enumerate(podm.stocks):
-            self._add_to_layout(podm, stock.pools, layout, file, f"{path}.stocks[{index}]")
+            self._add_to_layout(number, stock.pools, layout, file, f"{path}.stocks[{index}]")
 
     def _layout(self, podm: LeanPodm, file: str, path: str) -> Layout:
         """Return the positions by list of pool ids; podms with equal pools share one layout."""
@@ -161,11 +162,11 @@ class ViewBuilder:
         return self._layouts.setdefault(names, everywhere)
 
     def _add_to_layout(
-        self, podm: LeanPodm, pools: tuple[str, ...], layout: Layout, file: str, path: str
+        self, number: dict[str, int], pools: tuple[str, ...], layout: Layout, file: str, path: str
     ) -> None:
+        """Note the positions of a list of pools; ``number`` has that of each pool of the podm."""
         if pools in layout:
             return
-        number = {pool.id: index for index, pool in enumerate(podm.pools)}
         for name in pools:
             if name not in number:
                 raise InputError(file, f"{path}.pools", repr(name),
@@ -187,8 +188,10 @@ class ViewBuilder:
         code_lists = (list(map(codes.__getitem__, table.pools)) for table in self.block_tables)
         code_of = _flat(code_lists, len(owner))
         blocks, rows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        by_code = np.argsort(code_of, kind="stable")
+        starts = np.searchsorted(code_of[by_code], np.arange(len(codes) + 1))
         for positions, code in codes.items():
-            members = np.flatnonzero(code_of == code)
+            members = by_code[starts[code] : starts[code + 1]]
             for position in positions:
                 blocks.append(members)
                 rows.append(first_row[owner[members]] + position)

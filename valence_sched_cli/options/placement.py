@@ -80,6 +80,9 @@ def merge_names(
     return names
 
 
+MOST_OF_A_CLASS = 10**15  # what a flavor may ask for at most
+
+
 def parse_resource(text: str) -> tuple[str, float]:
     """Parse ``CLASS=N``; an amount of a class whose name ends in a unit may have another unit."""
     from valence_sched.model.quantity import is_quantity, quantity_in, unit_of
@@ -98,9 +101,9 @@ def parse_resource(text: str) -> tuple[str, float]:
             raise argparse.ArgumentTypeError(f"{name}: {error}") from None
         if number > 0:
             return name, number
-    if not re.fullmatch(r"[0-9]{1,15}", amount) or int(amount) == 0:
+    if not re.fullmatch(r"[0-9]{1,16}", amount) or not 0 < int(amount) <= MOST_OF_A_CLASS:
         raise argparse.ArgumentTypeError(
-            f"{name} must be a whole number from 1 on, got {amount[:40]!r}"
+            f"{name} must be a whole number of 1 to {MOST_OF_A_CLASS:,}, got {amount[:40]!r}"
         )
     return name, int(amount)
 

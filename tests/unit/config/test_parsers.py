@@ -52,7 +52,7 @@ class TestFlavors(ParserCase):
     def test_what_is_wrong_is_named_with_its_place(self):
         nic = b"properties: {nics: [{}]}"
         for data, line in (
-            (b"", "f: $: found null, expected object"),
+            (b"", "f: $: found an empty document, expected object"),
             (b"flavors: []", "f: $.flavors: found nothing, expected a list of flavors"),
             (b"[]", "f: $: found nothing, expected a list of flavors"),
             (b"[{name: a, %s}, {name: b, propertis: 1}]" % nic,

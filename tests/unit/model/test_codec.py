@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bad documents get one line: file, place, found, expected, hint."""
 
+import math
 import unittest
 
 from valence_sched.errors import InputError, NewerSchema
@@ -144,6 +145,13 @@ class TestYaml(OneLineErrors):
 
     def test_a_date_is_text(self):
         self.assertEqual({"a": "2024-01-01"}, load_yaml(b"a: 2024-01-01", "f"))
+
+    def test_a_time_is_text_and_so_is_a_number_with_a_zero_before_it(self):
+        """YAML 1.1 reads 750, 90.5 and 8 of these."""
+        found = load_yaml(b"[12:30, 1:30.5, 010, 1:02:03, -00]", "f")
+        self.assertEqual(["12:30", "1:30.5", "010", "1:02:03", "-00"], found)
+        found = load_yaml(b"[0, -7, 4_000, 0x1F, 0b11, 1.5, -.inf, .5, 1.e+3, 0.25]", "f")
+        self.assertEqual([0, -7, 4000, 31, 3, 1.5, -math.inf, 0.5, 1000.0, 0.25], found)
 
     def test_broken_yaml_is_placed(self):
         text = self.refuses(load_yaml, b"a: 1\nb: [1, 2\nc: 3", "f")

@@ -37,8 +37,13 @@ class TestParsing(unittest.TestCase):
     def test_what_means_nothing_is_refused(self):
         for parse, text, words in (
             (placement.parse_resource, "VCPU", "is not CLASS=N"),
-            (placement.parse_resource, "VCPU=0", "must be a whole number from 1 on"),
-            (placement.parse_resource, "VCPU=1.5", "must be a whole number from 1 on"),
+            (
+                placement.parse_resource,
+                "VCPU=0",
+                "must be a whole number of 1 to 1,000,000,000,000,000,",
+            ),
+            (placement.parse_resource, "VCPU=1000000000000001", "must be a whole number of 1 to"),
+            (placement.parse_resource, "VCPU=1.5", "must be a whole number of 1 to"),
             (placement.parse_resource, "VCPUS=1", "did you mean 'VCPU'?"),
             (placement.parse_resource, "CUSTOM_a b=1", "capitals, digits and underscores"),
             (placement.parse_resource, "custom_x=1", "capitals, digits and underscores"),
