@@ -186,6 +186,14 @@ class TestTimes(SettingsCase):
         self.chosen()
         self.assertEqual([], self.lines("warning"))
 
+    def test_only_those_that_are_decided_on_are_told_to_be_old(self):
+        self.follow({"warn_age_s": 60.0, "only": ("b",)})
+        self.chosen()
+        self.wait(61)
+        self.site.remember("b")
+        self.chosen()
+        self.assertEqual([], self.lines("warning"))
+
     def test_the_times_of_readings_that_changed_nothing_are_shown(self):
         before = self.site.read_at()
         self.chosen()
