@@ -125,7 +125,9 @@ class Follower:
         for podm_id in self._viewed:
             if podm_id not in ids:
                 builder.add(self._remainders[podm_id].podm, _place(podm_id))
-        return self._make_decider(builder.view())
+        decider = self._make_decider(builder.view())
+        decider.note_skipped(self._members.skipped)
+        return decider
 
     @property
     def position(self) -> LogPosition:

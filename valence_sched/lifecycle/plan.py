@@ -19,7 +19,6 @@ from valence_sched.model.codec import decode
 from valence_sched.model.custom_resource import declared_supplies, with_declared_stocks
 from valence_sched.model.decision import Report
 from valence_sched.model.diff import ADDED, REMOVED, Difference
-from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import FREE_STATUS, FullPodm, PodmStatus
 from valence_sched.model.lifecycle import PlanRefresh
 from valence_sched.model.node_request import NodeRequest
@@ -244,7 +243,7 @@ class Planner:
         named = bool(self._selection.policy_files)
         policies = self._intake.policies() if named else [plan.decision.policy]
         decider = Decider(view, policies, strict=self._selection.strict)
-        request = replace(plan.decision.request, company=GroupState())
+        request = plan.decision.request
         report = decision_result(decider.select_destinations(request)).report
         podms = self._podms_as_read(texts, {basis.podm.id for basis in plan.podms})
         drift = plan_drift(plan, podms, _seen_by(request.owner))

@@ -216,8 +216,9 @@ class TestFollower(FollowerCase):
         self.assertEqual(before + 1, self.store.counts.podms_decoded)
 
     def test_decisions_name_what_was_skipped(self):
-        decision = self.follower.decider().select_destinations(request(CORES))
-        self.assertEqual(["q: skipped"], [*decision.skipped])
+        for decider in (self.follower.decider(), self.follower.decider_without({"a"})):
+            decision = decider.select_destinations(request(CORES))
+            self.assertEqual(["q: skipped"], [*decision.skipped])
 
 
 class TestAgain(FollowerCase):

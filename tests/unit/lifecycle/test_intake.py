@@ -155,6 +155,12 @@ class TestWords(unittest.TestCase):
         self.assertIsNone(self.intake(source, resource_files=(resources,))
                           .claimer(self.store).claim(asked).claim)  # fmt: skip
 
+    def test_nothing_is_claimed_of_what_is_stored_and_was_not_read(self):
+        self.store.remember(podm("other", 9))
+        claimer = self.intake(self.inventory(self.podm("p"))).claimer(self.store)
+        self.assertEqual(("p",), claimer.claim(request()).claim.podms)
+        self.assertIsNone(claimer.claim(request()).claim)
+
     def test_what_could_not_be_read_is_told_with_the_decision(self):
         source = self.inventory(self.podm("p"), self.podm("broken", stocks='"x"'))
         file = self.write("podms.yaml", "podms: {silent: {url: 'http://127.0.0.1:1'}}\n")

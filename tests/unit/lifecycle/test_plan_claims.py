@@ -131,6 +131,16 @@ class TestClaims(StoreCase):
         self.assertEqual("block c1 of pod manager 'p' is in use by node n (claim "
                          f"{second.id}), which is COMPOSED", self.lost())  # fmt: skip
 
+    def test_of_a_claim_on_several_pod_managers_the_node_on_this_one_is_named(self):
+        self.one.remember(podm("q"))
+        claim = self.one.claims.create([part("p", 1, "c1"), part("q", 1, "c1")])
+        self.one.claims.start_composing(claim.id)
+        self.one.claims.finish_composing(claim.id, [
+            ComposedNode(id=f"n-{name}", podm=name, uri="/n", claim=claim.id, blocks=("c1",))
+            for name in ("p", "q")
+        ])  # fmt: skip
+        self.assertIn(f"is in use by node n-p (claim {claim.id})", self.lost())
+
     def test_an_owner_is_told_only_of_claims_of_its_own(self):
         claim = self.one.claims.create([part("p", 1, "c1", "c2")], owner="o")
         start = "block c1 of pod manager 'p' is in use by"

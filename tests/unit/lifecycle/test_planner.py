@@ -94,6 +94,16 @@ class TestRecorded(PlannerCase):
         self.assertEqual(2, len(refreshed.changes))
         self.assertEqual({"b"}, {one.chosen.podm for one in refreshed.report.placements})
 
+    def test_the_nodes_of_its_group_are_counted_as_they_are_now(self):
+        apart = {"name": "g", "anti_affinity": ["podm"]}
+        self.record(podm("a", 2, nodes=[{"uri": "/S/1", "group": "g"}]), podm("b", 2))
+        plan = self.plan(str(self.file), group=apart)
+        self.assertEqual(["b"], [one.chosen.podm for one in plan.decision.placements])
+        self.record(podm("a", 2), podm("b", 2, nodes=[{"uri": "/S/1", "group": "g"}]))
+        report = self.refresh(plan).report
+        self.assertEqual(["a"], [one.chosen.podm for one in report.placements])
+        self.assertEqual({"podm": {"b": 1}}, report.request.company.members)
+
     def test_it_is_decided_by_the_policy_of_the_plan_unless_files_are_named(self):
         plan = self.plan(str(self.file))
         self.assertEqual(plan.decision.policy, self.refresh(plan).report.policy)

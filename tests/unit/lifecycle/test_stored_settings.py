@@ -37,6 +37,10 @@ class SettingsCase(StoredCase):
         self.site.selection = replace(selection, live=live, **words)
         self.site.app, self.site.engine = self.site.new_engine()
 
+    def past_now(self):
+        """Let the clock be ahead of the time of the database, which reports have."""
+        self.site.now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=600)
+
     def lines(self, kind):
         return self.site.app.diagnostics.lines(kind)
 
@@ -200,6 +204,14 @@ class TestTimes(SettingsCase):
         self.chosen()
         self.assertEqual(2, len(ask.mock_calls))
 
+    def test_only_those_that_are_decided_on_are_told_to_be_old(self):
+        self.follow({"warn_age_s": 60.0, "only": ("b",)})
+        self.chosen()
+        self.wait(61)
+        self.site.remember("b")
+        self.chosen()
+        self.assertEqual([], self.lines("warning"))
+
     def test_the_times_of_readings_that_changed_nothing_are_shown(self):
         before = self.site.read_at()
         self.chosen()
@@ -221,7 +233,8 @@ class TestTimes(SettingsCase):
     def test_one_that_only_reports_is_offline_once_its_report_is_old(self):
         self.site.store.update_stats("r", {"blocks": [{"uri": "x", "devices": {
             "processors": [{"cores": 64}]}}]})  # fmt: skip
-        self.follow({"liveness": "read:60"})
+        self.follow({"liveness": "read:3600"})
+        self.past_now()
         wanted = request(properties={"processor": {"total_cores": 64}})
 
         def status():
@@ -229,7 +242,7 @@ class TestTimes(SettingsCase):
             return self.site.engine.podm("r").podm.status
 
         self.assertEqual("Online", status())
-        self.wait(3600)
+        self.wait(7200)
         self.assertEqual("Offline", status())
-        self.site.now -= datetime.timedelta(seconds=3600)
+        self.wait(-7200)
         self.assertEqual("Online", status())
