@@ -221,7 +221,7 @@ class AmountComposer:
             json = get_document(self._session, page)
             part = schema.Collection(page, json or {}, NO_NOTES)
             found.update(uri for uri in map(link_path, part.members) if uri)
-            page = link_path(part.next_page)
+            page = link_path(part.next_link)
         return found
 
     def _source(self, uri: str) -> Source | None:

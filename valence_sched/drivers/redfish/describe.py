@@ -117,12 +117,12 @@ def _device_noun(device: schema.Device) -> DeviceNoun | None:
 
 
 def _processor(device: schema.ProcessorDevice) -> Processor | Accelerator | None:
-    kind = (device.type or "CPU").casefold()
-    if kind in ("core", "thread"):  # parts of a processor that is listed itself
+    kind = device.type or "CPU"
+    folded = kind.casefold()
+    if folded in ("core", "thread"):  # parts of a processor that is listed itself
         return None
-    if kind != "cpu":
-        names = [name for name in _ACCELERATORS if name.casefold() == kind]
-        name = names[0] if names else device.type or "OEM"
+    if folded != "cpu":
+        name = next((name for name in _ACCELERATORS if name.casefold() == folded), kind)
         return Accelerator(kind=name, model=device.model, memory_mib=_own_memory(device))
     return Processor(
         cores=device.cores if device.cores is not None else device.enabled_cores,

@@ -50,7 +50,7 @@ class CollectionCapability(Resource):
     @property
     def leads(self) -> bool:
         """Whether it is a way to compose a system."""
-        return (self.use_case or "").casefold() in USE_CASES
+        return self.use_case is not None and self.use_case.casefold() in USE_CASES
 
 
 class Collection(NamedResource):
@@ -112,7 +112,8 @@ class MemoryDomain(NamedResource):
     @property
     def leads(self) -> bool:
         """Whether it hands out memory now."""
-        return bool(self.creatable) and (self.state or "Enabled").casefold() == "enabled"
+        is_enabled = self.state is None or self.state.casefold() == "enabled"
+        return bool(self.creatable) and is_enabled
 
 
 class ListedSystem(NamedResource):
@@ -162,7 +163,7 @@ class Zone(NamedResource):
     @property
     def leads(self) -> bool:
         """Whether it is a zone of resource blocks."""
-        return (self.type or "ZoneOfResourceBlocks").casefold() == "zoneofresourceblocks"
+        return self.type is None or self.type.casefold() == "zoneofresourceblocks"
 
 
 class CompositionService(NamedResource):

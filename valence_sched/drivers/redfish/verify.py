@@ -208,7 +208,7 @@ class NodeReader:
                 return
             collection = Collection(str(page), json, NO_NOTES)
             yield from collection.members
-            page = link_path(collection.next_page)
+            page = link_path(collection.next_link)
 
     def _system(self, uri: str | None) -> ListedSystem | None:
         json = get_document(self._session, uri)

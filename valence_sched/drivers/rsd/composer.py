@@ -214,7 +214,7 @@ class RsdComposer:
         outcome = self._try_read(request, sent.node)
         while late > 0 and outcome.state == "absent" and patience.pause():
             late -= 1
-            outcome = self._try_read(request, sent.node)
+            outcome = self._try_read(request, None)  # a reply that was lost names no node
         if outcome.state != "absent" or sent.refused:
             return outcome
         new = [node for node in self._podm().nodes if fold_uri(node.uri) not in before

@@ -85,7 +85,7 @@ def reachable_fabrics(
 def _offers_of(service: LinkedDocuments, fabric: schema.Fabric) -> Iterator[FabricOffer]:
     zones = list(service.follow(fabric.zones, schema.FabricZone, fabric.uri))
     zoned = {service.uri(link, zone.uri) for zone in zones for link in zone.endpoints}
-    is_network = (fabric.type or "PCIe").casefold() in NETWORK_TYPES
+    is_network = fabric.type is not None and fabric.type.casefold() in NETWORK_TYPES
     reached = frozenset() if is_network else frozenset([fabric.uri])
     for endpoint in service.follow(fabric.endpoints, schema.Endpoint, fabric.uri):
         is_zoned = endpoint.uri in zoned or bool(endpoint.zones)

@@ -61,7 +61,7 @@ class ConnectedEntity(Resource):
     @property
     def leads(self) -> bool:
         """Whether it offers something."""
-        return (self.role or "").casefold() != "initiator"
+        return self.role is None or self.role.casefold() != "initiator"
 
 
 class Endpoint(NamedResource):

@@ -89,7 +89,7 @@ def _is_erased(offer: FabricOffer) -> bool:
 
 def _check(node: RackNode) -> None:
     state = node.node_state
-    if (state or "").casefold() not in NODE_STATES:
+    if state is None or state.casefold() not in NODE_STATES:
         expected = "expected " + ", ".join(word.capitalize() for word in NODE_STATES)
         path = RackNode.node_state.path
         node.notes.remark(f"{node.uri}: {path}: found {state!r}, {expected} (taken as in use)")

@@ -206,6 +206,14 @@ class TestWhich(unittest.TestCase):
         with self.assertRaisesRegex(PodmError, "/S/1: HTTP 500"):
             read(free | {"/B/2": 404})
 
+    def test_pages_that_are_named_by_a_query_alone_are_read(self):
+        page = {"Members@odata.nextLink": "?page=2", "Members": []}
+        free = {"/B/1": block("Unused"), "/B/2": block("Unused"), "/S/1": system("/B/1", "/B/2")}
+        last = {"Members": links("/S/1")}
+        more = {"Members@odata.nextLink": "?page=3", "Members": []}
+        documents = free | {"/S": page, "/S?page=2": more, "/S?page=3": last}
+        self.assertEqual("/S/1", read(documents).node)
+
     def test_pages_that_never_end_are_read_up_to_a_bound(self):
         page = {"Members": [], "Members@odata.nextLink": "/S?page=2"}
         documents = {

@@ -117,6 +117,19 @@ class TestPools(Service):
                          first)  # fmt: skip
         self.assertFalse([line for line in self.notes.lines() if "Chassis: found no" in line])
 
+    def test_each_of_the_usual_links_that_is_missing_is_noted(self):
+        self.read(redfish_v1=None)
+        missing = "found no such document, expected it"
+        lines = [f"{ROOT}: {missing}: the protocol links it"]
+        names = ("CompositionService", "Systems", "Chassis")
+        lines += [f"{ROOT}/{name}: {missing}: {ROOT} links it" for name in names]
+        self.assertLessEqual({*lines}, {*self.notes.lines()})
+
+    def test_pages_that_are_named_by_a_query_alone_are_read(self):
+        podm = self.read(B={"Members": links("/B/1"), "Members@odata.nextLink": "?page=2"},
+                         **{"B?page=2": {"Members": links("/B/2")}})  # fmt: skip
+        self.assertEqual(["/B/1", "/B/2"], [one.uri for one in podm.blocks])
+
     def test_limits_stand_at_systems_blocks_and_zones(self):
         use = {"UseCase": "ComputerSystemComposition", "CapabilitiesObject": link("/L")}
         stated = {"@Redfish.CollectionCapabilities": {"Capabilities": [use]}}

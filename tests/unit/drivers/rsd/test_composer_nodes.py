@@ -27,6 +27,9 @@ class TestVolumes(unittest.TestCase):
         expected = Grant("/St/V/1", 10.0), Grant("/St/V/2", 20.5)
         self.assertEqual(("composed", expected), (found.state, found.amounts))
 
+    def test_their_sizes_are_rounded_to_a_billionth(self):
+        self.assertEqual(1.000000001, self.read(cut(1.0), 1 + 1 / GIB).amounts[0].amount)
+
     def test_those_that_are_missing_are_counted(self):
         found = self.read(cut(10.0, 20.0), 10)
         reason = f"{self.node} is there without 1 of its 2 volumes"
@@ -80,6 +83,20 @@ class TestReadBack(unittest.TestCase):
         self.assertEqual(expected, rack.composer.read_node(NODE))
         expected = CompositionResult(state="absent", reason="/S/1: found Composed")
         self.assertEqual(expected, rack.composer.read_node(NODE, "/N/other"))
+
+    def test_a_node_that_goes_while_it_is_read_is_left(self):
+        rack = Rack()
+        node = rack.assembled()
+        get, reads = rack.get, []
+
+        def read(uri: str) -> Reply:
+            reads.append(uri)
+            return Reply(404, {}, None) if reads.count(node) > 1 and uri == node else get(uri)
+
+        rack.get = read
+        found = rack.composer.read_node(NODE)
+        reason = f"{node} is Gone and no further"
+        self.assertEqual(("left", reason), (found.state, found.reason))
 
     def test_a_document_that_cannot_be_read_matters_only_where_the_node_is_not_found(self):
         rack = Rack(**{"/S/2": 500})

@@ -262,9 +262,16 @@ class TestAssembled(unittest.TestCase):
         self.assertEqual(("left", reason, False), (found.state, found.reason, found.works))
         self.assertEqual(["allocating", "answered", "allocated"], rack.states)
 
-    def ask_with_one_failed_read(self, number: int) -> CompositionResult:
-        """Compose while the read of this number, of those of the node, is answered with 500."""
+    def ask_with_one_failed_read(self, number: int, is_named: bool = True) -> CompositionResult:
+        """Compose while the read of this number, of those of the node, is answered with 500.
+
+        Where it ``is_named`` the answer to Allocate names the node, and it has our name.
+        """
         rack = Rack()
+        if not is_named:
+            rack.on_post = lambda uri, body: (
+                Reply(201, {}, None) if rack.allocate("x") else rack.refuse()
+            )
         get, reads = rack.get, []
 
         def read(uri: str) -> Reply:
@@ -281,6 +288,10 @@ class TestAssembled(unittest.TestCase):
         error = "not assembled: {0}: HTTP 500, expected a document; {0} is Allocated and no further"
         (left,) = (one for one in found if one.reason.startswith("not assembled: "))
         self.assertEqual(error.format(left.node), left.reason)
+
+    def test_a_new_node_that_cannot_be_read_again_is_unknown_and_named(self):
+        found = [self.ask_with_one_failed_read(number, is_named=False) for number in range(1, 6)]
+        self.assertTrue([one for one in found if one.state == "unknown" and one.node])
 
     def test_a_refused_assembly_is_not_waited_for(self):
         rack = Rack()
