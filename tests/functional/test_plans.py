@@ -139,7 +139,7 @@ class TestClaimed(Registered):
         for words in (("--claim",), ("--compose",), ("--dispatch", "webhook=http://h")):
             self.podm(*SMALL, *words, "--plan", str(self.plan), code=2)
         self.assertFalse(self.plan.exists())
-        self.podm(*SMALL, "--plan", "/nonexistent/plan.json", code=1)
+        self.podm(*SMALL, "--plan", str(self.folder / "none" / "plan.json"), code=1)
 
     def test_what_an_operator_declared_is_held_no_further_than_it_goes(self):
         power = self.write("power.yaml", "resources: [{name: power, unit: W, total: 500}]\n")
