@@ -179,10 +179,7 @@ class Follower:
                 assert known is not None, "the content of a pod manager comes with its first change"
                 podm = known.podm
             self._followed[change.id] = FollowedPodm(
-                replace(podm, generation=change.generation),
-                change.usage,
-                change.failure,
-                change.report,
+                podm, change.usage, change.failure, change.report
             )
         return False
 
