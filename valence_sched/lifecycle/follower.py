@@ -90,7 +90,6 @@ class Follower:
         self._orders: dict[str, Callable[[str], bytes]] = {}
         self._due: set[str] = set()
         self._viewed: dict[str, None] = {}  # in the order of the view
-        self._invalid: set[str] = set()
         self._decider: Decider | None = None
 
     def decider(self) -> Decider:
@@ -179,10 +178,7 @@ class Follower:
                 assert known is not None, "the content of a pod manager comes with its first change"
                 podm = known.podm
             self._followed[change.id] = FollowedPodm(
-                replace(podm, generation=change.generation),
-                change.usage,
-                change.failure,
-                change.report,
+                podm, change.usage, change.failure, change.report
             )
         return False
 
@@ -204,9 +200,10 @@ class Follower:
     def _updated_decider(self, changed: set[str]) -> Decider:
         """Return the decider after splicing what changed, or a new one where that costs less."""
         viewed = self._viewed
+        # true also of an invalid one, which is not in the view: it may be valid by now
         left = any((one in viewed) != (one in self._remainders) for one in changed)
         many = len(changed) > max(MANY_CHANGES, len(viewed) // MANY_PART)
-        if self._decider is None or left or many or changed & self._invalid:
+        if self._decider is None or left or many:
             return self._new_decider()
         for podm_id in sorted(changed & viewed.keys()):
             try:
@@ -217,13 +214,12 @@ class Follower:
 
     def _new_decider(self) -> Decider:
         builder = ViewBuilder()
-        self._decider, self._viewed, self._invalid = None, {}, set()
+        self._decider, self._viewed = None, {}
         for podm_id in self._members.order(self._remainders):
             try:
                 builder.add(self._remainders[podm_id].podm, _place(podm_id))
             except InputError as error:
                 self._members.refuse(podm_id, error)
-                self._invalid.add(podm_id)
             else:
                 self._viewed[podm_id] = None
         self._decider = self._make_decider(builder.view())

@@ -108,7 +108,6 @@ class PodmChange:
     """
 
     id: str
-    generation: int
     gone: bool
     podm: LeanPodm | None
     usage: Usage = NO_USAGE
@@ -133,13 +132,16 @@ class StoreSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class _ChangedRow:
-    """The row of a changed pod manager; ``claims`` are the new ones, None: anything may be new."""
+    """The row of a changed pod manager; ``claims`` are the new ones, None: anything may be new.
+
+    Where only claims are new, none of its other columns is read.
+    """
 
     key: str
     name: str
-    generation: int
-    gone: bool
-    content_changed: bool
+    gone: bool = False
+    content_changed: bool = False
+    generation: int = 0
     read_at: str | None = None
     failure: bytes | None = None
     stats: bytes | None = None
@@ -175,7 +177,7 @@ def take_snapshot(
     added = usages(connection, [row.key for row in rows if row.claims], claims=claims)
     counts.usages_read += sum(len(usage.blocks) for usage in (*total.values(), *added.values()))
     changes = [
-        PodmChange(row.name, row.generation, row.gone, podms.get(row.key),
+        PodmChange(row.name, row.gone, podms.get(row.key),
              (total if row.claims is None else added).get(row.key, NO_USAGE),
              row.claims is not None, _failure(row.failure), _report(row.stats))
         for row in rows
@@ -205,10 +207,10 @@ def _changed_rows(
     query = sa.select(
         _podms.podm_key,
         _podms.name,
-        _podms.generation,
         _podms.gone,
         _podms.shard,
         _podms.read_moved,
+        _podms.generation,
         _podms.read_at,
         _podms.failure,
         _podms.stats,
@@ -217,8 +219,8 @@ def _changed_rows(
         newer = (sa.and_(_podms.shard == shard, _podms.moved > before[shard]) for shard in behind)
         query = query.where(sa.or_(*newer))
     return [
-        _ChangedRow(key, name, generation, bool(gone), read_moved > before[shard], *columns)
-        for key, name, generation, gone, shard, read_moved, *columns in connection.execute(query)
+        _ChangedRow(key, name, bool(gone), read_moved > before[shard], *columns)
+        for key, name, gone, shard, read_moved, *columns in connection.execute(query)
     ]
 
 
@@ -230,15 +232,15 @@ def _newly_claimed(
         return []
     newer = [sa.and_(_parts.shard == shard, _parts.moved > before[shard]) for shard in behind]
     query = (
-        sa.select(_parts.podm_key, _parts.claim_id, _podms.name, _podms.generation)
+        sa.select(_parts.podm_key, _parts.claim_id, _podms.name)
         .join(tables.podms, _podms.podm_key == _parts.podm_key)
         .where(sa.or_(*newer))
     )
     found: dict[str, _ChangedRow] = {}
-    for key, claim, name, generation in connection.execute(query):
+    for key, claim, name in connection.execute(query):
         if key not in other_keys:
             claims = (found[key].claims or ()) if key in found else ()
-            found[key] = _ChangedRow(key, name, generation, False, False, claims=(*claims, claim))
+            found[key] = _ChangedRow(key, name, claims=(*claims, claim))
     return list(found.values())
 
 

@@ -11,6 +11,7 @@ from valence_sched.lifecycle.claim import MOST_ATTEMPTS
 from valence_sched.model.claim import Grant
 from valence_sched.model.custom_resource import CustomResource, DeclaredStocks
 from valence_sched.model.inventory import to_json
+from valence_sched.model.node_request import NodeRequest
 from valence_sched.store.claims import TTL_S
 from valence_sched.testing import request
 
@@ -86,6 +87,13 @@ class TestClaimed(ClaimerCase):
         self.assertEqual(("asking", "g", "small"), (claim.owner, claim.group, share.flavor))
         self.assertEqual("given", local.claim(asked, owner="given").claim.owner)
         self.assertIsNone(local.claim(self.request()).claim.group)
+
+    def test_what_each_node_was_asked_for_is_kept_with_it(self):
+        self.one.remember(podm("z", 4, zone="z"))
+        outcome = claimer(self.one).claim(self.request(count=2, zone="z", podms=["z"]))
+        (held,) = self.other.claims.show(outcome.claim.id).parts
+        self.assertEqual(NodeRequest.of(outcome.decision.request), held.request)
+        self.assertEqual(("z", 1), (held.request.zone, len(held.request.needs)))
 
     def test_a_key_stands_for_the_request_or_for_what_the_caller_says(self):
         local = claimer(self.one)

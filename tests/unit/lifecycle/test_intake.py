@@ -2,6 +2,7 @@
 """A claim reads, stores and views each pod manager once; counted, not timed."""
 
 import contextlib
+import datetime
 import tempfile
 import unittest
 from collections.abc import Iterator
@@ -176,6 +177,25 @@ class TestWords(unittest.TestCase):
         decider = intake.decider(intake.view(), intake.policies())
         report = decision_report(decider.select_destinations(request()))
         self.assertEqual(skipped, report.inventory.skipped)
+
+    def test_nothing_is_claimed_of_one_that_is_dead_by_its_last_reading(self):
+        live = ReadOptions(state=self.state, liveness="read:3600")
+        now = datetime.datetime.now(datetime.UTC).isoformat()
+        for read_at, placed in (("2020-02-02T00:00:00Z", 0), (now, 1)):
+            with self.subTest(read_at):
+                source = self.inventory(self.podm("p", read_at=f'"{read_at}"'))
+                outcome = self.intake(source, live=live).claimer(self.store).claim(request())
+                self.assertEqual(placed, len(outcome.decision.placements))
+
+    def test_what_was_wrong_with_another_selection_stays_to_be_told(self):
+        text = '{"schema": "valence-sched/inventory", "version": "1.0"}\n{"id": 7}\n'
+        other = Selection(sources=(self.write("other.jsonl", text + self.podm("o")),))
+        intake = self.intake(self.inventory(self.podm("p")))
+        intake.loader.view(other)
+        found = intake.sources.diagnostics.lines("skipped")
+        self.assertEqual(1, len(found))
+        intake.view()
+        self.assertEqual(found, intake.sources.diagnostics.lines("skipped"))
 
     def test_what_was_wrong_is_forgotten_when_it_is_read_again(self):
         source = self.inventory(self.podm("p"), self.podm("broken", stocks='"x"'))

@@ -12,6 +12,7 @@ from valence_sched.lifecycle.plan import MOST_NAMED, PlanClaimer, describe_diffe
 from valence_sched.model.claim import Grant
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.diff import ADDED, REMOVED, Difference
+from valence_sched.model.node_request import NodeRequest
 from valence_sched.model.plan import make_plan
 from valence_sched.model.tenant import OTHERS, hidden_uri
 from valence_sched.store.claims import TTL_S
@@ -105,6 +106,11 @@ class TestClaims(StoreCase):
         other = PlanClaimer(self.one, plan.plan).claim(asked, owner="x", ttl_s=9.0).claim
         self.assertEqual("x", other.owner)
         self.assertAlmostEqual(9.0, other.expires_at - other.created_at)
+
+    def test_what_each_node_was_asked_for_is_kept_with_it(self):
+        asked = request(CORES, flavor="small", seed=5)
+        (held,) = self.plan(asked).claim(asked).claim.parts
+        self.assertEqual(NodeRequest.of(asked), held.request)
 
     def test_the_same_key_gives_the_same_claim_and_of_single_nodes_none(self):
         claim = self.planned.claim(self.asked, key="k").claim

@@ -12,7 +12,7 @@ from tests.unit.store.site import CORES, part, podm
 from tests.unit.trees import tree
 from valence_sched.app import App
 from valence_sched.core.explain.report import decision_report
-from valence_sched.errors import ClaimLost, InventoryIncomplete
+from valence_sched.errors import ClaimLost, InputError, InventoryIncomplete
 from valence_sched.lifecycle.intake import Intake
 from valence_sched.lifecycle.plan import Planner
 from valence_sched.model.inventory import to_json
@@ -93,6 +93,15 @@ class TestRecorded(PlannerCase):
         refreshed = self.refresh(plan)
         self.assertEqual(2, len(refreshed.changes))
         self.assertEqual({"b"}, {one.chosen.podm for one in refreshed.report.placements})
+
+    def test_one_that_is_invalid_by_now_is_named_with_the_place(self):
+        self.record(podm("a", 1), podm("b", 1))
+        plan = self.plan(str(self.file), count=2)
+        self.file.write_text(self.file.read_text().replace('"cores":8', '"cores":"x"', 1))
+        with self.assertRaises(InputError) as caught:
+            self.refresh(plan)
+        place = "pod manager a: $.blocks[0].devices.processors[0].cores"
+        self.assertEqual(f'{place}: found "x", expected int | null', str(caught.exception))
 
     def test_the_nodes_of_its_group_are_counted_as_they_are_now(self):
         apart = {"name": "g", "anti_affinity": ["podm"]}

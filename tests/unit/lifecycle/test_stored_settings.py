@@ -246,3 +246,14 @@ class TestTimes(SettingsCase):
         self.assertEqual("Offline", status())
         self.wait(-7200)
         self.assertEqual("Online", status())
+
+    def test_one_whose_liveness_is_told_no_more_has_the_status_of_its_report(self):
+        self.site.store.update_stats("r", {"blocks": [{"uri": "x", "devices": {
+            "processors": [{"cores": 64}]}}]})  # fmt: skip
+        self.follow({"liveness": "read:3600"})
+        wanted = request(properties={"processor": {"total_cores": 64}})
+        placed = []
+        for told in ({}, {"r": "Offline"}, {}, {"r": "Offline"}, {"r": "Online"}):
+            with mock.patch.object(self.site.app.loader, "statuses", return_value=told):
+                placed.append(self.site.engine.select_destinations(wanted).report.placed)
+        self.assertEqual([1, 0, 1, 0, 1], placed)
