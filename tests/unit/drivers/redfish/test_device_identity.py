@@ -177,7 +177,19 @@ class TestNames(Case):
         self.block("b", Storage=self.storage("/St", *drives))
         self.assertEqual([3], self.counts())
         (note,) = self.notes.lines()
-        self.assertIn("found serial number k1 of a drive on several, expected it on one", note)
+        what = "found serial number k1 of a drive on several, expected it on one"
+        self.assertTrue(note.endswith(f"{what} (it identifies none of them)"), note)
+
+    def test_of_several_copied_names_one_is_noted_and_how_many_others_there_are(self) -> None:
+        names = {"UUID": "9f-1", "SerialNumber": "K1", "Identifiers": [{"DurableName": "Z9"}]}
+        for number, others in ((2, "nor does 1 other name"), (3, "nor do 2 other names")):
+            self.setUp()
+            copied = dict(list(names.items())[:number])
+            self.block("b", Drives=links(*(self.drive(f"/d/{i}", **copied) for i in range(3))))
+            self.assertEqual([3], self.counts())
+            (note,) = self.notes.lines()
+            self.assertIn("of a drive on several, expected it on one", note)
+            self.assertTrue(note.endswith(f"(it identifies none of them, {others})"), note)
 
     def test_of_two_members_of_one_list_with_one_name_one_is_uncertain(self) -> None:
         drives = [self.drive(f"/d/{i}", SerialNumber="K1") for i in range(2)]
@@ -226,7 +238,8 @@ class TestKinds(Case):
                 one, other = self.put(f"{V}/one", **device), self.put(f"{V}/other", **device)
                 self.block("b", **{way: links(one)}, ComputerSystems=self.system(way, other))
                 self.assertEqual([1], self.counts(kind))
-                self.assertTrue(self.noted("ComputerSystems", "counted once"))
+                both = f"in {way} and {way} of ComputerSystems without a common name"
+                self.assertTrue(self.noted(both, "counted once"))
 
     def test_one_that_tells_too_little_may_be_the_same(self) -> None:
         for kind, way, device, key in KINDS:
