@@ -293,6 +293,14 @@ class TestAssembled(unittest.TestCase):
         found = [self.ask_with_one_failed_read(number, is_named=False) for number in range(1, 6)]
         self.assertTrue([one for one in found if one.state == "unknown" and one.node])
 
+    def test_one_that_is_assembled_though_the_reply_was_lost_is_composed_without_a_reason(self):
+        rack = Rack()
+        rack.on_post = lambda uri, body: (
+            rack.act(uri, body) if uri == ALLOCATE else rack.act(uri, body) and lost()
+        )
+        found = rack.ask()
+        self.assertEqual(("composed", ""), (found.state, found.reason))
+
     def test_a_refused_assembly_is_not_waited_for(self):
         rack = Rack()
         rack.on_post = lambda uri, body: rack.act(uri, body) if uri == ALLOCATE else rack.refuse()
