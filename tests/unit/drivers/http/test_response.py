@@ -110,6 +110,14 @@ class ResponseTest(TestCase):
         response = Response(receiver([data]), method)
         return response, response.read(most)
 
+    def test_each_response_is_read_at_once_and_byte_by_byte(self) -> None:
+        for name, (data, closes, body, is_reusable) in GOOD.items():
+            for pieces in ([data], cut(data, [1] * len(data))):
+                with self.subTest(name, pieces=len(pieces)):
+                    response = Response(receiver(pieces, closes=closes), "GET")
+                    self.assertEqual(body, response.read(1000))
+                    self.assertEqual(is_reusable, response.is_reusable)
+
     @given(st.sampled_from(sorted(GOOD)), st.lists(st.integers(1, 20), max_size=200))
     def test_a_response_is_the_same_in_whatever_pieces_it_comes(
         self, name: str, sizes: list[int]
@@ -154,9 +162,9 @@ class ResponseTest(TestCase):
     def test_headers_are_found_in_whatever_case_the_first_of_a_name_and_folded_ones_whole(
         self,
     ) -> None:
-        head = b"X-Token:  one \r\nx-token: two\r\nEmpty:\r\nFolded: a\r\n  b\r\n\tc\r\n"
+        head = b"X-Token:  XoneX \t\r\nx-token: two\r\nEmpty:\r\nFolded: a\r\n  b\r\n\tc\r\n"
         response, _ = self.read(OK + head + b"Content-Length: 0\r\n\r\n")
-        self.assertEqual("one", response.headers["x-TOKEN"])
+        self.assertEqual("XoneX", response.headers["x-TOKEN"])
         self.assertEqual("", response.headers["empty"])
         self.assertEqual(["a", "b", "c"], response.headers["folded"].split())
         self.assertEqual({"x-token", "empty", "folded", "content-length"}, {*response.headers})
@@ -206,6 +214,15 @@ class ResponseTest(TestCase):
                 with self.assertRaisesRegex(HTTPException, r"more than \d+ (headers|bytes)"):
                     Response(receive, "GET").read(1000)
                 self.assertLess(received, MAX_HEAD_BYTES + 10_000)
+
+    def test_as_many_bytes_without_a_body_as_allowed_are_read_anew_after_each_piece(self) -> None:
+        extension = b"3;" + b"a" * (MAX_HEAD_BYTES - 2)
+        sizes = [1 << 16] * (MAX_HEAD_BYTES >> 16)
+        one = [b"3\r\none\r\n", *cut(extension, sizes)]
+        pieces = [CHUNKED, *one, b"\r\ntwo\r\n", *cut(extension, sizes), b"\r\nend\r\n0\r\n\r\n"]
+        self.assertEqual(b"onetwoend", Response(receiver(pieces), "GET").read(1000))
+        with self.assertRaisesRegex(HTTPException, "bytes without a body"):
+            Response(receiver([CHUNKED, *one, b"a"]), "GET").read(1000)
 
     def test_as_many_headers_as_allowed_are_read(self) -> None:
         head = b"".join(b"A%d: b\r\n" % number for number in range(MAX_HEADERS - 1))
