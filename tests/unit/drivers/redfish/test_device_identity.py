@@ -197,6 +197,29 @@ class TestNames(Case):
         self.assertEqual([1, None], self.counts())
         self.assertTrue(self.noted("/d/1: found the serial number of", "is unknown"))
 
+    def test_a_slot_of_several_members_of_one_list_identifies_none_of_them(self) -> None:
+        place = {"PhysicalLocation": {"PartLocation": {"ServiceLabel": "Bay 3"}},
+                 "Links": {"Chassis": {"@odata.id": f"{V}/C/1"}}}  # fmt: skip
+        self.block("b", Drives=links(*(self.drive(f"/d/{i}", **place) for i in range(2))))
+        self.assertEqual([2], self.counts())
+        self.assertTrue(self.noted(f"found slot bay 3 of {V.casefold()}/c/1 of a drive on several"))
+
+    def test_half_a_place_identifies_nothing(self) -> None:
+        chassis = {"Links": {"Chassis": {"@odata.id": f"{V}/C/1"}}}
+        label = {"PhysicalLocation": {"PartLocation": {"ServiceLabel": "Bay 3"}}}
+        for half in (label, {"PhysicalLocation": {}, **chassis}):
+            with self.subTest(half):
+                self.setUp()
+                one, other = self.drive("/a", **half), self.drive("/b", **half, MediaType="SSD")
+                self.block("b", Drives=links(one), Storage=self.storage("/St", other))
+                self.assertEqual([1], self.counts())
+                self.assertTrue(self.noted("Drives and Storage without a common name"))
+
+    def test_a_durable_name_that_is_no_text_is_noted_where_it_stands(self) -> None:
+        self.block("b", Drives=links(self.drive("/a", Identifiers=[{"DurableName": {}}])))
+        self.assertEqual([1], self.counts())
+        self.assertTrue(self.noted(f"{V}/a#/Identifiers: DurableName: found {{}}, expected text"))
+
     def test_a_placeholder_is_no_name(self) -> None:
         for text in ("N/A", "", "0000", "Not  Specified", None):
             self.setUp()
@@ -251,13 +274,19 @@ class TestKinds(Case):
                 counts = self.counts(kind)
                 self.assertEqual(1, sum(count or 0 for count in counts))
                 self.assertIn(None, counts)
-                self.assertTrue(self.noted("how many is unknown"))
+                self.assertTrue(self.noted(" (they may be the same, so how many is unknown)"))
 
     def test_two_kinds_of_processor_are_two(self) -> None:
         card = self.put(f"{V}/card", ProcessorType="GPU", Model="Lantern L40")
         cpu = self.put(f"{V}/cpu", TotalCores=16)
         self.block("b", Processors=links(card), ComputerSystems=self.system("Processors", cpu))
         self.assertEqual([1], self.counts("accelerators"))
+        self.assertEqual([1], self.counts("processors"))
+
+    def test_a_processor_without_a_type_is_a_cpu_and_may_be_one_that_says_so(self) -> None:
+        cpu = self.put(f"{V}/cpu", TotalCores=16)
+        same = self.put(f"{V}/same", TotalCores=16, ProcessorType="CPU")
+        self.block("b", Processors=links(cpu), ComputerSystems=self.system("Processors", same))
         self.assertEqual([1], self.counts("processors"))
 
     def test_a_summary_does_not_count_beside_the_devices_of_the_block(self) -> None:
