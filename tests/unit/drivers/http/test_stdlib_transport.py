@@ -45,7 +45,7 @@ class StdlibTransportTest(ServedBytes):
         self.assertTrue(caught.exception.sent)
 
     def test_of_too_long_a_body_one_byte_too_many_is_read_and_the_line_is_closed(self) -> None:
-        transport = self.serve([answer(b"x" * 2000)], [answer(b"two")])
+        transport = self.serve([answer(b"x" * 2000, length=4000), b""], [answer(b"two")])
         self.assertEqual(1001, len(self.ask(transport)))
         self.assertEqual(b"two", self.ask(transport))
 
