@@ -51,7 +51,7 @@ GOOD = {
 }  # fmt: skip
 #: Bytes after which the server closes, the error, and words of it.
 BAD = {
-    "nothing": (b"", RemoteDisconnected, "without response"),
+    "nothing": (b"", RemoteDisconnected, "^Remote end closed connection without response$"),
     "another protocol": (b"SSH-2.0-OpenSSH_9.6\r\n", BadStatusLine, "SSH-2.0-OpenSSH_9.6"),
     "nearly HTTP": (b"HTTQ/1.1 200 OK\r\n\r\n", BadStatusLine, "HTTQ/1.1 200 OK"),
     "half a status": (b"HTTP/1.1 2", IncompleteRead, "0 bytes read"),
@@ -75,7 +75,7 @@ BAD = {
     "a status of less than 100": (b"HTTP/1.1 099 Odd\r\n\r\n", BadStatusLine, "99"),
     "an upgrade": (
         b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n", HTTPException,
-        "another protocol, which was not requested",
+        "^another protocol, which was not requested$",
     ),
 }  # fmt: skip
 LINE = b"a" * 1000
@@ -224,10 +224,18 @@ class ResponseTest(TestCase):
         with self.assertRaisesRegex(HTTPException, "bytes without a body"):
             Response(receiver([CHUNKED, *one, b"a"]), "GET").read(1000)
 
-    def test_as_many_headers_as_allowed_are_read(self) -> None:
-        head = b"".join(b"A%d: b\r\n" % number for number in range(MAX_HEADERS - 1))
-        response, _ = self.read(OK + head + b"Content-Length: 0\r\n\r\n")
-        self.assertEqual(MAX_HEADERS, len(response.headers))
+    def test_as_many_headers_as_allowed_are_read_and_one_more_is_not(self) -> None:
+        most = b"".join(b"A%d: b\r\n" % number for number in range(MAX_HEADERS - 1))
+        end = b"Content-Length: 3\r\n\r\n"
+        response = Response(receiver([OK + most + end, b"one"]), "GET")
+        self.assertEqual((b"one", MAX_HEADERS), (response.read(10), len(response.headers)))
+        with self.assertRaisesRegex(HTTPException, f"more than {MAX_HEADERS} headers"):
+            Response(receiver([OK + most + b"B: c\r\n" + end, b"one"]), "GET")
+
+    def test_of_a_body_that_is_just_short_enough_the_end_is_read_too(self) -> None:
+        for size, is_reusable in ((3, True), (2, False)):
+            response = Response(receiver([CHUNKED + b"3\r\none", b"\r\n0\r\n\r\n"]), "GET")
+            self.assertEqual((b"one", is_reusable), (response.read(size), response.is_reusable))
 
     def test_a_response_that_was_read_is_free_without_a_garbage_collection(self) -> None:
         gc.disable()
