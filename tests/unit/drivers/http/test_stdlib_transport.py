@@ -135,7 +135,7 @@ class StdlibTransportTest(ServedBytes):
         for end in "\r\n\0":
             transport = self.serve([b""])
             headers = {"Accept": "*/*", "X-Auth-Token": f"a{end}b"}
-            with self.assertRaises(Unreachable):
+            with self.assertRaisesRegex(Unreachable, "^a header with the end of a line in it"):
                 transport.ask(PodmRequest("GET", "/a", headers, 5, 10))
             self.assertTrue(self.closed[0].wait(5))
             self.assertEqual([b""], self.received)
