@@ -10,6 +10,7 @@ from typing import NamedTuple
 from valence_sched.drivers.fields import Notes
 from valence_sched.drivers.redfish import device_schema as schema
 from valence_sched.drivers.redfish.device_schema import Device
+from valence_sched.model.quantity import format_count
 
 #: Texts that services write in place of a serial number, beside those of zeros alone.
 _PLACEHOLDERS = ("n/a", "na", "none", "null", "unknown", "not specified", "not available",
@@ -100,8 +101,9 @@ def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Na
     copied = {name for name in repeated if name[1] == "slot" or len(uris[name]) > 2}
     copied.update(name for name, of in blocks.items() if len(of) > MOST_BLOCKS)
     if copied:
-        kind, sort, text = min(copied)
-        more = f", nor do {len(copied) - 1} other names" if len(copied) > 1 else ""
+        (kind, sort, text), others = min(copied), len(copied) - 1
+        verb = "does" if others == 1 else "do"
+        more = f", nor {verb} {format_count(others, 'other name')}" if others else ""
         what = f"found {sort} {text} of a {kind} on several, expected it on one"
         notes.remark(f"{what} (it identifies none of them{more})")
     return frozenset(blocks.keys() - copied)

@@ -3,21 +3,15 @@
 
 import base64
 import datetime as dt
-import ipaddress
 import logging
 import re
 import socket
-import ssl
 import tempfile
 import threading
 import unittest
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-
+from tests.unit.drivers.certificates import ELSEWHERE, LOOPBACK, secure_context
 from tests.unit.drivers.crawl.test_live import NOON, TREES, LiveTest
 from tests.unit.drivers.served import DIALECTS, PASSWORD, SESSIONS, TOKEN, USER
 from valence_sched.drivers.bounds import MIB
@@ -381,33 +375,11 @@ class TlsTest(FaultsTest):
 
     def secure(self, name):
         """Return a server with a certificate of its own making, and the file that trusts it."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "podm")])
-        began = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
-        certificate = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(subject)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(began)
-            .not_valid_after(began + dt.timedelta(days=3))
-            .add_extension(x509.SubjectAlternativeName([name]), critical=False)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .sign(key, hashes.SHA256())
-        )
-        pem = serialization.Encoding.PEM
-        form = serialization.PrivateFormat.PKCS8
-        secret = key.private_bytes(pem, form, serialization.NoEncryption())
-        trusted, both = self.folder / "ca.pem", self.folder / "both.pem"
-        trusted.write_bytes(certificate.public_bytes(pem))
-        both.write_bytes(certificate.public_bytes(pem) + secret)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(both)
-        return self.serve(TREE, login=LOGIN, tls=context), str(trusted)
+        context, trusted = secure_context(self.folder, name)
+        return self.serve(TREE, login=LOGIN, tls=context), trusted
 
     def test_a_certificate_nobody_vouches_for_is_refused_unless_it_is_named(self):
-        server, trusted = self.secure(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
+        server, trusted = self.secure(LOOPBACK)
         self.failure_tls(server, "certificate", "--cacert")
         self.assertEqual([], server.log)
         for known in ({"cacert": trusted}, {"insecure": True}):
@@ -415,7 +387,7 @@ class TlsTest(FaultsTest):
             self.assertIsNone(reading.failure)
 
     def test_the_certificate_of_another_host_is_refused_even_so(self):
-        server, trusted = self.secure(x509.DNSName("other.example"))
+        server, trusted = self.secure(ELSEWHERE)
         self.failure_tls(server, "127.0.0.1", known={"cacert": trusted})
         self.assertEqual([], server.log)
 
@@ -426,7 +398,7 @@ class TlsTest(FaultsTest):
             self.assertIn(word, reading.failure)
 
     def test_an_authority_that_is_not_there_is_said(self):
-        server, _ = self.secure(x509.DNSName("other.example"))
+        server, _ = self.secure(ELSEWHERE)
         (reading,) = self.read(server, known={"cacert": "/nowhere/ca.pem"})
         self.assertIn("/nowhere/ca.pem", reading.failure)
         nonsense = self.folder / "nonsense.pem"

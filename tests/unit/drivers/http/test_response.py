@@ -51,7 +51,7 @@ GOOD = {
 }  # fmt: skip
 #: Bytes after which the server closes, the error, and words of it.
 BAD = {
-    "nothing": (b"", RemoteDisconnected, "without response"),
+    "nothing": (b"", RemoteDisconnected, "^Remote end closed connection without response$"),
     "another protocol": (b"SSH-2.0-OpenSSH_9.6\r\n", BadStatusLine, "SSH-2.0-OpenSSH_9.6"),
     "nearly HTTP": (b"HTTQ/1.1 200 OK\r\n\r\n", BadStatusLine, "HTTQ/1.1 200 OK"),
     "half a status": (b"HTTP/1.1 2", IncompleteRead, "0 bytes read"),
@@ -75,7 +75,7 @@ BAD = {
     "a status of less than 100": (b"HTTP/1.1 099 Odd\r\n\r\n", BadStatusLine, "99"),
     "an upgrade": (
         b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n", HTTPException,
-        "another protocol, which was not requested",
+        "^another protocol, which was not requested$",
     ),
 }  # fmt: skip
 LINE = b"a" * 1000
@@ -109,6 +109,14 @@ class ResponseTest(TestCase):
     def read(self, data: bytes, most: int = 1000, method: str = "GET") -> tuple[Response, bytes]:
         response = Response(receiver([data]), method)
         return response, response.read(most)
+
+    def test_each_response_is_read_at_once_and_byte_by_byte(self) -> None:
+        for name, (data, closes, body, is_reusable) in GOOD.items():
+            for pieces in ([data], cut(data, [1] * len(data))):
+                with self.subTest(name, pieces=len(pieces)):
+                    response = Response(receiver(pieces, closes=closes), "GET")
+                    self.assertEqual(body, response.read(1000))
+                    self.assertEqual(is_reusable, response.is_reusable)
 
     @given(st.sampled_from(sorted(GOOD)), st.lists(st.integers(1, 20), max_size=200))
     def test_a_response_is_the_same_in_whatever_pieces_it_comes(
@@ -154,9 +162,9 @@ class ResponseTest(TestCase):
     def test_headers_are_found_in_whatever_case_the_first_of_a_name_and_folded_ones_whole(
         self,
     ) -> None:
-        head = b"X-Token:  one \r\nx-token: two\r\nEmpty:\r\nFolded: a\r\n  b\r\n\tc\r\n"
+        head = b"X-Token:  XoneX \t\r\nx-token: two\r\nEmpty:\r\nFolded: a\r\n  b\r\n\tc\r\n"
         response, _ = self.read(OK + head + b"Content-Length: 0\r\n\r\n")
-        self.assertEqual("one", response.headers["x-TOKEN"])
+        self.assertEqual("XoneX", response.headers["x-TOKEN"])
         self.assertEqual("", response.headers["empty"])
         self.assertEqual(["a", "b", "c"], response.headers["folded"].split())
         self.assertEqual({"x-token", "empty", "folded", "content-length"}, {*response.headers})
@@ -207,10 +215,27 @@ class ResponseTest(TestCase):
                     Response(receive, "GET").read(1000)
                 self.assertLess(received, MAX_HEAD_BYTES + 10_000)
 
-    def test_as_many_headers_as_allowed_are_read(self) -> None:
-        head = b"".join(b"A%d: b\r\n" % number for number in range(MAX_HEADERS - 1))
-        response, _ = self.read(OK + head + b"Content-Length: 0\r\n\r\n")
-        self.assertEqual(MAX_HEADERS, len(response.headers))
+    def test_as_many_bytes_without_a_body_as_allowed_are_read_anew_after_each_piece(self) -> None:
+        extension = b"3;" + b"a" * (MAX_HEAD_BYTES - 2)
+        sizes = [1 << 16] * (MAX_HEAD_BYTES >> 16)
+        one = [b"3\r\none\r\n", *cut(extension, sizes)]
+        pieces = [CHUNKED, *one, b"\r\ntwo\r\n", *cut(extension, sizes), b"\r\nend\r\n0\r\n\r\n"]
+        self.assertEqual(b"onetwoend", Response(receiver(pieces), "GET").read(1000))
+        with self.assertRaisesRegex(HTTPException, "bytes without a body"):
+            Response(receiver([CHUNKED, *one, b"a"]), "GET").read(1000)
+
+    def test_as_many_headers_as_allowed_are_read_and_one_more_is_not(self) -> None:
+        most = b"".join(b"A%d: b\r\n" % number for number in range(MAX_HEADERS - 1))
+        end = b"Content-Length: 3\r\n\r\n"
+        response = Response(receiver([OK + most + end, b"one"]), "GET")
+        self.assertEqual((b"one", MAX_HEADERS), (response.read(10), len(response.headers)))
+        with self.assertRaisesRegex(HTTPException, f"more than {MAX_HEADERS} headers"):
+            Response(receiver([OK + most + b"B: c\r\n" + end, b"one"]), "GET")
+
+    def test_of_a_body_that_is_just_short_enough_the_end_is_read_too(self) -> None:
+        for size, is_reusable in ((3, True), (2, False)):
+            response = Response(receiver([CHUNKED + b"3\r\none", b"\r\n0\r\n\r\n"]), "GET")
+            self.assertEqual((b"one", is_reusable), (response.read(size), response.is_reusable))
 
     def test_a_response_that_was_read_is_free_without_a_garbage_collection(self) -> None:
         gc.disable()

@@ -3,57 +3,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import logging
 import socket
 import ssl
 import threading
 import zlib
-from unittest import TestCase, mock
+from unittest import mock
 
+from tests.unit.drivers.http.served_bytes import ServedBytes, answer
 from valence_sched.drivers.http.exchange import PodmRequest, Slow, Unreachable
 from valence_sched.drivers.http.stdlib_transport import StdlibTransport
 from valence_sched.drivers.http.tls import TlsContexts, unreachable_error
 
 
-def answer(body: bytes, *headers: str, length: int | None = None) -> bytes:
-    """Return the bytes of an answer; ``length`` is the one that it claims."""
-    head = ("HTTP/1.1 200 OK", f"Content-Length: {len(body) if length is None else length}")
-    return "\r\n".join([*head, *headers, "", ""]).encode() + body
-
-
-class StdlibTransportTest(TestCase):
-    def serve(self, *connections: list[bytes]) -> StdlibTransport:
-        """Serve each connection its answers, then close it."""
-        listener = socket.create_server(("127.0.0.1", 0))
-        self.addCleanup(listener.close)
-        self.received: list[bytes] = []
-        self.closed = [threading.Event() for _ in connections]
-
-        def run() -> None:
-            for answers, closed in zip(connections, self.closed, strict=True):
-                with contextlib.suppress(OSError), listener.accept()[0] as sock:
-                    for one in answers:
-                        self.received.append(sock.recv(1 << 16))
-                        sock.sendall(one)
-                closed.set()
-
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
-        transport = StdlibTransport(
-            f"http://127.0.0.1:{listener.getsockname()[1]}", True, TlsContexts()
-        )
-        self.addCleanup(thread.join, 5)
-        self.addCleanup(transport.close)
-        return transport
-
-    def ask(
-        self, transport: StdlibTransport, path: str = "/a", most: int = 1000, timeout_s: float = 5
-    ) -> bytes:
-        request = PodmRequest("GET", path, {"Accept": "*/*"}, timeout_s, most)
-        return transport.ask(request).body
-
+class StdlibTransportTest(ServedBytes):
     def test_one_line_serves_several_requests(self) -> None:
         transport = self.serve([answer(b"one"), answer(b"two")])
         self.assertEqual([b"one", b"two"], [self.ask(transport), self.ask(transport)])
@@ -81,7 +45,7 @@ class StdlibTransportTest(TestCase):
         self.assertTrue(caught.exception.sent)
 
     def test_of_too_long_a_body_one_byte_too_many_is_read_and_the_line_is_closed(self) -> None:
-        transport = self.serve([answer(b"x" * 2000)], [answer(b"two")])
+        transport = self.serve([answer(b"x" * 2000, length=4000), b""], [answer(b"two")])
         self.assertEqual(1001, len(self.ask(transport)))
         self.assertEqual(b"two", self.ask(transport))
 
@@ -142,6 +106,61 @@ class StdlibTransportTest(TestCase):
             ask, self.found = (lambda: self.ask(transport)), list[bytes]()
             transport.cut()
         self.assertEqual([b"two"], self.found)
+
+    def test_an_idle_line_waits_no_longer_than_the_next_request_allows(self) -> None:
+        transport = self.serve([answer(b"one"), b"", b""])
+        self.assertEqual(b"one", self.ask(transport, timeout_s=30))
+        with self.assertRaises(Slow):
+            self.ask(transport, timeout_s=0.1)
+
+    def test_without_poll_a_line_that_was_closed_is_found_out_too(self) -> None:
+        with mock.patch("valence_sched.drivers.http.stdlib_transport.select", object()):
+            transport = self.serve([answer(b"one"), answer(b"two")], [answer(b"three")])
+            self.assertEqual([b"one", b"two"], [self.ask(transport), self.ask(transport)])
+            self.closed[0].wait(5)
+            self.assertEqual(b"three", self.ask(transport))
+
+    def test_a_request_is_sent_whole_with_the_length_of_its_body(self) -> None:
+        transport = self.serve([answer(b"")] * 4)
+        for method, path, body in (("GET", "/a", None), ("POST", "/b", {"A": 1}),
+                                   ("PATCH", "/c", None), ("DELETE", "", None)):  # fmt: skip
+            transport.ask(PodmRequest(method, path, {"Accept": "*/*", "X-A": "b"}, 5, 10, body))
+        head = f" HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nAccept: */*\r\nX-A: b\r\n"
+        ends = "\r\n", 'Content-Length: 7\r\n\r\n{"A":1}', "Content-Length: 0\r\n\r\n", "\r\n"
+        starts = "GET /a", "POST /b", "PATCH /c", "DELETE /"
+        expected = [f"{start}{head}{end}" for start, end in zip(starts, ends, strict=True)]
+        self.assertEqual(expected, [one.decode() for one in self.received])
+
+    def test_a_header_that_holds_the_end_of_a_line_is_not_sent(self) -> None:
+        for end in "\r\n\0":
+            transport = self.serve([b""])
+            headers = {"Accept": "*/*", "X-Auth-Token": f"a{end}b"}
+            with self.assertRaisesRegex(Unreachable, "^a header with the end of a line in it"):
+                transport.ask(PodmRequest("GET", "/a", headers, 5, 10))
+            self.assertTrue(self.closed[0].wait(5))
+            self.assertEqual([b""], self.received)
+
+    def test_a_host_is_named_as_in_its_url_but_for_the_usual_port(self) -> None:
+        connect = socket.create_connection
+        for url, host in (
+            ("http://[fd00::17]", "[fd00::17]"),
+            ("http://[fd00::17]:8080", "[fd00::17]:8080"),
+            (
+                "http://b\N{LATIN SMALL LETTER U WITH DIAERESIS}cher.example",
+                "xn--bcher-kva.example",
+            ),
+            ("http://podm-1:80", "podm-1"),
+            ("http://podm-1:443", "podm-1:443"),
+        ):
+            self.serve([answer(b"")])
+            transport = StdlibTransport(url, True, TlsContexts())
+            with mock.patch(
+                "socket.create_connection",
+                lambda _, limit_s: connect(("127.0.0.1", self.port), limit_s),
+            ):
+                self.ask(transport)
+            transport.close()
+            self.assertIn(f"\r\nHost: {host}\r\n".encode(), self.received[0])
 
     def test_a_path_is_quoted_as_far_as_it_must_be(self) -> None:
         transport = self.serve([answer(b"")] * 3)

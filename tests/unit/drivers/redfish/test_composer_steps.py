@@ -251,6 +251,23 @@ class TestRemove(unittest.TestCase):
         self.assertEqual(("left", done.node, reason), (found.state, found.node, found.reason))
         self.assertEqual([done.node], podm.sent("DELETE"))
 
+    def test_the_task_of_a_removal_is_waited_for(self):
+        podm = Service()
+        done = self.made(podm)
+        podm.documents["/T/1"] = {"TaskState": "Running"}
+        podm.on_delete = lambda uri: (
+            Reply(202, {"Location": "/T/1"}, None) if uri == done.node else podm.drop(uri)
+        )
+
+        def end():
+            podm.documents["/T/1"] = {"TaskState": "Completed"}
+            podm.decompose(done.node)
+
+        podm.states.clear()
+        podm.meanwhile = [lambda: None, end]
+        self.assertEqual("absent", podm.remove(done.node).state)
+        self.assertEqual(["decomposing", "answered", "accepted", "running"], podm.states[:4])
+
     def test_one_that_stays_after_an_answer_of_success_is_told_so(self):
         podm = Service()
         done = self.made(podm)

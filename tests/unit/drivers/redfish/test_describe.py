@@ -75,6 +75,13 @@ class TestAlike(TestCase):
             self._of("a", CapacityBytes=5, Model="x" * MAX_CONTENT_BYTES)
         self.assertEqual(2, len(self.seen))
 
+    def test_what_is_nested_too_deep_to_be_written_is_understood_each_time(self) -> None:
+        model: list[Any] = []
+        for _ in range(100_000):
+            model = [model]
+        found = [self._of(uri, CapacityBytes=5, Model=model, Name=uri) for uri in "ab"]
+        self.assertEqual(([5, 5], ["a", "b"]), (found, [it["Name"] for it in self.seen]))
+
     def test_a_number_that_cannot_be_written_is_read_and_refused(self) -> None:
         self.assertIsNone(self._of("a", CapacityBytes=2**80))
         self.assertEqual(1, len(self.notes))

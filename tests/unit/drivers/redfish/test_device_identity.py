@@ -169,46 +169,6 @@ class TestDrives(Case):
         self.assertEqual([1], self.counts())
 
 
-class TestNames(Case):
-    """Names that identify nothing, and names in several blocks."""
-
-    def test_a_name_that_firmware_copied_identifies_nothing_and_is_noted_once(self) -> None:
-        drives = [self.drive(f"/d/{i}", SerialNumber="K1") for i in range(3)]
-        self.block("b", Storage=self.storage("/St", *drives))
-        self.assertEqual([3], self.counts())
-        (note,) = self.notes.lines()
-        self.assertIn("found serial number k1 of a drive on several, expected it on one", note)
-
-    def test_of_two_members_of_one_list_with_one_name_one_is_uncertain(self) -> None:
-        drives = [self.drive(f"/d/{i}", SerialNumber="K1") for i in range(2)]
-        self.block("b", Drives=links(*drives))
-        self.assertEqual([1, None], self.counts())
-        self.assertTrue(self.noted("/d/1: found the serial number of", "is unknown"))
-
-    def test_a_placeholder_is_no_name(self) -> None:
-        for text in ("N/A", "", "0000", "Not  Specified", None):
-            self.setUp()
-            for name in "ab":
-                drive = self.drive(f"/{name}", SerialNumber=text)
-                self.block(name, Drives=links(drive))
-            self.assertEqual([[1], [1]], [self.counts(block=it) for it in (0, 1)])
-            self.assertEqual([], self.notes.lines())
-
-    def test_a_device_that_two_blocks_list_under_two_uris_is_in_the_one_in_use(self) -> None:
-        self.block("a", Drives=links(self.drive("/a", SerialNumber="Z9")))
-        used = {"CompositionState": "Composed"}
-        drive = self.drive("/b", SerialNumber="Z9")
-        self.block("b", Drives=links(drive), CompositionStatus=used)
-        self.assertEqual([[], [1]], [self.counts(block=it) for it in (0, 1)])
-        self.assertTrue(self.noted("/a: found in", "/ResourceBlocks/b has it"))
-
-    def test_a_name_in_many_blocks_is_copied(self) -> None:
-        for name in "abc":
-            self.block(name, Drives=links(self.drive(f"/{name}", SerialNumber="Z9")))
-        self.assertEqual([[1], [1], [1]], [self.counts(block=it) for it in range(3)])
-        self.assertTrue(self.noted("serial number z9", "identifies none"))
-
-
 class TestKinds(Case):
     """A block that lists its devices, and its system that lists them again."""
 
@@ -226,7 +186,8 @@ class TestKinds(Case):
                 one, other = self.put(f"{V}/one", **device), self.put(f"{V}/other", **device)
                 self.block("b", **{way: links(one)}, ComputerSystems=self.system(way, other))
                 self.assertEqual([1], self.counts(kind))
-                self.assertTrue(self.noted("ComputerSystems", "counted once"))
+                both = f"in {way} and {way} of ComputerSystems without a common name"
+                self.assertTrue(self.noted(both, "counted once"))
 
     def test_one_that_tells_too_little_may_be_the_same(self) -> None:
         for kind, way, device, key in KINDS:
@@ -238,13 +199,19 @@ class TestKinds(Case):
                 counts = self.counts(kind)
                 self.assertEqual(1, sum(count or 0 for count in counts))
                 self.assertIn(None, counts)
-                self.assertTrue(self.noted("how many is unknown"))
+                self.assertTrue(self.noted(" (they may be the same, so how many is unknown)"))
 
     def test_two_kinds_of_processor_are_two(self) -> None:
         card = self.put(f"{V}/card", ProcessorType="GPU", Model="Lantern L40")
         cpu = self.put(f"{V}/cpu", TotalCores=16)
         self.block("b", Processors=links(card), ComputerSystems=self.system("Processors", cpu))
         self.assertEqual([1], self.counts("accelerators"))
+        self.assertEqual([1], self.counts("processors"))
+
+    def test_a_processor_without_a_type_is_a_cpu_and_may_be_one_that_says_so(self) -> None:
+        cpu = self.put(f"{V}/cpu", TotalCores=16)
+        same = self.put(f"{V}/same", TotalCores=16, ProcessorType="CPU")
+        self.block("b", Processors=links(cpu), ComputerSystems=self.system("Processors", same))
         self.assertEqual([1], self.counts("processors"))
 
     def test_a_summary_does_not_count_beside_the_devices_of_the_block(self) -> None:

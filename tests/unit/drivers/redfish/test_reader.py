@@ -8,7 +8,7 @@ from unittest import TestCase
 
 from tests.unit.drivers.redfish.test_device_identity import BLOCKS, Case, V, links
 from valence_sched.drivers.crawl.max_blocks import with_max_blocks
-from valence_sched.drivers.fields import NO_NOTES
+from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish.reader import read_podm
 from valence_sched.model.diagnostic import Diagnostics
@@ -55,6 +55,33 @@ class TestStatus(Case):
         status = self.read().blocks[0].status
         self.assertEqual(("ComposedAndAvailable", 1, 2),
                          (status.state, status.compositions, status.slots))  # fmt: skip
+
+
+class TestLinks(Case):
+    """Links that name nothing."""
+
+    def test_each_is_noted_with_the_document_it_stands_in_and_the_rest_is_read(self) -> None:
+        nothing: list[Json] = [{}]
+        self.block("b")
+        self.block("c", Links={"Chassis": nothing}, Drives=nothing, ComputerSystems=nothing)
+        self.documents[f"{V}/S"]["Members"] += links(self.put(
+            f"{V}/S/n", SystemType="Composed",
+            Links={"ResourceBlocks": [*nothing, *links(f"{BLOCKS}/b")]},
+        ))  # fmt: skip
+        service = {
+            "ResourceBlocks": [*nothing, *links(BLOCKS)],
+            "ResourceZones": links(f"{V}/Z")[0],
+        }
+        self.documents[V]["CompositionService"] = links(self.put(f"{V}/CS", **service))[0]
+        zone = self.put(f"{V}/Z/1", Links={"ResourceBlocks": [*nothing, *links(f"{BLOCKS}/b")]})
+        self.put(f"{V}/Z", Members=[*nothing, *links(zone)])
+        podm = self.read()
+        self.assertEqual([("1",), ()], [block.pools for block in podm.blocks])
+        self.assertEqual([(f"{BLOCKS}/b",)], [node.blocks for node in podm.nodes])
+        where = (f"{BLOCKS}/c", f"{V}/CS", f"{V}/S/n", f"{V}/Z", f"{V}/Z/1")
+        noted = [line for line in self.notes.lines() if "without @odata.id" in line]
+        self.assertEqual(sorted(f"t.json: {it}: found a link without @odata.id, expected one"
+                                for it in where), sorted(noted))  # fmt: skip
 
 
 class TestMostBlocks(Case):

@@ -212,6 +212,11 @@ class TestSizes(Service):
         where = f"{ONE}#/CapacitySources: ProvidedCapacity/Data/AllocatedBytes"
         self.assertIn(f"{where}: found 'much', expected a number", self.notes.lines())
 
+    def test_a_pool_that_a_source_does_not_name_is_noted_with_the_pool_that_it_is_of(self):
+        self.sizes(pool(100, 0, {"ProvidingPools": [{}]}))
+        self.assertEqual([f"{ONE}: found a link without @odata.id, expected one"],
+                         self.notes.lines())  # fmt: skip
+
 
 class TestWhere(unittest.TestCase):
     """Where volumes are made."""

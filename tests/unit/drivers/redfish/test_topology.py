@@ -7,6 +7,7 @@ from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish.describe import Describer, block_topology
 from valence_sched.drivers.redfish.device_schema import Device, DriveDevice, ProcessorDevice
 from valence_sched.drivers.redfish.schema import ResourceBlock
+from valence_sched.model.diagnostic import Diagnostics
 
 FABRICS = "/redfish/v1/Fabrics"
 
@@ -37,6 +38,14 @@ class TestPlaces(unittest.TestCase):
         card = device(1, Chassis=link("/c/2"))
         self.assertEqual({"chassis": "/c/1"}, self.topology(card, Chassis=link("/c/1")))
         self.assertEqual({"chassis": "/c/2"}, self.topology(card))
+
+    def test_a_chassis_that_is_not_named_is_noted_with_its_block(self):
+        notes.clear()
+        service = LinkedDocuments(lambda uri: None, Diagnostics())
+        block = ResourceBlock("/b", {"Links": {"Chassis": [{}]}}, service.notes)
+        self.assertEqual({}, block_topology(service, block, []) or {})
+        what = "/b: found a link without @odata.id, expected one"
+        self.assertEqual([what], service.notes.lines())
 
     def test_what_several_values_are_told_of_is_not_told(self):
         self.assertIsNone(self.topology(Chassis=link("/c/1", "/c/2")))

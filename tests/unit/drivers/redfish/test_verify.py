@@ -159,8 +159,9 @@ class TestWhich(unittest.TestCase):
         self.assertIsNone(read(documents, "/S/1").node)
 
     def test_a_system_of_a_type_that_is_no_word_is_not_composed_and_no_error(self):
-        documents = WHOLE | {"/S/1": system("/B/1", "/B/2", name="x", type_=7)}
-        self.assertEqual("absent", read(documents, same_blocks=True).state)
+        for type_ in (7, True, ["Composed"]):
+            documents = WHOLE | {"/S/1": system("/B/1", "/B/2", name="x", type_=type_)}
+            self.assertEqual("absent", read(documents, same_blocks=True).state)
 
     def test_without_a_collection_of_systems_those_that_the_blocks_link_are_read(self):
         session = Recorded(WHOLE)

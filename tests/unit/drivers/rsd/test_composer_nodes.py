@@ -164,6 +164,20 @@ class TestRemoved(unittest.TestCase):
         self.assertEqual("absent", rack.remove(self.node).state)
         self.assertEqual([], rack.sent("POST"))
 
+    def test_the_task_of_a_removal_is_waited_for(self):
+        rack = self.rack()
+        drop = rack.on_delete
+        rack.documents["/T/1"] = {"TaskState": "Running"}
+        rack.on_delete = lambda uri: Reply(202, {"Location": "/T/1"}, None)
+
+        def end():
+            rack.documents["/T/1"] = {"TaskState": "Completed"}
+            drop(self.node)
+
+        rack.meanwhile = [lambda: None, end]
+        self.assertEqual(CompositionResult(state="absent"), rack.remove(self.node))
+        self.assertEqual(["deleting", "answered", "accepted", "running"], rack.states)
+
     def test_force_is_waited_for_too(self):
         rack = self.rack()
         drop = rack.on_delete

@@ -262,8 +262,10 @@ class TestAssembled(unittest.TestCase):
         self.assertEqual(("left", reason, False), (found.state, found.reason, found.works))
         self.assertEqual(["allocating", "answered", "allocated"], rack.states)
 
-    def ask_with_one_failed_read(self, number: int, is_named: bool = True) -> CompositionResult:
-        """Compose while the read of this number, of those of the node, is answered with 500.
+    def ask_with_one_failed_read(
+        self, number: int, is_named: bool = True, status: int = 500
+    ) -> CompositionResult:
+        """Compose while the read of this number, of those of the node, is answered so.
 
         Where it ``is_named`` the answer to Allocate names the node, and it has our name.
         """
@@ -277,7 +279,7 @@ class TestAssembled(unittest.TestCase):
         def read(uri: str) -> Reply:
             reads.extend([uri] if uri.startswith("/N/") else [])
             failed = uri.startswith("/N/") and len(reads) == number
-            return Reply(500, {}, None) if failed else get(uri)
+            return Reply(status, {}, None) if failed else get(uri)
 
         rack.get = read
         return rack.ask()
@@ -289,9 +291,24 @@ class TestAssembled(unittest.TestCase):
         (left,) = (one for one in found if one.reason.startswith("not assembled: "))
         self.assertEqual(error.format(left.node), left.reason)
 
+    def test_a_node_that_is_gone_for_one_read_is_a_result_and_no_error(self):
+        found = [self.ask_with_one_failed_read(number, status=404) for number in range(1, 10)]
+        self.assertLessEqual({one.state for one in found}, {"composed", "left", "absent"})
+        reason = "it offers no Assemble action; {0} is Allocated and no further"
+        (left,) = (one for one in found if one.reason.startswith("it offers no Assemble"))
+        self.assertEqual(reason.format(left.node), left.reason)
+
     def test_a_new_node_that_cannot_be_read_again_is_unknown_and_named(self):
         found = [self.ask_with_one_failed_read(number, is_named=False) for number in range(1, 6)]
         self.assertTrue([one for one in found if one.state == "unknown" and one.node])
+
+    def test_one_that_is_assembled_though_the_reply_was_lost_is_composed_without_a_reason(self):
+        rack = Rack()
+        rack.on_post = lambda uri, body: (
+            rack.act(uri, body) if uri == ALLOCATE else rack.act(uri, body) and lost()
+        )
+        found = rack.ask()
+        self.assertEqual(("composed", ""), (found.state, found.reason))
 
     def test_a_refused_assembly_is_not_waited_for(self):
         rack = Rack()

@@ -160,6 +160,7 @@ class TestDevices(Rack):
             ({"@odata.type": "#Processor.v1", "ProcessorType": "cpu"}, None),
             ({"@odata.type": "#Processor.v1"}, None),
             ({"@odata.type": "#Volume.v1"}, None),
+            ({**drive(), "@odata.type": "#XDrive.v1"}, None),
         ):  # fmt: skip
             with self.subTest(json):
                 self.read(D_A=json)
@@ -322,6 +323,10 @@ class TestMissing(Rack):
             ("/N/1", {"N": {"Members": links("/N/1")},
                       "N_1": {"ComposedNodeState": "Assembled", "Links":
                               {"ComputerSystem": link("/S/1"), "LocalDrives": [{}]}}}),
+            ("/St/1", {"redfish_v1": {"Nodes": link("/N"), "Systems": link("/S"),
+                                      "StorageServices": link("/St")},
+                       "St": {"Members": links("/St/1")},
+                       "St_1": {"Links": {"HostingSystem": {"x": 1}}}}),
         ):  # fmt: skip
             with self.subTest(where):
                 self.read(F_B_E={"Members": []}, **changes)

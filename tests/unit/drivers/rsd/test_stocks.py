@@ -101,6 +101,16 @@ class TestPools(TestCase):
         self.assertEqual(0, rack.slots(free))
         self.assertNotIn(free, FPGAS)
 
+    def test_pools_that_are_not_there_are_noted_with_their_service_and_the_rest_is_read(
+        self,
+    ) -> None:
+        del self.rack.documents[POOL[:-2]]
+        self.assertTrue(self.rack.read().blocks)
+        self.assertNotIn(POOL, self.rack.stocks)
+        service = f"{V}/StorageServices/nvme-1"
+        what = f"{POOL[:-2]}: found no such document, expected it: {service} links it"
+        self.assertTrue(self.rack.noted(what), self.rack.diagnostics.lines())
+
 
 class TestGroups(TestCase):
     """Logical drives of services of 2.1 and 2.2."""
