@@ -91,7 +91,7 @@ class ReaderPool:
         self._tls = TlsContexts()
         self._shared: Shared = {}
         self._helpers = threading.Semaphore(MAX_HELPERS)
-        self._results: queue.SimpleQueue[tuple[int, Reading]] = queue.SimpleQueue()
+        self._results: queue.SimpleQueue[tuple[int, Reading] | Exception] = queue.SimpleQueue()
         self._running: dict[int, PodmReader] = {}
         self._reported: set[int] = set()
         self._threads: list[threading.Thread] = []
@@ -99,15 +99,21 @@ class ReaderPool:
         self._start_more()
 
     def next(self) -> tuple[int, Reading]:
-        """Return the next result, of any pod manager, with its index."""
+        """Return the next result, of any pod manager, with its index.
+
+        An error outside the reading of any, which is a fault of ours, is raised here.
+        """
         while True:
             try:
-                index, reading = self._results.get(timeout=self._pause_s())
+                result = self._results.get(timeout=self._pause_s())
             except queue.Empty:
                 self._cut_overdue()
                 if time.monotonic() - self._last > STALL_S:
                     self._start_more()
                 continue
+            if isinstance(result, Exception):
+                raise result
+            index, reading = result
             self._last = time.monotonic()
             if index not in self._reported:
                 self._reported.add(index)
@@ -133,6 +139,13 @@ class ReaderPool:
         thread.start()
 
     def _work(self) -> None:
+        try:
+            self._read_all()
+        except Exception as error:  # nobody would wait for this thread in vain
+            self._results.put(error)
+
+    def _read_all(self) -> None:
+        """Read pod managers, one after another, while some are left."""
         while True:
             try:
                 index, target = self._todo.popleft()

@@ -167,6 +167,20 @@ class TestOverdue(unittest.TestCase):
         self.assertEqual({5}, made._reported)
 
 
+class TestErrors(unittest.TestCase):
+    """What fails outside the reading of a pod manager."""
+
+    def test_it_is_raised_where_the_results_are_awaited(self):
+        def no_clock() -> datetime:
+            raise ZeroDivisionError("no time")
+
+        target = ReadTarget(Registration(name="a", url="https://h.invalid"))
+        made = ReaderPool([target], {}, ReadSettings(), no_clock)
+        with self.assertRaisesRegex(ZeroDivisionError, "no time"):
+            made.next()
+        made.end()
+
+
 class TestBegun(unittest.TestCase):
     """How many are read at once."""
 
