@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -16,6 +17,8 @@ Positions = tuple[int, ...]  # of pools within their podm
 Topology = Mapping[str, str]  # the values of a block by domain
 TopologyValues = tuple[str | None, ...]  # of some domains; None where unknown
 KindAndTopology = tuple[int, TopologyValues]
+#: Some blocks, and what returns their elements, in the same order, of a sequence of all blocks.
+BlockReader = tuple[Sequence[int], Callable[[Sequence[int]], tuple[int, ...]]]
 
 
 @dataclass(slots=True)
@@ -43,6 +46,9 @@ class BlockTable:
     _stocks_of: dict[tuple[int, str], list[int]] = field(
         default_factory=dict, repr=False, compare=False
     )
+    _readers: dict[tuple[int, int], BlockReader] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def free_blocks(self, position: int, counts: Mapping[int, int]) -> list[int]:
         """Return ``counts[kind]`` free blocks of each kind in the pool at ``position``.
@@ -51,11 +57,22 @@ class BlockTable:
         other pools keep theirs; then inventory order.
         """
         chosen: list[int] = []
-        slots = self.slots
         for kind, number in counts.items():
-            free = [block for block in self._in_order(kind, position) if slots[block]]
-            chosen += self._shared_first(free)[:number]
-        return sorted(chosen)
+            blocks, states = self._readers.get((kind, position)) or self._reader(kind, position)
+            free = states(self.slots)
+            if any(itertools.compress(states(self.shared), free)):
+                chosen += self._shared_first([*itertools.compress(blocks, free)])[:number]
+            else:
+                chosen += itertools.islice(itertools.compress(blocks, free), number)
+        chosen.sort()
+        return chosen
+
+    def _reader(self, kind: int, position: int) -> BlockReader:
+        """Return the blocks of a kind in a pool, in order, and what reads their states."""
+        blocks = self._in_order(kind, position)
+        # the last one twice: of a single item it would not return a tuple
+        states = operator.itemgetter(*blocks, *blocks[-1:]) if blocks else _no_states
+        return self._readers.setdefault((kind, position), (blocks, states))
 
     def _in_order(self, kind: int, position: int) -> Sequence[int]:
         """Return the blocks of a kind in a pool, those in the fewest pools first."""
@@ -111,14 +128,19 @@ class BlockTable:
 
     def allocate(self, blocks: Iterable[int], grants: Iterable[tuple[int, float]]) -> BlockTable:
         """Return the table after one slot of each block and the granted amounts are allocated."""
-        slots, shared, stocks = self.slots.copy(), self.shared.copy(), list(self.stocks)
+        slots, shared = self.slots.copy(), self.shared.copy()
         for block in blocks:
             slots[block] -= 1
             shared[block] = True
+        return self._replace_state(slots, shared, self._granted(grants) if grants else self.stocks)
+
+    def _granted(self, grants: Iterable[tuple[int, float]]) -> tuple[Stock, ...]:
+        """Return the stocks after they have granted some amounts."""
+        stocks = list(self.stocks)
         for number, amount in grants:
             used = stocks[number].used + amount
             stocks[number] = msgspec.structs.replace(stocks[number], used=used)
-        return self._replace_state(slots, shared, tuple(stocks))
+        return tuple(stocks)
 
     def deallocate(
         self, blocks: Iterable[int], grants: Iterable[tuple[int, float]], base: BlockTable
@@ -153,5 +175,9 @@ class BlockTable:
     ) -> BlockTable:
         return BlockTable(
             self.uris, self.kinds, slots, shared, self.pools, stocks, self.stock_pools,
-            self.gains, self.topologies, self._ordered, self._stocks_of,
+            self.gains, self.topologies, self._ordered, self._stocks_of, self._readers,
         )  # fmt: skip
+
+
+def _no_states(elements: Sequence[int]) -> tuple[int, ...]:
+    return ()
