@@ -165,7 +165,7 @@ class Lookahead:
     def _evaluate_ahead(self, fits: list[Fit]) -> None:
         """Take these fits on the overlay and evaluate all their pods together."""
         changes = self._overlay.allocate_each((fit.row, fit.blocks, fit.grants) for fit in fits)
-        spans = [self._overlay.rows(podm) for podm, *_ in changes]
+        spans = [self._overlay.rows(change[0]) for change in changes]
         rows = np.array([row for first, last in spans for row in range(first, last)])
         evaluation = self.evaluation.select(rows)
         view = self._overlay.window(*spans[0]) if len(fits) == 1 else self._overlay.take(rows)
