@@ -7,9 +7,9 @@ import itertools
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import Struct
 
 from valence_sched.model.inventory import Stock
 
@@ -21,13 +21,11 @@ KindAndTopology = tuple[int, TopologyValues]
 BlockReader = tuple[Sequence[int], Callable[[Sequence[int]], tuple[int, ...]]]
 
 
-@dataclass(slots=True)
-class BlockTable:
+class BlockTable(Struct, frozen=True, eq=False, gc=False):
     """Parallel sequences, one element per block: URI, kind, free slots, shared or not, pools.
 
     A block table never changes: ``allocate``, ``deallocate`` and ``remove_node`` return another.
-    (It is not frozen because one is made for every node that is placed, and a frozen one takes
-    three times as long.) ``gains`` is how many slots a block gets back when a node is removed.
+    ``gains`` is how many slots a block gets back when a node is removed.
     ``topologies`` is parallel, too, or None if no block has any.
     """
 
@@ -40,15 +38,22 @@ class BlockTable:
     stock_pools: tuple[Positions, ...]
     gains: list[int]
     topologies: Sequence[Topology | None] | None = None
-    _ordered: dict[tuple[int, int], list[int]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
-    _stocks_of: dict[tuple[int, str], list[int]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
-    _readers: dict[tuple[int, int], BlockReader] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    _ordered: dict[tuple[int, int], list[int]] = msgspec.field(default_factory=dict)
+    _stocks_of: dict[tuple[int, str], list[int]] = msgspec.field(default_factory=dict)
+    _readers: dict[tuple[int, int], BlockReader] = msgspec.field(default_factory=dict)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BlockTable) and self._state() == other._state()
+
+    __hash__ = None  # type: ignore[assignment]  # its lists have none
+
+    def __repr__(self) -> str:
+        return f"BlockTable({', '.join(f'{name}={value!r}' for name, value in self._state())})"
+
+    def _state(self) -> list[tuple[str, object]]:
+        """Return the fields without what is remembered of them, which grows as they are read."""
+        names = [name for name in self.__struct_fields__ if not name.startswith("_")]
+        return [(name, getattr(self, name)) for name in names]
 
     def free_blocks(self, position: int, counts: Mapping[int, int]) -> list[int]:
         """Return ``counts[kind]`` free blocks of each kind in the pool at ``position``.
