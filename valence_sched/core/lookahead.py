@@ -8,9 +8,9 @@ put back as it was. The outcome is the same to the bit as without looking ahead.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from valence_sched.core.evaluate import reevaluate, reevaluate_group_state
 from valence_sched.core.evaluation import (
@@ -28,18 +28,21 @@ from valence_sched.model.request import Request
 from valence_sched.view.overlay import Change, Overlay
 from valence_sched.view.view import Floats, Ints, Mask, View
 
-MOST_AHEAD = 64  # pods looked ahead at once, at most
+MOST_AHEAD = 128  # pods looked ahead at once, at most
 
 
-@dataclass(slots=True)
-class _NextNode:
-    """A pod one node ahead: the fit that was taken, its undo, and its rows evaluated after it."""
+class _NextNode(Struct, frozen=True, gc=False):
+    """A pod one node ahead: the fit that was taken, its undo, and its rows evaluated after it.
+
+    They are ``rows`` of the evaluation of all pods that were evaluated together.
+    """
 
     fit: Fit
     undo: Change
     verdicts: Mask
     scores: Floats
     cost: Ints
+    rows: slice
 
 
 class Lookahead:
@@ -49,6 +52,7 @@ class Lookahead:
         self._context = context
         self._overlay = Overlay(context.view)
         self.view, self.evaluation = self._overlay.view, context.evaluation.copy()
+        self._verdicts, self._scores = self.evaluation.verdicts, self.evaluation.scores
         #: the rows whose costs the last node may have changed
         self.changed_rows: Sequence[int] | Ints = ()
         self._request = context.request
@@ -64,6 +68,7 @@ class Lookahead:
         self._most_ahead = 1 if context.request.alternates or self._reads_both else most_ahead
         self._count_ahead = 1
         self._hits = 0
+        self._left = context.request.count - 1  # nodes to take: the last one is only chosen
         self._last = -1
 
     @property
@@ -93,11 +98,13 @@ class Lookahead:
         else:
             self._hits += 1
         self._last = podm
+        self._left -= 1
         ahead = self._ahead.pop(podm)
         first, last = self._overlay.rows(podm)
-        self.evaluation.verdicts[:, first:last] = ahead.verdicts
-        self.evaluation.scores[:, first:last] = ahead.scores
-        self.evaluation.cost[first:last] = ahead.cost
+        rows, part = slice(first, last), ahead.rows
+        self._verdicts[:, rows] = ahead.verdicts[:, part]
+        self._scores[:, rows] = ahead.scores[:, part]
+        self.evaluation.cost[rows] = ahead.cost[part]
         self.changed_rows = range(first, last)
         if self.evaluation.group_state_readers:
             self._new_member_rows.append(fit.row)
@@ -133,10 +140,11 @@ class Lookahead:
     def _likely_fits(self, chosen_podm: int) -> list[Fit]:
         """Return the fits of the pods that are best now, at most as many as to look ahead at.
 
-        Only those that a short search settles: the others are left to their turn.
+        No more than nodes are left, and only those that a short search settles: the others are left
+        to their turn.
         """
-        count = self._count_ahead - 1
-        if not count:
+        count = min(self._count_ahead, self._left) - 1
+        if count < 1:
             return []
         cost = self.evaluation.cost
         rows = np.argpartition(cost, min(4 * count, len(cost) - 1))[: 4 * count]
@@ -157,17 +165,18 @@ class Lookahead:
     def _evaluate_ahead(self, fits: list[Fit]) -> None:
         """Take these fits on the overlay and evaluate all their pods together."""
         changes = self._overlay.allocate_each((fit.row, fit.blocks, fit.grants) for fit in fits)
-        spans = [self._overlay.rows(podm) for podm, *_ in changes]
+        spans = [self._overlay.rows(change[0]) for change in changes]
         rows = np.array([row for first, last in spans for row in range(first, last)])
         evaluation = self.evaluation.select(rows)
         view = self._overlay.window(*spans[0]) if len(fits) == 1 else self._overlay.take(rows)
         view.precompute_free(self._context.request.needs)
         self._reevaluate(view, fits, evaluation, rows)
+        tables = evaluation.verdicts, evaluation.scores, evaluation.cost
         low = 0
         for fit, change, (first, last) in zip(fits, changes, spans, strict=True):
-            part = evaluation.window(low, low + last - first)
-            self._ahead[change[0]] = _NextNode(fit, change, part.verdicts, part.scores, part.cost)
-            low += last - first
+            high = low + last - first
+            self._ahead[change[0]] = _NextNode(fit, change, *tables, slice(low, high))
+            low = high
 
     def _reevaluate(self, view: View, fits: list[Fit], evaluation: Evaluation, rows: Ints) -> None:
         bound, strict = self._context.bound, self._context.strict

@@ -205,13 +205,17 @@ class RankedRows:
 
     def _reorder(self, view: View, cost: Ints, request: Request) -> None:
         """Move the rows that were noted as changed to the place of their present cost."""
+        order, entries, lots = self._order, self._entries, batch_lots(view, request)
         for row in self._changed:
-            if row in self._entries:
-                del self._order[bisect_left(self._order, self._entries.pop(row))]
-            if cost[row] <= self._most:
-                entry = int(cost[row]), int(batch_lots(view, request)[row]), row
-                insort(self._order, entry)
-                self._entries[row] = entry
+            before = entries.get(row)
+            if before is not None:
+                del order[bisect_left(order, before)]
+            now = int(cost[row])
+            if now <= self._most:
+                entries[row] = entry = now, int(lots[row]), row
+                insort(order, entry)
+            elif before is not None:
+                del entries[row]
         self._changed.clear()
 
     def _extend(self, view: View, cost: Ints, request: Request) -> bool:

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
+from msgspec import Struct
 
 from valence_sched.model.inventory import Stock
 
@@ -16,15 +17,15 @@ Positions = tuple[int, ...]  # of pools within their podm
 Topology = Mapping[str, str]  # the values of a block by domain
 TopologyValues = tuple[str | None, ...]  # of some domains; None where unknown
 KindAndTopology = tuple[int, TopologyValues]
+#: Some blocks, and what returns their elements, in the same order, of a sequence of all blocks.
+BlockReader = tuple[Sequence[int], Callable[[Sequence[int]], tuple[int, ...]]]
 
 
-@dataclass(slots=True)
-class BlockTable:
+class BlockTable(Struct, frozen=True, eq=False, gc=False):
     """Parallel sequences, one element per block: URI, kind, free slots, shared or not, pools.
 
     A block table never changes: ``allocate``, ``deallocate`` and ``remove_node`` return another.
-    (It is not frozen because one is made for every node that is placed, and a frozen one takes
-    three times as long.) ``gains`` is how many slots a block gets back when a node is removed.
+    ``gains`` is how many slots a block gets back when a node is removed.
     ``topologies`` is parallel, too, or None if no block has any.
     """
 
@@ -37,12 +38,22 @@ class BlockTable:
     stock_pools: tuple[Positions, ...]
     gains: list[int]
     topologies: Sequence[Topology | None] | None = None
-    _ordered: dict[tuple[int, int], list[int]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
-    _stocks_of: dict[tuple[int, str], list[int]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    _ordered: dict[tuple[int, int], list[int]] = msgspec.field(default_factory=dict)
+    _stocks_of: dict[tuple[int, str], list[int]] = msgspec.field(default_factory=dict)
+    _readers: dict[tuple[int, int], BlockReader] = msgspec.field(default_factory=dict)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BlockTable) and self._state() == other._state()
+
+    __hash__ = None  # type: ignore[assignment]  # its lists have none
+
+    def __repr__(self) -> str:
+        return f"BlockTable({', '.join(f'{name}={value!r}' for name, value in self._state())})"
+
+    def _state(self) -> list[tuple[str, object]]:
+        """Return the fields without what is remembered of them, which grows as they are read."""
+        names = [name for name in self.__struct_fields__ if not name.startswith("_")]
+        return [(name, getattr(self, name)) for name in names]
 
     def free_blocks(self, position: int, counts: Mapping[int, int]) -> list[int]:
         """Return ``counts[kind]`` free blocks of each kind in the pool at ``position``.
@@ -51,11 +62,22 @@ class BlockTable:
         other pools keep theirs; then inventory order.
         """
         chosen: list[int] = []
-        slots = self.slots
         for kind, number in counts.items():
-            free = [block for block in self._in_order(kind, position) if slots[block]]
-            chosen += self._shared_first(free)[:number]
-        return sorted(chosen)
+            blocks, states = self._readers.get((kind, position)) or self._reader(kind, position)
+            free = states(self.slots)
+            if any(itertools.compress(states(self.shared), free)):
+                chosen += self._shared_first([*itertools.compress(blocks, free)])[:number]
+            else:
+                chosen += itertools.islice(itertools.compress(blocks, free), number)
+        chosen.sort()
+        return chosen
+
+    def _reader(self, kind: int, position: int) -> BlockReader:
+        """Return the blocks of a kind in a pool, in order, and what reads their states."""
+        blocks = self._in_order(kind, position)
+        # the last one twice: of a single item it would not return a tuple
+        states = operator.itemgetter(*blocks, *blocks[-1:]) if blocks else _no_states
+        return self._readers.setdefault((kind, position), (blocks, states))
 
     def _in_order(self, kind: int, position: int) -> Sequence[int]:
         """Return the blocks of a kind in a pool, those in the fewest pools first."""
@@ -111,14 +133,19 @@ class BlockTable:
 
     def allocate(self, blocks: Iterable[int], grants: Iterable[tuple[int, float]]) -> BlockTable:
         """Return the table after one slot of each block and the granted amounts are allocated."""
-        slots, shared, stocks = self.slots.copy(), self.shared.copy(), list(self.stocks)
+        slots, shared = self.slots.copy(), self.shared.copy()
         for block in blocks:
             slots[block] -= 1
             shared[block] = True
+        return self._replace_state(slots, shared, self._granted(grants) if grants else self.stocks)
+
+    def _granted(self, grants: Iterable[tuple[int, float]]) -> tuple[Stock, ...]:
+        """Return the stocks after they have granted some amounts."""
+        stocks = list(self.stocks)
         for number, amount in grants:
             used = stocks[number].used + amount
             stocks[number] = msgspec.structs.replace(stocks[number], used=used)
-        return self._replace_state(slots, shared, tuple(stocks))
+        return tuple(stocks)
 
     def deallocate(
         self, blocks: Iterable[int], grants: Iterable[tuple[int, float]], base: BlockTable
@@ -153,5 +180,9 @@ class BlockTable:
     ) -> BlockTable:
         return BlockTable(
             self.uris, self.kinds, slots, shared, self.pools, stocks, self.stock_pools,
-            self.gains, self.topologies, self._ordered, self._stocks_of,
+            self.gains, self.topologies, self._ordered, self._stocks_of, self._readers,
         )  # fmt: skip
+
+
+def _no_states(elements: Sequence[int]) -> tuple[int, ...]:
+    return ()

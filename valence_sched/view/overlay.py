@@ -2,6 +2,7 @@
 """The overlay: a copy of a View in which nodes are allocated, while the View is unchanged."""
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -84,9 +85,10 @@ class Overlay:
         """Allocate several times, each on another podm; return the changes that undo it."""
         after: list[Change] = []
         before: list[Change] = []
+        podm_of, tables = self.view.podm_of, self._block_tables
         for row, blocks, grants in allocations:
-            podm = int(self.view.podm_of[row])
-            table = self._block_tables[podm]
+            podm = int(podm_of[row])
+            table = tables[podm]
             after.append((podm, table.allocate(blocks, grants), blocks, grants))
             before.append((podm, table, blocks, grants))
         self.apply(after)
@@ -109,18 +111,19 @@ class Overlay:
         self.view.invalidate_free()
         pools: list[CountChange] = []
         podms: list[CountChange] = []
-        tables = self.view.tables
+        tables, block_tables = self.view.tables, self._block_tables
         for podm, after, blocks, grants in changes:
-            before, first = self._block_tables[podm], self._first_row[podm]
-            self._block_tables[podm] = after
+            slots, first = block_tables[podm].slots, self._first_row[podm]
+            block_tables[podm] = after
             if tables is not None:
                 tables.note_change(podm)
             for block in blocks:
-                difference = bool(after.slots[block]) - bool(before.slots[block])
+                difference = bool(after.slots[block]) - bool(slots[block])
                 if difference:
                     kind = after.kinds[block]
                     podms.append((podm, kind, difference))
-                    pools += [(first + place, kind, difference) for place in after.pools[block]]
+                    for place in after.pools[block]:
+                        pools.append((first + place, kind, difference))
             if grants:
                 self._refresh(podm, after, grants)
         _add_counts(self.view.block_counts, self._free, pools, self._entries)
@@ -220,7 +223,8 @@ def _add_counts(
                 entry = entries.store((row, kind), block_counts.entry(row, kind))
             free[entry] += difference
         return
-    rows, kinds, differences = np.array(changes).T
+    flat = np.fromiter(itertools.chain.from_iterable(changes), np.int64, 3 * len(changes))
+    rows, kinds, differences = flat.reshape(-1, 3).T
     np.add.at(free, block_counts.entries(rows, kinds), differences.astype(free.dtype))
 
 

@@ -187,8 +187,17 @@ class TestHowFar(unittest.TestCase):
         self.assertEqual([7, 9, 2], [fit.row for fit in ahead._likely_fits(3)])
         self.assertEqual([7, 2], [fit.row for fit in ahead._likely_fits(9)])
 
+    def test_no_more_pods_are_ahead_than_nodes_are_left(self):
+        ahead = self.ahead(12, count=4)
+        ahead._count_ahead = 64
+        self.assertEqual(2, len(ahead._likely_fits(0)))  # the chosen pod's is the third to take
+        for podm, more in ((0, 1), (11, 0), (5, 0)):
+            ahead._ahead.clear()
+            ahead.take(ahead.fit(podm))
+            self.assertEqual(more, len(ahead._likely_fits(podm)))
+
     def test_of_equally_good_pods_the_first_by_lot_are_ahead(self):
-        ahead = self.ahead(40)
+        ahead = self.ahead(40, count=12)
         ahead._count_ahead = 11
         ahead.evaluation.cost[:] = 7
         lots = order_by_lot(ahead.view, np.arange(40), ahead.request).tolist()
@@ -204,10 +213,11 @@ class TestHowFar(unittest.TestCase):
         ahead = Lookahead(EvaluationContext(seen, asked, bound, found, fitter))
         ahead._evaluate_ahead([ahead.fit(row) for row in (4, 1, 3)])
         for row in (1, 3, 4):
-            self.assertEqual(row, ahead._ahead[row].fit.row)
+            after = ahead._ahead[row]
+            self.assertEqual(row, after.fit.row)
             again = evaluate(ahead.view, asked, bound)
-            self.assertEqual(again.cost[row], ahead._ahead[row].cost[0])
-            self.assertEqual(again.scores[:, row].tolist(), ahead._ahead[row].scores[:, 0].tolist())
+            self.assertEqual([again.cost[row]], after.cost[after.rows].tolist())
+            self.assertEqual(again.scores[:, [row]].tolist(), after.scores[:, after.rows].tolist())
 
     def test_what_is_taken_counts_as_a_hit_only_where_it_was_ahead(self):
         ahead = self.ahead(12)

@@ -73,6 +73,18 @@ class TestBlockTable(unittest.TestCase):
         self.assertEqual([1, 1], table.slots)
         self.assertEqual([False, False], table.shared)
 
+    def test_its_text_and_what_it_equals_depend_on_the_state_and_not_on_what_was_read(self):
+        table, other = self.table({}, {}), self.table({}, {})
+        before = repr(table)
+        self.assertIn("slots=[1, 1]", before)
+        self.assertEqual([0], table.free_blocks(0, {0: 1}))
+        self.assertEqual([], list(table.stocks_of(0, "gib")))
+        self.assertEqual(before, repr(table))
+        self.assertEqual(other, table)
+        after = table.allocate([0], [])
+        self.assertNotEqual(before, repr(after))
+        self.assertNotEqual(table, after)
+
     def test_blocks_of_another_pool_are_not_free_here(self):
         table = self.table({"pools": ["q"]}, {"pools": ["p", "q"]})
         self.assertEqual([1], table.free_blocks(0, {0: 5}))

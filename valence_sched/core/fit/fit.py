@@ -292,7 +292,7 @@ class Fitter:
     def _useful_by_kind(self, limits: Limits) -> Counts:
         """Return how many blocks of each kind a node can use; infinity where not yet known."""
         useful = self._useful.get(limits)
-        if useful is None or len(useful) < len(self.kinds):
+        if useful is None or len(useful) < len(self.kinds.kinds):
             useful = self._useful[limits] = np.full(len(self.kinds), np.inf, np.float32)
         return useful
 

@@ -161,7 +161,7 @@ def _restricted(
         msgspec.structs.replace(stock, total=stock.used + amounts.get(number, 0.0))
         for number, stock in enumerate(table.stocks)
     ) if table.stocks else ()  # fmt: skip
-    only = replace(table, slots=slots, stocks=stocks)
+    only = msgspec.structs.replace(table, slots=slots, stocks=stocks)
     counts = Counter(table.kinds[block] for block in blocks)
     kinds = np.array([*counts], dtype=np.int64)
     free = np.array([*counts.values()], dtype=np.float32)
