@@ -7,17 +7,14 @@ import ipaddress
 import logging
 import re
 import socket
-import ssl
 import tempfile
 import threading
 import unittest
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
+from tests.unit.certificates import server_context
 from tests.unit.drivers.crawl.test_live import NOON, TREES, LiveTest
 from tests.unit.drivers.served import DIALECTS, PASSWORD, SESSIONS, TOKEN, USER
 from valence_sched.drivers.bounds import MIB
@@ -379,32 +376,10 @@ class TlsTest(FaultsTest):
         cls.addClassCleanup(folder.cleanup)
         cls.folder = Path(folder.name)
 
-    def secure(self, name):
+    def secure(self, name, from_day=-1, to_day=2):
         """Return a server with a certificate of its own making, and the file that trusts it."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "podm")])
-        began = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
-        certificate = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(subject)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(began)
-            .not_valid_after(began + dt.timedelta(days=3))
-            .add_extension(x509.SubjectAlternativeName([name]), critical=False)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .sign(key, hashes.SHA256())
-        )
-        pem = serialization.Encoding.PEM
-        form = serialization.PrivateFormat.PKCS8
-        secret = key.private_bytes(pem, form, serialization.NoEncryption())
-        trusted, both = self.folder / "ca.pem", self.folder / "both.pem"
-        trusted.write_bytes(certificate.public_bytes(pem))
-        both.write_bytes(certificate.public_bytes(pem) + secret)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(both)
-        return self.serve(TREE, login=LOGIN, tls=context), str(trusted)
+        context, trusted = server_context(self.folder, name, from_day, to_day)
+        return self.serve(TREE, login=LOGIN, tls=context), trusted
 
     def test_a_certificate_nobody_vouches_for_is_refused_unless_it_is_named(self):
         server, trusted = self.secure(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
@@ -416,8 +391,21 @@ class TlsTest(FaultsTest):
 
     def test_the_certificate_of_another_host_is_refused_even_so(self):
         server, trusted = self.secure(x509.DNSName("other.example"))
-        self.failure_tls(server, "127.0.0.1", known={"cacert": trusted})
+        hint = "write a host in the URL that the certificate names; --insecure"
+        words = f"certificate is not valid for '127.0.0.1' ({hint}"
+        self.failure_tls(server, words, known={"cacert": trusted})
         self.assertEqual([], server.log)
+
+    def test_a_certificate_that_is_not_valid_now_is_said_to_be_so(self):
+        """Its authority is known: to name that again would not help."""
+        here = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+        for days, words in (
+            ((-3, -1), "certificate has expired (renew the certificate, and check the clock here;"),
+            ((1, 3), "certificate is not yet valid (check the clocks there and here; --insecure"),
+        ):
+            with self.subTest(words):
+                server, trusted = self.secure(here, *days)
+                self.failure_tls(server, words, known={"cacert": trusted})
 
     def failure_tls(self, server, *words, **more):
         (reading,) = self.read(server, **more)
