@@ -511,8 +511,11 @@ class DocumentsTest(FaultsTest):
     def test_a_redirect_to_another_host_carries_nothing_there(self):
         evil = self.serve(TREE)
         to = status(307, Location=f"{evil.url}/redfish/v1/x")
-        for path in ("v1/$", f"{BLOCKS[0]}$"):
-            self.read(self.serve(TREE, login=LOGIN, rules=[on(path, to)]))
+        for path, hint in (("v1/?$", True), (f"{BLOCKS[0]}$", False)):
+            (reading,) = self.read(self.serve(TREE, login=LOGIN, rules=[on(path, to)]))
+            said = f"{reading.failure} {[one.text for one in reading.diagnostics]}"
+            self.assertIn("found a redirect to 127.0.0.1", said)
+            self.assertEqual(hint, "(register it by that address, if it is its own)" in said)
         (reading,) = self.read(
             self.serve(TREE, login=LOGIN, rules=[on("Sessions$", to, "POST")]),
             known={"auth": "session"},
