@@ -13,7 +13,7 @@ from valence_sched.errors import SchedulerError, StoreError, Unverified, one_lin
 def held_state(claim_id: str) -> str:
     """Return the state of a claim that is held, as the end of a sentence about it."""
     return (
-        f"is held: podm claim compose {claim_id} composes it, podm claim release {claim_id} ends it"
+        f"is HELD: podm claim compose {claim_id} composes it, podm claim release {claim_id} ends it"
     )
 
 

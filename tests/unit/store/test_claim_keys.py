@@ -87,7 +87,7 @@ class TestEffects(StoreCase):
     def test_a_claim_that_is_held(self):
         claim = self.create(key="k")
         next_ = f"podm claim compose {claim.id} composes it, podm claim release {claim.id} ends it"
-        expected = [f"claim {claim.id} is held: {next_}"]
+        expected = [f"claim {claim.id} is HELD: {next_}"]
         self.assertEqual(expected, self.lines())
         self.create(key="k")
         self.assertEqual(expected, self.lines())
