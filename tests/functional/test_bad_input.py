@@ -174,6 +174,25 @@ class TestInventory(Bad):
         file = self.write("sound.json", sound)
         self.assertEqual("", run("valence-sched", "podm", "list", "--inventory", file).err)
 
+    def test_a_least_number_above_the_largest_is_doubtful(self):
+        """Else nothing says that no node is ever placed there."""
+        pools = [
+            {"id": "p", "limits": {"Processor": {"min": 2, "max": 2}}},
+            {"id": "q", "limits": {"Memory": {"min": 4}, "Processor": {"min": 3, "max": 2}}},
+        ]
+        stock = {"resource": "gib", "total": 900}
+        stocks = [{**stock, "uri": "/s", "min": 5, "max": 5},
+                  {**stock, "uri": "/t", "min": 500, "max": 100.5}]  # fmt: skip
+        file = self.write("limits.json", inventory({"id": "a", "pools": pools, "stocks": stocks}))
+        words = ("podm", "inventory", "validate", file, "--long", "-f", "json")
+        (row,) = run("valence-sched", *words).data
+        self.assertEqual(
+            [f"{file}: $.podms[0].pools[1].limits.Processor: found min 3 above max 2: no node of "
+             "the pool meets both",
+             f"{file}: $.podms[0].stocks[1]: found min 500 above max 100.5: nothing of it is "
+             "granted"], row["Remarks"],
+        )  # fmt: skip
+
     def test_another_schema_is_refused(self):
         file = self.write("other.json", json.dumps({"schema": "other/thing", "podms": []}))
         self.assertIn("$.schema: found 'other/thing', expected 'valence-sched/inventory'",

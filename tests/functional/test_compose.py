@@ -122,8 +122,8 @@ class TestCompose(Case):
             self.assertEqual((7, ""), (process.returncode, out))
             (claim,) = here.rows("claim", "list")
             name = claim["ID"]
-            what = f"claim {name} is COMPOSING as vs-{name} on gpu-east: podm claim reap brings it "
-            self.assertEqual(f"broken off\n{what}to terms\n", err)
+            what = f"claim {name} is COMPOSING as vs-{name} on gpu-east"
+            self.assertEqual(f"broken off\n{what}: podm claim reap reconciles it\n", err)
 
     def test_what_a_pod_manager_refuses_is_one_line_and_exit_code_1(self):
         with self.there(f"status:409:{POST}") as here:
@@ -212,6 +212,10 @@ class TestCompose(Case):
             (row,) = here.rows("claim", "list")
             self.assertEqual(("COMPOSING", row["ID"]), (node["State"], node["Claim"]))
             self.assertEqual("COMPOSING", row["State"])
+            self.assertEqual([], here.rows("claim", "reap"))
+            early = here.asked("claim", "reap").err
+            self.assertRegex(early, f"^left alone: claim {row['ID']} is being composed until .*Z: ")
+            self.assertIn(f"run podm claim renew {row['ID']} --ttl 1s, and reap again\n", early)
             self.over(here, row["ID"])
             (reaped,) = here.rows("claim", "reap")
             self.assertRegex(reaped["Done"], "composed: found /redfish/v1/Systems/vs-")

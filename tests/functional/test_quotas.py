@@ -37,6 +37,10 @@ class TestQuotas(Live):
                     (TEAM, "stock:power_w", 900.5),
                 ]
                 self.assertEqual(expected, self.rows(program))
+                table = self.quota("list", program=program).out
+                self.assertRegex(table, r"\| claims +\| +50 \|")
+                shown = self.quota("show", TEAM, "-f", "json", program=program).out
+                self.assertRegex(shown, r'"claims": 50,\s+"nodes": 8,\s+"stock:power_w": 900.5')
                 self.quota("unset", TEAM, "--resource", "nodes", program=program)
                 self.assertEqual([expected[0], expected[2]], self.rows(program))
                 self.quota("unset", TEAM, program=program)

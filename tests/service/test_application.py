@@ -155,6 +155,17 @@ class TestBodies(ApplicationCase):
         body = {"request": {**SMALL["request"], "owner": "a\\u0000"}}
         self.assertEqual(200, super().call("POST", SELECT, body).status_code)
 
+    def test_a_key_that_stands_twice_is_refused(self):
+        form = {"Content-Type": "application/json"}
+        for path, body, place in (
+            (SELECT, b'{"request":{"flavor":"small","count":1,"count":2}}', "$.request"),
+            ("/v1/nodes", b'{"flavor_id":"a","flavor_id":"b"}', "$"),
+        ):
+            result = self.call("POST", path, headers=form, body_bytes=body)
+            words = f"{place}: found the key '"
+            self.check_problem(result, 400, "input_invalid", words)
+            self.assertIn("' twice, expected each key once", result.json["detail"])
+
     def test_one_that_the_server_cannot_read_is_no_defect(self):
         words = {"wsgi.input": UnreadableBody(), "wsgi.input_terminated": True}
         result = self.call("POST", "/v1/fits", headers={"Content-Type": "application/json"},

@@ -23,7 +23,7 @@ from valence_sched.errors import (
 )
 from valence_sched.inventory.old_readings import OldReadings, stale_error
 from valence_sched.inventory.sources import SourceReader
-from valence_sched.inventory.written_podm import check_podm, doubtful_use
+from valence_sched.inventory.written_podm import check_podm, contradicted_limits, doubtful_use
 from valence_sched.model.age import age_s
 from valence_sched.model.codec import decode
 from valence_sched.model.custom_resource import DeclaredStocks, with_declared_stocks
@@ -298,6 +298,8 @@ class InventoryLoader:
             return
         check_podm(podm, record.file, record.place)
         if remark := doubtful_use(podm, record.file, record.place):
+            self._diagnostics.remark(remark)
+        for remark in contradicted_limits(podm, record.file, record.place):
             self._diagnostics.remark(remark)
 
     def _with_read_time(

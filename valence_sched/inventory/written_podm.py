@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from valence_sched.errors import InputError, one_line
@@ -29,6 +29,20 @@ def _check_uris(uris: Iterable[str], file: str, place: str) -> None:
         if uri in known:
             raise InputError(file, f"{place}[{index}].uri", f"{uri!r} again", "a URI of its own")
         known.add(uri)
+
+
+def contradicted_limits(podm: Podm[Any, Any], file: str, place: str) -> Iterator[str]:
+    """Yield a remark on each pool and stock whose least number is above its largest."""
+    for index, pool in enumerate(podm.pools):
+        for kind, limit in pool.limits.items():
+            if limit.max is not None and limit.min > limit.max:
+                yield one_line(f"{file}: {place}.pools[{index}].limits.{kind}: found min "
+                               f"{limit.min} above max {limit.max}: no node of the pool meets "
+                               "both")  # fmt: skip
+    for index, stock in enumerate(podm.stocks):
+        if stock.max is not None and stock.min > stock.max:
+            yield one_line(f"{file}: {place}.stocks[{index}]: found min {stock.min:g} above max "
+                           f"{stock.max:g}: nothing of it is granted")  # fmt: skip
 
 
 def doubtful_use(podm: Podm[Any, Any], file: str, place: str) -> str | None:

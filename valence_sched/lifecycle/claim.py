@@ -235,7 +235,8 @@ class Claimer:
         for one in self._store.claims.list(owner=owner):
             if one.owner == owner and keys.fullmatch(one.key or ""):
                 text = f"key {key!r} stands for nodes that are composed, such as of claim {one.id}"
-                raise ClaimState(one_line(f"{text}, which is {one.state}: podm node list"))
+                raise ClaimState(one_line(f"{text}, which is {one.state}: choose another "
+                                          "key, or see podm node list"))  # fmt: skip
 
     def _hold(
         self, request: Request, placements: Sequence[Placement], content: str,

@@ -49,7 +49,7 @@ from valence_sched.store.store import Store
 
 Connector = Callable[[str], contextlib.AbstractContextManager[Composer]]
 
-RECONCILE_HINT = "podm claim reap brings it to terms"
+RECONCILE_HINT = "podm claim reap reconciles it"
 
 
 @dataclass(frozen=True, slots=True)

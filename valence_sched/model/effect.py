@@ -10,6 +10,18 @@ from collections.abc import Iterator
 from valence_sched.errors import SchedulerError, StoreError, Unverified, one_line
 
 
+def held_state(claim_id: str) -> str:
+    """Return the state of a claim that is held, as the end of a sentence about it."""
+    return (
+        f"is HELD: podm claim compose {claim_id} composes it, podm claim release {claim_id} ends it"
+    )
+
+
+def unsure_state(state: str, claim_id: str) -> str:
+    """Return a state that a claim may have, and where to look."""
+    return f"may be {state}: podm claim show {claim_id} has its state"
+
+
 class EffectLog:
     """The latest state of everything that was changed, by kind and id, in order of its begin.
 

@@ -23,7 +23,9 @@ def url_problem(url: str) -> str | None:
         parts = urlsplit(url)
         no_port = parts.port == 0 or parts.netloc.endswith(":")
     except ValueError:
-        return f"{shown}, which is no URL"
+        ipv6 = url.count(":") > 2 and "[" not in url
+        hint = ": an IPv6 address has brackets, as in https://[fd00::7]:8443" if ipv6 else ""
+        return f"{shown}, which is no URL{hint}"
     if no_port:
         return f"{shown}, a URL without the port that it announces"
     if parts.scheme not in ("http", "https") or not parts.hostname:

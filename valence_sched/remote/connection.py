@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +27,8 @@ TOKEN_HEADER = "X-Auth-Token"  # noqa: S105 - its name
 MAX_ANSWER_BYTES = 512 << 20
 PIECE_BYTES = 1 << 20
 LEAST_TIMEOUT_S = 0.001
+#: The codes of OpenSSL for a certificate whose authority is not known.
+_UNKNOWN_AUTHORITY = frozenset({18, 19, 20, 21})
 _PLAIN = re.compile(r"(?!\.{1,2}$|-$)[\w.~-]+", re.ASCII)
 
 Query = Mapping[str, Any]
@@ -225,9 +228,21 @@ def _text(value: Any) -> str:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, requests.exceptions.SSLError):
-        return "its certificate is not trusted: name its authority"
+        return _tls_reason(error)
     if isinstance(error, (requests.Timeout, urllib3.exceptions.TimeoutError)):
         return "the service does not answer in time: what was asked may have been done"
     if isinstance(error, requests.ConnectionError):
         return "nobody answers there: check that the service runs and that the URL is right"
     return type(error).__name__
+
+
+def _tls_reason(error: requests.exceptions.SSLError) -> str:
+    wrapped = getattr(error.args[0], "reason", None) if error.args else None
+    cause = wrapped.args[0] if wrapped is not None and wrapped.args else None
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        said = cause.verify_message.lower().removesuffix(".")
+        if cause.verify_code in _UNKNOWN_AUTHORITY:
+            return f"its certificate is not trusted: {said}: name its authority"
+        return f"its certificate is not trusted: {said}"
+    said = getattr(cause, "reason", None) or type(error).__name__
+    return f"no TLS: {str(said).lower().replace('_', ' ')}: check that it speaks https there"

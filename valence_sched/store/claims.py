@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from valence_sched.errors import ClaimLost, ClaimState, InUse, StoreError, UsageError, one_line
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim, ClaimPart, State
 from valence_sched.model.composition import ComposedNode
-from valence_sched.model.effect import EffectLog
+from valence_sched.model.effect import EffectLog, held_state, unsure_state
 from valence_sched.store import (
     claim_rows,
     expiry,
@@ -91,8 +91,8 @@ class Claims:
             content=key_of(content),
             parts=tuple(sorted(parts, key=lambda part: part.podm)),
         )
-        unsure = "may be held: podm claim show tells"
-        with self._effects.change("claim", claim.id, unsure, "is HELD: podm claim show tells"):
+        unsure = unsure_state("held", claim.id)
+        with self._effects.change("claim", claim.id, unsure, held_state(claim.id)):
             created = self._create(claim, first, others, ttl_s)
         if created.id != claim.id:  # which was there before
             self._effects.forget("claim", claim.id)
@@ -225,7 +225,7 @@ class Claims:
         """Return claims of one node each in place of a held claim; ClaimState if it is not held."""
         claims = self._write(lambda c: split_claim(c, claim_id), "splitting a claim")
         for claim in claims:
-            self._effects.note("claim", claim.id, "is HELD: podm claim show tells")
+            self._effects.note("claim", claim.id, held_state(claim.id))
         self._effects.forget("claim", claim_id)
         return claims
 

@@ -152,7 +152,7 @@ def check_unused(connection: sa.Connection, name: str) -> None:
     """Raise InUse if the store has claims or nodes of a pod manager, whose row is locked."""
     if parts := uses(connection, key_of(name)):
         raise InUse(one_line(f"pod manager {name!r} still has {' and '.join(parts)}: "
-                             "release or delete what is there first"))  # fmt: skip
+                             "run podm claim release and podm node delete first"))  # fmt: skip
 
 
 def _document(name: str) -> sa.Select[tuple[bytes]]:

@@ -16,6 +16,8 @@ from valence_sched.store.tables import CHUNK, chunks, key_of
 
 _Condition = Callable[[sa.Table], sa.ColumnElement[bool]]
 
+MAX_LISTED_USES = 3  # names of claims, and of nodes, in a message
+
 
 def usages(
     connection: sa.Connection, keys: Sequence[str], *,
@@ -47,9 +49,12 @@ def uses(connection: sa.Connection, key: str) -> list[str]:
     of_claims = sa.select(claims.claim_id).where(claims.podm_key == key)
     of_nodes = sa.select(nodes.id).where(nodes.podm_key == key)
     parts = []
-    for noun, query in (("claim", of_claims.order_by(claims.claim_id)), ("node", of_nodes)):
+    for noun, query in (("claim", of_claims.order_by(claims.claim_id)),
+                        ("node", of_nodes.order_by(nodes.id))):  # fmt: skip
         if ids := connection.scalars(query).all():
-            parts.append(f"{format_count(len(ids), noun)} ({ids[0]})")
+            more = f" and {len(ids) - MAX_LISTED_USES:,} more" if ids[MAX_LISTED_USES:] else ""
+            listed = ", ".join(ids[:MAX_LISTED_USES])
+            parts.append(f"{format_count(len(ids), noun)} ({listed}{more})")
     return parts
 
 

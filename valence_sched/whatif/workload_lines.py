@@ -17,6 +17,7 @@ import msgspec
 
 from valence_sched.errors import InputError, one_line, suggest
 from valence_sched.model.codec import decode, load_yaml
+from valence_sched.model.duplicate_keys import refuse_duplicate_keys
 from valence_sched.model.quantity import format_count
 from valence_sched.model.workload import TIMES, TraceColumn
 from valence_sched.whatif.cells import Cells, Positions
@@ -101,7 +102,11 @@ def _document_lines(stream: BinaryIO, file: str, form: Form) -> Iterator[Line]:
     if len(data) > MAX_JSON_BYTES:
         hint = "write a line for each request, as JSON Lines or CSV: they are read as a stream"
         raise InputError(file, "", f"over {MAX_JSON_BYTES:,} bytes", "a smaller document", hint)
-    document = decode(data, Any, file) if form == "json" else load_yaml(data, file)
+    if form == "json":
+        document = decode(data, Any, file)
+        refuse_duplicate_keys(data, file)
+    else:
+        document = load_yaml(data, file)
     if isinstance(document, dict) and "requests" in document:
         if extra := sorted(map(str, set(document) - {"requests"})):
             raise InputError(file, "$", f"unknown field {extra[0]!r}", "only 'requests'")
@@ -114,6 +119,7 @@ def _document_lines(stream: BinaryIO, file: str, form: Form) -> Iterator[Line]:
 
 def _json_lines(stream: BinaryIO, file: str) -> Iterator[Line]:
     decoder = msgspec.json.Decoder()
+    bytes_before = 0
     for number, text in _numbered(stream, file):
         if text.isspace():
             continue
@@ -121,6 +127,8 @@ def _json_lines(stream: BinaryIO, file: str) -> Iterator[Line]:
             item = decoder.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             item = decode(text, Any, file, f"line {number}: $")
+        refuse_duplicate_keys(text, file, f"line {number}: $", bytes_before=bytes_before)
+        bytes_before += len(text)
         yield _object_line(number, item, file)
 
 

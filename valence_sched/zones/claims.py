@@ -35,7 +35,7 @@ from valence_sched.errors import (
 from valence_sched.model.claim import Claim, NodeAllocation
 from valence_sched.model.decision import Candidate
 from valence_sched.model.decision_zones import SilentZone
-from valence_sched.model.effect import EffectLog
+from valence_sched.model.effect import EffectLog, held_state, unsure_state
 from valence_sched.model.inventory import to_json
 from valence_sched.model.lifecycle import ClaimRecord
 from valence_sched.model.request import Request
@@ -198,8 +198,8 @@ class ZoneClaims:
         if not is_new:
             return self.merged(row)
         where = ", ".join(zone or OWN for zone in shares)
-        unsure = f"may be held in {where}: podm claim show tells"
-        with self.effects.change("claim", row.id, unsure, "is HELD: podm claim show tells"):
+        unsure = unsure_state(f"held in {where}", row.id)
+        with self.effects.change("claim", row.id, unsure, held_state(row.id)):
             return self._prepare(row, body, shares)
 
     def _prepare(self, row: ZoneClaim, body: ZoneClaimBody, shares: Mapping[str, _Share]) -> Claim:
@@ -388,7 +388,7 @@ class ZoneClaims:
             row.id, before, "RELEASING", ttl_s=0.0, note=row.note
         ):
             raise ClaimState(f"claim {row.id} is being changed by another: try again")
-        unsure = "may be released in part: podm claim show tells"
+        unsure = unsure_state("released in part", row.id)
         with self.effects.change("claim", row.id, unsure, "is released"):
             for zone, error in self.below.release(row).items():
                 raise in_zone(zone, error)

@@ -32,7 +32,7 @@ from valence_sched.zones.recovery import ZoneClaimRecovery
 from valence_sched.zones.selection import Selected
 
 MOST_ROUNDS = 3  # of a request that a zone fails to compose
-RECONCILE_HINT = "podm claim reap brings it to terms"
+RECONCILE_HINT = "podm claim reap reconciles it"
 _WAITS, _MORE_S = 2, 360.0  # how often a zone may wait, and for all its own calls
 
 

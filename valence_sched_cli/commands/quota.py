@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from valence_sched_cli import base, paging
@@ -35,7 +35,7 @@ class ListQuota(paging.PagedLister):
         rows = [
             (or_absent(quota.owner), name, limit)
             for quota in self.scheduler(parsed_args).quotas()
-            for name, limit in sorted(quota.limits.items())
+            for name, limit in _numbers(quota.limits).items()
         ]
         return ("Owner", "Resource", "Limit"), rows
 
@@ -129,4 +129,11 @@ def _owner(parsed_args: argparse.Namespace) -> str | None:
 
 
 def _cells(quota: Quota) -> tuple[object, ...]:
-    return or_absent(quota.owner), PairLines(quota.limits), PairLines(quota.used)
+    limits, used = _numbers(quota.limits), _numbers(quota.used)
+    return or_absent(quota.owner), PairLines(limits), PairLines(used)
+
+
+def _numbers(amounts: Mapping[str, float]) -> dict[str, float]:
+    """Return amounts by name; a whole one is printed as such, as it was written."""
+    return {name: int(amount) if amount == int(amount) else amount
+            for name, amount in sorted(amounts.items())}  # fmt: skip

@@ -50,8 +50,9 @@ class Delivery:
             self._effects.mark_named(text.getvalue())
             return
         try:
-            emit(self._stdout)
-            self._stdout.flush()
+            with streams.escaping(self._stdout):
+                emit(self._stdout)
+                self._stdout.flush()
         except BrokenPipeError:
             raise
         except OSError as error:

@@ -43,6 +43,22 @@ def write(stream: Any, text: str) -> None:
         raise OutputError("standard output", error) from error
 
 
+@contextlib.contextmanager
+def escaping(stream: Any) -> Iterator[None]:
+    """Let a stream write a character that its encoding lacks as its escape sequence."""
+    reconfigure = getattr(stream, "reconfigure", None)
+    errors = getattr(stream, "errors", None)
+    if reconfigure is None or errors not in ("strict", "surrogateescape"):  # that of LC_ALL=C
+        yield
+        return
+    reconfigure(errors="backslashreplace")
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError, ValueError):  # what cannot be written was raised above
+            reconfigure(errors=errors)
+
+
 def discard(stream: Any) -> None:
     """Send all that is left in a stream, and all that follows, to nowhere: it has failed already.
 

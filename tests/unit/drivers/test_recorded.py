@@ -117,6 +117,27 @@ class TextsTest(SourceTest):
         data = msgspec.json.format(document({"id": "a"}), indent=2)
         self.assertEqual(["a"], self.ids(self.write("site.json", data)))
 
+    def test_a_key_that_stands_twice_in_an_object_loses_nothing_silently(self):
+        twice = b'{"id":"a","blocks":[{"uri":"/1","uri":"/2"}]}'
+        expected = "$.podms[0].blocks[0]: found the key 'uri' twice, expected each key once"
+        text = document({"id": "x"}).replace(b'{"id":"x"}', twice)
+        for data in (text, b"\xef\xbb\xbf" + msgspec.json.format(text)):
+            path = self.write("site.json", data)
+            self.assertEqual(f"{path}: {expected}", self.refused(path))
+        podms = self.write("podms.json", text.replace(b'"podms"', b'"podms":[],"podms"', 1))
+        self.assertIn("$: found the key 'podms' twice", self.refused(podms))
+        one = self.write("one.json", twice.replace(b",", b",\n"))
+        self.assertIn("$.blocks[0]: found the key 'uri' twice", self.refused(one))
+        tree = self.write("map.json", b'{"/redfish/v1":{},"/redfish/v1":{}}')
+        self.assertIn("$: found the key '/redfish/v1' twice", self.refused(tree))
+
+    def test_a_line_with_a_key_twice_is_left_out_and_named(self):
+        path = self.write("site.jsonl", HEADER + b'{"id":"a","id":"b"}\n{"id":"c"}\n')
+        self.assertEqual(["c"], self.ids(path))
+        place = f"{path}: line 2: $"
+        self.assertEqual([f"{place}: found the key 'id' twice, expected each key once"],
+                         self.diagnostics.lines("skipped"))  # fmt: skip
+
     def test_one_bad_podm_does_not_sink_the_others(self):
         path = self.write("site.json", document({"id": "a"}, 17, {"nonsense": 1}))
         self.assertEqual(3, len(self.read(path)))

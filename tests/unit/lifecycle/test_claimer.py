@@ -118,7 +118,10 @@ class TestClaimed(ClaimerCase):
         line = f"key 'a.b' stands for nodes that are composed, such as of claim {singles[0].id}"
         with self.assertRaises(ClaimState) as caught:
             local.claim(asked, key="a.b")
-        self.assertEqual(f"{line}, which is HELD: podm node list", str(caught.exception))
+        self.assertEqual(
+            f"{line}, which is HELD: choose another key, or see podm node list",
+            str(caught.exception),
+        )
         for words in ({"key": "acb"}, {"key": "a.b", "owner": "x"}, {"key": "b"}):
             with self.subTest(words):
                 claim = local.claim(asked, **words).claim

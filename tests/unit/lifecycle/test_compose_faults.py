@@ -78,7 +78,7 @@ class TestComposing(unittest.TestCase):
 
 
 def settled(test: unittest.TestCase, here: Site) -> None:
-    """Check what must hold once all is brought to terms."""
+    """Check what must hold once all is reconciled."""
     names = sorted(node.name for node in here.store.nodes.list())
     test.assertEqual(names, here.node_names())
     test.assertEqual([], here.blocks_used_twice())

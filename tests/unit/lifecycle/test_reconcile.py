@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process may die at any point: what it left is found and brought to terms."""
+"""A process may die at any point: what it left is found and reconciled."""
 
 import os
 import subprocess

@@ -36,6 +36,7 @@ class TestUrl(unittest.TestCase):
             ("ftp://h", "http://HOST"), ("file:///etc/passwd", "http://HOST"),
             ("https://", "http://HOST"), ("https:///x", "http://HOST"),
             ("https://h:99999", "no URL"), ("https://h:x", "no URL"), ("https://[::1", "no URL"),
+            ("http://::1:8000", "no URL: an IPv6 address has brackets, as in https://[fd00::7]"),
             ("https://h:0", "without the port"), ("https://h:/", "without the port"),
             ("https://h/?a=1", "query"), ("https://h/#a", "query"),
             ("https://h /", "characters"), ("https://h\n", "characters"),

@@ -86,7 +86,8 @@ class TestEffects(StoreCase):
 
     def test_a_claim_that_is_held(self):
         claim = self.create(key="k")
-        expected = [f"claim {claim.id} is HELD: podm claim show tells"]
+        next_ = f"podm claim compose {claim.id} composes it, podm claim release {claim.id} ends it"
+        expected = [f"claim {claim.id} is HELD: {next_}"]
         self.assertEqual(expected, self.lines())
         self.create(key="k")
         self.assertEqual(expected, self.lines())
@@ -99,7 +100,7 @@ class TestEffects(StoreCase):
         with self.assertRaises(KeyboardInterrupt):
             self.create()
         (line,) = self.lines()
-        self.assertRegex(line, "^claim [0-9a-f]{16} may be held: podm claim show tells$")
+        self.assertRegex(line, r"^claim (\w{16}) may be held: podm claim show \1 has its state$")
 
     def test_one_that_was_given_up(self):
         claim = self.create()

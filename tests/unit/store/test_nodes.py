@@ -221,11 +221,13 @@ class TestUsage:
                 node = ComposedNode(id="n", podm="p", uri="/n", claim=first.id, blocks=("c0",))
                 self.one.claims.finish_composing(first.id, [node])
             ids = sorted(claim.id for claim in self.one.claims.list())
-            words = f"{claims} claim{'s' * (claims > 1)} ({ids[0]}){' and 1 node (n)' * nodes}"
+            more = f" and {claims - 3} more" if claims > 3 else ""
+            words = f"{claims} claim{'s' * (claims > 1)} ({', '.join(ids[:3])}{more})"
+            words += " and 1 node (n)" * nodes
             with self.assertRaises(InUse) as caught:
                 self.one.unregister("p")
-            self.assertEqual(f"pod manager 'p' still has {words}: release or delete what is there "
-                             "first", str(caught.exception))  # fmt: skip
+            self.assertEqual(f"pod manager 'p' still has {words}: run podm claim release and "
+                             "podm node delete first", str(caught.exception))  # fmt: skip
         self.one.register(Registration(name="q", url="https://q.invalid"))
         self.one.unregister("q")
         self.assertEqual(["p"], [*self.one.load_podms()])

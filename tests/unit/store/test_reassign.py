@@ -11,6 +11,7 @@ from tests.unit.store.test_holds import nodes_of
 from valence_sched.errors import ClaimLost, ClaimState
 from valence_sched.model.claim import ClaimPart, Grant, NodeAllocation
 from valence_sched.model.composition import ComposedNode
+from valence_sched.model.effect import held_state
 from valence_sched.store import tables
 
 STOCK = {"uri": "m", "resource": "memory", "total": 10}
@@ -106,8 +107,8 @@ class TestSplit:
 
     def test_what_is_held_is_said_of_each(self):
         singles = self.one.claims.split(self.claim.id)
-        self.assertEqual([f"claim {one.id} is HELD: podm claim show tells" for one in singles],
-                         self.one.effects.unnamed_lines())  # fmt: skip
+        lines = [f"claim {one.id} {held_state(one.id)}" for one in singles]
+        self.assertEqual(lines, self.one.effects.unnamed_lines())
 
 
 @on_each_engine

@@ -175,6 +175,16 @@ class TestBadLines(unittest.TestCase):
             ("line 2: \\$.count: found .*expected", "flavor,count\ncores,0\n", "w.csv"),
             ("line 2: \\$: .*a flavor, or else properties", "owner\nme\n", "w.csv"),
             ("line 1: found 3, expected an object", "3\n", "w.jsonl"),
+            (
+                "line 2: \\$: found the key 'flavor' twice",
+                '{"flavor":"cores"}\n{"flavor":"cores","flavor":"card"}\n',
+                "w.jsonl",
+            ),
+            (
+                "\\$\\[0\\]: found the key 'count' twice",
+                '[{"flavor":"cores","count":1,"count":9}]',
+                "w.json",
+            ),
             ("line 2: .*end of the text", '{"flavor":"cores"}\n{\n', "w.jsonl"),
             ("found no list, expected a list", "3", "w.json"),
             ("unknown field 'more'", '{"requests":[],"more":1}', "w.json"),

@@ -16,6 +16,7 @@ from valence_sched.model import inventory
 from valence_sched.model.age import check_time
 from valence_sched.model.codec import check_schema, decode
 from valence_sched.model.diagnostic import Diagnostics
+from valence_sched.model.duplicate_keys import refuse_duplicate_keys
 
 if TYPE_CHECKING:
     from valence_sched.drivers.files.tree import RecordedTree
@@ -134,14 +135,17 @@ def _document(
 ) -> Iterator[Record]:
     if "schema" in fields:
         captured_at = _captured_at(fields)
+        refuse_duplicate_keys(whole, file)
         for index, podm in enumerate(_podms(fields, whole, file, diagnostics)):
             yield Record(podm, file, f"$.podms[{index}]", captured_at=captured_at)
     elif _is_map(fields):
         from valence_sched.drivers.files.tree import tree_of_map  # dialects: only for trees
 
+        refuse_duplicate_keys(whole, file)
         documents = {uri: bytes(document) for uri, document in fields.items()}
         yield read(tree_of_map(documents), id_, file)
     elif "id" in fields and "blocks" in fields:
+        refuse_duplicate_keys(whole, file)
         yield Record(whole, file, "$")
     else:
         names = ", ".join(sorted(fields)[:5]) or "no fields"
@@ -176,6 +180,7 @@ def _lines(
 ) -> Iterator[Record]:
     """Yield a record for each line; the file is never in memory as a whole."""
     more = iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
+    bytes_before = 0
     for number, line in enumerate(chain(begun, more), 1):
         if len(line) > MAX_LINE_BYTES:
             rest = line
@@ -187,7 +192,14 @@ def _lines(
             _header(line, file, f"line {number}", diagnostics)
             at = _captured_at(_fields(line) or {})
         elif line and not line.isspace():
-            yield Record(line, file, f"line {number}: $", captured_at=at)
+            place = f"line {number}: $"
+            try:
+                refuse_duplicate_keys(line, file, place, bytes_before=bytes_before)
+            except InputError as error:
+                diagnostics.skip(error)
+            else:
+                yield Record(line, file, place, captured_at=at)
+        bytes_before += len(line)
 
 
 def _captured_at(fields: Fields) -> str | None:

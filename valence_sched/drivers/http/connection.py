@@ -235,7 +235,9 @@ class Connection:
             host, at = self.resolve(location, at)
             if host != self.host:
                 found = f"a redirect to {host or 'nowhere'}"
-                raise InputError(uri, "", found, f"an answer from {self.host}")
+                is_root = uri in (ROOT, self.root_uri)
+                hint = "register it by that address, if it is its own" if is_root else ""
+                raise InputError(uri, "", found, f"an answer from {self.host}", hint)
         raise InputError(uri, "", f"{MAX_REDIRECTS} redirects", "an answer")
 
     def _send(

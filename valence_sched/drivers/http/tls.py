@@ -21,6 +21,17 @@ from valence_sched.drivers.http.exchange import Cut, Slow, Unreachable
 #: The frame that OpenSSL puts around its messages, and its messages about an answer without TLS.
 _OPENSSL = re.compile(r"^\[[^\]]*\] | \(_ssl\.c:\d+\)$")
 CHECK_HINT = "check that it runs and that the URL is right"
+#: What to do about a certificate, by the code of OpenSSL for what is wrong with it; else it is its
+#: authority that is not known.
+_EXPIRED, _NOT_YET_VALID, _OTHER_HOST, _OTHER_ADDRESS = 10, 9, 62, 64
+_UNCHECKED = "; --insecure reads it unchecked"
+_AUTHORITY_HINT = "name its authority with --cacert"
+_CERTIFICATE_HINTS = {
+    _EXPIRED: "renew the certificate, and check the clock here",
+    _NOT_YET_VALID: "check the clocks there and here",
+    _OTHER_HOST: "write a host in the URL that the certificate names",
+    _OTHER_ADDRESS: "write a host in the URL that the certificate names",
+}
 _NO_TLS = ("wrong version number", "http request", "packet length too long")
 
 
@@ -56,7 +67,10 @@ def _context(authorities: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=None if folder else authorities, capath=folder)
     except ssl.SSLError:
-        text = f"TLS: found no certificate in {authorities!r}, expected the --cacert it names"
+        text = (
+            f"TLS: found no certificate in {authorities!r}, expected those of authorities in PEM "
+            "(name another file with --cacert)"
+        )
         raise Unreachable(text, sent=False) from None
 
 
@@ -75,9 +89,10 @@ def unreachable_error(error: BaseException, *, connected: bool = True) -> Unreac
 def tls_error(error: BaseException) -> Unreachable:
     """Return that no TLS connection can be made."""
     reason = _plain(error)
-    hint = "name its authority with --cacert; --insecure reads it unchecked"
-    if reason in _NO_TLS:
-        hint = "does it speak HTTP without TLS there?"
+    hint = "does it speak HTTP without TLS there?"
+    if reason not in _NO_TLS:
+        code = getattr(error, "verify_code", 0)
+        hint = _CERTIFICATE_HINTS.get(code, _AUTHORITY_HINT) + _UNCHECKED
     return Unreachable(f"TLS: {reason} ({hint})", sent=False)
 
 
@@ -124,7 +139,8 @@ def _plain(error: BaseException) -> str:
         return f"no HTTP: {str(error).lower()}"
     text = str(getattr(error, "strerror", None) or error or type(error).__name__)
     verify = getattr(error, "verify_message", None)
-    return _OPENSSL.sub("", str(verify or text.rpartition("object at 0x")[2] or text).lower())
+    said = str(verify or text.rpartition("object at 0x")[2] or text)
+    return _OPENSSL.sub("", said.lower()).removesuffix(".")
 
 
 def keep_alive(sock: socket.socket) -> None:

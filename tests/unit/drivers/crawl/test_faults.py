@@ -11,7 +11,7 @@ import threading
 import unittest
 from pathlib import Path
 
-from tests.unit.drivers.certificates import ELSEWHERE, LOOPBACK, secure_context
+from tests.unit.certificates import ELSEWHERE, LOOPBACK, server_context
 from tests.unit.drivers.crawl.test_live import NOON, TREES, LiveTest
 from tests.unit.drivers.served import DIALECTS, PASSWORD, SESSIONS, TOKEN, USER
 from valence_sched.drivers.bounds import MIB
@@ -373,9 +373,9 @@ class TlsTest(FaultsTest):
         cls.addClassCleanup(folder.cleanup)
         cls.folder = Path(folder.name)
 
-    def secure(self, name):
+    def secure(self, name, from_day=-1, to_day=2):
         """Return a server with a certificate of its own making, and the file that trusts it."""
-        context, trusted = secure_context(self.folder, name)
+        context, trusted = server_context(self.folder, name, from_day, to_day)
         return self.serve(TREE, login=LOGIN, tls=context), trusted
 
     def test_a_certificate_nobody_vouches_for_is_refused_unless_it_is_named(self):
@@ -388,8 +388,20 @@ class TlsTest(FaultsTest):
 
     def test_the_certificate_of_another_host_is_refused_even_so(self):
         server, trusted = self.secure(ELSEWHERE)
-        self.failure_tls(server, "127.0.0.1", known={"cacert": trusted})
+        hint = "write a host in the URL that the certificate names; --insecure"
+        words = f"certificate is not valid for '127.0.0.1' ({hint}"
+        self.failure_tls(server, words, known={"cacert": trusted})
         self.assertEqual([], server.log)
+
+    def test_a_certificate_that_is_not_valid_now_is_said_to_be_so(self):
+        """Its authority is known: to name that again would not help."""
+        for days, words in (
+            ((-3, -1), "certificate has expired (renew the certificate, and check the clock here;"),
+            ((1, 3), "certificate is not yet valid (check the clocks there and here; --insecure"),
+        ):
+            with self.subTest(words):
+                server, trusted = self.secure(LOOPBACK, *days)
+                self.failure_tls(server, words, known={"cacert": trusted})
 
     def failure_tls(self, server, *words, **more):
         (reading,) = self.read(server, **more)
@@ -495,8 +507,11 @@ class DocumentsTest(FaultsTest):
     def test_a_redirect_to_another_host_carries_nothing_there(self):
         evil = self.serve(TREE)
         to = status(307, Location=f"{evil.url}/redfish/v1/x")
-        for path in ("v1/$", f"{BLOCKS[0]}$"):
-            self.read(self.serve(TREE, login=LOGIN, rules=[on(path, to)]))
+        for path, hint in (("v1/?$", True), (f"{BLOCKS[0]}$", False)):
+            (reading,) = self.read(self.serve(TREE, login=LOGIN, rules=[on(path, to)]))
+            said = f"{reading.failure} {[one.text for one in reading.diagnostics]}"
+            self.assertIn("found a redirect to 127.0.0.1", said)
+            self.assertEqual(hint, "(register it by that address, if it is its own)" in said)
         (reading,) = self.read(
             self.serve(TREE, login=LOGIN, rules=[on("Sessions$", to, "POST")]),
             known={"auth": "session"},

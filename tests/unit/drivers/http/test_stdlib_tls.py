@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from tests.unit.drivers.certificates import ELSEWHERE, LOOPBACK, secure_context
+from tests.unit.certificates import ELSEWHERE, LOOPBACK, server_context
 from tests.unit.drivers.http.served_bytes import ServedBytes, answer
 from valence_sched.drivers.http.exchange import Unreachable
 from valence_sched.drivers.http.stdlib_transport import StdlibTransport
@@ -25,7 +25,7 @@ class TlsTest(ServedBytes):
         self, name: x509.GeneralName, verify: bool | None = None, connections: int = 1
     ) -> StdlibTransport:
         """Serve under a certificate for a name; it is verified by its own file unless told."""
-        context, trusted = secure_context(self.folder, name)
+        context, trusted = server_context(self.folder, name)
         answers = [[answer(b"one"), answer(b"two")]] * connections
         return self.serve(*answers, tls=context, verify=trusted if verify is None else verify)
 

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates of servers, each of its own making."""
-
-from __future__ import annotations
+"""Certificates for tests, each its own authority."""
 
 import datetime as dt
 import ipaddress
@@ -18,24 +16,30 @@ LOOPBACK = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
 ELSEWHERE = x509.DNSName("other.example")
 
 
-def secure_context(folder: Path, name: x509.GeneralName) -> tuple[ssl.SSLContext, str]:
-    """Return what a server of a name shows, and the path of the file that trusts it."""
+def server_context(
+    folder: Path, name: x509.GeneralName, from_day: int = -1, to_day: int = 2
+) -> tuple[ssl.SSLContext, str]:
+    """Return the TLS context of a server, and the file in the folder that trusts it.
+
+    The certificate is for a name, and valid between days from today.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "podm")])
-    began = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
+    now = dt.datetime.now(dt.UTC)
     certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(began)
-        .not_valid_after(began + dt.timedelta(days=3))
+        .not_valid_before(now + dt.timedelta(days=from_day))
+        .not_valid_after(now + dt.timedelta(days=to_day))
         .add_extension(x509.SubjectAlternativeName([name]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
-    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    pem = serialization.Encoding.PEM
+    form = serialization.PrivateFormat.PKCS8
     secret = key.private_bytes(pem, form, serialization.NoEncryption())
     trusted, both = folder / "ca.pem", folder / "both.pem"
     trusted.write_bytes(certificate.public_bytes(pem))

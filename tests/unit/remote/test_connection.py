@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said about a service that no connection can be made to."""
+
+import contextlib
+import ipaddress
+import socket
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+from cryptography import x509
+
+from tests.unit.certificates import server_context
+from valence_sched.errors import ServiceError
+from valence_sched.remote.connection import ServiceConnection
+
+HERE = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+
+
+class TestTls(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def serve(self, context=None):
+        """Take connections, with TLS or answered by other bytes; return the URL of https."""
+        listening = self.enterContext(socket.create_server(("127.0.0.1", 0)))
+
+        def accept():
+            while True:
+                try:
+                    taken, _ = listening.accept()
+                except OSError:  # it is closed: the test has ended
+                    return
+                with taken, contextlib.suppress(OSError):
+                    if context:
+                        context.wrap_socket(taken, server_side=True).close()
+                    else:
+                        taken.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(listening.shutdown, socket.SHUT_RDWR)
+        return f"https://127.0.0.1:{listening.getsockname()[1]}"
+
+    def failure(self, url, verify=True):
+        """Return what is said after the URL."""
+        with self.assertRaises(ServiceError) as caught:
+            ServiceConnection(url, verify=verify).ask("GET", "/v1")
+        return str(caught.exception).removeprefix(f"{url}: ")
+
+    def test_what_is_wrong_with_a_certificate_is_said(self):
+        other = x509.DNSName("other.example")
+        for name, days, expected in (
+            (HERE, (-3, -1), "certificate has expired"),
+            (HERE, (1, 3), "certificate is not yet valid"),
+            (other, (-1, 2),
+             "ip address mismatch, certificate is not valid for '127.0.0.1'"),
+        ):  # fmt: skip
+            with self.subTest(expected):
+                context, trusted = server_context(self.folder, name, *days)
+                said = self.failure(self.serve(context), trusted)
+                self.assertEqual(f"its certificate is not trusted: {expected}", said)
+
+    def test_an_authority_is_asked_for_only_where_it_is_not_known(self):
+        context, _ = server_context(self.folder, HERE)
+        self.assertEqual(
+            "its certificate is not trusted: self-signed certificate: name its authority",
+            self.failure(self.serve(context)),
+        )
+
+    def test_a_service_without_tls_is_no_matter_of_trust(self):
+        self.assertEqual("no TLS: wrong version number: check that it speaks https there",
+                         self.failure(self.serve()))  # fmt: skip
