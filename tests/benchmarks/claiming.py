@@ -108,7 +108,7 @@ def _rate(work: Callable[..., None], url: str, processes: int, podms: int = 1) -
     context.set_forkserver_preload([__name__])
     start, done = context.Barrier(processes + 1), context.Barrier(processes + 1)
     running = [
-        context.Process(target=work, args=(url, number, podms, start, done))
+        context.Process(target=_or_abort, args=(work, url, number, podms, start, done))
         for number in range(processes)
     ]
     for process in running:
@@ -122,14 +122,26 @@ def _rate(work: Callable[..., None], url: str, processes: int, podms: int = 1) -
     return took * 1000 / (processes * EACH)
 
 
+def _or_abort(
+    work: Callable[..., None], url: str, number: int, podms: int, start: Any, done: Any
+) -> None:
+    """Do the work of a process; where it fails, nobody waits for it."""
+    try:
+        work(url, number, podms, start, done)
+    except BaseException:
+        start.abort()
+        done.abort()
+        raise
+
+
 def _take(url: str, number: int, podms: int, start: Any, done: Any) -> None:
     with Store(url) as store:
-        generations = {seen.id: seen.generation for seen in store.snapshot().changes}
         name = f"p{number % podms}"
+        generation = store.load_podms()[name].generation
 
         def take(turn: int) -> None:
             uri = f"c{number * (WARM + EACH) + turn}"
-            store.claims.create([part(name, generations[name], uri)])
+            store.claims.create([part(name, generation, uri)])
 
         _timed(take, start, done)
 
