@@ -6,7 +6,6 @@ import contextlib
 import json
 import tempfile
 import threading
-import time
 import unittest
 from collections import Counter
 from pathlib import Path
@@ -14,7 +13,7 @@ from random import Random
 
 import bcrypt
 
-from tests.proofs.caller import PAUSE_S, Caller
+from tests.proofs.caller import Caller
 from tests.proofs.scheduler_process import scheduler_process
 from tests.proofs.served_site import inventory
 from tests.service.application import SMALL
@@ -64,8 +63,7 @@ class TestFairness(unittest.TestCase):
         for client in clients:
             client.start()
         try:
-            while sum(seen.values()) < HOSTILE:  # the flood is there
-                time.sleep(PAUSE_S)
+            self.service.wait_for(lambda: sum(seen.values()) >= HOSTILE, "flood")
             with contextlib.closing(self.caller("other")) as other:
                 turns = []
                 for _ in range(TURNS):
