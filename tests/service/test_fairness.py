@@ -2,10 +2,10 @@
 """Fairness: a tenant that asks without end does not keep the others from their turns."""
 
 import threading
-import time
 import unittest
 
 from tests.service.application import SMALL, ApplicationCase
+from tests.service.test_reader import wait_for
 from valence_sched.errors import RateLimited
 from valence_sched.service.fairness import FairLock, TenantGate
 from valence_sched.service.settings import Limits
@@ -31,8 +31,7 @@ class TestFairLock(unittest.TestCase):
         thread = threading.Thread(target=take)
         thread.start()
         self.threads.append(thread)
-        while self.waiting() == before:
-            time.sleep(0.001)
+        wait_for(lambda: self.waiting() > before)
 
     def waiting(self):
         return sum(map(len, self.lock._waiting.values()))
@@ -109,8 +108,7 @@ class TestService(ApplicationCase):
             threads = [threading.Thread(target=ask, args=("mo",)) for _ in range(6)]
             for thread in threads:
                 thread.start()
-            while len(results) < 4:
-                time.sleep(0.01)
+            wait_for(lambda: len(results) >= 4)
             refused = [result for _, result in results]
             threads.append(threading.Thread(target=ask, args=("eve",)))
             threads[-1].start()
