@@ -121,7 +121,9 @@ class TestServed(unittest.TestCase):
     def test_cut_ends_one_that_is_not_answered(self):
         podm = self.serve(f"hang:{SSE}")
         follower = Follower(self, podm.url)
+        until = time.monotonic() + PATIENCE_S
         while not any(seen.path == SERVICE for seen in podm.requests):
+            self.assertLess(time.monotonic(), until)
             time.sleep(0.01)
         follower.end()
         self.assertIsInstance(follower.error, Unreachable)
