@@ -88,10 +88,10 @@ def check_registration(registration: Registration, file: str = "", path: str = "
         raise InputError(file or name, path, "a password without a username", "both")
 
 
-def _parse_entry(name: Any, entry: Any, file: str) -> Registration:
+def _parse_entry(name: str, entry: Any, file: str) -> Registration:
     path = f"$.podms.{name}"
-    if not isinstance(name, str) or not name:
-        raise InputError(file, path, f"{name!r}", "a name, in quotes")
+    if not name:
+        raise InputError(file, path, repr(name), "a name")
     if not isinstance(entry, dict):
         raise InputError(file, path, "no map", "url and more")
     _check_secrets(entry, file, path)

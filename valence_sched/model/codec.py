@@ -91,7 +91,8 @@ class ShippedJson(bytes):
 def load_yaml(data: bytes, file: str) -> Any:
     """Load YAML (and so JSON) that a human wrote as plain lists and maps.
 
-    Refused are aliases, which can grow without bound, and duplicate keys, which lose a value.
+    Refused are aliases, which can grow without bound, duplicate keys, which lose a value, and tags
+    and keys that JSON does not have.
 
     Raises:
         InputError: the file is too large, or not such YAML.
@@ -111,7 +112,7 @@ def load_yaml(data: bytes, file: str) -> Any:
         position = f"line {mark.line + 1} column {mark.column + 1}" if mark else ""
         text = error.problem or str(error)
         problem = re.sub(r"^(expected .*?, )?(but )?(found |got )?", "", text)
-        raise InputError(file, position, problem, "plain YAML or JSON") from None
+        raise InputError(file, position, problem, "plain YAML or JSON", error.note or "") from None
     except (yaml.YAMLError, ValueError, UnicodeDecodeError) as error:
         raise InputError(file, "", str(error), "YAML or JSON") from None
     except RecursionError:

@@ -6,19 +6,33 @@ A module of its own, because most commands read no YAML, and importing it takes 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
+MAX_SHOWN = 40  # characters of a word in a message
+_TAG = "tag:yaml.org,2002:"
+_INT = re.compile(r"[-+]?(?:0b_*[01][01_]*|0|[1-9][0-9_]*|0x_*[0-9a-fA-F][0-9a-fA-F_]*)")
+_FLOAT = re.compile(
+    r"(?:[-+]?[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?"
+    r"|[-+]?(?:0|[1-9][0-9_]*)[eE][-+]?[0-9]+"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+)
+_IMPLICIT = {_TAG + name for name in ("bool", "float", "int", "null")}
+
 
 class PrintingDumper(yaml.SafeDumper):
-    """A safe dumper that escapes line ends too, which YAML could also fold."""
+    """A safe dumper that escapes line ends too, which YAML could also fold.
+
+    It quotes text that the loader below would read as a number.
+    """
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
         node: yaml.ScalarNode = super().represent_str(data)
-        if not data.isprintable():
+        if not data.isprintable() or _FLOAT.fullmatch(data):
             node.style = '"'
         return node
 
@@ -26,47 +40,90 @@ class PrintingDumper(yaml.SafeDumper):
 PrintingDumper.add_representer(str, PrintingDumper.represent_str)
 
 
-_TAG = "tag:yaml.org,2002:"
-_INT = re.compile(r"[-+]?(?:0b[01_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)")
-_FLOAT = re.compile(
-    r"(?:[-+]?[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+][0-9]+)?"
-    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
-)
-
-
 def _resolvers(
     pairs: list[tuple[str, re.Pattern[str]]],
 ) -> Iterator[tuple[str, re.Pattern[str]]]:
     """Yield what YAML 1.1 takes a plain word for, without its dates and odd numbers.
 
-    There 12:30 is 750 and 010 is 8, which nobody means who writes a time, a slot or an amount.
+    There 12:30 is 750 and 010 is 8, which nobody means who writes a time, a slot or an amount,
+    1e5 is text, which JSON reads as a number, and = is no text, which names an operator.
     """
     ours = {_TAG + "int": _INT, _TAG + "float": _FLOAT}
     for tag, pattern in pairs:
-        if tag != _TAG + "timestamp":
+        if tag in _IMPLICIT:
             yield tag, re.compile(f"(?:{ours[tag].pattern})$") if tag in ours else pattern
 
 
 class PlainLoader(yaml.SafeLoader):
-    """A safe loader that refuses aliases and duplicate keys and reads dates and times as text."""
+    """A safe loader of what JSON has, too, that reads dates and times as text.
+
+    It refuses aliases, tags, and keys that are given twice or are no text.
+    """
 
     yaml_implicit_resolvers = {
         first: list(_resolvers(pairs))
         for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(problem="an alias (*name)", problem_mark=mark)
-        return super().compose_node(parent, index)
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent):
+            raise _refusal("an alias (*name)", event)
+        node = super().compose_node(parent, index)
+        if node is not None and not self._is_plain(node):
+            key = f" at the key {_shown(index)}" if isinstance(index, yaml.ScalarNode) else ""
+            hint = "leave the tag out, and quote what is text"
+            raise _refusal(f"the tag {_short_tag(node.tag)}{key}", event, hint)
+        return node
+
+    def _is_plain(self, node: yaml.Node) -> bool:
+        """Return whether a node is what it would be without its tag, or text."""
+        if not isinstance(node, yaml.ScalarNode):
+            kind = "map" if isinstance(node, yaml.MappingNode) else "seq"
+            return node.tag == _TAG + kind
+        if node.tag not in _IMPLICIT:
+            return node.tag == _TAG + "str"
+        looks_like: str = self.resolve(yaml.ScalarNode, node.value, (True, False))  # type: ignore[no-untyped-call]
+        return looks_like == node.tag
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys: set[object] = set()
-        for key_node, _ in node.value:
-            plain = isinstance(key_node, yaml.ScalarNode)
-            if not plain or key_node.value in keys:
-                problem = f"the key {key_node.value!r} twice" if plain else "a list or map as a key"
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
-            keys.add(key_node.value)
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise _refusal("a list or map as a key", key)
+            if key.tag != _TAG + "str":
+                problem = f"the {key.tag.removeprefix(_TAG)} {_shown(key)} as a key"
+                raise _refusal(problem, key, f'quote it: "{key.value}"')
+            if key.value in keys:
+                raise _refusal(f"the key {_shown(key)} twice", key)
+            keys.add(key.value)
         return super().construct_mapping(node, deep)
+
+    def construct_number(self, node: yaml.ScalarNode) -> float:
+        """Return the number that a word is; an error of one that is too large to be held."""
+        read: Any = getattr(self, f"construct_yaml_{node.tag.removeprefix(_TAG)}")
+        try:
+            number: float = read(node)
+        except ValueError:  # of an int of many digits
+            number = math.inf
+        if math.isinf(number) and "inf" not in node.value.lower():
+            raise _refusal("a number that is out of range", node)
+        return number
+
+
+for _name in ("int", "float"):
+    PlainLoader.add_constructor(_TAG + _name, PlainLoader.construct_number)
+
+
+def _refusal(problem: str, place: yaml.Node | yaml.Event, hint: str = "") -> yaml.MarkedYAMLError:
+    mark: Any = place.start_mark
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark, note=hint or None)
+
+
+def _shown(node: yaml.ScalarNode) -> str:
+    value: str = node.value
+    return repr(value if len(value) <= MAX_SHOWN else f"{value[: MAX_SHOWN - 1]}…")
+
+
+def _short_tag(tag: str) -> str:
+    return tag.replace(_TAG, "!!", 1)

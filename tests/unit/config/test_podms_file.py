@@ -105,8 +105,8 @@ class TestPodms(unittest.TestCase):
         for text, words in (
             ("", "no map 'podms'"), ("7", "no map 'podms'"), ("podms: [a]", "no map 'podms'"),
             ("podms: {}\nother: 1", "unknown field 'other'"),
-            ("podms: {7: {url: 'https://h'}}", "a name, in quotes"),
-            ("podms: {'': {url: 'https://h'}}", "a name, in quotes"),
+            ("podms: {7: {url: 'https://h'}}", 'the int \'7\' as a key'),
+            ("podms: {'': {url: 'https://h'}}", "found '', expected a name"),
             ("podms: {'-x': {url: 'https://h'}}", "printable characters"),
             ("podms: {' x': {url: 'https://h'}}", "printable characters"),
             ("podms: {a: {}}", "field 'url'"),

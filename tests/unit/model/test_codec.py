@@ -5,7 +5,14 @@ import math
 import unittest
 
 from valence_sched.errors import InputError, NewerSchema
-from valence_sched.model.codec import MAX_HUMAN_BYTES, check_schema, convert, decode, load_yaml
+from valence_sched.model.codec import (
+    MAX_HUMAN_BYTES,
+    check_schema,
+    convert,
+    decode,
+    dump_yaml,
+    load_yaml,
+)
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.policy import PolicyText
@@ -181,9 +188,57 @@ class TestYaml(OneLineErrors):
             "f: line 3 column 1: found the key 'a' twice, expected plain YAML or JSON", text
         )
 
-    def test_tags_that_make_objects_are_refused(self):
-        text = self.refuses(load_yaml, b"a: !!python/object/apply:os.system ['true']", "f")
-        self.assertIn("f: line 1", text)
+    def test_a_number_as_json_writes_it_is_a_number(self):
+        """YAML 1.1 reads text where an exponent stands without a point or a sign."""
+        found = load_yaml(b"[1e5, 1E+3, 2e-3, -1.5e3, 1.5E2, 0e0, .5e1]", "f")
+        self.assertEqual([100000.0, 1000.0, 0.002, -1500.0, 150.0, 0.0, 5.0], found)
+        found = load_yaml(b"[e5, 1e, 1e+, 01e5, 1e5x, 0x_, 0b_]", "f")
+        self.assertEqual(["e5", "1e", "1e+", "01e5", "1e5x", "0x_", "0b_"], found)
+
+    def test_a_number_that_is_too_large_is_refused(self):
+        for number in (b"-1e400", b"9" * 20_000):
+            text = self.refuses(load_yaml, b"a: 1\nb: " + number, "f")
+            self.assertEqual("f: line 2 column 4: found a number that is out of range, "
+                             "expected plain YAML or JSON", text)  # fmt: skip
+
+    def test_text_that_looks_like_a_number_is_written_so_that_it_is_read_as_text(self):
+        words = ["1e5", "2E-3", "1.5e3", "010", "12:30", "=", "<<", "1_0", "on"]
+        self.assertEqual(words, load_yaml(dump_yaml(words).encode(), "f"))
+
+    def test_signs_are_text(self):
+        """YAML 1.1 has a default value = and a merging key <<, which needs aliases."""
+        self.assertEqual({"<<": ["=", "x", 3]}, load_yaml(b"<<: [=, x, 3]", "f"))
+
+    def test_a_key_that_is_no_text_is_refused(self):
+        for key, kind in (("true", "bool"), ("on", "bool"), ("1", "int"), ("1e5", "float"),
+                          ("null", "null"), ("~", "null")):  # fmt: skip
+            with self.subTest(key):
+                text = self.refuses(load_yaml, f"a: 1\n{key}: 2".encode(), "f")
+                self.assertEqual(
+                    f"f: line 2 column 1: found the {kind} '{key}' as a key, "
+                    f'expected plain YAML or JSON (quote it: "{key}")',
+                    text,
+                )
+        self.assertEqual({"true": 1, "1": 2}, load_yaml(b"{'true': 1, !!str 1: 2}", "f"))
+
+    def test_a_tag_is_refused_with_its_key(self):
+        for tag, value in (("!foo", "3"), ("!foo", "[3]"), ("!!binary", "aGk="), ("!!set", "{x}"),
+                           ("!!timestamp", "2001-01-01"), ("!!bool", "foo"), ("!!int", "''"),
+                           ("!!null", "x"), ("!!map", "5"), ("!!str", "[1]"),
+                           ("!!python/object/apply:os.system", "['true']")):  # fmt: skip
+            with self.subTest(tag):
+                text = self.refuses(load_yaml, f"a: 1\nb: {tag} {value}".encode(), "f")
+                self.assertEqual(
+                    f"f: line 2 column 4: found the tag {tag} at the key 'b', "
+                    "expected plain YAML or JSON (leave the tag out, and quote what is text)",
+                    text,
+                )
+        text = self.refuses(load_yaml, b"- !foo 3", "f")
+        self.assertIn("f: line 1 column 3: found the tag !foo, expected", text)
+
+    def test_a_tag_that_says_what_stands_there_is_passed_over(self):
+        found = load_yaml(b"!!map {a: !!int 5, b: !!str 5, c: !!seq [!!bool no], d: ! x}", "f")
+        self.assertEqual({"a": 5, "b": "5", "c": [False], "d": "x"}, found)
 
     def test_a_list_as_a_key_is_refused(self):
         self.assertIn("f: ", self.refuses(load_yaml, b"? [1, 2]\n: x", "f"))
