@@ -22,7 +22,7 @@ from valence_sched.errors import (
 from valence_sched_cli import cloud
 from valence_sched_cli.options.file_names import check_file_names
 from valence_sched_cli.options.help import CommandHelp
-from valence_sched_cli.options.types import StoreOnce
+from valence_sched_cli.options.types import StoreOnce, refuse_empty_names
 from valence_sched_cli.output.columns import (
     StreamFormatter,
     check_columns,
@@ -88,6 +88,7 @@ class PodmCommand:
             formats = ", ".join(map(str, option.choices or ()))
             option.metavar, option.help = "<format>", f"{option.help}: {formats}"
         self.add_arguments(parser)
+        refuse_empty_names(parser)
         return parser
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

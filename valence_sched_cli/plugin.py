@@ -7,6 +7,8 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
+from valence_sched_cli.options.types import NAMES, nonempty
+
 if TYPE_CHECKING:
     from valence_sched.app import App
 
@@ -62,6 +64,7 @@ def add_endpoint_option(parser: argparse.ArgumentParser) -> argparse.ArgumentPar
     parser.add_argument(
         "--os-scheduler-endpoint",
         metavar="<url>",
+        type=nonempty(NAMES["<url>"]),
         help="URL of a scheduler's service, which decides in place of one here "
         f"(Env: {URL_VARIABLE})",
     )

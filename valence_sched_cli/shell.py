@@ -19,6 +19,7 @@ from cliff import app
 from cliff.commandmanager import CommandManager
 
 from valence_sched.errors import one_line, suggest
+from valence_sched_cli.options.types import NAMES, nonempty
 from valence_sched_cli.output.logs import escape_logs
 from valence_sched_cli.plugin import add_endpoint_option
 
@@ -75,6 +76,8 @@ class Shell(app.App):
         for action in parser._actions:
             if "--quiet" in action.option_strings:
                 action.help = "Suppress output except errors."
+            if action.dest == "log_file":
+                action.type = nonempty(NAMES["<file>"])
         return add_endpoint_option(parser)
 
     def configure_logging(self) -> None:

@@ -319,8 +319,20 @@ class TestOptions(Bad):
                            "--flavor", "small", option, "")  # fmt: skip
                 self.assertEqual((2, ""), (done.code, done.out))
                 self.assertIn(f"argument {option}: ", done.err)
-        words = ("podm", "schedule", "--inventory", SITE, "--flavor", "small", "--report")
-        self.assertIn("--report: ", self.refused(*words, "", code=2))
+
+    def test_an_empty_name_of_a_file_is_no_default(self):
+        for words in (
+            ("podm", "list", "--inventory"), ("podm", "list", "--podm-file"),
+            ("podm", "list", "--state"), ("podm", "list", "--html"),
+            ("podm", "schedule", "--inventory", SITE, "--flavor", "small", "--report"),
+            ("podm", "inventory", "convert", "--output"),
+        ):  # fmt: skip
+            with self.subTest(words):
+                line = self.refused(*words, "", code=2)
+                self.assertIn(f"argument {words[-1].replace('--output', '--output/-o')}: "
+                              "an empty name: name a ", line)  # fmt: skip
+        line = self.refused("scheduler", "check", "", code=2)
+        self.assertIn("argument <file>: an empty name: name a file", line)
 
     def test_a_number_is_written_in_ascii_and_is_not_endless(self):
         for words in (("--count", "\u0663"), ("--at-most", "podm=\u0663"), ("--seed", "9" * 5000)):

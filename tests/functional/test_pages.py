@@ -112,7 +112,7 @@ class TestPages(Case):
         for program, words in itertools.product(PROGRAMS, ALL):
             for file, code, line in (
                 ("-", 2, "--html: standard output is for the rows: name a file"),
-                ("", 2, "--html: standard output is for the rows: name a file"),
+                ("", 2, "argument --html: an empty name: name a file"),
                 (f"{self.folder}/none/p.html", 1, "no such file or directory"),
             ):
                 with self.subTest(program, words=words[:2], file=file):

@@ -77,6 +77,7 @@ def run(
 ) -> int:
     """Run a command of the program; return its exit code."""
     try:
+        _check_names(arguments)
         return _run(arguments, environ, stdout, stderr)
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
@@ -88,6 +89,14 @@ def run(
         problem = error
     stderr.write(f"{problem}\n")
     return problem.exit_code
+
+
+def _check_names(arguments: argparse.Namespace) -> None:
+    for name in ("config", "state", "inventory", "file"):
+        value = getattr(arguments, name, None)
+        if "" in (value if isinstance(value, list) else [value]):
+            option = "<file>" if name == "file" else f"--{name}"
+            raise UsageError(f"{option}: an empty name: name a file")
 
 
 def _run(

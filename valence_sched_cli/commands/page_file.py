@@ -83,7 +83,7 @@ def page_file(app: App, args: argparse.Namespace) -> Iterator[PageFile | None]:
     if args.html is None:
         yield None
         return
-    if args.html in ("-", ""):
+    if args.html == "-":
         raise UsageError("--html: standard output is for the rows: name a file")
     with app.page_writer(args.html) as write:
         yield PageFile(app, write)

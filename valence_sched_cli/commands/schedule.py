@@ -108,8 +108,6 @@ class SchedulePodm(base.Lister):
         return parsed_args.zone_file is not None or self.scheduler_app.service is not None
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        if parsed_args.report == "":
-            raise UsageError("--report: an empty name: name a file, or - for standard output")
         claim.check_options(parsed_args)
         inventory.check_zone_file(parsed_args)
         with contextlib.ExitStack() as stack:

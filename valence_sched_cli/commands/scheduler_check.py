@@ -69,7 +69,7 @@ class CheckScheduler(base.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         app, file = self.scheduler_app, parsed_args.file
-        if parsed_args.junit in ("-", ""):
+        if parsed_args.junit == "-":
             raise UsageError("--junit: standard output is for the rows: name a file")
         checks = app.read_checks(file)
         with contextlib.ExitStack() as stack:

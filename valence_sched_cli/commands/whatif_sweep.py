@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from valence_sched.errors import UsageError
 from valence_sched_cli import base
 from valence_sched_cli.commands import page_file
 from valence_sched_cli.options import edits, inventory
@@ -87,9 +86,6 @@ class SweepWhatif(base.Lister):
         from valence_sched.model.quantity import format_count
 
         app = self.scheduler_app
-        for option in ("output", "resume"):
-            if getattr(parsed_args, option) == "":
-                raise UsageError(f"--{option}: an empty name: name a file")
         with contextlib.ExitStack() as stack:
             write: Callable[[list[SweepRun]], None] = lambda runs: None  # noqa: E731
             if parsed_args.output:

@@ -114,7 +114,7 @@ def check_options(args: argparse.Namespace) -> None:
     if args.plan is not None and acts:
         raise UsageError("--plan: a plan is done later, with podm apply: leave --claim, --compose "
                          "and --dispatch out")  # fmt: skip
-    if args.plan in ("-", ""):
+    if args.plan == "-":
         raise UsageError("--plan: standard output is for the rows: name a file")
     if args.dispatch_key_env is not None and args.dispatch is None:
         raise UsageError("--dispatch-key-env: there is nothing to sign without --dispatch")

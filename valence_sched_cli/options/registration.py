@@ -196,7 +196,7 @@ def warnings_on(registration: Registration) -> list[str]:
 def password_reference(args: argparse.Namespace, *, here: bool) -> PasswordReference | None:
     """Return where the options say that a password is, None where they do not.
 
-    UsageError for an empty name, or one that no variable has.
+    UsageError for a name that no variable has.
     """
     from valence_sched.model.registration import PasswordReference, is_variable
 
@@ -205,8 +205,6 @@ def password_reference(args: argparse.Namespace, *, here: bool) -> PasswordRefer
             raise UsageError("--password-env: expected the name of an environment variable")
         return PasswordReference(env=args.password_env)
     if args.password_file is not None:
-        if not args.password_file:
-            raise UsageError("--password-file: an empty name")
         return PasswordReference(file=path_of_file(args.password_file, here=here))
     prompted = getattr(args, "password_prompt", False)
     return PasswordReference(stored=True) if prompted else None

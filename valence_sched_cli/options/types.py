@@ -7,10 +7,18 @@ import argparse
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 Value = TypeVar("Value")
+
+_A_FILE = "name a file"
+#: What a usage text calls files and URLs, and what to do about an empty one.
+NAMES: Mapping[Any, str] = {
+    "<file>": _A_FILE, "<path>": "name a file or a folder", "<inventory>": _A_FILE,
+    "<old>": _A_FILE, "<new>": _A_FILE, "<plan>": _A_FILE, "<report>": _A_FILE,
+    "<dir>": "name a folder", "<url>": "name a URL",
+}  # fmt: skip
 
 
 def add_option(parser: argparse._ActionsContainer, text: str, **settings: Any) -> None:
@@ -40,6 +48,27 @@ def add_options(
         name = re.match(r"[-<]*([\w-]+)", line)
         assert name is not None, line
         add_option(parser, line, **settings.get(name[1].replace("-", "_"), {}))
+
+
+def refuse_empty_names(parser: argparse.ArgumentParser) -> None:
+    """Let each option and argument that is called after a file or a URL refuse an empty one.
+
+    Most often it is a variable of a script that is not set, which must not mean the default.
+    """
+    for action in parser._actions:
+        if action.metavar in NAMES and action.type is None:
+            action.type = nonempty(NAMES[action.metavar])
+
+
+def nonempty(hint: str) -> Callable[[str], str]:
+    """Return the type of a name that is not empty; the hint says what to do about an empty one."""
+
+    def parse(text: str) -> str:
+        if not text:
+            raise argparse.ArgumentTypeError(f"an empty name: {hint}")
+        return text
+
+    return parse
 
 
 class StoreOnce(argparse._StoreAction):

@@ -2,11 +2,25 @@
 """Numbers of the shell, and options of one value, which are said once in every command."""
 
 import argparse
+import contextlib
 import importlib.metadata
+import io
 import unittest
 
-from valence_sched_cli.options.types import StoreOnce, natural, percentage, positive, seconds, whole
-from valence_sched_cli.shell import GROUP
+from valence_sched_cli.options import file_names
+from valence_sched_cli.options.types import (
+    NAMES,
+    StoreOnce,
+    natural,
+    percentage,
+    positive,
+    seconds,
+    whole,
+)
+from valence_sched_cli.shell import GROUP, Shell
+
+#: What holds names of files, whatever its usage text calls them; a flavor may be one.
+FILES = {*file_names._READ, *file_names._READ_AND_NO_STDIN, *file_names._WRITTEN} - {"flavor"}
 
 
 class TestNumbers(unittest.TestCase):
@@ -72,6 +86,35 @@ class TestStoreOnce(unittest.TestCase):
                         self.assertIsInstance(action, StoreOnce)
                         ours += 1
         self.assertGreater(ours, 50)
+
+
+class TestNames(unittest.TestCase):
+    """An empty name of a file or a URL is none: it does not mean the default."""
+
+    def test_every_command_refuses_an_empty_one(self):
+        refused = set()
+        for entry_point in importlib.metadata.entry_points(group=GROUP):
+            parser = entry_point.load()(None, None).get_parser(entry_point.name)
+            for action in parser._actions:
+                if not (action.metavar in NAMES or action.dest in FILES):
+                    continue
+                with self.subTest(command=entry_point.name, option=action.dest):
+                    with self.assertRaisesRegex(argparse.ArgumentError, "an empty name"):
+                        parser._get_values(action, [""])
+                    refused.add(action.dest)
+        self.assertGreater(len(refused), 25)
+
+    def test_so_do_the_global_options(self):
+        for option in ("--os-scheduler-endpoint", "--log-file"):
+            parser = Shell().build_option_parser("", "")
+            err = io.StringIO()
+            with (
+                self.subTest(option),
+                contextlib.redirect_stderr(err),
+                self.assertRaisesRegex(SystemExit, "2"),
+            ):
+                parser.parse_args([option, ""])
+            self.assertIn(f"argument {option}: an empty name: name a ", err.getvalue())
 
 
 if __name__ == "__main__":
