@@ -42,7 +42,8 @@
 """
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
 
@@ -68,6 +69,17 @@ def _restored(kind: type[SchedulerError], words: tuple[Any, ...], state: dict[st
     error = kind.__new__(kind, *words)
     error.__dict__.update(state)
     return error
+
+
+@contextmanager
+def errors_at(place: str | None) -> Iterator[None]:
+    """Prefix the text of each error of ours with a place; None leaves it as it is."""
+    try:
+        yield
+    except SchedulerError as error:
+        if place is None:
+            raise
+        raise error.at(place) from error.__cause__
 
 
 class InputError(SchedulerError):

@@ -309,6 +309,47 @@ class TestPodms(Bad):
         self.assertEqual((5, ""), done[0][:2])
 
 
+class TestEnvironment(Bad):
+    """A variable that names a file or a URL which cannot be."""
+
+    def test_the_line_names_the_variable(self):
+        junk, none = self.write("junk", "no database"), f"{self.folder}/none/none"
+        listed = ("podm", "list")
+        for variable, value, words, code, text in (
+            ("INVENTORY", none, listed, 1, f"{none}: found no such file"),
+            ("INVENTORY", junk, listed, 1, f"{junk}: line 1 column "),
+            ("STATE", junk, listed, 1, f"{junk}: "),
+            ("STATE", "foo://bar", listed, 1, "a store in 'foo' is not known"),
+            ("STATE", "sqlite://", listed, 2, "the state 'sqlite://' ends with this command"),
+            ("STATE", "/dev/null/x", ("podm", "create", "a", "http://127.0.0.1:9", "--no-check"),
+             1, "/dev/null/x: "),
+            ("URL", "example.org", listed, 2, "'example.org': expected the http or https URL"),
+            ("URL", "http://[::1", listed, 2, "'http://[::1': expected the http or https URL"),
+            ("URL", "http://h:99999", listed, 2, "'http://h:99999': expected the http or https"),
+            ("URL", "http://u:hunter2@h", listed, 2, "the URL of the service holds a password"),
+            ("URL", "http://u:hunter2@[h", listed, 2, "the URL of the service holds a password"),
+            ("URL", "http://127.0.0.1:9", listed, 1, "http://127.0.0.1:9: nobody answers there"),
+            ("LIVENESS", "file:", (*listed, "--inventory", SITE), 2, "file: 'nothing' is no fold"),
+            ("LIVENESS", "reed", (*listed, "--inventory", SITE), 1, "no liveness named 'reed'"),
+        ):  # fmt: skip
+            with self.subTest(variable=variable, value=value):
+                done = run("valence-sched", *words, **{f"VALENCE_SCHED_{variable}": value})
+                self.assertEqual((code, ""), (done.code, done.out), done.err)
+                (line,) = done.err.splitlines()
+                self.assertTrue(line.startswith(f"VALENCE_SCHED_{variable}: {text}"), line)
+                self.assertNotIn("hunter2", line)
+
+    def test_so_does_that_of_the_authorities_of_a_service(self):
+        variables = {"VALENCE_SCHED_URL": "https://127.0.0.1:9",
+                     "VALENCE_SCHED_CACERT": f"{self.folder}/none"}  # fmt: skip
+        done = run("valence-sched", "podm", "list", **variables)
+        self.assertEqual(
+            (2, f"VALENCE_SCHED_CACERT: {self.folder}/none: no file that can be read: "
+             "name the file of the authorities to trust\n"),
+            (done.code, done.err),
+        )  # fmt: skip
+
+
 class TestOptions(Bad):
     """Words of the shell that say nothing, or not what was meant."""
 

@@ -43,6 +43,15 @@ class TestCheckConfig(ApplicationCase):
         self.assertEqual((0, ""), (code, err))
         self.assertRegex(out, r"(?s)queue_s: 10.0.*port: 9000.*workers: 3")
 
+    def test_settings_that_the_environment_names_are_refused_by_its_name(self):
+        missing = str(self.folder / "none.yaml")
+        for words in (["check-config"], ["store", "check"]):
+            out, err = io.StringIO(), io.StringIO()
+            environ = {**self.environ, "VALENCE_SCHEDULER_CONFIG": missing}
+            code = main.run(main.parser().parse_args(words), environ, out, err)
+            self.assertEqual(1, code)
+            self.assertRegex(err.getvalue(), f"^VALENCE_SCHEDULER_CONFIG: {missing}: found no such")
+
     def test_a_file_of_none_is_the_defaults(self):
         self.assertEqual(0, self.run_program(settings="")[0])
 

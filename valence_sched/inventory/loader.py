@@ -22,7 +22,7 @@ from valence_sched.errors import (
     InventoryIncomplete,
 )
 from valence_sched.inventory.old_readings import OldReadings, stale_error
-from valence_sched.inventory.sources import SourceReader
+from valence_sched.inventory.sources import INVENTORY, SourceReader
 from valence_sched.inventory.written_podm import check_podm, contradicted_limits, doubtful_use
 from valence_sched.model.age import age_s
 from valence_sched.model.codec import decode
@@ -189,8 +189,10 @@ class InventoryLoader:
         from valence_sched.inventory.status import statuses  # only of pod managers not read now
 
         liveness = live.liveness or self._config.environ.get(LIVENESS)
+        place = "--liveness" if live.liveness else LIVENESS
         unread = ((id_, read_at) for id_, read_at in reports if id_ not in self._sources.read_ids)
-        return statuses(liveness, unread, self._sources.registry(live.state), self._sources.now())
+        registry = self._sources.registry(live.state)
+        return statuses(liveness, unread, registry, self._sources.now(), place)
 
     def differences(self, old: str, new: str) -> Iterator[Difference]:
         """Yield each difference from one inventory to another; errors as for a view."""
@@ -211,7 +213,7 @@ class InventoryLoader:
             self._diagnostics.clear()
             raise InputError(only.text)
         hint = "see what was skipped" if skipped else "is this the right file?"
-        file = ", ".join(selection.sources) or "VALENCE_SCHED_INVENTORY"
+        file = ", ".join(selection.sources) or INVENTORY
         raise InputError(file, "$", "no pod manager", "at least one", hint)
 
     def skipped(self) -> list[str]:

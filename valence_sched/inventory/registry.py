@@ -27,6 +27,7 @@ from valence_sched.errors import (
     StoreError,
     UnknownName,
     UsageError,
+    errors_at,
     one_line,
 )
 from valence_sched.inventory import members
@@ -53,6 +54,8 @@ _PASSWORD = re.compile(r"(//[^/@]*?):[^/]*@")
 class Registry:
     """Registered pod managers by name: of the state, of the user's files, and of a cloud.
 
+    ``variable`` is the variable of the environment that names the state, None where none does.
+
     The registry writes nothing, and creates no state, until a pod manager is registered or
     stored.
     """
@@ -64,11 +67,13 @@ class Registry:
         self._config = config
         self._home = Homes(config.environ).state
         url = state or config.environ.get(STATE)
-        self.url = _as_url(url) if url else _file_url(self._home / "state.sqlite")
-        in_file = _SQLITE.match(self.url)
-        if in_file and unquote(in_file[1] or "") in _IN_MEMORY:
-            raise UsageError(f"the state {self.url!r} ends with this command: name a file, or the "
-                             "URL of a database")  # fmt: skip
+        self.variable = STATE if url and not state else None
+        with errors_at(self.variable):
+            self.url = _as_url(url) if url else _file_url(self._home / "state.sqlite")
+            in_file = _SQLITE.match(self.url)
+            if in_file and unquote(in_file[1] or "") in _IN_MEMORY:
+                raise UsageError(f"the state {self.url!r} ends with this command: name a file, or "
+                                 "the URL of a database")  # fmt: skip
         alone = in_file is not None and in_file.end() == len(self.url)
         self.file = Path(unquote(in_file[1])).expanduser() if in_file and alone else None
 
@@ -110,7 +115,8 @@ class Registry:
         """
         from valence_sched.store.store import Store  # SQLAlchemy: only to use a state
 
-        return Store(self.url, effects=effects, remark=self._config.remarks.append)
+        with errors_at(self.variable):
+            return Store(self.url, effects=effects, remark=self._config.remarks.append)
 
     def registrations(self) -> list[Registration]:
         """Return the pod managers of the state, none when there is no state yet."""

@@ -12,7 +12,7 @@ from valence_sched.config.requests import split_plugin_name
 from valence_sched.config.settings import Configuration, Homes
 from valence_sched.core import plugins
 from valence_sched.drivers import recorded
-from valence_sched.errors import NoPodm, one_line
+from valence_sched.errors import NoPodm, errors_at, one_line
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.progress import NoProgress, Progress
 from valence_sched.model.read_options import ReadOptions, Selection
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from valence_sched.model.registration import Registration
     from valence_sched.store.store import Store
 
+INVENTORY = "VALENCE_SCHED_INVENTORY"
 Now = Callable[[], datetime.datetime]
 
 
@@ -71,7 +72,7 @@ class SourceReader:
         """Return the inventories that are read: those named, else those of the environment."""
         sources = list(selection.sources)
         if not sources and not selection.live.selects_live:
-            inventories = self.config.environ.get("VALENCE_SCHED_INVENTORY", "")
+            inventories = self.config.environ.get(INVENTORY, "")
             sources = inventories.split(os.pathsep)
         return [source for source in sources if source]
 
@@ -88,10 +89,12 @@ class SourceReader:
         """
         self.forget()
         sources = self.named_sources(selection)
+        variable = None if selection.sources else INVENTORY
         try:
-            for number, record in enumerate(self._recorded(sources), 1):
-                self.progress.count_podms(number)
-                yield record
+            with errors_at(variable):
+                for number, record in enumerate(self._recorded(sources), 1):
+                    self.progress.count_podms(number)
+                    yield record
         finally:
             self.progress.end_count()
         if selection.live.selects_live or not sources:

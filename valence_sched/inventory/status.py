@@ -12,7 +12,7 @@ from datetime import datetime
 import msgspec
 
 from valence_sched.core import plugins
-from valence_sched.errors import PluginError, one_line
+from valence_sched.errors import PluginError, errors_at, one_line
 from valence_sched.inventory.registry import Registry
 from valence_sched.model.age import age_s
 from valence_sched.model.composition import ComposedNode
@@ -50,11 +50,16 @@ def with_status(
 
 
 def statuses(
-    liveness: str | None, reports: Iterable[PodmReadTime], registry: Registry, now: datetime
+    liveness: str | None,
+    reports: Iterable[PodmReadTime],
+    registry: Registry,
+    now: datetime,
+    place: str = "--liveness",
 ) -> dict[str, PodmStatus]:
     """Return by id which of the reported pod managers is Online and which Offline.
 
-    ``liveness`` names the plug-in that decides so, with its argument after a colon.
+    ``liveness`` names the plug-in that decides so, with its argument after a colon; ``place`` is
+    the option or variable that says so, which errors name.
 
     Raises:
         UnknownName, PluginError, UsageError: the plug-in or its argument is invalid.
@@ -62,10 +67,10 @@ def statuses(
     if not liveness:
         return {}
     name, _, argument = liveness.partition(":")
-    decide = plugins.load(plugins.LIVENESS).get(name, "--liveness")
+    decide = plugins.load(plugins.LIVENESS).get(name, place)
     report_ages_s = _report_ages_s(registry)
     signs = [Sign(id_, age_s(read_at, now), report_ages_s.get(id_)) for id_, read_at in reports]
-    with plugins.plugin_errors(f"liveness {name!r}"):
+    with plugins.plugin_errors(f"liveness {name!r}"), errors_at(place):
         alive_by_id = decide(signs, argument, now)
     known = {sign.id for sign in signs}
     try:

@@ -41,7 +41,7 @@ def parse_limit(argument: str, name: str) -> float:
     try:
         return parse_age(argument) if argument else DEFAULT_LIMIT_S
     except ValueError as error:
-        raise UsageError(one_line(f"--liveness: {name}: {error}")) from None
+        raise UsageError(one_line(f"{name}: {error}")) from None
 
 
 def within(age_s: float | None, limit_s: float) -> bool:

@@ -16,7 +16,7 @@ import requests
 import urllib3
 from requests.utils import get_environ_proxies
 
-from valence_sched.errors import ServiceError, UsageError, one_line
+from valence_sched.errors import ServiceError, UsageError, errors_at, one_line
 from valence_sched.model import zone_route
 from valence_sched.model.problem import problem_error
 
@@ -42,7 +42,8 @@ class ServiceConnection:
     ``renew`` is called where the service refuses a token, and the request sent once more.
     ``verify`` is False for any certificate, or the file of the authorities that are trusted.
     ``timeout_s`` is how long the service may be silent. ``route`` returns the ids of the zones that
-    what is asked comes through. Threads may share one.
+    what is asked comes through. ``variable`` is the variable of the environment that has the URL,
+    which errors about it name. Threads may share one.
 
     Raises:
         UsageError: the URL is none, or holds a password.
@@ -59,17 +60,15 @@ class ServiceConnection:
         token: Callable[[], str] | None = None,
         renew: Callable[[], object] | None = None,
         route: Callable[[], Sequence[str]] = tuple,
+        variable: str | None = None,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError(one_line(f"{url!r}: expected the http or https URL of a service"))
-        if parts.username or parts.password:
-            raise UsageError("the URL of the service holds a password: put it into the environment")
+        with errors_at(variable):
+            _check_url(url)
         self.url = url.rstrip("/").removesuffix("/v1")
         self._login = (user, password or "") if user is not None else None
         self._verify, self._timeout_s = verify, timeout_s
         self._token, self._renew, self._sends_token = token, renew, renew is not None
-        self._route = route
+        self._route, self._variable = route, variable
         self._local = threading.local()
 
     def ask(
@@ -157,7 +156,8 @@ class ServiceConnection:
         except (
             requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError
         ) as error:  # fmt: skip
-            raise ServiceError(one_line(f"{self.url}: {_reason(error)}")) from None
+            with errors_at(self._variable):
+                raise ServiceError(one_line(f"{self.url}: {_reason(error)}")) from None
 
     def decode(self, content: bytes, kind: type[T]) -> T:
         """Return an answer as a noun; ServiceError where it is none."""
@@ -176,6 +176,19 @@ class ServiceConnection:
             session.auth, session.verify = self._login, self._verify
             self._local.session = session
         return session
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        has_login = bool(parts.username or parts.password)
+    except ValueError:  # of a port or an IPv6 address
+        is_one, has_login = False, "@" in url
+    if has_login:
+        raise UsageError("the URL of the service holds a password: put it into the environment")
+    if not is_one:
+        raise UsageError(one_line(f"{url!r}: expected the http or https URL of a service"))
 
 
 class _Bounds:

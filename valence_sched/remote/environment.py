@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 
-from valence_sched.errors import UsageError
+from valence_sched.errors import UsageError, one_line
 from valence_sched.remote.connection import ServiceConnection
 
 URL = "VALENCE_SCHED_URL"
@@ -26,7 +27,8 @@ def connection(
     environment names win over ``verify``, and where it has a user no token is sent.
 
     Raises:
-        UsageError: it is no URL; a user without a password, or a password without a user.
+        UsageError: it is no URL; a user without a password, or a password without a user; the file
+            of the authorities cannot be read.
     """
     address = url or environ.get(URL)
     if not address:
@@ -35,10 +37,16 @@ def connection(
     if (user is None) != (password is None):
         raise UsageError(f"a login to the service needs both {USER} and {PASSWORD}")
     authorities = environ.get(AUTHORITIES)
+    if authorities and not os.access(authorities, os.R_OK):
+        hint = "name the file of the authorities to trust"
+        raise UsageError(
+            one_line(f"{AUTHORITIES}: {authorities}: no file that can be read: {hint}")
+        )
     return ServiceConnection(
         address,
         user=user,
         password=password,
         verify=authorities or verify,
         token=None if user else token,
+        variable=None if url else URL,
     )

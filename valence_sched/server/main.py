@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
-from valence_sched.errors import InputError, SchedulerError, UsageError
+from valence_sched.errors import InputError, SchedulerError, UsageError, errors_at
 from valence_sched.model.codec import convert, dump_yaml
 from valence_sched.model.quantity import format_count
 from valence_sched.server.metrics_folder import metrics_folder
@@ -127,7 +127,8 @@ def _run_store(arguments: argparse.Namespace, environ: Mapping[str, str], stdout
 
     path, state = arguments.config or environ.get(CONFIG_VARIABLE), arguments.state
     if state is None and path:
-        state = read_settings(path, check=False).state
+        with errors_at(None if arguments.config else CONFIG_VARIABLE):
+            state = read_settings(path, check=False).state
     return run_store_command(arguments, state, environ, stdout)
 
 
@@ -151,7 +152,8 @@ def _settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Serv
     )
 
     path = arguments.config or environ.get(CONFIG_VARIABLE)
-    settings = read_settings(path, check=False) if path else DEFAULT_SETTINGS
+    with errors_at(None if arguments.config else CONFIG_VARIABLE):
+        settings = read_settings(path, check=False) if path else DEFAULT_SETTINGS
     words = {"host": arguments.host, "port": arguments.port, "workers": arguments.workers,
              "state": arguments.state, "inventories": arguments.inventory}  # fmt: skip
     given = {name: value for name, value in words.items() if value is not None}

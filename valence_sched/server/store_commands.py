@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from valence_sched.app import App
+from valence_sched.errors import errors_at
 
 if TYPE_CHECKING:
     from valence_sched.store.maintenance import Maintenance
@@ -45,7 +46,9 @@ def run_store_command(
     commands: dict[str, Command] = {
         "check": _check, "upgrade": _upgrade, "downgrade": _downgrade, "backup": _backup,
     }  # fmt: skip
-    with Maintenance(registry.url) as store:
+    with errors_at(registry.variable):
+        opened = Maintenance(registry.url)
+    with opened as store:
         code = commands[arguments.action](store, arguments, stdout)
     if arguments.action == "backup" and registry.passwords.path.exists():
         stdout.write(f"not in it: {registry.passwords.path} has the passwords that were typed\n")

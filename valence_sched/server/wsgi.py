@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from valence_sched.errors import errors_at
 from valence_sched.server.logs import configure_logs
 from valence_sched.server.loopback import loopback_only
 from valence_sched.server.wiring import ServiceProcess
@@ -25,7 +26,8 @@ CONFIG_VARIABLE = "VALENCE_SCHEDULER_CONFIG"
 LOG = logging.getLogger(__name__)
 
 _path = os.environ.get(CONFIG_VARIABLE)
-_settings = read_settings(_path) if _path else DEFAULT_SETTINGS
+with errors_at(CONFIG_VARIABLE):
+    _settings = read_settings(_path) if _path else DEFAULT_SETTINGS
 _process = ServiceProcess(_settings, time.monotonic)
 _answer = loopback_only(_process.application) if _settings.auth == "none" else _process.application
 atexit.register(_process.stop, _settings.stop_s)

@@ -80,7 +80,7 @@ class Alike:
             self.assertEqual({"Online"}, {one.status for one in store.load_podms().values()})
 
     def test_an_age_that_is_none_is_refused(self):
-        with self.assertRaisesRegex(UsageError, "--liveness: "):
+        with self.assertRaisesRegex(UsageError, "^--liveness: "):
             self.statuses(self.named("soon"))
 
 

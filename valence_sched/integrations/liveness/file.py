@@ -20,8 +20,8 @@ def file(signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bo
     A file is called as its pod manager, with ``%2F`` for a slash. Without an age it is 10m.
     """
     folder, limit_s = _parsed(argument)
-    if not folder.is_dir():
-        raise UsageError(one_line(f"--liveness: file: {argument or 'nothing'!r} is no folder"))
+    if not argument or not folder.is_dir():
+        raise UsageError(one_line(f"file: {argument or 'nothing'!r} is no folder"))
     return {sign.id: within(_age_s(folder / quote(sign.id, safe=""), now), limit_s)
             for sign in signs}  # fmt: skip
 
