@@ -551,7 +551,7 @@ class App:
         """Read a written replay, ``-`` for standard input; errors and warnings as for a report."""
         from valence_sched.model.replay import parse_replay
 
-        data = self.config.input.read() if file == "-" else files.read(file, limit=-1)
+        data = self.config.read_document(file)
         return parse_replay(data, "stdin" if file == "-" else file)
 
     def serve(
@@ -717,7 +717,7 @@ class App:
         """
         from valence_sched.model.reports import parse_report
 
-        data = self.config.input.read() if file == "-" else files.read(file, limit=-1)
+        data = self.config.read_document(file)
         return parse_report(data, "stdin" if file == "-" else file)
 
     def write_plan(self, plan: Plan, file: str) -> None:
@@ -731,7 +731,7 @@ class App:
         """
         from valence_sched.model.plan import parse_plan
 
-        data = self.config.input.read() if file == "-" else files.read(file, limit=-1)
+        data = self.config.read_document(file)
         plan, warnings = parse_plan(data, "stdin" if file == "-" else file)
         self.config.remarks += warnings
         return plan

@@ -5,7 +5,6 @@ import contextlib
 import gzip
 import io
 import os
-import shutil
 import stat
 import tempfile
 import zlib
@@ -21,19 +20,45 @@ from valence_sched.model.codec import MAX_HUMAN_BYTES, escape_json
 from valence_sched.model.inventory import SCHEMA, VERSION, FullPodm, InventoryHeader, to_json
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+#: Bytes of a report, a plan or a replay; the report of a million nodes has a third of them.
+MAX_DOCUMENT_BYTES = 2 << 30
+#: Bytes of what can be read once only, and so is copied to disk.
+MAX_SPOOLED_BYTES = 8 << 30
+PIECE_BYTES = 1 << 20
 BUFFER_BYTES = 1 << 18
 PACKED_BYTES = 1 << 10  # that are unpacked at once: they may become many thousand times as many
 
 
-def read(file: str, limit: int = MAX_HUMAN_BYTES + 1) -> bytes:
-    """Read a file up to the size of one that a person writes, or with a negative limit all of it.
+def read(file: str) -> bytes:
+    """Read a file up to a byte more than one that a person writes may have.
 
     Raises:
         InputError: it cannot be read.
     """
     try:
         with open(file, "rb") as stream:
-            return stream.read(limit)
+            return stream.read(MAX_HUMAN_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise _unreadable(file, error) from None
+
+
+def read_document(file: str, stdin: BinaryIO, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
+    """Read what a program wrote, such as a report or a plan, whole; ``-`` is ``stdin``.
+
+    Raises:
+        InputError: it cannot be read, or has more bytes than the limit.
+    """
+    name = "stdin" if file == "-" else file
+    try:
+        with contextlib.nullcontext(stdin) if file == "-" else open(file, "rb") as stream:
+            pieces, size = [], 0
+            while piece := stream.read(PIECE_BYTES):
+                pieces.append(piece)
+                size += len(piece)
+                if size > limit:
+                    hint = "is this the right file?"
+                    raise InputError(name, "", f"over {limit:,} bytes", "a smaller document", hint)
+            return b"".join(pieces)
     except (OSError, ValueError) as error:
         raise _unreadable(file, error) from None
 
@@ -102,16 +127,22 @@ class _ZstdFrames(io.RawIOBase):
         return size
 
 
-def spooled(file: str, stdin: BinaryIO) -> BinaryIO | None:
+def spooled(file: str, stdin: BinaryIO, most_bytes: int = MAX_SPOOLED_BYTES) -> BinaryIO | None:
     """Return a copy of what can be read once only, ``-`` or a pipe; None of any other file.
 
-    The copy is on disk until it is closed. InputError if it cannot be read.
+    The copy is on disk until it is closed. InputError if it cannot be read, or has more bytes.
     """
     if file != "-" and not Path(file).is_fifo():
         return None
     copy: Any = tempfile.TemporaryFile()  # noqa: SIM115 - the caller reads it as often as it likes
     with contextlib.nullcontext(stdin) if file == "-" else decompressed(file) as stream:
-        shutil.copyfileobj(stream, copy)
+        while piece := stream.read(PIECE_BYTES):
+            copy.write(piece)
+            if copy.tell() > most_bytes:
+                copy.close()
+                hint = "write it into a file, and name that"
+                name = "stdin" if file == "-" else file
+                raise InputError(name, "", f"over {most_bytes:,} bytes", "fewer of a pipe", hint)
     return copy  # type: ignore[no-any-return]
 
 

@@ -108,7 +108,8 @@ class PodmCommand:
         with interrupt_on_signals(), log_failures() as failures:
             try:
                 code = self._run(parsed_args)
-            except (Exception, KeyboardInterrupt) as error:
+            except (Exception, KeyboardInterrupt) as raised:
+                error = _out_of_memory(raised) if isinstance(raised, MemoryError) else raised
                 expected = isinstance(error, SchedulerError)
                 if not (expected or self.effects):
                     raise
@@ -431,6 +432,12 @@ def _refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
         hint = suggest(unknown[1], parser._option_string_actions, OPTION_SIMILARITY)
         message += f" ({hint})" if hint.startswith("did") else ""
     parser.exit(2, one_line(f"{parser.prog}: {message}; see {parser.prog} --help") + "\n")
+
+
+def _out_of_memory(error: MemoryError) -> SchedulerError:
+    """Return what says so: most errors of this kind have no text."""
+    text = f": {error}" if str(error) else ""
+    return SchedulerError(one_line(f"out of memory{text}: name smaller files, or ask for less"))
 
 
 def _add_styles(manager: Any, kind: str) -> Any:

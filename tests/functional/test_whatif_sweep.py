@@ -188,6 +188,7 @@ class TestFiles(Sweeps):
             (("--backend", "dask:tcp://127.0.0.1:1", "--jobs", "2"), 2, "not with --backend"),
             (("-o", "sweep.xls"), 2, "'sweep.xls' does not end in .jsonl, .csv or .parquet"),
             (("--resume", str(self.folder)), 1, "a directory"),
+            (("--resume", "/dev/zero"), 1, "/dev/zero: found no regular file, expected a file of"),
             (("--policy", "pakc"), 1, "pack"),
             (("--backend", "dask:udp://x"), 1, "no Dask scheduler at udp://x"),
         ):

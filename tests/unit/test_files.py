@@ -55,6 +55,32 @@ class TestRead(FilesCase):
         self.assertEqual(files.MAX_HUMAN_BYTES + 1, len(files.read(str(large))))
 
 
+class TestReadDocument(FilesCase):
+    """Documents that a program wrote, which may be large."""
+
+    def test_a_file_and_standard_input_are_read_whole(self):
+        data = b"x" * (files.PIECE_BYTES * 2 + 7)
+        large = self.folder / "large"
+        large.write_bytes(data)
+        for limit in (len(data), files.MAX_DOCUMENT_BYTES):
+            self.assertEqual(data, files.read_document(str(large), io.BytesIO(), limit))
+        self.assertEqual(data, files.read_document("-", io.BytesIO(data)))
+
+    def test_one_without_end_is_refused_before_all_of_it_is_read(self):
+        line = "{}: found over 1,000 bytes, expected a smaller document (is this the right file?)"
+        empty = io.BytesIO()
+        self.refuses(line.format("/dev/zero"), files.read_document, "/dev/zero", empty, 1000)
+        with open("/dev/zero", "rb") as endless:
+            self.refuses(line.format("stdin"), files.read_document, "-", endless, 1000)
+
+    def test_what_cannot_be_read_is_refused(self):
+        missing = str(self.folder / "none.json")
+        line = f"{missing}: found no such file or directory, expected a readable file"
+        self.refuses(line, files.read_document, missing, io.BytesIO())
+        line = f"{self.folder}: found a directory, expected a readable file"
+        self.refuses(line, files.read_document, str(self.folder), io.BytesIO())
+
+
 class TestDecompressed(FilesCase):
     """Files that are read piece by piece, packed or not."""
 
@@ -92,6 +118,12 @@ class TestDecompressed(FilesCase):
                 for _ in range(2):
                     with files.decompressed("-", copy) as stream:
                         self.assertEqual(self.DATA, stream.read())
+
+    def test_what_has_no_end_is_not_spooled_for_ever(self):
+        line = ("stdin: found over 1,000 bytes, expected fewer of a pipe "
+                "(write it into a file, and name that)")  # fmt: skip
+        with open("/dev/zero", "rb") as endless:
+            self.refuses(line, files.spooled, "-", endless, 1000)
 
     def test_a_pipe_is_spooled_and_a_file_is_not(self):
         pipe = self.folder / "pipe"

@@ -249,6 +249,10 @@ class Configuration:
         """Return the content of a file that a person wrote."""
         return self.input.read(MAX_HUMAN_BYTES + 1) if path == "-" else files.read(path)
 
+    def read_document(self, path: str) -> bytes:
+        """Return the content of a file that a program wrote; errors as of a document."""
+        return files.read_document(path, self.input)
+
     @property
     def input(self) -> BinaryIO:
         """Return standard input, an empty one where this process has none: it was closed."""

@@ -15,6 +15,7 @@ from valence_sched.model.quantity import format_count
 T = TypeVar("T")
 _NUMBERS = {inspect.IntType, inspect.FloatType}
 
+#: Bytes of a file that a person writes, such as flavors, policies or requests.
 MAX_HUMAN_BYTES = 1 << 20
 _ENDLESS = "nesting without end"
 
@@ -104,7 +105,7 @@ def load_yaml(data: bytes, file: str) -> Any:
     from valence_sched.model.plain_yaml import PlainLoader
 
     if len(data) > MAX_HUMAN_BYTES:
-        raise InputError(file, "", format_count(len(data), "byte"), f"at most {MAX_HUMAN_BYTES}")
+        raise InputError(file, "", f"over {MAX_HUMAN_BYTES:,} bytes", "a smaller file")
     try:
         return yaml.load(data, Loader=PlainLoader)  # noqa: S506 - a SafeLoader, made stricter
     except yaml.MarkedYAMLError as error:

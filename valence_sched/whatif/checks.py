@@ -7,7 +7,6 @@ import glob
 import os.path
 from collections.abc import Callable, Iterable, Sequence
 
-from valence_sched import files
 from valence_sched.config.settings import Configuration
 from valence_sched.core.decision import Decision
 from valence_sched.core.explain.report import decision_report
@@ -204,7 +203,7 @@ class Checker:
             self._record(file, now)
             return True, f"written to {file}"
         try:
-            recorded, _ = parse_report(files.read(file, limit=-1), file)
+            recorded, _ = parse_report(self._config.read_document(file), file)
         except InputError as error:
             if os.path.exists(file):
                 raise

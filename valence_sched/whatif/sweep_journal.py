@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from types import TracebackType
 from typing import BinaryIO, Self
 
@@ -29,6 +30,9 @@ class SweepJournal:
             self._stream: BinaryIO = open(file, "a+b", buffering=0)  # noqa: SIM115
         except OSError as error:
             raise self._unwritable(error) from None
+        if not stat.S_ISREG(os.fstat(self._stream.fileno()).st_mode):  # it may have no end
+            self._stream.close()
+            raise InputError(file, "", "no regular file", "a file of JSON Lines to add runs to")
         try:
             fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -243,6 +243,10 @@ class TestYaml(OneLineErrors):
     def test_a_list_as_a_key_is_refused(self):
         self.assertIn("f: ", self.refuses(load_yaml, b"? [1, 2]\n: x", "f"))
 
+    def test_a_file_that_is_too_large_for_one_that_a_person_writes_is_refused(self):
+        text = self.refuses(load_yaml, b"a" * (MAX_HUMAN_BYTES + 1), "f")
+        self.assertEqual("f: found over 1,048,576 bytes, expected a smaller file", text)
+
     def test_what_is_too_large_nests_too_deep_or_is_no_text(self):
         for data in (
             b"a" * (MAX_HUMAN_BYTES + 1),
