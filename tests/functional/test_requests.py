@@ -130,7 +130,7 @@ class TestRequestFiles(Case):
 
     def test_an_empty_word_is_no_word(self):
         done = run("valence-sched", *WORDS, "")
-        self.assertEqual((1, ""), (done.code, done.out))
+        self.assertEqual((2, ""), (done.code, done.out))
         for field in ("zone", "owner", "policy"):
             done = self.schedule(1, f"{{flavor: small, {field}: ''}}")
             self.assertIn(f'$.{field}: found "", expected', done.err)

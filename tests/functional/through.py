@@ -155,7 +155,8 @@ def _taken_out(words: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, Any] 
         option, equals, value = word.partition("=")
         if option in SETTINGS or option == "--state":
             value = value if equals else next(rest, "-")
-            if value == "-" or ":" in value.partition("/")[0]:  # standard input, or a plug-in
+            if value in ("-", "") or ":" in value.partition("/")[0]:
+                # standard input, a plug-in, or no name, which the command refuses
                 return words, None
             name = SETTINGS.get(option, "state")
             found[name] = (*(found[name] or ()), value)
