@@ -11,7 +11,8 @@ import subprocess
 from contextlib import ExitStack
 from importlib.metadata import entry_points
 
-from tests.functional.programs import BIN, ROOT, SITE, Case, Done, environment, run
+from tests.functional.programs import BIN, ROOT, SITE, Case, Done, environment, run, run_to
+from tests.functional.terminal import Terminal
 from valence_sched.model.registration import Registration
 from valence_sched.store.store import Store
 from valence_sched.testing.served import served
@@ -175,6 +176,34 @@ class TestWidths(Case):
             with self.subTest(words):
                 wide = [line for line in done.err.splitlines() if len(line) > WIDTH]
                 self.assertEqual([], [line for line in wide if not IDENTIFIER.search(line)])
+
+
+class TestTerminals(Case):
+    """Where the width is not said but found."""
+
+    def on_terminal(self, columns: int, *words: str) -> str:
+        """Return what a command writes to a terminal of so many columns."""
+        terminal = Terminal(columns)
+        try:
+            run_to("valence-sched", terminal.path, None, *words, COLUMNS="", TERM="dumb")
+        finally:
+            text = terminal.close()
+        return text.replace("\r\n", "\n")
+
+    def test_a_table_is_folded_for_a_terminal_and_whole_in_a_pipe(self):
+        words = ("scheduler", "policy", "list")
+        for columns in (60, 80, 100):
+            text = self.on_terminal(columns, *words)
+            self.assertLessEqual(max(map(len, text.splitlines())), columns, text)
+        piped = run("valence-sched", *words, COLUMNS="").out
+        self.assertGreater(max(map(len, piped.splitlines())), 100)
+        self.assertEqual(piped, self.on_terminal(500, *words))
+
+    def test_names_are_broken_only_where_that_makes_the_table_fit(self):
+        words = ("podm", "list", "--inventory", SITE)
+        text = self.on_terminal(60, *words)
+        self.assertEqual(run("valence-sched", *words, COLUMNS="").out, text)
+        self.assertIn("| gpu-north |", text)
 
 
 def served_screen() -> Done:

@@ -32,7 +32,7 @@ def ascii_table(
     cells = [[text.split("\n") for text in row] for row in ([*names], *texts)]
     widths = [max(len(line) for row in cells for line in row[column])
               for column in range(len(names))]  # fmt: skip
-    if _is_wider_than_terminal(sum(widths) + 3 * len(names) + 1):
+    if is_wider_than_terminal(sum(widths) + 3 * len(names) + 1):
         return None
     justify = [str.rjust if aligned and type(cell) in (int, float) else str.ljust
                for cell in rows[0]]  # fmt: skip
@@ -58,7 +58,8 @@ def _is_plain(rows: Sequence[Sequence[str]]) -> bool:
     return text.isascii() and text.isprintable()
 
 
-def _is_wider_than_terminal(width: int) -> bool:
+def is_wider_than_terminal(width: int) -> bool:
+    """Return whether so many columns are more than the terminal has, if there is one."""
     return sys.stdout.isatty() and width > (utils.terminal_width() or width)
 
 

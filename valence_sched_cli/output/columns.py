@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cliff.columns import FormattableColumn
 
 from valence_sched.errors import UsageError, escape, one_line, suggest
-from valence_sched_cli.output.ascii_table import ascii_table
+from valence_sched_cli.output.ascii_table import ascii_table, is_wider_than_terminal
 from valence_sched_cli.output.fitting import fit_rows
 
 FLAT = ("csv", "shell", "value")  # formats whose cells cannot hold a list or a map
@@ -97,7 +99,10 @@ class _CellFormatter:
 
 
 class _FittedTable:
-    """Folds cells before a table is printed, unless an option says how wide it may be."""
+    """Folds cells before a table is printed, unless an option says how wide it may be.
+
+    Words are broken, on a terminal, only where that makes the table fit.
+    """
 
     def __init__(self, formatter: Any) -> None:
         self._formatter = formatter
@@ -109,7 +114,7 @@ class _FittedTable:
             if (text := ascii_table(names, rows)) is not None:
                 stdout.write(f"{text}\n")
                 return
-        self._formatter.emit_list(names, rows, stdout, parsed_args)
+        self._emit(self._formatter.emit_list, names, rows, stdout, parsed_args)
 
     def emit_one(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
         cells = list(data)
@@ -120,7 +125,18 @@ class _FittedTable:
                 stdout.write(f"{text}\n")
                 return
             cells = [cell for _name, cell in rows]
-        self._formatter.emit_one(names, cells, stdout, parsed_args)
+        self._emit(self._formatter.emit_one, names, cells, stdout, parsed_args)
+
+    def _emit(self, emit: Any, names: Any, cells: Any, stdout: Any, parsed_args: Any) -> None:
+        broken = io.StringIO()
+        emit(names, cells, broken, parsed_args)
+        rule = broken.getvalue().partition("\n")[0]
+        if _has_width(parsed_args) or not is_wider_than_terminal(len(rule)):
+            stdout.write(broken.getvalue())
+            return
+        whole = copy.copy(parsed_args)
+        whole.max_width = sys.maxsize
+        emit(names, cells, stdout, whole)
 
 
 def _has_width(parsed_args: Any) -> bool:

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from valence_sched.errors import escape
-from valence_sched_cli.output.fitting import BORDER
+from valence_sched_cli.output.fitting import BORDER, USUAL_WIDTH, screen_width
 from valence_sched_cli.output.heat import painted
 
 MOST_PODMS = 5  # across, where not all fit the width
@@ -41,13 +40,13 @@ Totals = Mapping[str, Mapping[str, Any]]  # by title, then by flavor
 def fit_matrix(
     counts: Counts, width: int | None = None, totals: Totals | None = None
 ) -> tuple[Sequence[str], list[Any]]:
-    """Return the titles and rows of the matrix; ``width`` is that of the terminal, else 80.
+    """Return the titles and rows of the matrix; ``width`` is that of the screen, else 80.
 
     The last columns are ``totals``: the sum of each row if none are given. Where not all pod
     managers fit the width, the best few stand there and the others are one column. The best are
     those that take most nodes of all flavors together.
     """
-    width = shutil.get_terminal_size().columns if width is None else width
+    width = width or screen_width() or USUAL_WIDTH
     if totals is None:
         totals = {"Total": {flavor: sum(one.values()) for flavor, one in counts.items()}}
     podms = list(dict.fromkeys(podm for by_podm in counts.values() for podm in by_podm))

@@ -3,26 +3,40 @@
 
 from __future__ import annotations
 
-import shutil
+import contextlib
+import os
+import sys
 import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 from cliff.columns import FormattableColumn
 
+USUAL_WIDTH = 80  # characters, where the screen has none
 BORDER = 3  # characters that a column of a table has beside its widest cell
 _INDENT = "  "  # of a line that goes on, in a cell of several lines
+
+
+def screen_width() -> int | None:
+    """Return how wide a table may be: what COLUMNS says, else the terminal; None for a pipe."""
+    if (columns := os.environ.get("COLUMNS", "")).isdecimal() and int(columns):
+        return int(columns)
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # no stream, or no terminal
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or None  # type: ignore[union-attr]
+    return None
 
 
 def fit_rows(
     titles: Sequence[str], rows: Sequence[Sequence[Any]], width: int | None = None
 ) -> Sequence[Sequence[Any]]:
-    """Return rows whose table is no wider than ``width``: that of the terminal, else 80.
+    """Return rows whose table is no wider than ``width``: that of the screen, if there is one.
 
     The widest columns are folded first, at spaces only. Where that is not enough, the rows are
     returned as they are: one long name would else make every other column narrow in vain.
     """
-    width = shutil.get_terminal_size().columns if width is None else width
+    width = screen_width() if width is None else width
+    if width is None:
+        return rows
     columns = [[_text(row[number]) for row in rows] for number in range(len(titles))]
     natural = [_longest(title, cells, "\n") for title, cells in zip(titles, columns, strict=True)]
     room = width - 1 - BORDER * len(titles)

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables that fit a width: what is folded, and what is left whole."""
 
+import os
 import unittest
+from unittest import mock
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from valence_sched_cli.output.cells import Sentence, WordLines
-from valence_sched_cli.output.fitting import BORDER, fit_rows
+from valence_sched_cli.output.fitting import BORDER, fit_rows, screen_width
 
 TITLES = ("Podm", "Problem", "Blocks")
 WORDS = st.lists(st.text("ab", min_size=1, max_size=9), min_size=1, max_size=12).map(" ".join)
@@ -18,6 +20,30 @@ def width_of(titles, rows):
     columns = [(title, *(str(row[number]) for row in rows)) for number, title in enumerate(titles)]
     widths = (max(len(line) for cell in cells for line in cell.split("\n")) for cells in columns)
     return 1 + sum(width + BORDER for width in widths)
+
+
+class TestScreenWidth(unittest.TestCase):
+    """How wide a screen is."""
+
+    def width(self, columns: str | None) -> int | None:
+        words = {} if columns is None else {"COLUMNS": columns}
+        with mock.patch.dict(os.environ, words, clear=True):
+            return screen_width()
+
+    def test_what_the_environment_says_counts_where_it_is_a_width(self):
+        self.assertEqual(60, self.width("60"))
+        with mock.patch("os.get_terminal_size", return_value=os.terminal_size((97, 24))):
+            self.assertEqual(60, self.width("60"))
+            for columns in (None, "", "0", "-3", "wide"):
+                self.assertEqual(97, self.width(columns), columns)
+
+    def test_a_pipe_has_none_and_nothing_is_folded_for_it(self):
+        rows = [("a", Sentence("word " * 90), 4)]
+        for error in (OSError, ValueError, AttributeError):
+            with mock.patch("os.get_terminal_size", side_effect=error):
+                self.assertIsNone(self.width(None))
+                with mock.patch.dict(os.environ, clear=True):
+                    self.assertIs(rows, fit_rows(TITLES, rows))
 
 
 class TestFitting(unittest.TestCase):
