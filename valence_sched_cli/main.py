@@ -4,27 +4,53 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import os
+import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+INTERRUPTED = 130  # the exit code that a shell gives to what SIGINT ends
 COLLECT_AFTER = 200_000  # new objects: a command ends soon, and makes few that are garbage
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code; without ``argv`` it may end the process itself."""
     gc.set_threshold(COLLECT_AFTER)  # before what is imported makes most of the objects
-    from valence_sched_cli import shell
-
     try:
+        with _ending_on_interrupt():
+            from valence_sched_cli import shell
         code = shell.main(argv)
+    except KeyboardInterrupt:  # before a command runs, which has its own end
+        code = INTERRUPTED
     finally:
         gc.freeze()  # what is left ends with the process: its end need not search it for cycles
     if argv is None:
         _end_process(code)
     return code
+
+
+@contextlib.contextmanager
+def _ending_on_interrupt() -> Iterator[None]:
+    """Let Ctrl-C end the process at once, as long as it only imports.
+
+    An exception would come out of any line of any module, some of which pass over exceptions.
+    """
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is not signal.default_int_handler or not _is_main_thread():
+        yield  # it is ignored, as in the background, or a caller has its own way
+        return
+    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _end_process(code: int) -> None:

@@ -26,6 +26,44 @@ def run(*words: str, before: str = "", argv: str = "") -> subprocess.CompletedPr
     )
 
 
+#: Sends Ctrl-C when a module is about to be imported.
+INTERRUPT = """
+import os, signal
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+"""
+
+
+class TestInterrupt(unittest.TestCase):
+    """Ctrl-C while modules are imported."""
+
+    def test_it_ends_without_a_word_of_python(self):
+        for module in ("valence_sched_cli.shell", "cliff.app", "stevedore.extension",
+                       "valence_sched_cli.commands.podm", "valence_sched.app"):  # fmt: skip
+            with self.subTest(module):
+                done = run(*TestEnd.LIST, before=INTERRUPT.format(module=module))
+                self.assertEqual((130, "", ""), (done.returncode, done.stdout, done.stderr))
+
+    def test_it_ends_so_after_them_and_before_a_command(self):
+        before = (
+            "import os, signal, stevedore\n"
+            "def interrupted(*_): os.kill(os.getpid(), signal.SIGINT)\n"
+            "stevedore.ExtensionManager.make_test_instance = interrupted"
+        )
+        done = run(*TestEnd.LIST, before=before)
+        self.assertEqual((130, "", ""), (done.returncode, done.stdout, done.stderr))
+
+    def test_one_that_is_ignored_stays_ignored(self):
+        ignored = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+        module = INTERRUPT.format(module="cliff.app")
+        done = run(*TestEnd.LIST, before=f"{ignored}\n{module}")
+        self.assertEqual((0, 8), (done.returncode, len(done.stdout.splitlines())), done.stderr)
+
+
 class TestEnd(unittest.TestCase):
     """Of a command that has printed all."""
 
