@@ -354,7 +354,11 @@ def closest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
     """Return the known name most similar to an unknown one, None if none reaches the cutoff."""
     import difflib  # only for a name that is unknown
 
-    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=cutoff)
+    names = sorted(known)
+    alike = {one.casefold(): one for one in reversed(names)}
+    if same := alike.get(name.strip().casefold()):
+        return same
+    close = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
     return close[0] if close else None
 
 
@@ -364,15 +368,28 @@ def suggest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
     ``cutoff`` is the least similarity of the nearest one, from 0 to 1.
     """
     names = sorted(known)
+    listed = [part.strip() for part in name.split(",")]
+    if len(listed) > 1 and set(listed) <= set(names):
+        return "these are several names: name each by itself"
     close = closest(name, names, cutoff)
     if close is not None:
-        return f"did you mean {close!r}?"
+        return f"did you mean {close!r}{_look_alike(name, close)}?"
     if not names:
         return "none is known"
     ends = itertools.accumulate(len(known_name) + 2 for known_name in names)
     fitting = max(1, sum(end <= MAX_KNOWN_LENGTH for end in ends))
     more = f" and {len(names) - fitting:,} more" if fitting < len(names) else ""
     return f"known: {', '.join(names[:fitting])}{more}"
+
+
+def _look_alike(name: str, close: str) -> str:
+    """Return which character of a name looks like one of the nearest, and is another."""
+    odd = [char for char in name if not char.isascii() and char not in close]
+    if not odd:
+        return ""
+    import unicodedata
+
+    return f", without {unicodedata.name(odd[0], 'the character')} (U+{ord(odd[0]):04X})"
 
 
 def describe_error(error: BaseException) -> str:

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an unknown name is answered with."""
+
+import unittest
+
+from valence_sched.errors import UnknownName, suggest
+
+FLAVORS = ("gpu-large", "large", "small")
+
+
+class TestSuggest(unittest.TestCase):
+    """The hint about a name that is unknown."""
+
+    def test_the_nearest_is_named_and_where_none_is_near_all_are(self):
+        self.assertEqual("did you mean 'small'?", suggest("smal", FLAVORS))
+        self.assertEqual("known: gpu-large, large, small", suggest("xyz", FLAVORS))
+        self.assertEqual("none is known", suggest("xyz", ()))
+
+    def test_the_case_of_letters_and_spaces_around_them_do_not_make_a_name_far(self):
+        for name in ("SMALL", " small", "Small "):
+            self.assertEqual("did you mean 'small'?", suggest(name, FLAVORS, 0.99))
+
+    def test_several_names_in_one_word_are_told_from_a_misspelt_one(self):
+        for name in ("small,large", "small, large"):
+            self.assertEqual("these are several names: name each by itself", suggest(name, FLAVORS))
+        self.assertEqual("did you mean 'small'?", suggest("small,", FLAVORS))
+
+    def test_a_character_that_only_looks_like_one_of_the_name_is_named(self):
+        hint = "did you mean 'small', without CYRILLIC SMALL LETTER DZE (U+0455)?"
+        self.assertEqual(hint, suggest("\u0455mall", FLAVORS))
+        error = UnknownName("pod manager", "gpu\u2010large", FLAVORS)
+        self.assertIn("'gpu-large', without HYPHEN (U+2010)?", str(error))
+        self.assertEqual("did you mean 'café'?", suggest("caféx", ("café",)))
+
+
+if __name__ == "__main__":
+    unittest.main()
