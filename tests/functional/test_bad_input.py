@@ -72,6 +72,16 @@ class TestInventory(Bad):
         self.assertTrue(line.startswith(f"{file}: "), line)
         self.assertIn("expected JSON (is the file whole?)", line)
 
+    def test_a_file_of_something_else_and_one_in_utf_16_are_told_so(self):
+        file = self.write("flavor.json", TINY)
+        self.assertIn("expected JSON (is this the right file?)", self.unread(file))
+        for encoding in ("utf-16-le", "utf-16-be"):
+            file = self.write("wide.json", f"\ufeff{Path(SITE).read_text()}".encode(encoding))
+            self.assertEqual(
+                f"{file}: $: found text in UTF-16, expected JSON in UTF-8 (save it as UTF-8)",
+                self.unread(file),
+            )
+
     def test_a_comma_too_many_is_named_with_line_and_column(self):
         file = self.write("comma.json", '{"schema": "valence-sched/inventory",\n "podms": [1,, 2]}')
         line = self.unread(file)

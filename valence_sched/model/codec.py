@@ -17,6 +17,8 @@ _NUMBERS = {inspect.IntType, inspect.FloatType}
 
 #: Bytes of a file that a person writes, such as flavors, policies or requests.
 MAX_HUMAN_BYTES = 1 << 20
+_HEAD_BYTES = 4096
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how it begins
 _ENDLESS = "nesting without end"
 
 
@@ -36,7 +38,12 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: 
         position = _text_position(bytes(data), int(match[1]) if match else None, document_path)
         problem = str(error).removeprefix("JSON is malformed: ")
         problem = problem.replace("Input data was truncated", "the end of the text")
-        raise InputError(file, position, problem, "JSON", "is the file whole?") from None
+        if bytes(data[:2]) in _UTF16:
+            hint = "save it as UTF-8"
+            raise InputError(file, document_path, "text in UTF-16", "JSON in UTF-8", hint) from None
+        begins = bytes(data[:_HEAD_BYTES]).lstrip()[:1]
+        hint = "is the file whole?" if begins in b'{["' else "is this the right file?"
+        raise InputError(file, position, problem, "JSON", hint) from None
     except UnicodeDecodeError as error:
         raise InputError(file, f"byte {error.start}", "bytes that are not UTF-8", "JSON") from None
     except RecursionError:
