@@ -2,6 +2,7 @@
 """Reads files whole and bounded, and writes them whole or not at all."""
 
 import contextlib
+import errno
 import gzip
 import io
 import os
@@ -214,6 +215,8 @@ class AtomicFile:
 
     def __init__(self, file: str | Path, *, mode: int | None = None, sync: bool = True) -> None:
         self._path, self._mode, self._sync = Path(file), mode, sync
+        if str(file).endswith(os.sep):  # which a path leaves out
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
         self._temporary = ""
         self.stream: IO[bytes]
         if self._path.exists() and not self._path.is_file():  # there is nothing to replace

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import functools
 import logging
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -56,6 +57,8 @@ PACKAGE = "valence_sched_cli."
 STYLES = "valence_sched.formatter"  # entry points of our formatters, of lists and of one object
 OPTION_SIMILARITY = 0.75  # from 0 to 1: options are long, and share their first characters
 WARN_AGE, DEFAULT_WARN_AGE = "VALENCE_SCHED_WARN_AGE", "1d"
+SORT_OPTION = "--sort-column"
+WIDTH_VARIABLES = ("CLIFF_MAX_TERM_WIDTH", "CLIFF_FIT_WIDTH")
 MAX_LINES = 20  # about skipped documents, before the rest is only counted
 
 
@@ -79,6 +82,7 @@ class PodmCommand:
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return cliff's parser with our arguments, which refuse the second of a single value."""
+        _check_widths(prog_name)
         parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
         parser.error = functools.partial(_refuse, parser)  # type: ignore[method-assign]
         parser.formatter_class = functools.partial(CommandHelp, examples=self.examples)
@@ -124,6 +128,8 @@ class PodmCommand:
         check_file_names(parsed_args)
         if known := self.column_names(parsed_args):
             check_columns(full_titles(parsed_args.columns, known), known)
+            sorting = getattr(parsed_args, "sort_columns", ())
+            check_columns(full_titles(sorting, known), known, SORT_OPTION)
         status: int = super().run(parsed_args)  # type: ignore[misc]
         if self.untold is not None:
             raise self.untold
@@ -143,6 +149,7 @@ class PodmCommand:
         parsed_args.columns = full_titles(parsed_args.columns, known)
         if hasattr(parsed_args, "sort_columns"):
             parsed_args.sort_columns = full_titles(parsed_args.sort_columns, known)
+            check_columns(parsed_args.sort_columns, known, SORT_OPTION)
         check_columns(parsed_args.columns, known)
         if not has_any_column(parsed_args.columns, column_names):
             column_names, data = known, ()
@@ -432,6 +439,15 @@ def _refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
         hint = suggest(unknown[1], parser._option_string_actions, OPTION_SIMILARITY)
         message += f" ({hint})" if hint.startswith("did") else ""
     parser.exit(2, one_line(f"{parser.prog}: {message}; see {parser.prog} --help") + "\n")
+
+
+def _check_widths(prog_name: str) -> None:
+    """Exit with 2 and one line where a variable that cliff reads as a number is none."""
+    for name in WIDTH_VARIABLES:
+        text = os.environ.get(name, "0")
+        if not re.fullmatch(r"\s*[-+]?\d+\s*", text):
+            message = f"{name}: must be a whole number, got {text[:40]!r}: change or unset it"
+            argparse.ArgumentParser(prog_name).exit(2, one_line(f"{prog_name}: {message}") + "\n")
 
 
 def _out_of_memory(error: MemoryError) -> SchedulerError:

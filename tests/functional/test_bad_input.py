@@ -371,6 +371,38 @@ class TestOptions(Bad):
                 self.assertEqual((2, ""), (done.code, done.out))
                 self.assertIn(f"argument {option}: ", done.err)
 
+    def test_an_empty_filter_of_a_list_is_none(self):
+        for words in (("list", "--zone"), ("list", "--driver"), ("list", "--trait"),
+                      ("list", "--aggregate"), ("block", "list", "--model")):  # fmt: skip
+            with self.subTest(words):
+                line = self.refused("podm", *words, "", "--inventory", SITE, code=2)
+                self.assertIn(f"argument {words[-1]}: an empty name", line)
+
+    def test_a_column_to_sort_by_that_is_not_there_is_refused(self):
+        for words in (("podm", "list", "--inventory", SITE), ("scheduler", "filter", "list")):
+            line = self.refused(*words, "--sort-column", "Nmae", code=2)
+            self.assertIn("--sort-column: no column named 'Nmae' (", line)
+        words = ("podm", "list", "--inventory", SITE, "-f", "value", "-c", "Podm")
+        done = run("valence-sched", *words, "--sort-column", "free_cores")
+        self.assertEqual("full-1", done.out.splitlines()[0])
+
+    def test_a_width_that_is_no_number_is_refused_with_its_variable(self):
+        for variable in ("CLIFF_MAX_TERM_WIDTH", "CLIFF_FIT_WIDTH"):
+            for value in ("yes", ""):
+                done = run("valence-sched", "podm", "flavor", "list", **{variable: value})
+                self.assertEqual((2, ""), (done.code, done.out))
+                self.assertEqual(
+                    f"valence-sched podm flavor list: {variable}: must be a whole number, "
+                    f"got {value!r}: change or unset it\n",
+                    done.err,
+                )
+
+    def test_a_name_that_is_too_long_for_a_file_is_a_name(self):
+        words = ("podm", "schedule", "--inventory", SITE, "--flavor")
+        self.assertTrue(self.refused(*words, "a" * 5000).startswith("no flavor named 'aaa"))
+        words = ("podm", "list", "--inventory", SITE, "--liveness")
+        self.assertIn("file: 'aaa", self.refused(*words, f"file:{'a' * 5000}", code=2))
+
     def test_an_empty_name_of_a_file_is_no_default(self):
         for words in (
             ("podm", "list", "--inventory"), ("podm", "list", "--podm-file"),

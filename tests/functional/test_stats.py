@@ -52,6 +52,11 @@ class TestStats(Live):
         self.assertEqual(["p"], self.chosen("--attribute", "facts.power_w=<= 400"))
         self.chosen("--attribute", "facts.power_w=<= 300", code=3)
 
+    def test_an_empty_file_is_no_report_and_an_empty_object_is_one(self):
+        done = self.podm("stats", "set", "a", "-", stdin=b"# nothing\n", code=1)
+        self.assertEqual("stdin: $: found an empty document, expected an object\n", done.err)
+        self.podm("stats", "set", "a", "-", stdin=b"{}")
+
     def test_the_zone_comes_with_the_stats_alone(self):
         """S64."""
         self.report("a", availability_zone="east")

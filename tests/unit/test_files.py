@@ -137,6 +137,16 @@ class TestDecompressed(FilesCase):
         self.assertIsNone(files.spooled(str(self.folder / "file"), io.BytesIO()))
 
 
+class TestFolders(FilesCase):
+    """A name that ends like that of a folder."""
+
+    def test_it_is_no_file_that_can_be_written(self):
+        name = f"{self.folder}/new/"
+        self.refuses(f"{name}: found a directory, expected a place to write to",
+                     files.PendingFile, name)  # fmt: skip
+        self.assertEqual([], list(self.folder.iterdir()))
+
+
 class TestPending(FilesCase):
     """A file that is open before it is known what it will hold."""
 

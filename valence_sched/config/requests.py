@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,6 @@ def _open_resolvers(sources: Sequence[str], own_map: Path) -> list[Resolver]:
 def split_plugin_name(source: str) -> tuple[str, str]:
     """Return the plug-in name before the colon, empty without one, and the rest."""
     name, colon, path = source.partition(":")
-    if not colon or not name.isidentifier() or Path(source).exists():
+    if not colon or not name.isidentifier() or os.path.exists(source):
         return "", source
     return name, path

@@ -262,4 +262,4 @@ class Configuration:
 
 
 def _looks_like_file(word: str) -> bool:
-    return os.sep in word or word.endswith((".yaml", ".yml", ".json")) or Path(word).is_file()
+    return os.sep in word or word.endswith((".yaml", ".yml", ".json")) or os.path.isfile(word)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from valence_sched_cli import base, paging
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.help import section
+from valence_sched_cli.options.request import nonempty_name
 from valence_sched_cli.options.types import add_option, add_options
 from valence_sched_cli.output.cells import PairLines, WordLines, Words
 from valence_sched_cli.output.hardware import DevicesCell
@@ -31,6 +32,7 @@ def add_filter_options(parser: argparse.ArgumentParser) -> None:
         --model <words>: only what has a device of this model, as in A100
         --free: only what a node may use now
         """,
+        model={"type": nonempty_name},
     )
     types = get_args(BlockType)
     words = f"--type <type>: only blocks of this type: {', '.join(types)}"

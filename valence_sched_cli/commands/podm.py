@@ -11,6 +11,7 @@ from valence_sched_cli import base, paging
 from valence_sched_cli.commands import page_file
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.help import section
+from valence_sched_cli.options.request import nonempty_name
 from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import (
     Age,
@@ -73,11 +74,12 @@ class ListPodm(paging.PagedLister):
         what, output = section(parser, "what"), section(parser, "output")
         add_option(output, "--capabilities: also list capabilities and traits")
         add_option(output, "--long: list more columns")
-        add_option(what, "--zone <zone>: only this availability zone")
+        add_option(what, "--zone <zone>: only this availability zone", type=nonempty_name)
         add_option(what, "--status: only this status", choices=("Online", "Offline", "Unknown"))
-        add_option(what, "--driver <driver>: only what this driver read")
+        add_option(what, "--driver <driver>: only what this driver read", type=nonempty_name)
         for word in ("trait", "aggregate"):
-            add_option(what, f"--{word} <{word}>...: only with this {word} (repeat for several)")
+            words = f"--{word} <{word}>...: only with this {word} (repeat for several)"
+            add_option(what, words, type=nonempty_name)
         add_option(
             what,
             "--stale: only those read longer ago than --max-age (default: 10m), or nobody knows "

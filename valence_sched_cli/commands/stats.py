@@ -46,7 +46,7 @@ class SetStats(base.ShowOne):
         name = "stdin" if file == "-" else file
         document = load_yaml(self.scheduler_app.config.read(file), name)
         if document is None:
-            return {}
+            raise InputError(name, "$", "an empty document", "an object")
         if not isinstance(document, dict):
             raise InputError(name, "$", type(document).__name__, "an object")
         return {str(word): value for word, value in document.items()}

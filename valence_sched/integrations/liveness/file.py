@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -20,7 +21,7 @@ def file(signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bo
     A file is called as its pod manager, with ``%2F`` for a slash. Without an age it is 10m.
     """
     folder, limit_s = _parsed(argument)
-    if not argument or not folder.is_dir():
+    if not argument or not os.path.isdir(folder):
         raise UsageError(one_line(f"file: {argument or 'nothing'!r} is no folder"))
     return {sign.id: within(_age_s(folder / quote(sign.id, safe=""), now), limit_s)
             for sign in signs}  # fmt: skip
@@ -28,7 +29,7 @@ def file(signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bo
 
 def _parsed(argument: str) -> tuple[Path, float]:
     name, colon, age = argument.rpartition(":")
-    if colon and not Path(argument).is_dir():
+    if colon and not os.path.isdir(argument):
         with suppress(ValueError):  # then the colon is the folder's own
             return Path(name).expanduser(), parse_age(age)
     return Path(argument).expanduser(), DEFAULT_LIMIT_S
