@@ -16,7 +16,7 @@ import requests
 import urllib3
 from requests.utils import get_environ_proxies
 
-from valence_sched.errors import ServiceError, UsageError, errors_at, one_line
+from valence_sched.errors import ServiceError, UsageError, describe_error, errors_at, one_line
 from valence_sched.model import zone_route
 from valence_sched.model.problem import problem_error
 
@@ -246,7 +246,7 @@ def _reason(error: Exception) -> str:
         return "the service does not answer in time: what was asked may have been done"
     if isinstance(error, requests.ConnectionError):
         return "nobody answers there: check that the service runs and that the URL is right"
-    return type(error).__name__
+    return describe_error(error)
 
 
 def _tls_reason(error: requests.exceptions.SSLError) -> str:

@@ -50,6 +50,10 @@ class TestTls(unittest.TestCase):
             ServiceConnection(url, verify=verify).ask("GET", "/v1")
         return str(caught.exception).removeprefix(f"{url}: ")
 
+    def test_authorities_that_are_not_there_are_named(self):
+        missing = str(self.folder / "none.pem")
+        self.assertRegex(self.failure(self.serve(), missing), f"^OSError: .*{missing}$")
+
     def test_what_is_wrong_with_a_certificate_is_said(self):
         other = x509.DNSName("other.example")
         for name, days, expected in (
