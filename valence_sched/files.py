@@ -21,7 +21,7 @@ from valence_sched.model.codec import MAX_HUMAN_BYTES, escape_json
 from valence_sched.model.inventory import SCHEMA, VERSION, FullPodm, InventoryHeader, to_json
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-#: Bytes of a report, a plan or a replay; the report of a million nodes has a third of them.
+#: Bytes of a report, a plan or a replay; the report of a million nodes has a quarter of them.
 MAX_DOCUMENT_BYTES = 2 << 30
 #: Bytes of what can be read once only, and so is copied to disk.
 MAX_SPOOLED_BYTES = 8 << 30
