@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from http.client import HTTPException
 from typing import NamedTuple
 
 import msgspec
@@ -86,6 +87,10 @@ class Slow(Unreachable):
 
 class Cut(Unreachable):
     """One answer does not come whole, however often it is requested; others may still come."""
+
+
+class MalformedBody(HTTPException):
+    """An answer whose head is one of HTTP, and whose body is none."""
 
 
 class Deadline:

@@ -15,7 +15,7 @@ import selectors
 import socket
 import zlib
 from collections.abc import Callable
-from http.client import HTTPException, IncompleteRead
+from http.client import HTTPException
 from urllib.parse import urlsplit
 
 import msgspec
@@ -24,7 +24,6 @@ from valence_sched.drivers.http.exchange import Answer, PodmRequest
 from valence_sched.drivers.http.response import Headers, Response
 from valence_sched.drivers.http.tls import (
     TlsContexts,
-    connection_error,
     keep_alive,
     shut,
     unreachable_error,
@@ -171,9 +170,7 @@ class AnswerStream:
         try:
             self._socket.settimeout(quiet_s)
             return self._response.read_piece()
-        except HTTPException:  # of a chunk that is not whole
-            raise connection_error(IncompleteRead(b""), connected=True) from None
-        except OSError as error:
+        except (HTTPException, OSError) as error:
             raise unreachable_error(error) from None
 
     def close(self) -> None:
