@@ -130,6 +130,7 @@ class SushyTransport:
         session.mount("http://", self._adapter)
 
     def ask(self, request: PodmRequest) -> Answer:
+        request.check_headers()
         method, path, headers, timeout_s, most, body = request
         try:
             response = self._connector._op(

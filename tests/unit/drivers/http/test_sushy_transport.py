@@ -67,6 +67,15 @@ class TestRequests(unittest.TestCase):
         self.assertNotIn(SECRET, "\n".join(logs.output))
         self.assertEqual(f"Basic {SECRET}", self.server.headers[0]["Authorization"])
 
+    def test_a_header_that_cannot_be_sent_is_named_without_its_value(self):
+        for character in "\n€":
+            headers = {"X-Auth-Token": f"{SECRET}{character}"}
+            with self.assertRaisesRegex(Unreachable, "^header X-Auth-Token: found a ") as caught:
+                self.transport.ask(PodmRequest("GET", "/a", headers, 5, 100))
+            self.assertNotIn(SECRET, str(caught.exception))
+            self.assertFalse(caught.exception.sent or caught.exception.retryable)
+        self.assertEqual([], self.server.headers)
+
 
 class TestMalformed(ServedBytes):
     """An answer that breaks HTTP is said by where it breaks, as without a proxy."""
