@@ -165,11 +165,21 @@ class TestInventory(Bad):
         (row,) = run("valence-sched", *words).data
         path = f"{file}: $.podms[0].blocks[1].status"
         self.assertEqual([f"{path}: found Unused, expected Composed: node /n has the block, and it "
-                          "is handed out again"], row["Remarks"])  # fmt: skip
+                          "counts as in use"], row["Remarks"])  # fmt: skip
         done = run("valence-sched", "podm", "list", "--inventory", file)
         self.assertEqual(
             "1 remark on the inventory: see podm inventory validate --long\n", done.err
         )
+        listed = run("valence-sched", "podm", "block", "list", "--inventory", file, "--free", "-f",
+                     "value", "-c", "Block")  # fmt: skip
+        self.assertEqual({"1", "4"}, {line.rpartition("/")[2] for line in listed.out.split()})
+        copy = self.folder / "converted.jsonl"
+        done = run("valence-sched", "podm", "inventory", "convert", "--inventory", file,
+                   "--output", str(copy))  # fmt: skip
+        self.assertEqual(0, done.code, done.err)
+        converted = json.loads(copy.read_bytes().splitlines()[-1])["blocks"]
+        states = [(block.get("status") or {}).get("state") for block in converted]
+        self.assertEqual([None, "Composed", "Composed", None], states)
         sound = inventory({"id": "a", "blocks": blocks[2:], "nodes": nodes})
         file = self.write("sound.json", sound)
         self.assertEqual("", run("valence-sched", "podm", "list", "--inventory", file).err)
