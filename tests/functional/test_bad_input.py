@@ -77,6 +77,25 @@ class TestInventory(Bad):
         line = self.unread(file)
         self.assertIn(f"{file}: line 2 column ", line)
 
+    def test_a_whole_number_that_would_be_rounded_is_named_where_it_stands(self):
+        most, least = 2**53 - 1, 2**53
+        stock, drive = {"uri": "/s", "resource": "gib"}, {"uri": "/b", "devices": {}}
+        for path, bound, made in (
+            ("stocks[0].total", f"float < {least}.0", lambda n: {"stocks": [stock | {"total": n}]}),
+            ("stocks[0].used", f"float < {least}.0", lambda n: {"stocks": [stock | {"used": n}]}),
+            ("facts['serial']", f"float < {least}.0", lambda n: {"facts": {"serial": n}}),
+            ("generation", f"int <= {most}", lambda n: {"generation": n}),
+            ("blocks[0].devices.drives[0].capacity_bytes", f"int <= {most}", lambda n: {"blocks": [
+                drive | {"devices": {"drives": [{"capacity_bytes": n}]}}]}),
+        ):  # fmt: skip
+            with self.subTest(path):
+                for number in (least, least + 1, 10**18 + 1):
+                    self.assertEqual(f"$.podms[1].{path}: found {number}, expected {bound}",
+                                     self.skipped({"id": "bad", **made(number)}))  # fmt: skip
+                file = self.write("large.json", inventory(GOOD, {"id": "large", **made(most)}))
+                done = run("valence-sched", "podm", "list", "--inventory", file, "-f", "json")
+                self.assertEqual((2, ""), (len(done.data), done.err))
+
     def test_an_empty_file_is_refused(self):
         file = self.write("empty.json", "")
         self.assertEqual(
