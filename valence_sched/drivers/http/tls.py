@@ -111,8 +111,8 @@ def connection_error(error: BaseException, *, connected: bool) -> Unreachable:
     text, hint = _plain(error), CHECK_HINT
     if _is_other_protocol(error):
         text, hint = f"no HTTP: {str(error).strip()[:40]!r}", _PORT_HINT
-    elif part := _malformed_part(error):
-        text, hint = f"malformed {part}: {str(error).lower()}", _MALFORMED_HINT
+    elif what := _malformed(error):
+        text, hint = f"{what}: {str(error).lower()}", _MALFORMED_HINT
     kind = Cut if connected else Unreachable
     return kind(f"{text} ({hint})", retryable=True, sent=connected)
 
@@ -135,12 +135,12 @@ def _is_other_protocol(error: BaseException) -> bool:
     return isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected)
 
 
-def _malformed_part(error: BaseException) -> str:
+def _malformed(error: BaseException) -> str:
     """Return which part of an answer of HTTP breaks its rules, empty where none does."""
     if isinstance(error, MalformedBody | zlib.error):
-        return "body"
+        return "malformed body"
     ended = isinstance(error, IncompleteRead | RemoteDisconnected)
-    return "head" if isinstance(error, HTTPException) and not ended else ""
+    return "malformed head" if isinstance(error, HTTPException) and not ended else ""
 
 
 def _plain(error: BaseException) -> str:
