@@ -628,7 +628,11 @@ class Engine(Scheduler):
                 if not dry_run:
                     self._effects.note(action.kind, action.id, f"of {action.podm}: {action.done}")
             purged = access.store.purge(keep_s, dry_run=dry_run)
-        return ReconcileResult(actions=tuple(actions), forgotten_claims=purged.claims,
+            found = access.store.claims.list(("COMPOSING",))
+        reconciled = {action.id for action in actions}
+        composing = (structs.replace(one, parts=()) for one in found if one.id not in reconciled)
+        return ReconcileResult(actions=tuple(actions), composing=tuple(composing),
+                               forgotten_claims=purged.claims,
                                forgotten_decisions=purged.decisions)  # fmt: skip
 
     def nodes(

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 SERVICE_TYPE = "podm"
 SCHEDULER_TYPE = "podm-scheduler"  # of the scheduler's service itself
+#: The token is the one header of a client whose value the user gives.
+_UNSENDABLE = ("header X-Auth-Token: found a line break or a character beyond Latin-1, expected "
+               "one line of Latin-1: check the token")  # fmt: skip
 UNNAMED_CLOUDS = ("defaults", "envvars")  # as openstacksdk calls one without a name of its own
 
 
@@ -195,7 +198,11 @@ def query_cloud(manager: Any, query: Callable[[], Any]) -> Any:
         return query()
     except (ClientException, CommandError, SDKException) as error:
         reason = " ".join(str(error).split()).rstrip(".")
+        if " in header " in reason:  # requests shows what it cannot send
+            reason = _UNSENDABLE
         raise CloudError(_error_text(manager, reason)) from None
+    except UnicodeEncodeError:
+        raise CloudError(_error_text(manager, _UNSENDABLE)) from None
     except (KeyError, TypeError) as error:  # what OpenStackClient raises for half a configuration
         raise CloudError(_error_text(manager, f"its configuration lacks {error}")) from None
 

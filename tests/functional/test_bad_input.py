@@ -87,6 +87,25 @@ class TestInventory(Bad):
         line = self.unread(file)
         self.assertIn(f"{file}: line 2 column ", line)
 
+    def test_a_whole_number_that_would_be_rounded_is_named_where_it_stands(self):
+        most, least = 2**53 - 1, 2**53
+        stock, drive = {"uri": "/s", "resource": "gib"}, {"uri": "/b", "devices": {}}
+        for path, bound, made in (
+            ("stocks[0].total", f"float < {least}.0", lambda n: {"stocks": [stock | {"total": n}]}),
+            ("stocks[0].used", f"float < {least}.0", lambda n: {"stocks": [stock | {"used": n}]}),
+            ("facts['serial']", f"float < {least}.0", lambda n: {"facts": {"serial": n}}),
+            ("generation", f"int <= {most}", lambda n: {"generation": n}),
+            ("blocks[0].devices.drives[0].capacity_bytes", f"int <= {most}", lambda n: {"blocks": [
+                drive | {"devices": {"drives": [{"capacity_bytes": n}]}}]}),
+        ):  # fmt: skip
+            with self.subTest(path):
+                for number in (least, least + 1, 10**18 + 1):
+                    self.assertEqual(f"$.podms[1].{path}: found {number}, expected {bound}",
+                                     self.skipped({"id": "bad", **made(number)}))  # fmt: skip
+                file = self.write("large.json", inventory(GOOD, {"id": "large", **made(most)}))
+                done = run("valence-sched", "podm", "list", "--inventory", file, "-f", "json")
+                self.assertEqual((2, ""), (len(done.data), done.err))
+
     def test_an_empty_file_is_refused(self):
         file = self.write("empty.json", "")
         self.assertEqual(
@@ -175,11 +194,21 @@ class TestInventory(Bad):
         (row,) = run("valence-sched", *words).data
         path = f"{file}: $.podms[0].blocks[1].status"
         self.assertEqual([f"{path}: found Unused, expected Composed: node /n has the block, and it "
-                          "is handed out again"], row["Remarks"])  # fmt: skip
+                          "counts as in use"], row["Remarks"])  # fmt: skip
         done = run("valence-sched", "podm", "list", "--inventory", file)
         self.assertEqual(
             "1 remark on the inventory: see podm inventory validate --long\n", done.err
         )
+        listed = run("valence-sched", "podm", "block", "list", "--inventory", file, "--free", "-f",
+                     "value", "-c", "Block")  # fmt: skip
+        self.assertEqual({"1", "4"}, {line.rpartition("/")[2] for line in listed.out.split()})
+        copy = self.folder / "converted.jsonl"
+        done = run("valence-sched", "podm", "inventory", "convert", "--inventory", file,
+                   "--output", str(copy))  # fmt: skip
+        self.assertEqual(0, done.code, done.err)
+        converted = json.loads(copy.read_bytes().splitlines()[-1])["blocks"]
+        states = [(block.get("status") or {}).get("state") for block in converted]
+        self.assertEqual([None, "Composed", "Composed", None], states)
         sound = inventory({"id": "a", "blocks": blocks[2:], "nodes": nodes})
         file = self.write("sound.json", sound)
         self.assertEqual("", run("valence-sched", "podm", "list", "--inventory", file).err)

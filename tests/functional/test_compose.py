@@ -213,10 +213,13 @@ class TestCompose(Case):
             self.assertEqual(("COMPOSING", row["ID"]), (node["State"], node["Claim"]))
             self.assertEqual("COMPOSING", row["State"])
             self.assertEqual([], here.rows("claim", "reap"))
-            early = here.asked("claim", "reap").err
-            self.assertRegex(early, f"^left alone: claim {row['ID']} is being composed until .*Z: ")
-            self.assertIn(f"run podm claim renew {row['ID']} --ttl 1s, and reap again\n", early)
+            for words in ((), ("--dry-run",)):
+                early = here.asked("claim", "reap", *words).err
+                alone = f"^left alone: claim {row['ID']} is being composed until .*Z: "
+                self.assertRegex(early, alone)
+                self.assertIn(f"run podm claim renew {row['ID']} --ttl 1s, and reap again\n", early)
             self.over(here, row["ID"])
+            self.assertEqual("", here.asked("claim", "reap", "--dry-run").err)
             (reaped,) = here.rows("claim", "reap")
             self.assertRegex(reaped["Done"], "composed: found /redfish/v1/Systems/vs-")
             self.assertEqual([f"vs-{row['ID']}"], here.names())

@@ -22,8 +22,8 @@ def hostile_podm(name: str, **more: object) -> dict[str, object]:
         "id": name, **words, "facts": {EVIL: EVIL}, "capabilities": {EVIL: [EVIL]},
         "pools": [{"id": EVIL, "name": EVIL}],
         "blocks": [{"uri": f"/b/{n}{EVIL}", "name": EVIL, "pools": [EVIL], "devices": devices}
-                   for n in (1, 2)],
-        "nodes": [{"name": EVIL, "uri": f"/n/{EVIL}", "blocks": [f"/b/1{EVIL}"]}], **more,
+                   for n in (1, 2)] + [{"uri": f"/b/3{EVIL}", "status": {"state": "Composed"}}],
+        "nodes": [{"name": EVIL, "uri": f"/n/{EVIL}", "blocks": [f"/b/3{EVIL}"]}], **more,
     }  # fmt: skip
 
 

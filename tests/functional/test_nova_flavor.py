@@ -168,6 +168,20 @@ class TestNovaFlavor(Case):
             done = run("openstack", *words, *SCHEDULE, "--nova-flavor", "m1.large", "-f", "json")
             self.assertEqual((0, 1), (done.code, done.data[0]["Rank"]), done.err)
 
+    def test_a_token_that_no_header_can_have_is_not_shown(self):
+        for character in ("\n", "€"):
+            words = ("--os-endpoint", f"{self.cloud.url}/compute/v2.1", "--os-auth-type",
+                     "admin_token", "--os-token", f"{TOKEN}{character}")  # fmt: skip
+            done = run("openstack", *words, *SCHEDULE, "--nova-flavor", "m1.large")
+            self.assertEqual((1, ""), (done.code, done.out))
+            self.assertNotIn(TOKEN, done.err)
+            line = done.err.splitlines()[-1]
+            self.assertTrue(line.startswith("cloud at http://127.0.0.1"), done.err)
+            self.assertTrue(line.endswith(
+                ": header X-Auth-Token: found a line break or a character beyond Latin-1, expected "
+                "one line of Latin-1: check the token"
+            ), done.err)  # fmt: skip
+
     def test_the_project_that_asked_nova_owns_what_is_asked_for(self):
         report = self.folder / "report.json"
         for words, owner in ((("--nova-flavor", "m1.large"), "p"), (("--flavor", "small"), None)):

@@ -11,13 +11,14 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, overload
 
+from valence_sched.model.base import MAX_WHOLE
 from valence_sched.model.diagnostic import Diagnostic
 
 Json = dict[str, Any]
 T = TypeVar("T")
 R = TypeVar("R", bound="Resource")
 
-MAX_NUMBER = 2**53
+MAX_NUMBER = MAX_WHOLE - 1
 #: The longest name, URI or other text, in characters; the inventory has the same bound.
 MAX_TEXT = 1024
 _NUMBERS = (int, float)

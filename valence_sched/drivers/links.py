@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from valence_sched.drivers.bounds import MAX_NOTES
 from valence_sched.drivers.document_shape import COUNT, MEMBERS, ShapeMemo
-from valence_sched.drivers.fields import MAX_TEXT, Json, Notes, Resource
+from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json, Notes, Resource
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.drivers.short_links import places_below
 from valence_sched.errors import InputError, one_line
@@ -32,6 +32,8 @@ Shared = dict[Callable[[], Any], Any]
 
 ROOT = "/redfish/v1"
 MAX_PAGES = 100_000
+#: Pages of one collection that are read while nothing but its links bounds the requests.
+MAX_PAGES_UNBOUNDED = 1000
 _PORTS = {"https": ":443", "http": ":80"}
 
 
@@ -267,6 +269,19 @@ def link_path(link: str | None) -> str | None:
         return None
     parts = urlsplit(link)
     return path_of(parts.path + (f"?{parts.query}" if parts.query else ""))
+
+
+def collection_pages(read: Get, uri: str | None) -> Iterator[Collection]:
+    """Yield the pages of a collection, each once, as far as there are documents."""
+    seen: set[str] = set()
+    while uri and uri not in seen and len(seen) < MAX_PAGES_UNBOUNDED:
+        seen.add(uri)
+        json = read(uri)
+        if json is None:
+            return
+        page = Collection(uri, json, NO_NOTES)
+        yield page
+        uri = link_path(page.next_link)
 
 
 class DocumentNotes:

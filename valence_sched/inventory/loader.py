@@ -23,12 +23,12 @@ from valence_sched.errors import (
 )
 from valence_sched.inventory.old_readings import OldReadings, stale_error
 from valence_sched.inventory.sources import INVENTORY, SourceReader
-from valence_sched.inventory.written_podm import check_podm, contradicted_limits, doubtful_use
+from valence_sched.inventory.written_podm import check_podm, contradicted_limits, with_use_of_nodes
 from valence_sched.model.age import age_s
 from valence_sched.model.codec import decode
 from valence_sched.model.custom_resource import DeclaredStocks, with_declared_stocks
 from valence_sched.model.identity import conflict_text
-from valence_sched.model.inventory import FullPodm, LeanPodm, Podm, PodmStatus
+from valence_sched.model.inventory import FullPodm, LeanPodm, Podm, PodmStatus, to_json
 from valence_sched.model.read_options import ReadOptions, Selection
 from valence_sched.view.builder import ViewBuilder, repeated_id
 from valence_sched.view.view import View
@@ -168,7 +168,7 @@ class InventoryLoader:
             try:
                 podm = validator.podm(record)  # also what a driver made
                 services.check(podm, record)
-                self._check_written(podm, record)
+                podm = self._checked(podm, record, lean=False)
                 podm = self._with_read_time(podm, record, selection.live, old)
                 yield with_declared_stocks(podm, declared), record
             except InputError as error:
@@ -238,8 +238,9 @@ class InventoryLoader:
             try:
                 podm = _decode_lean(decoder, json, record)
                 services.check(podm, record)
-                self._check_written(podm, record)
-                podm = self._with_read_time(podm, record, selection.live, old)
+                checked = self._checked(podm, record, lean=True)
+                json = json if checked is podm else to_json(checked)
+                podm = self._with_read_time(checked, record, selection.live, old)
             except InputError as error:
                 self._skip(error)
                 continue
@@ -294,15 +295,17 @@ class InventoryLoader:
             for remark in (*declared.remarks, *declared.unmatched_remarks()):
                 self._diagnostics.remark(remark)
 
-    def _check_written(self, podm: Podm[Any, Any], record: recorded.Record) -> None:
-        """Check a pod manager against itself, but for one that a driver made."""
+    def _checked(self, podm: P, record: recorded.Record, *, lean: bool) -> P:
+        """Return a pod manager that agrees with itself, as one that a driver made does."""
         if isinstance(record.content, Podm):
-            return
+            return podm
         check_podm(podm, record.file, record.place)
-        if remark := doubtful_use(podm, record.file, record.place):
+        podm, remark = with_use_of_nodes(podm, record.file, record.place, lean=lean)
+        if remark:
             self._diagnostics.remark(remark)
         for remark in contradicted_limits(podm, record.file, record.place):
             self._diagnostics.remark(remark)
+        return podm
 
     def _with_read_time(
         self, podm: P, record: recorded.Record, live: ReadOptions, old: OldReadings

@@ -4,12 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec import Raw
+from msgspec.structs import replace
 
 from valence_sched.errors import InputError, one_line
 from valence_sched.model.age import check_time
-from valence_sched.model.inventory import Podm, Status, parse_status
+from valence_sched.model.inventory import Podm, Status, parse_status, to_json
 from valence_sched.model.quantity import format_count
+
+P = TypeVar("P", bound=Podm[Any, Any])
 
 
 def check_podm(podm: Podm[Any, Any], file: str, place: str) -> None:
@@ -45,30 +50,37 @@ def contradicted_limits(podm: Podm[Any, Any], file: str, place: str) -> Iterator
                            f"{stock.max:g}: nothing of it is granted")  # fmt: skip
 
 
-def doubtful_use(podm: Podm[Any, Any], file: str, place: str) -> str | None:
-    """Return a remark on the first block that a node has and that says Unused, None without one.
+def with_use_of_nodes(
+    podm: P, file: str, place: str, *, lean: bool
+) -> tuple[P, str | None]:  # fmt: skip
+    """Return a podm in which the blocks that a node has are in use; a ``lean`` one stays so.
 
-    Its own status says whether a block is in use, so that such a block is handed out once more.
-    Shareable ones are passed over: they say it by their number of compositions.
+    With it comes a remark on the first such block that says Unused, None without one. Shareable
+    ones are passed over: they say it by their number of compositions.
     """
     used = {uri: node for node in podm.nodes for uri in node.blocks}
-    if not used:
-        return None
-    doubtful = [
-        index for index, block in enumerate(podm.blocks)
-        if block.uri in used and _is_free(block.status)
-    ]  # fmt: skip
+    doubtful = {index: block for index, block in enumerate(podm.blocks)
+                if block.uri in used and _is_free(block.status)} if used else {}  # fmt: skip
     if not doubtful:
-        return None
-    first = podm.blocks[doubtful[0]]
-    text = (f"found Unused, expected Composed: node {used[first.uri].uri} has the block, and it is "
-            "handed out again")  # fmt: skip
+        return podm, None
+    index, first = next(iter(doubtful.items()))
+    text = (f"found Unused, expected Composed: node {used[first.uri].uri} has the block, and it "
+            "counts as in use")  # fmt: skip
     if len(doubtful) > 1:
-        text += f"; so are {format_count(len(doubtful) - 1, 'other')}"
-    return one_line(f"{file}: {place}.blocks[{doubtful[0]}].status: {text}")
+        text += f"; so do {format_count(len(doubtful) - 1, 'other')}"
+    blocks = list(podm.blocks)
+    for number, block in doubtful.items():
+        composed = replace(_status_of(block.status), state="Composed")
+        blocks[number] = replace(block, status=Raw(to_json(composed)) if lean else composed)
+    remark = one_line(f"{file}: {place}.blocks[{index}].status: {text}")
+    return replace(podm, blocks=tuple(blocks)), remark
 
 
 def _is_free(status: Any) -> bool:
     """Return whether a status, a noun or JSON, lets a node have the block for itself alone."""
-    known = status if isinstance(status, Status) else parse_status(bytes(status or b""))
+    known = _status_of(status)
     return known.slots > 0 and not known.shareable
+
+
+def _status_of(status: Any) -> Status:
+    return parse_status(bytes(status or b"")) if not isinstance(status, Status) else status

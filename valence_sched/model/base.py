@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """``Noun``, the frozen and strict base of all documents, and ``Value``, a JSON value."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 
 class Portable(Struct, frozen=True):
@@ -33,8 +33,11 @@ class Noun(Portable, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     """A part of a document: an unknown field is an error, a field at its default is not written."""
 
 
+#: From here on not every whole number is a float: one would be rounded without a word.
+MAX_WHOLE = 2**53
+
 #: What a pod manager tells of itself beside its hardware: a number, a word, or several words.
-Fact = float | str | tuple[str, ...]
+Fact = Annotated[float, Meta(gt=-MAX_WHOLE, lt=MAX_WHOLE)] | str | tuple[str, ...]
 
 #: A value that an explanation shows: what a filter needs, or what a pool has.
 Value = bool | int | float | str | list[str] | dict[str, list[str]] | None

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Refuses JSON in which an object has one key twice: a decoder takes the last and loses the rest.
 
-What programs write has no such object, so that only text of the size that people write is checked.
+What programs write has no such object, so that large text is checked only where it has lines, as
+people write it.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from valence_sched.errors import InputError
 from valence_sched.model.codec import MAX_HUMAN_BYTES
@@ -12,8 +13,11 @@ from valence_sched.model.codec import MAX_HUMAN_BYTES
 _MARK = b"\xef\xbb\xbf"
 
 
-class _Pairs(list[tuple[str, Any]]):
-    """The keys and values of an object as they stand in the text."""
+class _Duplicate(NamedTuple):
+    """A key that an object has twice, and the path of the object."""
+
+    path: str
+    key: str
 
 
 class _FoundTwiceError(Exception):
@@ -25,22 +29,28 @@ def refuse_duplicate_keys(
 ) -> None:
     """Check JSON text; one that is no JSON passes, because its decoder says what is wrong.
 
-    ``bytes_before`` is the size of what stands before the text in its file. What goes beyond
-    ``MAX_HUMAN_BYTES`` of a file is not checked.
+    ``bytes_before`` is the size of what stands before the text in its file. Text on one line that
+    goes beyond ``MAX_HUMAN_BYTES`` of a file is not checked.
 
     Raises:
         InputError: an object has a key twice; it names ``file`` and the object.
     """
-    if bytes_before + len(data) > MAX_HUMAN_BYTES:
+    if bytes_before + len(data) > MAX_HUMAN_BYTES and not _has_lines(data):
         return
     try:
         text = data.removeprefix(_MARK).decode()
         _read(text, _refuse)
     except _FoundTwiceError:
-        path, key = _first_duplicate(_read(text, _Pairs), document_path) or (document_path, "")
-        raise InputError(file, path, f"the key {key!r} twice", "each key once") from None
+        path, key = _within(_read(text, _first_duplicate), "") or ("", "")
+        found = f"the key {key!r} twice"
+        raise InputError(file, document_path + path, found, "each key once") from None
     except (ValueError, RecursionError):
         return
+
+
+def _has_lines(data: bytes) -> bool:
+    """Return whether there is a line break within the text, whose last bytes may be one."""
+    return data.find(b"\n", 0, len(data) - len(b"\r\n")) >= 0
 
 
 def _read(text: str, hook: Any) -> Any:
@@ -55,18 +65,26 @@ def _refuse(pairs: list[tuple[str, Any]]) -> None:
         raise _FoundTwiceError
 
 
-def _first_duplicate(value: Any, path: str) -> tuple[str, str] | None:
-    """Return the path of the first object with a duplicate key, and the key."""
-    if isinstance(value, _Pairs):
-        keys: set[str] = set()
-        for key, _ in value:
-            if key in keys:
-                return path, key
-            keys.add(key)
-        below = [(f"{path}.{key}", item) for key, item in value]
-    elif isinstance(value, list):
-        below = [(f"{path}[{number}]", item) for number, item in enumerate(value)]
-    else:
-        return None
-    found = (_first_duplicate(item, item_path) for item_path, item in below)
-    return next((one for one in found if one), None)
+def _first_duplicate(pairs: list[tuple[str, Any]]) -> _Duplicate | None:
+    """Return the first key that an object, or one within it, has twice.
+
+    An object within it stands among its values as what this has returned of it.
+    """
+    keys: set[str] = set()
+    for key, _ in pairs:
+        if key in keys:
+            return _Duplicate("", key)
+        keys.add(key)
+    return next(filter(None, (_within(value, f".{key}") for key, value in pairs)), None)
+
+
+def _within(value: Any, step: str) -> _Duplicate | None:
+    """Return what was found in a value, its path with the step to the value in front."""
+    above = [(step, value)]  # lists within lists may be deeper than functions may
+    while above:
+        path, value = above.pop()
+        if isinstance(value, _Duplicate):
+            return _Duplicate(path + value.path, value.key)
+        if isinstance(value, list):
+            above += [(f"{path}[{n}]", value[n]) for n in reversed(range(len(value)))]
+    return None

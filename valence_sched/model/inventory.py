@@ -15,16 +15,16 @@ from typing import Annotated, Generic, Literal, Self, TypeVar
 import msgspec
 from msgspec import Meta, Raw
 
-from valence_sched.model.base import Fact, Noun
+from valence_sched.model.base import MAX_WHOLE, Fact, Noun
 from valence_sched.model.node_request import NodeRequest
 
 SCHEMA = "valence-sched/inventory"
 VERSION = "1.0"
 WHOLE_POOL = "all"  # the id of the pool of a podm that has no pools
 
-Count = Annotated[int, Meta(ge=0)]
-Positive = Annotated[int, Meta(ge=1)]
-Amount = Annotated[float, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0, lt=MAX_WHOLE)]
+Positive = Annotated[int, Meta(ge=1, lt=MAX_WHOLE)]
+Amount = Annotated[float, Meta(ge=0, lt=MAX_WHOLE)]
 Name = Annotated[str, Meta(min_length=1, max_length=1024)]
 
 BlockType = Literal[

@@ -105,9 +105,14 @@ class Action(Struct, frozen=True, kw_only=True):
 
 
 class ReconcileResult(Struct, frozen=True, kw_only=True):
-    """The actions of reconciling, and how many old claims and decisions were forgotten."""
+    """The actions of reconciling, and how many old claims and decisions were forgotten.
+
+    ``composing`` are the claims, without their parts, that are left alone, the oldest first: their
+    time goes on, and something may be composing them.
+    """
 
     actions: tuple[Action, ...] = ()
+    composing: tuple[Claim, ...] = ()
     forgotten_claims: int = 0
     forgotten_decisions: int = 0
 

@@ -14,10 +14,12 @@ from urllib.parse import quote, urlsplit
 import msgspec
 import requests
 import urllib3
+from requests.auth import HTTPBasicAuth
 from requests.utils import get_environ_proxies
 
 from valence_sched.errors import ServiceError, UsageError, describe_error, errors_at, one_line
 from valence_sched.model import zone_route
+from valence_sched.model.http_header import header_problem
 from valence_sched.model.problem import problem_error
 
 T = TypeVar("T")
@@ -65,7 +67,9 @@ class ServiceConnection:
         with errors_at(variable):
             _check_url(url)
         self.url = url.rstrip("/").removesuffix("/v1")
-        self._login = (user, password or "") if user is not None else None
+        # the service reads UTF-8, and requests would send Latin-1
+        login = (user.encode(), (password or "").encode()) if user is not None else None
+        self._login = login and HTTPBasicAuth(*login)
         self._verify, self._timeout_s = verify, timeout_s
         self._token, self._renew, self._sends_token = token, renew, renew is not None
         self._route, self._variable = route, variable
@@ -147,6 +151,8 @@ class ServiceConnection:
         """Return the status, body and headers of an answer; ServiceError where there is none."""
         if self._token is not None and self._sends_token:
             headers = {**headers, TOKEN_HEADER: self._token()}
+        if problem := header_problem(headers):
+            raise ServiceError(one_line(f"{self.url}: {problem}"))
         try:
             with self._session().request(
                 method, where, params=words, data=data,

@@ -117,8 +117,10 @@ class ClaimingScheduler:
         The zones below reconcile their own.
         """
         own = self._others.reconcile(dry_run=dry_run, keep_s=keep_s)
-        actions = tuple(self._nodes.recovery.reap(dry_run=dry_run))
-        return replace(own, actions=(*own.actions, *actions))
+        recovery = self._nodes.recovery
+        actions = tuple(recovery.reap(dry_run=dry_run))
+        composing = recovery.composing(own.composing, {action.id for action in actions})
+        return replace(own, actions=(*own.actions, *actions), composing=composing)
 
     def nodes(
         self, *, podm: str | None = None, owner: str | None = None, live: bool = False

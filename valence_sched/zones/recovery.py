@@ -6,16 +6,16 @@ What a zone holds ends by itself; here its claims above it follow, and what was 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from valence_sched.errors import SchedulerError, one_line
-from valence_sched.model.claim import State
+from valence_sched.model.claim import Claim, State
 from valence_sched.model.lifecycle import Action
 from valence_sched.model.zone_claim import ZoneClaim, ZoneClaimState
 from valence_sched.zones import paths
-from valence_sched.zones.below import ZonesBelow, parts_of
-from valence_sched.zones.claims import OWN, ZoneClaimStore
+from valence_sched.zones.below import ZonesBelow, parts_of, zone_claim_id
+from valence_sched.zones.claims import OWN, ZoneClaimStore, merged_claim
 
 COMPOSED: tuple[State, ...] = ("COMPOSED", "SETTLED")
 _UNHELD: tuple[ZoneClaimState, ...] = ("PREPARED", "RELEASING")
@@ -30,13 +30,25 @@ class ZoneClaimRecovery:
 
     def reap(self, *, dry_run: bool = False) -> Iterator[Action]:
         """Yield what was done about each claim whose time is over, or that it would be ended."""
-        self.rows.expire()
+        if not dry_run:
+            self.rows.expire()
         for row in self.rows.due():
             zones = ", ".join(part.zone or OWN for part in row.parts)
             done = "would be ended in these zones" if dry_run else self._end(row)
             yield Action(kind="claim", id=row.id, podm=zones, done=one_line(done, 200))
         if not dry_run:
             self.settle()
+
+    def composing(self, own: Iterable[Claim], reaped: Container[str]) -> tuple[Claim, ...]:
+        """Return the claims that are being composed and were not ``reaped``, the oldest first.
+
+        Those that are this zone's ``own`` stand in a claim of several zones where one has them.
+        """
+        rows = {row.id: row for row in self.rows.list()}
+        found = [merged_claim(row, {}) for row in rows.values()
+                 if row.state == "COMPOSING" and row.id not in reaped]  # fmt: skip
+        found += [claim for claim in own if zone_claim_id(claim) not in rows]
+        return tuple(sorted(found, key=lambda claim: claim.created_at))
 
     def settle(self) -> None:
         """End claims whose nodes are all gone, as far as their zones answer."""

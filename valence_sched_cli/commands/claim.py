@@ -18,7 +18,6 @@ from valence_sched_cli.output.cells import PairLines, WordLines, Words, format_t
 if TYPE_CHECKING:
     from valence_sched.model.claim import Claim
     from valence_sched.model.lifecycle import Event
-    from valence_sched.model.scheduler import Scheduler
 
 
 COLUMNS = (
@@ -183,8 +182,7 @@ class ReapClaim(base.Lister):
         rows = [(action.kind, action.id, action.podm, action.done) for action in result.actions]
         counts = (("claims", result.forgotten_claims), ("decisions", result.forgotten_decisions))
         rows += [(kind, "", "", f"forgot {n} that ended long ago") for kind, n in counts if n]
-        if not parsed_args.dry_run:  # a list ends the claims whose time is over
-            self.closing += _composing_lines(scheduler, {one.id for one in result.actions})
+        self.closing += _composing_lines(result.composing)
         return self.column_names(parsed_args), rows
 
 
@@ -207,16 +205,8 @@ def _cells(claim: Claim) -> tuple[Any, ...]:
     )
 
 
-def _composing_lines(scheduler: Scheduler, reconciled: set[str]) -> list[str]:
+def _composing_lines(claims: Sequence[Claim]) -> list[str]:
     """Return the lines about claims that are left alone, as something may be composing them."""
-    from valence_sched.errors import SchedulerError
-
-    try:
-        # read afterwards: reaping names the claims whose time is over, which a list ends
-        claims = [one for one in scheduler.claims()
-                  if one.state == "COMPOSING" and one.id not in reconciled]  # fmt: skip
-    except SchedulerError as error:  # what was done is told nevertheless
-        return [f"not known: which claims are left alone: {error}"]
     lines = []
     for claim in claims[:MAX_LISTED_CLAIMS]:
         until = claim_compose.ExpiryCell(claim).human_readable()

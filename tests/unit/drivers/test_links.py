@@ -3,10 +3,18 @@
 
 from __future__ import annotations
 
+import itertools
 from unittest import TestCase
 
+from valence_sched.drivers.document_shape import NEXT
 from valence_sched.drivers.fields import NO_NOTES, Json
-from valence_sched.drivers.links import DocumentNotes, LinkedDocuments, Shared
+from valence_sched.drivers.links import (
+    MAX_PAGES_UNBOUNDED,
+    DocumentNotes,
+    LinkedDocuments,
+    Shared,
+    collection_pages,
+)
 from valence_sched.drivers.redfish.schema import ResourceBlock
 
 BLOCKS: dict[str, Json] = {f"/blocks/{name}": {"Pool": "Free"} for name in "abc"}
@@ -62,3 +70,20 @@ class SharedTest(TestCase):
         alone = LinkedDocuments(BLOCKS.get, NO_NOTES)
         self.assertIs(alone.shared(list), alone.shared(list))
         self.assertIsNot(first.shared(list), alone.shared(list))
+
+
+class CollectionPagesTest(TestCase):
+    def read(self, documents: dict[str, Json]) -> list[str]:
+        return [page.uri for page in collection_pages(documents.get, "/c")]
+
+    def test_each_page_is_read_once_and_one_that_is_not_there_ends_them(self) -> None:
+        first: Json = {"Members": [], NEXT: "?page=2"}
+        self.assertEqual(["/c"], self.read({"/c": first}))
+        for last in ({"Members": []}, {"Members": [], NEXT: "/c"}):
+            self.assertEqual(["/c", "/c?page=2"], self.read({"/c": first, "/c?page=2": last}))
+        self.assertEqual([], list(collection_pages({}.get, None)))
+
+    def test_pages_that_never_end_are_read_up_to_a_bound(self) -> None:
+        numbers = itertools.count(1)
+        pages = collection_pages(lambda _: {"Members": [], NEXT: f"/c?page={next(numbers)}"}, "/c")
+        self.assertEqual(MAX_PAGES_UNBOUNDED, sum(1 for _ in pages))

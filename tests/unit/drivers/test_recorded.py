@@ -22,6 +22,7 @@ from valence_sched.drivers import bounds
 from valence_sched.drivers.files import archives, folders, json_inventory, streams
 from valence_sched.drivers.recorded import records
 from valence_sched.errors import InputError, NewerSchema
+from valence_sched.model.codec import MAX_HUMAN_BYTES
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import SCHEMA, FullPodm
 
@@ -130,6 +131,36 @@ class TextsTest(SourceTest):
         self.assertIn("$.blocks[0]: found the key 'uri' twice", self.refused(one))
         tree = self.write("map.json", b'{"/redfish/v1":{},"/redfish/v1":{}}')
         self.assertIn("$: found the key '/redfish/v1' twice", self.refused(tree))
+
+    def test_a_key_twice_is_refused_in_a_large_document_that_has_lines(self):
+        blank = b" " * MAX_HUMAN_BYTES
+        twice = b'{"id":"a","blocks":[{"uri":"/1","uri":"/2"}]}'
+        text = document({"id": "x"}).replace(b'{"id":"x"}', twice + blank)
+        for data in (text.replace(b",", b",\n"), text.replace(b",", b",\r\n")):
+            path = self.write("site.json", data)
+            expected = "$.podms[0].blocks[0]: found the key 'uri' twice, expected each key once"
+            self.assertEqual(f"{path}: {expected}", self.refused(path))
+        one = self.write("one.json", twice.replace(b",", b"," + blank + b"\n"))
+        self.assertIn("$.blocks[0]: found the key 'uri' twice", self.refused(one))
+        tree = self.write("map.json", b'{"/redfish/v1":{},\n' + blank + b'"/redfish/v1":{}}')
+        self.assertIn("$: found the key '/redfish/v1' twice", self.refused(tree))
+
+    def test_a_large_document_on_one_line_is_read_unchecked(self):
+        text = document({"id": "x"}).replace(b'"x"', b'"x","id":"x"' + b" " * MAX_HUMAN_BYTES)
+        for end in (b"", b"\n", b"\r\n"):
+            self.assertEqual(["x"], self.ids(self.write("site.json", text + end)))
+
+    def test_a_key_twice_within_lists_of_any_depth_is_refused(self):
+        deep = b"[" * 400 + b'{"a":1,"a":2}' + b"]" * 400
+        path = self.write("site.json", document({"id": "x"}).replace(b'"x"', deep))
+        self.assertIn(f"{path}: $.podms[0].id[0][0]", self.refused(path))
+
+    def test_a_header_of_lines_with_a_key_twice_is_refused(self):
+        header = HEADER.replace(b'"schema"', b'"schema":"x","schema"', 1)
+        path = self.write("site.jsonl", header + LINES)
+        self.assertIn("line 1: $: found the key 'schema' twice", self.refused(path))
+        path = self.write("site.jsonl", HEADER + LINES + header + LINES)
+        self.assertIn("line 4: $: found the key 'schema' twice", self.refused(path))
 
     def test_a_line_with_a_key_twice_is_left_out_and_named(self):
         path = self.write("site.jsonl", HEADER + b'{"id":"a","id":"b"}\n{"id":"c"}\n')

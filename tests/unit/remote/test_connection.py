@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is said about a service that no connection can be made to."""
 
+import base64
 import contextlib
 import ipaddress
 import socket
 import tempfile
 import threading
 import unittest
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 from cryptography import x509
 
+from tests.loopback import LoopbackServer
 from tests.unit.certificates import server_context
 from valence_sched.errors import ServiceError
 from valence_sched.remote.connection import ServiceConnection
@@ -77,3 +80,45 @@ class TestTls(unittest.TestCase):
     def test_a_service_without_tls_is_no_matter_of_trust(self):
         self.assertEqual("no TLS: wrong version number: check that it speaks https there",
                          self.failure(self.serve()))  # fmt: skip
+
+
+class TestHeaders(unittest.TestCase):
+    def setUp(self):
+        self.received = received = []
+
+        class Answering(BaseHTTPRequestHandler):
+            def do_GET(self):
+                received.append(self.headers)
+                self.send_response(200)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            def log_message(self, *args):
+                """Say nothing."""
+
+        self.server = LoopbackServer(Answering)
+        self.server.start()
+        self.addCleanup(self.server.close)
+
+    def test_a_header_that_cannot_be_sent_is_named_without_its_value(self):
+        url = self.server.url
+        for character, what in (("\n", "a line break or NUL"), ("€", "a character beyond Latin-1")):
+            secret = f"secret{character}"
+            with_token = ServiceConnection(url, token=lambda s=secret: s, renew=list)
+            for header, connection, key in (
+                ("X-Auth-Token", with_token, None),
+                ("Idempotency-Key", ServiceConnection(url), secret),
+            ):
+                with self.subTest(header), self.assertRaises(ServiceError) as caught:
+                    connection.ask("GET", "podms", key=key)
+                expected = f"header {header}: found {what}, expected one line of Latin-1"
+                self.assertEqual(f"{url}: {expected}", str(caught.exception))
+        self.assertEqual([], self.received)
+
+    def test_a_login_is_sent_in_utf_8_as_the_service_reads_it(self):
+        for user, password in (("müller", "pässwort"), ("a", "€")):
+            connection = ServiceConnection(self.server.url, user=user, password=password)
+            self.assertEqual(b"{}", connection.ask("GET", "podms"))
+            sent = base64.b64decode(self.received[-1]["Authorization"].partition(" ")[2])
+            self.assertEqual(f"{user}:{password}", sent.decode())

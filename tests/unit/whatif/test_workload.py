@@ -10,6 +10,7 @@ import yaml
 
 from tests.unit.whatif.workloads import FLAVORS, entries_of, file_workload, times
 from valence_sched.errors import InputError, SchedulerError, UnknownName
+from valence_sched.model.codec import MAX_HUMAN_BYTES
 from valence_sched.whatif.workload_lines import MAX_LINE_BYTES
 
 LINES = [
@@ -183,6 +184,11 @@ class TestBadLines(unittest.TestCase):
             (
                 "\\$\\[0\\]: found the key 'count' twice",
                 '[{"flavor":"cores","count":1,"count":9}]',
+                "w.json",
+            ),
+            (
+                "\\$\\[0\\]: found the key 'count' twice",
+                '[{"flavor":"cores","count":1,\n' + " " * MAX_HUMAN_BYTES + '"count":9}]',
                 "w.json",
             ),
             ("line 2: .*end of the text", '{"flavor":"cores"}\n{\n', "w.jsonl"),

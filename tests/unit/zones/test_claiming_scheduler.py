@@ -142,6 +142,7 @@ class TestNodes(ZoneCase):
         self.assertEqual([], self.held())
         self.assertEqual(len(planned.actions), len(done.actions))
         self.assertTrue(done.actions)
+        self.assertEqual(((), ()), (planned.composing, done.composing))
         self.assertEqual(["FAILED"], [one.state for one in self.scheduler.claims(ended=True)])
 
 

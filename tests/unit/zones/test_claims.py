@@ -238,10 +238,18 @@ class TestDeaths(TreeCase):
         engine.dispose()
         (action,) = self.top.nodes_here.recovery.reap(dry_run=True)
         self.assertEqual("would be ended in these zones", action.done)
+        self.assertIn("west", self.held())
         (action,) = self.top.nodes_here.recovery.reap()
         self.assertEqual("freed what it held: nobody went on with it", action.done)
         self.assertEqual({}, self.held())
         self.assertEqual([], list(self.top.nodes_here.recovery.reap()))
+
+    def test_a_dry_run_ends_no_claim_whose_time_is_over(self):
+        self.top.hold_offers(self.body())
+        self.pass_time(self.top)
+        for dry_run, state in ((True, "HELD"), (False, "EXPIRED")):
+            self.assertEqual([], list(self.top.nodes_here.recovery.reap(dry_run=dry_run)))
+            self.assertEqual([state], [row.state for row in self.rows(self.top)])
 
     def test_a_zone_that_hangs_costs_its_deadline_and_is_reaped_later(self):
         hold, go, done = self.west.claims_here.hold_offers, threading.Event(), threading.Event()

@@ -12,6 +12,7 @@ from tests.unit.store.engines import raw_engine
 from tests.unit.zones.in_process import InProcessZone, made_nodes, served_tree
 from tests.unit.zones.test_claims import TreeCase
 from valence_sched.errors import ClaimState, InUse, ServiceError
+from valence_sched.model.claim import Claim
 from valence_sched.store import tables
 
 
@@ -159,6 +160,12 @@ class TestSilent(NodeCase):
         self.east.__dict__["compose_claim"] = compose_and_interrupt
         with self.assertRaises(KeyboardInterrupt):
             self.top.compose_claim(claim.id, wait_s=10)
+        recovery = self.top.nodes_here.recovery
+        part = Claim(id="part", state="COMPOSING", key=f"{claim.id}#1")
+        alone = Claim(id="alone", state="COMPOSING", created_at=2e9, expires_at=3e9)
+        found = recovery.composing([alone, part], ())
+        self.assertEqual([claim.id, "alone"], [one.id for one in found])
+        self.assertEqual((alone,), recovery.composing([alone, part], {claim.id}))
         engine = raw_engine(self.top.state)
         with engine.begin() as connection:
             connection.execute(sa.update(tables.zone_claims).values(expires_at=1.0))

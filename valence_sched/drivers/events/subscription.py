@@ -6,6 +6,7 @@ The events arrive elsewhere; here the subscription is made, looked at, and delet
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import threading
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import GONE, Answer, Deadline
 from valence_sched.drivers.http.service_root import enter_service
 from valence_sched.drivers.http.tls import TlsContexts
+from valence_sched.drivers.links import collection_pages
 from valence_sched.drivers.refusals import refusal
 from valence_sched.errors import InputError, PodmError, SchedulerError
 from valence_sched.model.event_address import EventAddress
@@ -135,10 +137,14 @@ class EventSubscription:
         raise NoEvents("offers neither an event stream nor subscriptions")
 
     def _delete_leftovers(self, connection: Connection, collection: str) -> None:
-        answer = connection.get(collection)
-        if answer.status != 200:
-            return
-        for link in links(answer.json(collection).get("Members"))[:MOST_SUBSCRIPTIONS]:
+        def read(uri: str) -> Json | None:
+            answer = connection.get(uri)
+            return answer.json(uri) if answer.status == 200 else None
+
+        pages = collection_pages(read, collection)
+        # all before the first is deleted: that moves the others from page to page
+        members = (link for page in pages for link in page.members)
+        for link in tuple(itertools.islice(members, MOST_SUBSCRIPTIONS)):
             uri = connection.local_path(link) if link else ""
             found = _destination(connection, uri) if uri else None
             if found is not None and self._address.owns(found.destination or ""):

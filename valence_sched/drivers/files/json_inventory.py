@@ -213,6 +213,7 @@ def _captured_at(fields: Fields) -> str | None:
 def _header(line: bytes, file: str, place: str, diagnostics: Diagnostics) -> None:
     """Check the header of JSON Lines; joined files have one wherever a file begins."""
     fields = decode(line, dict[str, Raw], file, place)
+    refuse_duplicate_keys(line, file, f"{place}: $")
     if not _check_header(fields, file, diagnostics):
         decode(line, inventory.InventoryHeader, file, place)
 

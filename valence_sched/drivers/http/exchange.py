@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from http.client import HTTPException
 from typing import NamedTuple
 
 import msgspec
@@ -13,6 +14,7 @@ from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.fields import Json
 from valence_sched.errors import InputError, PodmError
 from valence_sched.model.codec import decode
+from valence_sched.model.http_header import header_problem
 
 _BOM = b"\xef\xbb\xbf"
 #: Headers by which a body that is cut off differs from a whole one.
@@ -30,6 +32,12 @@ class PodmRequest(NamedTuple):
     timeout_s: float
     most: int
     body: Json | None = None
+
+    def check_headers(self) -> None:
+        """Raise Unreachable where a header cannot be sent: the service named its value."""
+        if problem := header_problem(self.headers):
+            hint = "the pod manager named it: report it to its vendor"
+            raise Unreachable(f"{problem} ({hint})", sent=False)
 
 
 class Answer(NamedTuple):
@@ -86,6 +94,10 @@ class Slow(Unreachable):
 
 class Cut(Unreachable):
     """One answer does not come whole, however often it is requested; others may still come."""
+
+
+class MalformedBody(HTTPException):
+    """An answer whose head is one of HTTP, and whose body is none."""
 
 
 class Deadline:

@@ -8,6 +8,8 @@ from http.client import BadStatusLine, HTTPException, IncompleteRead, RemoteDisc
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from valence_sched.drivers.http.exchange import MalformedBody
+
 #: Bytes that are received at once.
 _RECEIVE_BYTES = 1 << 16
 #: Headers of a response, trailers included, and bytes that may come on end without a body.
@@ -42,7 +44,8 @@ class Response:
 
     ``receive`` returns at most so many bytes, none at the end of the connection. A response that
     ``is_reusable`` leaves its connection free for another request. Making it, and each read,
-    raises an HTTPException of a response that is none, and what ``receive`` raises.
+    raises an HTTPException of a response that is none, a MalformedBody of one with a head, and what
+    ``receive`` raises.
 
     Interim responses (1xx) are skipped. Old servers fold headers, end lines without a carriage
     return and pad the sizes of chunks, which is accepted.
@@ -160,12 +163,15 @@ class Response:
             raise HTTPException("another protocol, which was not requested") from None
         except HttpParserError as error:
             if not self.is_complete:
-                raise HTTPException(str(error)) from None
+                raise self._malformed(str(error)) from None
             self.is_reusable = False  # what follows the response is none of ours
         if self.is_complete:
             return
         self._unfruitful = 0 if self._size > before else self._unfruitful + len(data)
         if self._unfruitful > MAX_HEAD_BYTES:
-            raise HTTPException(f"more than {MAX_HEAD_BYTES} bytes without a body")
+            raise self._malformed(f"more than {MAX_HEAD_BYTES} bytes without a body")
         if self._lines > MAX_HEADERS:
-            raise HTTPException(f"more than {MAX_HEADERS} headers")
+            raise self._malformed(f"more than {MAX_HEADERS} headers")
+
+    def _malformed(self, text: str) -> HTTPException:
+        return MalformedBody(text) if self._has_head else HTTPException(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from http.client import HTTPException, IncompleteRead
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 from weakref import WeakSet
@@ -19,7 +20,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 from urllib3.exceptions import SSLError as PoolSSLError
 
 from valence_sched.drivers.http import tls
-from valence_sched.drivers.http.exchange import Answer, PodmRequest, Unreachable
+from valence_sched.drivers.http.exchange import Answer, MalformedBody, PodmRequest, Unreachable
 from valence_sched.errors import InputError
 
 
@@ -90,7 +91,15 @@ def _wrapped_error(error: BaseException) -> Unreachable:
         return tls.timeout_error(connected=False)
     if any(isinstance(cause, Timeout | ReadTimeoutError) for cause in causes):
         return tls.timeout_error(connected=True)
+    if incomplete := [cause for cause in causes if isinstance(cause, IncompleteRead)]:
+        return tls.connection_error(_chunk_error(incomplete[0], causes[-1]), connected=True)
     return tls.unreachable_error(error)
+
+
+def _chunk_error(error: IncompleteRead, cause: BaseException) -> HTTPException:
+    """Return what a body in chunks is: with a size that is no number malformed, else incomplete."""
+    is_size = isinstance(cause, ValueError) and not str(cause).endswith(repr(b""))
+    return MalformedBody("invalid chunk size") if is_size else error
 
 
 class SushyTransport:
@@ -121,6 +130,7 @@ class SushyTransport:
         session.mount("http://", self._adapter)
 
     def ask(self, request: PodmRequest) -> Answer:
+        request.check_headers()
         method, path, headers, timeout_s, most, body = request
         try:
             response = self._connector._op(

@@ -13,14 +13,17 @@ import re
 import socket
 import ssl
 import threading
+import zlib
 from http.client import BadStatusLine, HTTPException, IncompleteRead, RemoteDisconnected
 from typing import Any
 
-from valence_sched.drivers.http.exchange import Cut, Slow, Unreachable
+from valence_sched.drivers.http.exchange import Cut, MalformedBody, Slow, Unreachable
 
 #: The frame that OpenSSL puts around its messages, and its messages about an answer without TLS.
 _OPENSSL = re.compile(r"^\[[^\]]*\] | \(_ssl\.c:\d+\)$")
 CHECK_HINT = "check that it runs and that the URL is right"
+_PORT_HINT = "is it this port, and not https?"
+_MALFORMED_HINT = "report it to the vendor of the service, or of a proxy before it"
 #: What to do about a certificate, by the code of OpenSSL for what is wrong with it; else it is its
 #: authority that is not known.
 _EXPIRED, _NOT_YET_VALID, _OTHER_HOST, _OTHER_ADDRESS = 10, 9, 62, 64
@@ -105,9 +108,13 @@ def timeout_error(*, connected: bool) -> Slow:
 
 def connection_error(error: BaseException, *, connected: bool) -> Unreachable:
     """Return that a connection ended too early, or could not be made."""
-    hint = "is it this port, and not https?" if _is_no_http(error) else CHECK_HINT
+    text, hint = _plain(error), CHECK_HINT
+    if _is_other_protocol(error):
+        text, hint = f"no HTTP: {str(error).strip()[:40]!r}", _PORT_HINT
+    elif what := _malformed(error):
+        text, hint = f"{what}: {str(error).lower()}", _MALFORMED_HINT
     kind = Cut if connected else Unreachable
-    return kind(f"{_plain(error)} ({hint})", retryable=True, sent=connected)
+    return kind(f"{text} ({hint})", retryable=True, sent=connected)
 
 
 def causes_of(error: BaseException) -> list[BaseException]:
@@ -123,20 +130,23 @@ def causes_of(error: BaseException) -> list[BaseException]:
     return causes
 
 
-def _is_no_http(error: BaseException) -> bool:
-    """Return whether an answer came that is not, or is no more, one of HTTP."""
+def _is_other_protocol(error: BaseException) -> bool:
+    """Return whether the first line of an answer is not one of HTTP."""
+    return isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected)
+
+
+def _malformed(error: BaseException) -> str:
+    """Return which part of an answer of HTTP breaks its rules, empty where none does."""
+    if isinstance(error, MalformedBody | zlib.error):
+        return "malformed body"
     ended = isinstance(error, IncompleteRead | RemoteDisconnected)
-    return isinstance(error, HTTPException) and not ended
+    return "malformed head" if isinstance(error, HTTPException) and not ended else ""
 
 
 def _plain(error: BaseException) -> str:
     """Return the text of an error, without the objects that some libraries print."""
     if isinstance(error, IncompleteRead):
         return "an answer that ends too early"
-    if isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected):
-        return f"no HTTP: {str(error).strip()[:40]!r}"
-    if _is_no_http(error):
-        return f"no HTTP: {str(error).lower()}"
     text = str(getattr(error, "strerror", None) or error or type(error).__name__)
     verify = getattr(error, "verify_message", None)
     said = str(verify or text.rpartition("object at 0x")[2] or text)

@@ -7,6 +7,7 @@ name, it is the one that came with our write; what may be another's is never del
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from typing import NamedTuple
 from valence_sched.drivers.composer import Session, Watch, get_document
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.retry import LATE_READS, Patience
-from valence_sched.drivers.links import LinkedDocuments, fold_uri, link_path
+from valence_sched.drivers.links import LinkedDocuments, collection_pages, fold_uri, link_path
 from valence_sched.drivers.redfish import memory_domains, schema, storage_pools
 from valence_sched.drivers.redfish.storage_pools import GIB
 from valence_sched.drivers.write import SendResult, write
@@ -213,16 +214,8 @@ class AmountComposer:
 
     def _members(self, collection: str) -> set[str]:
         """Return the URIs of all members of a collection."""
-        found: set[str] = set()
-        seen: set[str] = set()
-        page: str | None = collection
-        while page and page not in seen:
-            seen.add(page)
-            json = get_document(self._session, page)
-            part = schema.Collection(page, json or {}, NO_NOTES)
-            found.update(uri for uri in map(link_path, part.members) if uri)
-            page = link_path(part.next_link)
-        return found
+        pages = collection_pages(functools.partial(get_document, self._session), collection)
+        return {uri for page in pages for uri in map(link_path, page.members) if uri}
 
     def _source(self, uri: str) -> Source | None:
         """Return what makes an amount of a stock, None where nothing does."""

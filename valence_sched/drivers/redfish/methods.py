@@ -7,12 +7,13 @@ what they hold, and the service chooses them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from valence_sched.drivers.composer import Session, get_document
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, flag, text
-from valence_sched.drivers.links import ROOT, link_path
+from valence_sched.drivers.links import ROOT, collection_pages, link_path
 from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.render.blocks import memory_json, nic_json, processor_json
 from valence_sched.errors import PodmError
@@ -211,16 +212,24 @@ def read_capabilities(session: Session) -> ComposeCapabilities:
     systems = next(filter(None, (link_path(link) for link in root.systems)), None)
     cases: list[UseCase] = []
     parts = schema.CompositionService(ROOT, service, NO_NOTES)
-    for link in (*root.systems, *parts.blocks, *parts.zones):
+    for link in (*root.systems, *parts.blocks):
         json = next(_documents(session, (link,)), {})
         cases += _use_cases(session, json, link_path(link) or "")
-        if link in parts.zones:
-            for zone in schema.Collection(ROOT, json, NO_NOTES).members:
-                held, zones = _document_or_empty(session, zone), (link_path(zone) or "",)
-                for case in _use_cases(session, held, systems or ""):
-                    cases.append(case._replace(zones=zones, target=systems or case.target))
+    for link in parts.zones:
+        cases += _zones_use_cases(session, link_path(link) or "", systems)
     target = link_path(actions.compose)
     return ComposeCapabilities(systems, target, bool(actions.zone_affinity), tuple(cases))
+
+
+def _zones_use_cases(session: Session, uri: str, systems: str | None) -> Iterator[UseCase]:
+    """Yield what a collection of zones offers, and what each of its zones does."""
+    pages = tuple(collection_pages(functools.partial(get_document, session), uri))
+    for page in pages[:1]:
+        yield from _use_cases(session, page.json, uri)
+    for zone in (link for page in pages for link in page.members):
+        held, zones = _document_or_empty(session, zone), (link_path(zone) or "",)
+        for case in _use_cases(session, held, systems or ""):
+            yield case._replace(zones=zones, target=systems or case.target)
 
 
 def _documents(session: Session, links: Iterable[str]) -> Iterator[Json]:

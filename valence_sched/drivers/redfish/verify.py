@@ -3,21 +3,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from valence_sched.drivers.composer import Session, get_document
 from valence_sched.drivers.fields import NO_NOTES
-from valence_sched.drivers.links import fold_uri, link_path
+from valence_sched.drivers.links import collection_pages, fold_uri, link_path
 from valence_sched.drivers.redfish import methods
 from valence_sched.drivers.redfish.methods import ComposeCapabilities
 from valence_sched.drivers.redfish.reader import statuses
-from valence_sched.drivers.redfish.schema import Collection, ListedSystem, ResourceBlock
+from valence_sched.drivers.redfish.schema import ListedSystem, ResourceBlock
 from valence_sched.errors import PodmError
 from valence_sched.model.composition import CompositionRequest, CompositionResult
 from valence_sched.model.inventory import Status
 
-MAX_PAGES = 1000
 Blocks = Mapping[str, ResourceBlock | None]
 
 
@@ -201,14 +201,9 @@ class NodeReader:
         return system
 
     def _systems(self) -> Iterator[str]:
-        page = self._capabilities().systems
-        for _ in range(MAX_PAGES):
-            json = get_document(self._session, page)
-            if json is None:
-                return
-            collection = Collection(str(page), json, NO_NOTES)
-            yield from collection.members
-            page = link_path(collection.next_link)
+        read = functools.partial(get_document, self._session)
+        for page in collection_pages(read, self._capabilities().systems):
+            yield from page.members
 
     def _system(self, uri: str | None) -> ListedSystem | None:
         json = get_document(self._session, uri)

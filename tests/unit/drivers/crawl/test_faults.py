@@ -465,7 +465,7 @@ class DocumentsTest(FaultsTest):
             "ends too early": half,
             "an answer that ends too early": half_without_length,
             "no HTTP: 'SSH": no_http,
-            "no HTTP: duplicate content-length": two_lengths,
+            "malformed head: duplicate content-length": two_lengths,
             "closed connection": cut,
         }
         for word, act in acts.items():

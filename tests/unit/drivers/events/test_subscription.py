@@ -93,15 +93,17 @@ class TestServed(SubscriptionCase):
         self.end()
 
     def test_what_an_earlier_process_left_is_deleted_and_what_others_have_is_not(self):
-        podm = self.serve("no-stream")
-        self.subscribe(podm, ADDRESS.destination("p"))
-        self.subscribe(podm, ADDRESS.destination("its earlier name"))
-        other = self.subscribe(podm, "http://127.0.0.1:9/elsewhere")
-        self.follow(podm)
-        self.assertTrue(self.opened.wait(PATIENCE_S))
-        self.assertEqual(2, len(self.subscriptions(podm)))
-        self.end()
-        self.assertEqual([other], podm.documents.member_uris(COLLECTION))
+        for page_size in (0, 1):
+            with self.subTest(page_size=page_size):
+                podm = self.serve("no-stream", page_size=page_size)
+                self.subscribe(podm, ADDRESS.destination("p"))
+                other = self.subscribe(podm, "http://127.0.0.1:9/elsewhere")
+                self.subscribe(podm, ADDRESS.destination("its earlier name"))
+                self.follow(podm)
+                self.assertTrue(self.opened.wait(PATIENCE_S))
+                self.assertEqual(2, len(self.subscriptions(podm)))
+                self.end()
+                self.assertEqual([other], podm.documents.member_uris(COLLECTION))
 
     def test_one_that_the_pod_manager_drops_is_missed(self):
         podm = self.serve("no-stream")

@@ -12,6 +12,7 @@ from unittest import TestCase
 from hypothesis import given
 from hypothesis import strategies as st
 
+from valence_sched.drivers.http.exchange import MalformedBody
 from valence_sched.drivers.http.response import MAX_HEAD_BYTES, MAX_HEADERS, Response
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -67,8 +68,8 @@ BAD = {
     "a length of less than 0": (
         OK + b"Content-Length: -3\r\n\r\none", HTTPException, "character in Content-Length",
     ),
-    "a chunk without a size": (CHUNKED + b"one\r\n", HTTPException, "character in chunk size"),
-    "a chunk of another size": (CHUNKED + b"2\r\none\r\n", HTTPException, "chunk data"),
+    "a chunk without a size": (CHUNKED + b"one\r\n", MalformedBody, "character in chunk size"),
+    "a chunk of another size": (CHUNKED + b"2\r\none\r\n", MalformedBody, "chunk data"),
     "a header without a name": (OK + b"one two\r\n\r\n", HTTPException, "Invalid header token"),
     "another version": (b"HTTP/9.1 200 OK\r\n\r\n", HTTPException, "Invalid HTTP version"),
     "no status": (b"HTTP/1.1 OK\r\n\r\n", HTTPException, "Invalid status code"),

@@ -10,6 +10,7 @@ from unittest import mock
 
 from tests.unit.drivers.http.served_bytes import ServedBytes, answer
 from valence_sched.drivers.http.exchange import PodmRequest, Slow, Unreachable
+from valence_sched.drivers.http.response import Response
 from valence_sched.drivers.http.stdlib_transport import AnswerStream, StdlibTransport
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -55,6 +56,15 @@ class StreamTest(ServedBytes):
                 list(iter(lambda stream=stream: stream.read(5), b""))
             self.assertTrue(caught.exception.retryable)
             self.assertTrue(caught.exception.sent)
+
+    def test_chunks_that_are_malformed_are_said(self) -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            theirs.sendall(CHUNKED)
+            stream = AnswerStream(Response(ours.recv, "GET"), ours, ours.close)
+            theirs.sendall(b"no size\r\n")
+            with self.assertRaisesRegex(Unreachable, "^malformed body: .* chunk size"):
+                stream.read(5)
 
     def test_an_answer_that_is_no_http_is_no_stream_and_its_line_is_closed(self) -> None:
         transport = self.serve([b"SSH-2.0-OpenSSH_9.6\r\n", b""])

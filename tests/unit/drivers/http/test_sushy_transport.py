@@ -10,8 +10,9 @@ from pathlib import Path
 import requests
 from sushy.connector import Connector
 
+from tests.unit.drivers.http.served_bytes import ServedBytes, answer
 from tests.unit.drivers.served import Server
-from valence_sched.drivers.http.exchange import PodmRequest
+from valence_sched.drivers.http.exchange import PodmRequest, Unreachable
 from valence_sched.drivers.http.sushy_transport import SushyTransport
 from valence_sched.drivers.http.tls import TlsContexts
 
@@ -65,3 +66,36 @@ class TestRequests(unittest.TestCase):
             self.transport.ask(PodmRequest("GET", "/a", headers, 5, 100))
         self.assertNotIn(SECRET, "\n".join(logs.output))
         self.assertEqual(f"Basic {SECRET}", self.server.headers[0]["Authorization"])
+
+    def test_a_header_that_cannot_be_sent_is_named_without_its_value(self):
+        for character in "\n€":
+            headers = {"X-Auth-Token": f"{SECRET}{character}"}
+            with self.assertRaisesRegex(Unreachable, "^header X-Auth-Token: found a ") as caught:
+                self.transport.ask(PodmRequest("GET", "/a", headers, 5, 100))
+            self.assertNotIn(SECRET, str(caught.exception))
+            self.assertFalse(caught.exception.sent or caught.exception.retryable)
+        self.assertEqual([], self.server.headers)
+
+
+class TestMalformed(ServedBytes):
+    """An answer that breaks HTTP is said by where it breaks, as without a proxy."""
+
+    def test_each_part_has_its_own_words(self):
+        chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        report = r" \(report it to the vendor of the service, or of a proxy before it\)$"
+        for text, data in (
+            (r"^no HTTP: 'SSH-2.0' \(is it this port, and not https\?\)$", b"SSH-2.0\r\n"),
+            ("^malformed head: .* headers" + report, answer(b"", *["X-A: b"] * 200)),
+            ("^malformed body: invalid chunk size" + report, chunked + b"no size\r\n"),
+            ("^malformed body: invalid chunk size" + report, chunked + b"2\r\none\r\n"),
+            ("^malformed body: .*" + report, answer(b"no gzip", "Content-Encoding: gzip")),
+            ("^an answer that ends too early", chunked + b"3\r\none"),
+            ("^an answer that ends too early", chunked + b"3\r\none\r\n"),
+            ("^an answer that ends too early", answer(b"half", length=8)),
+        ):
+            self.serve([data])
+            url = f"http://127.0.0.1:{self.port}"
+            transport = SushyTransport(url, True, {}, 1, TlsContexts())
+            with self.subTest(text), self.assertRaisesRegex(Unreachable, text):
+                transport.ask(PodmRequest("GET", "/a", {}, 5, 1000))
+            transport.close()

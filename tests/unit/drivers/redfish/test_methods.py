@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 from tests.unit.drivers.redfish.test_composer import NODE, Bench, quiet
 from tests.unit.trees import RULES, V, ruled, tree
+from valence_sched.drivers.connect import HttpSession
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Deadline
+from valence_sched.drivers.redfish.methods import ComposeCapabilities, read_capabilities
 from valence_sched.errors import ClaimLost
 from valence_sched.model.claim import Grant
 from valence_sched.model.composition import CompositionRequest
@@ -84,6 +86,36 @@ class TestRequired(WithTree):
     def test_one_capability_that_cannot_be_read_keeps_nobody_from_composing(self):
         with self.bench(self.ruled(), f"status:500:GET:{RULES}") as site:
             self.assertEqual("composed", site.compose().state)
+
+
+class TestPages(WithTree):
+    """Collections that come page by page."""
+
+    def read(self, page_size: int) -> ComposeCapabilities:
+        documents = self.ruled()
+        stated = documents[f"{V}/Systems"].pop("@Redfish.CollectionCapabilities")
+        documents[f"{V}/CompositionService/ResourceZones/row-c"] |= {
+            "@Redfish.CollectionCapabilities": stated
+        }
+        with self.bench(documents, page_size=page_size) as site:
+            return read_capabilities(HttpSession(site.connection))
+
+    def test_the_zones_of_every_page_tell_their_ways_to_compose(self):
+        whole = self.read(page_size=0)
+        self.assertEqual([(f"{V}/CompositionService/ResourceZones/row-c",)],
+                         [case.zones for case in whole.use_cases])  # fmt: skip
+        for size in (1, 2):
+            self.assertEqual(whole, self.read(page_size=size))
+
+    def test_what_every_collection_offers_is_told_once(self):
+        documents = self.ruled()
+        zones = documents[f"{V}/CompositionService/ResourceZones"]
+        zones["@Redfish.CollectionCapabilities"] = documents[f"{V}/Systems"][
+            "@Redfish.CollectionCapabilities"
+        ]
+        with self.bench(documents, page_size=1) as site:
+            found = read_capabilities(HttpSession(site.connection)).use_cases
+        self.assertEqual([SPECIFIC] * 2, [case.name for case in found])
 
 
 class TestRefused(WithTree):
