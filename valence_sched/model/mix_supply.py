@@ -31,8 +31,8 @@ def added_supplies(supplies: Iterable[MixSupplies]) -> MixSupplies:
 
 
 def is_supply(supplies: MixSupplies, shares: int) -> bool:
-    """Return whether supplies are amounts of 0 or more, each one of so many shares."""
-    return len(supplies) == shares and all(map(_is_amount, supplies))
+    """Return whether supplies are amounts of 0 or more, two for each of so many shares."""
+    return len(supplies) == 2 * shares and all(map(_is_amount, supplies))
 
 
 def _is_amount(parts: Sequence[float]) -> bool:

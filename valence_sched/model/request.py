@@ -93,10 +93,11 @@ class FlavorShare(Noun, frozen=True):
     weight: Annotated[float, Meta(gt=0)] = 1.0
 
 
-#: By share of a mix the amount that pools supply to it: floats, whose exact sum it is.
+#: By share of a mix the amount that pools supply to it, then by share all that they have for it, in
+#: use or not, where that is to be known: floats, whose exact sum it is.
 MixSupplies = tuple[tuple[float, ...], ...]
 
-SCARCITY_PART = 20  # the scarcity of a mix is renewed after changes to this part of the pools
+SCARCITY_PART = 40  # the scarcity of a mix is renewed after changes to this part of the pools
 
 
 class Mix(Noun, frozen=True, dict=True):

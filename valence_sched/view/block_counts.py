@@ -36,9 +36,10 @@ class BlockCounts(Struct, frozen=True):
         counts = self.free if free else self.total
         return np.add.reduceat(amounts[self.kind] * counts, self.start[:-1])
 
-    def sums(self, amounts: Floats) -> Floats:
-        """Return the sums over free blocks for several needs at once; shape ``(needs, rows)``."""
-        return np.add.reduceat(amounts[:, self.kind] * self.free, self.start[:-1], axis=1)
+    def sums(self, amounts: Floats, *, free: bool) -> Floats:
+        """Return such sums for several needs at once; shape ``(needs, rows)``."""
+        counts = self.free if free else self.total
+        return np.add.reduceat(amounts[:, self.kind] * counts, self.start[:-1], axis=1)
 
     def window(self, first: int, last: int) -> BlockCounts:
         """Return rows ``[first, last)`` as windows on the same memory."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,30 +14,15 @@ from valence_sched.model.need import MEASURES, Need
 from valence_sched.model.request import FlavorShare, Mix, MixSupplies, NameRequirements
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.leftover import Leftover, leftover
-from valence_sched.view.shadow_prices import shadow_prices
+from valence_sched.view.mix_totals import exact_sums
+from valence_sched.view.scarcity import ShareSupply, scarcity
 from valence_sched.view.stock_grants import StockGrants
 from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 
 ACCELERATORS = "accelerators"  # the scarce resource that is not a stock but devices of blocks
-MOST_SCARCITY = 1000.0  # a share with next to no supply is worth no more than that
 #: A mix has several flavors: besides heavy nodes, nodes that need less of the rest use the cards.
 LIGHTER_NODES_FACTOR = 3.0
-PRICE_WEIGHT = 5.0  # how many times as much as a lost use the shadow price of hardware counts
-
-
 MANY_ROWS = 256  # that are sooner added up line by line than all lines at once
-
-
-class MixWeights(NamedTuple):
-    """Per needs and row, the weight of use for the shares, and the price of what they can take.
-
-    Both have the shape ``(needs, rows)``; ``price`` is None where nothing has any. ``by_hardware``
-    is the whole price of a unit of the hardware that shares name.
-    """
-
-    use: Floats
-    price: Floats | None
-    by_hardware: Mapping[object, float]
 
 
 class MixSupply(NamedTuple):
@@ -62,12 +47,10 @@ class MixSupply(NamedTuple):
 class MixUse(NamedTuple):
     """What nodes of the mix can use of a supply, whatever that use counts.
 
-    ``usable`` and ``useful`` have the shape ``(needs, rows)`` as in :class:`MixSupply`, ``free`` is
-    the whole free amount per row.
+    ``usable`` has the shape ``(needs, rows)``, ``free`` is the whole free amount per row.
     """
 
     usable: Floats
-    useful: Floats
     free: Floats
 
 
@@ -87,8 +70,9 @@ class FlavorMix:
         weights = np.array([share.weight for share in self._shares])
         self._weights = weights / weights.sum() if len(weights) else weights
         self._useful = np.empty((0, 0))
-        self._table: tuple[Sequence[Any] | None, tuple[Sequence[float], bool], MixWeights]
-        self._table = None, ((), False), MixWeights(self._useful, None, {})
+        self._table: tuple[Sequence[Any] | None, Sequence[float], Floats] = None, (), self._useful
+        self._accepted: tuple[Sequence[Any] | None, Mask] = None, np.empty((0, 0), dtype=bool)
+        self._hardware = list(map(_named_hardware, self._shares))
         numbers: dict[tuple[Need, ...], int] = {}
         #: Of each share the number of its needs: shares that differ in traits alone have the same.
         self._needs_of = [
@@ -114,9 +98,6 @@ class FlavorMix:
         smallest = [min(need.amount for need in some) for some in self._scarce]
         amounts = [amount for name, amount in stocks if name == scarce_resource]
         self._unit = [amounts.index(amount) for amount in smallest] if amounts else []
-        #: The needs of which the useful amounts differ, and the number of those for each needs.
-        unit = self._unit or range(len(needs))
-        _, self._distinct, self._line_of = np.unique(unit, return_index=True, return_inverse=True)
         self.largest_request = float(max(amounts, default=1.0))
         amounts_per_node = [sum(map(_scarce_amount, some)) for some in self._scarce]
         amounts_per_need = np.repeat(amounts_per_node, [len(some) for some in needs])
@@ -132,8 +113,7 @@ class FlavorMix:
                 terms = first + np.minimum(number, sizes - 1)
                 self._terms.append((line[terms], least[terms], rate[terms]))
         cards = scarce_resource == ACCELERATORS
-        amounts_asked = self._weights * [amounts_per_node[number] for number in self._needs_of]
-        self._asked = amounts_asked / amounts_asked.sum() if len(amounts_asked) else amounts_asked
+        self._node_amounts = [amounts_per_node[number] for number in self._needs_of]
         endless = [cards and need.kind == "accelerator" for need in self._blocks]
         self._endless = np.where(endless, np.inf, 0.0)[:, None]
 
@@ -153,67 +133,31 @@ class FlavorMix:
             return [need for need in needs if need.kind == "accelerator" and need.amount]
         return [one for one in needs if one.resource == self.scarce_resource and one.amount]
 
-    def weights(
-        self, traits: Labels, scarcity: Sequence[float] = (), *, prices: bool = False
-    ) -> MixWeights:
+    def weights(self, traits: Labels, scarcity: Sequence[float] = ()) -> Floats:
         """Return what the use of each row counts, by the traits that shares require of it.
 
-        Each share counts as many times as it is scarce; without ``scarcity`` none is, and nothing
-        has a price. Nothing has either unless ``prices`` count.
+        The shape is ``(needs, rows)``. Each share counts as many times as it is scarce, once where
+        there is no ``scarcity``.
         """
         values, known, table = self._table
-        how = scarcity, prices
-        if values is not traits.values or known != how:  # selections share their values
-            accepts = self._accepts(traits)
+        if values is not traits.values or known != scarcity:  # selections share their values
             scarce = [scarcity[one] if scarcity else 1.0 for one in self._indices]
-            use = self._by_needs(self._weights * scarce, accepts)
-            table = MixWeights(use, None, {})
-            if prices:
-                by_hardware, parts = self._prices(scarce)
-                price = self._by_needs(parts, accepts) if parts.any() else None
-                table = MixWeights(use, price, by_hardware)
-            self._table = traits.values, how, table
-        price = table.price if table.price is None else table.price[:, traits.codes]
-        return MixWeights(table.use[:, traits.codes], price, table.by_hardware)
-
-    def own_price(
-        self, weights: MixWeights, needs: Sequence[Need], traits: NameRequirements
-    ) -> float:
-        """Return the price of the hardware that a node names itself: it costs that on any row."""
-        if not weights.by_hardware:
-            return 0.0
-        price = weights.by_hardware.get(_named_hardware(needs, traits), 0.0)
-        return price * sum(map(_scarce_amount, self._scarce_needs(needs)))
-
-    def _by_needs(self, values: Floats, accepts: Mask) -> Floats:
-        """Return the sum of a value of each share, by its needs and by value of traits."""
-        table = np.zeros((len(self._scarce), accepts.shape[1]))
-        np.add.at(table, self._needs_of, values[:, None] * accepts)
-        return table
-
-    def _prices(self, scarcity: Sequence[float]) -> tuple[Mapping[object, float], Floats]:
-        """Return the price of each hardware that shares name, and per share its part by weight.
-
-        What is free of a kind is its part of what the best supplied share can take.
-        """
-        kinds: dict[object, list[int]] = {}
-        for number, share in enumerate(self._shares):
-            if scarcity[number] > 1.0 and names_hardware(share):
-                kinds.setdefault(_named_hardware(share.needs, share.traits), []).append(number)
-        prices = np.zeros(len(self._shares))
-        supply = [1.0 / min(scarcity[number] for number in kind) for kind in kinds.values()]
-        demand = [self._asked[kind].sum() for kind in kinds.values()]
-        by_hardware = dict(
-            zip(kinds, (PRICE_WEIGHT * shadow_prices(demand, supply)).tolist(), strict=True)
-        )
-        for kind, price in zip(kinds.values(), by_hardware.values(), strict=True):
-            prices[kind] = price * self._weights[kind] / self._weights[kind].sum()
-        return by_hardware, prices
+            parts = (self._weights * scarce)[:, None] * self._accepts(traits)
+            table = np.zeros((len(self._scarce), parts.shape[1]))
+            np.add.at(table, self._needs_of, parts)
+            self._table = traits.values, scarcity, table
+        weights: Floats = table[:, traits.codes]
+        return weights
 
     def _accepts(self, traits: Labels) -> Mask:
         """Return per share and value whether the value has the traits that the share requires."""
-        table = [[_traits_match(one.traits, has) for has in traits.values] for one in self._shares]
-        return np.array(table, dtype=bool)
+        values, accepted = self._accepted
+        if values is not traits.values:
+            table = [[_traits_match(one.traits, has) for has in traits.values]
+                     for one in self._shares]  # fmt: skip
+            accepted = np.array(table, dtype=bool)
+            self._accepted = traits.values, accepted
+        return accepted
 
     def supply(self, leftover: Leftover) -> MixSupply:
         """Return the part of what is free that the mix can use."""
@@ -254,60 +198,86 @@ class FlavorMix:
         supply = MixSupply(have, fractions, useful, free)
         return self._add_stocks(rest.stocks_after(needs), supply)
 
-    def supplies(self, view: View) -> MixSupplies:
-        """Return per share what its nodes can use of the scarce resource on all rows of a View.
+    def may_be_scarce(self, *, protect: bool = False) -> bool:
+        """Return whether a share may count more than once, whatever pools supply."""
+        if any(hardware is not None for hardware in self._hardware):
+            return True
+        return protect and any(amount > self.largest_request for amount in self._node_amounts)
 
-        Each amount is a few floats, whose exact sum it is, so that those of several Views add up to
-        that of all their rows in any order. A share that needs nothing of the resource has none.
+    def supplies(self, view: View, *, protect: bool = False) -> MixSupplies:
+        """Return what all rows of a View supply to the shares, of the scarce resource.
+
+        First per share what its nodes can use of what is free, then per share all that they could
+        take, in use or not, which only ``protect`` needs. Each amount is a few floats, whose exact
+        sum it is, so that those of several Views add up to that of all their rows in any order. A
+        share that needs nothing of the resource has none.
         """
-        from valence_sched.model.mix_supply import exact_sum  # only where a mix names hardware
+        from valence_sched.model.mix_supply import exact_sum  # only where something may be scarce
 
-        found: list[tuple[float, ...]] = [()] * self._share_count
+        found: list[tuple[float, ...]] = [()] * (2 * self._share_count)
         if not self._shares:
             return tuple(found)
         usable = self._usable(self.supply(leftover(view, self.resources, blocks=self.uses_blocks)))
-        by_value = [
-            [exact_sum(some) for some in usable[:, view.traits.codes == value].tolist()]
-            for value in range(len(view.traits.values))
-        ]
+        table, line_of = usable, np.arange(0)
+        if protect:
+            totals, line_of = self._totals(view)
+            table = np.concatenate((usable, totals))
+        codes = view.traits.codes
+        by_value = [exact_sums(table[:, codes == code]) for code in range(len(view.traits.values))]
         shares = zip(self._indices, self._needs_of, self._accepts(view.traits), strict=True)
         for index, number, accepts in shares:
-            parts = (by_value[value][number] for value in accepts.nonzero()[0].tolist())
-            found[index] = exact_sum(list(itertools.chain.from_iterable(parts)))
+            some = [by_value[code] for code in accepts.nonzero()[0].tolist()]
+            lines = [(index, number)]
+            if protect:
+                lines.append((self._share_count + index, len(usable) + int(line_of[number])))
+            for place, line in lines:
+                parts = itertools.chain.from_iterable([sums[line] for sums in some])
+                found[place] = exact_sum(list(parts))
         return tuple(found)
 
-    def scarcity(self, supplies: MixSupplies) -> tuple[float, ...]:
-        """Return the scarcity of each share of the mix by its supply, empty if nothing is scarce.
+    def _totals(self, view: View) -> tuple[Floats, Ints]:
+        """Return per row all that nodes could take, in use or not, and the line of each needs."""
+        if self.scarce_resource != ACCELERATORS:
+            return view.total(self._scarce[0][0])[None], np.zeros(len(self._scarce), dtype=int)
+        useful = self._useful_accelerators(view.kinds)
+        return view.block_counts.sums(useful, free=False), np.arange(len(self._scarce))
 
-        Of a share that :func:`names_hardware`: the amount that the best supplied share can take, to
-        its own, each plus ``largest_request``, at most ``MOST_SCARCITY``. With it the growth of the
-        fragmentation is the gradient of ``-sum(weight × log(supply))``. Of any other share 1.
+    def scarcity(self, supplies: MixSupplies, *, protect: bool = False) -> tuple[float, ...]:
+        """Return how many times the use of each share counts, empty if no share more than once.
+
+        ``supplies`` are those of all pools together, as :meth:`supplies` returns them. The formula
+        is that of :func:`valence_sched.view.scarcity.scarcity`.
         """
-        if not self._shares:
-            return ()
-        amounts = [math.fsum(supplies[index]) + self.largest_request for index in self._indices]
-        scarcity = [1.0] * self._share_count
-        for index, share, amount in zip(self._indices, self._shares, amounts, strict=True):
-            if names_hardware(share):
-                scarcity[index] = min(max(amounts) / amount, MOST_SCARCITY)
-        return tuple(scarcity) if max(scarcity) > 1.0 else ()
+        amounts = [math.fsum(parts) for parts in supplies]
+        weights = self._weights.tolist()
+        shares = zip(self._indices, weights, self._node_amounts, self._hardware, strict=True)
+        counted = scarcity(
+            [
+                ShareSupply(weight, amount, amounts[index], amounts[self._share_count + index],
+                            hardware)
+                for index, weight, amount, hardware in shares
+            ],
+            self.largest_request,
+            protect=protect,
+        )  # fmt: skip
+        found = [1.0] * self._share_count
+        for index, number in zip(self._indices, counted, strict=True):
+            found[index] = number
+        return tuple(found) if max(found, default=1.0) > 1.0 else ()
 
-    def fragmentation(self, supply: MixSupply, weights: MixWeights) -> Floats:
+    def fragmentation(self, supply: MixSupply, weights: Floats) -> Floats:
         """Return per row the free amount that the mix is expected to have no use for.
 
         The weighted mean over the shares: all of it if the row cannot make a node of the share;
         else the units that are too small or of another kind, and the amount beyond
         ``LIGHTER_NODES_FACTOR`` times that of the nodes for which the other resources suffice.
-        Less the price of what is free. Where ``weights`` count scarcity it may be below 0; then
-        only its growth has a meaning.
+        Where ``weights`` count scarcity it may be below 0; then only its growth has a meaning.
         """
-        return self.useless(MixUse(self._usable(supply), supply.useful, supply.free), weights)
+        return self.useless(MixUse(self._usable(supply), supply.free), weights)
 
-    def useless(self, use: MixUse, weights: MixWeights) -> Floats:
+    def useless(self, use: MixUse, weights: Floats) -> Floats:
         """Return the fragmentation of a supply of which the mix has this use."""
-        used = use.usable * weights.use
-        if weights.price is not None:
-            used += use.useful * weights.price
+        used = use.usable * weights
         # Added one after another, so that one row gets the same sum as many.
         if used.shape[1] < MANY_ROWS:
             total: Floats = np.add.accumulate(used, axis=0)[-1]
@@ -321,19 +291,15 @@ class FlavorMix:
     def use_table(self, supply: MixSupply) -> Floats:
         """Return the use of a supply as a table, which :meth:`read_use` reads.
 
-        Its lines are what is usable for each of the needs of the mix, what is useful for each that
-        differs, and what is free.
+        Its lines are what is usable for each of the needs of the mix, and what is free.
         """
-        table = np.empty((len(self._scarce) + len(self._distinct) + 1, len(supply.free)))
-        table[: len(self._scarce)] = self._usable(supply)
-        np.take(supply.useful, self._distinct, axis=0, out=table[len(self._scarce) : -1])
-        table[-1] = supply.free
+        table = np.empty((len(self._scarce) + 1, len(supply.free)))
+        table[:-1], table[-1] = self._usable(supply), supply.free
         return table
 
     def read_use(self, table: Floats) -> MixUse:
         """Return the use that a table of :meth:`use_table` has."""
-        size = len(self._scarce)
-        return MixUse(table[:size], table[size:-1][self._line_of], table[-1])
+        return MixUse(table[:-1], table[-1])
 
     def _usable(self, supply: MixSupply) -> Floats:
         """Return per needs and row the free amount that nodes with these needs can use."""
@@ -382,9 +348,11 @@ def names_hardware(share: FlavorShare) -> bool:
     return share.traits != NameRequirements() or any(need.tests for need in share.needs)
 
 
-def _named_hardware(needs: Sequence[Need], traits: NameRequirements) -> object:
-    """Return what tells the hardware that a node names from any other."""
-    return traits, frozenset(need.tests for need in needs if need.tests)
+def _named_hardware(share: FlavorShare) -> Hashable | None:
+    """Return what tells the hardware that a share names from any other, None if it names none."""
+    if not names_hardware(share):
+        return None
+    return share.traits, frozenset(need.tests for need in share.needs if need.tests)
 
 
 def flavor_mix(view: View, mix: Mix, scarce_resource: str) -> FlavorMix:

@@ -141,8 +141,8 @@ class View:
         blocks = tuple(need for need in needs if need.kind != "stock")
         if blocks:
             amounts = self.kinds.amount_matrix(blocks)
-            pools = self.block_counts.sums(amounts)
-            podms = self.podm_block_counts.sums(amounts)[:, self.podm_of]
+            pools = self.block_counts.sums(amounts, free=True)
+            podms = self.podm_block_counts.sums(amounts, free=True)[:, self.podm_of]
             for by, table in (("pool", pools), ("podm", podms)):
                 self._memo["free", blocks, by] = read_only(table)
                 for need, row in zip(blocks, table, strict=True):

@@ -16,10 +16,8 @@ from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.fragmentation import (
     FlavorMix,
     MixSupply,
-    MixWeights,
     flavor_mix,
     may_have,
-    names_hardware,
 )
 from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.podm_fields import reads_podm
@@ -29,7 +27,7 @@ from valence_sched.view.view import Floats, Ints, Labels, Mask, View, read_only
 MOST_GROWTHS = 16  # nodes of which the growth is remembered
 FEW_ROWS = 512  # whose stocks before and after a node are worked out together
 #: Returns what the use of rows with these traits counts.
-Weighted = Callable[[Labels], MixWeights]
+Weighted = Callable[[Labels], Floats]
 
 
 class _Site(Struct, frozen=True, eq=False):
@@ -57,22 +55,26 @@ class _ScarceRows(Struct, frozen=True, eq=False):
     free: Leftover
     supply: MixSupply
     lost: Floats
-    weights: MixWeights
+    weights: Floats
     growth: BoundedMemo[tuple[Need, ...], tuple[Ints, Floats]]
 
 
 def mix_supplies(
-    view: View, mix: Mix, *, of: str = "accelerators", step: float = 0.0, prices: bool = False
+    view: View, mix: Mix, *, of: str = "accelerators", step: float = 0.0, protect: bool = False
 ) -> MixSupplies:
-    """Return per share of a mix the amount of the scarce thing that all pools of a View supply.
+    """Return what all pools of a View supply to the shares of a mix, of the scarce thing.
 
-    That is the sum over the pools of what is free and of use to the share. Nothing is scarce, and
-    there are no supplies, where no share requires traits, or models or other attributes of devices;
-    a mix that has its scarcity keeps it.
+    First per share the sum over the pools of what is free and of use to it, then per share, with
+    ``protect``, the sum of all that it could take, in use or not. Nothing is scarce, and there are
+    no supplies, where no share requires traits, or models or other attributes of devices, nor, with
+    ``protect``, several devices; a mix that has its scarcity keeps it.
     """
-    if mix.scarcity or not any(map(names_hardware, mix.shares)):
+    if mix.scarcity:
         return ()
-    return flavor_mix(view, mix, of).supplies(view)
+    compiled = flavor_mix(view, mix, of)
+    if not compiled.may_be_scarce(protect=protect):
+        return ()
+    return compiled.supplies(view, protect=protect)
 
 
 def with_scarcity(
@@ -81,15 +83,18 @@ def with_scarcity(
     *,
     of: str = "accelerators",
     step: float = 0.0,
-    prices: bool = False,
+    protect: bool = False,
 ) -> Mix:
     """Return a mix with the scarcity of its shares by what all pools supply to them.
 
     The scarcity of a share that requires traits, or models or other attributes of devices, is
     ``(most + one) / (own + one)``, at most 1,000, where ``most`` is the largest supply of all and
-    ``own`` that of the share; of all other shares it is 1.
+    ``own`` that of the share; of all other shares it is 1. What ``protect`` does to that is told
+    by :func:`valence_sched.view.scarcity.scarcity`.
     """
-    scarcity = FlavorMix(mix.shares, of).scarcity(supplies) if supplies else ()
+    if not supplies:
+        return mix
+    scarcity = FlavorMix(mix.shares, of).scarcity(supplies, protect=protect)
     return msgspec.structs.replace(mix, scarcity=scarcity) if scarcity else mix
 
 
@@ -102,7 +107,7 @@ def fragmentation(
     *,
     of: str = "accelerators",
     step: Annotated[float, Meta(ge=0, le=1)] = 0.0,
-    prices: bool = False,
+    protect: bool = False,
 ) -> Floats:
     """Prefers pools whose scarce things lose least of their use for the mix of flavors.
 
@@ -114,9 +119,9 @@ def fragmentation(
     this very node is taken: 0.5 where nothing is lost, less where use is lost, more where useless
     rests are used up. Where flavors name traits, models or other attributes, ``F`` counts the use
     of such a flavor as many times as it is scarce: the flavor that finds most on all pools finds so
-    many times as much. With ``prices``, ``F`` is also less by the shadow price of what such flavors
-    could take: the more of it is asked for and the less of it is free, the more it costs; what the
-    node names itself costs it nothing. Which blocks a node takes is an estimate where several needs
+    many times as much. With ``protect`` all flavors of such a mix are scarce, more where what they
+    can use runs out sooner, and so are those of which, by the mix, more nodes may be asked for than
+    there is room for. Which blocks a node takes is an estimate where several needs
     could share them: need by need those that cost least for it. The scarce thing is
     ``accelerators`` of blocks, or ``of`` names a stock resource; ``one`` is one device, or the most
     that a flavor asks of one stock. Growths that round to one multiple of ``step``, in parts of
@@ -133,18 +138,17 @@ def fragmentation(
     if not workload:
         return view.constant(0.5)
     candidates = feasible_rows(view, request.needs)
-    weighted = functools.partial(workload.weights, scarcity=mix.scarcity, prices=prices)
-    site = _Site(view, workload, (mix.digest, of, mix.scarcity, prices), weighted)
+    weighted = functools.partial(workload.weights, scarcity=mix.scarcity)
+    site = _Site(view, workload, (mix.digest, of, mix.scarcity), weighted)
     if len(view) <= FEW_ROWS and not workload.uses_blocks:
-        rows, growth, weights = _growth_of_few(site, request, candidates)
+        rows, growth = _growth_of_few(site, request, candidates)
     elif mix.scarcity and view.has_tables:
-        rows, growth, weights = _growth_by_tables(site, request, candidates)
+        rows, growth = _growth_by_tables(site, request, candidates)
     else:
-        rows, growth, weights = _growth(site, request, candidates)
+        rows, growth = _growth(site, request, candidates)
     if not len(rows):
         return view.constant(0.5)
-    growth = growth - workload.own_price(weights, request.needs, request.traits)
-    growth /= workload.largest_request
+    growth = growth / workload.largest_request
     if step:
         growth = np.rint(np.round(growth / step, 6)) * step
     score = np.full(len(view), 0.5)
@@ -152,9 +156,7 @@ def fragmentation(
     return score
 
 
-def _growth_of_few(
-    site: _Site, request: Request, candidates: Mask
-) -> tuple[Ints, Floats, MixWeights]:
+def _growth_of_few(site: _Site, request: Request, candidates: Mask) -> tuple[Ints, Floats]:
     """Return what :func:`_growth` does: a few rows before and after are as soon done as before."""
     workload, size, traits = site.workload, len(site.view), site.view.traits
     supply = workload.supply(site.free(site.view).with_node(request.needs))
@@ -163,12 +165,10 @@ def _growth_of_few(
     lost = workload.fragmentation(supply, weights)
     growth = lost[size:] - lost[:size]
     rows = (candidates & (supply.free[:size] > 0.0)).nonzero()[0]
-    return rows, growth[rows], weights
+    return rows, growth[rows]
 
 
-def _growth_by_tables(
-    site: _Site, request: Request, candidates: Mask
-) -> tuple[Ints, Floats, MixWeights]:
+def _growth_by_tables(site: _Site, request: Request, candidates: Mask) -> tuple[Ints, Floats]:
     """Return what :func:`_growth` does: the same nodes come again with another scarcity."""
     view, workload = site.view, site.workload
 
@@ -186,18 +186,15 @@ def _growth_by_tables(
     )
     growth = workload.useless(workload.read_use(table), weights) - lost
     rows = (candidates & (free > 0.0)).nonzero()[0]
-    return rows, growth[rows], weights
+    return rows, growth[rows]
 
 
-def _growth(site: _Site, request: Request, candidates: Mask) -> tuple[Ints, Floats, MixWeights]:
-    """Return the candidates that have any of the scarce thing, and the growth of ``F`` on each.
-
-    With what use counts on some rows: the price of a unit of hardware is the same on all.
-    """
+def _growth(site: _Site, request: Request, candidates: Mask) -> tuple[Ints, Floats]:
+    """Return the candidates that have any of the scarce thing, and the growth of ``F`` on each."""
     view, needs = site.view, tuple(map(site.view.kinds.whole_amount, request.needs))
     if 2 * np.count_nonzero(candidates) < len(view):
         scarce = _scarce_rows(site, candidates.nonzero()[0])
-        return scarce.rows, _growth_on(scarce, site.workload, needs, None), scarce.weights
+        return scarce.rows, _growth_on(scarce, site.workload, needs, None)
     # the next request most likely needs all of it, too
     make = functools.partial(_scarce_rows, site, None)
     scarce = view.memoise_latest("fragmentation", site.key, make)
@@ -207,7 +204,8 @@ def _growth(site: _Site, request: Request, candidates: Mask) -> tuple[Ints, Floa
         rows = scarce.rows if feasible is None else scarce.rows[feasible]
         growth = _growth_on(scarce, site.workload, needs, feasible)
         known = scarce.growth.store(needs, (rows, read_only(growth)))
-    return *known, scarce.weights
+    rows, growth = known
+    return rows, growth
 
 
 def _growth_on(

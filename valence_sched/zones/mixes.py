@@ -83,7 +83,7 @@ class ZoneMixes:
     """Completes the mixes of the requests of one decision, of which ``podms`` seals each.
 
     Like one zone it asks again for the supplies of all pools once the decision has taken nodes of
-    a twentieth of them. ``sums`` are those of earlier decisions.
+    a fortieth of them. ``sums`` are those of earlier decisions.
     """
 
     def __init__(self, podms: OwnPodms, sums: SupplySums) -> None:

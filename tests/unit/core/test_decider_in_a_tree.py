@@ -19,7 +19,7 @@ NODE = {"processor": {"total_cores": 8}, "accelerators": [{}]}
 NEEDS = request(NODE).needs
 #: A flavor of no scarce thing, one that goes anywhere, and one for few pod managers.
 PLAIN = FlavorShare(request(CORES).needs)
-SHARES = FlavorShare(NEEDS), FlavorShare(NEEDS, NameRequirements(required=("RARE",)))
+SHARES = FlavorShare(NEEDS), FlavorShare(NEEDS, NameRequirements(required=("RARE",)), 0.01)
 
 
 def pod(name: str, size: int, *traits: str) -> dict:
@@ -166,9 +166,9 @@ class TestMixes(unittest.TestCase):
         rare = [one for one in self.decider.rank(request(NODE), 40).candidates
                 if one.podm.startswith("r")]  # fmt: skip
         supplies = self.decider.mix_supplies(self.ask(asked_), others(*rare[:2]))
-        self.assertEqual(((78.0,), (6.0,)), supplies.by_weigher["fragmentation"])
+        self.assertEqual(((78.0,), (6.0,), (80.0,), (8.0,)), supplies.by_weigher["fragmentation"])
         every = self.decider.mix_supplies(self.ask(asked_)).by_weigher["fragmentation"]
-        self.assertEqual(((80.0,), (8.0,)), every)
+        self.assertEqual(((80.0,), (8.0,), (80.0,), (8.0,)), every)
 
     def test_where_nothing_is_to_be_completed_it_bounds_the_nodes_that_the_pools_make(self):
         bound = ZoneSupplies(pools=40, most_nodes=80)
@@ -186,7 +186,9 @@ class TestMixes(unittest.TestCase):
         completed = self.decider.complete_mix(
             asked_, self.decider.mix_supplies(self.ask(asked_)).by_weigher
         )
-        expected = ZoneSupplies(pools=40, by_weigher={"fragmentation": ((80.0,), (8.0,))})
+        expected = ZoneSupplies(
+            pools=40, by_weigher={"fragmentation": ((80.0,), (8.0,), (80.0,), (8.0,))}
+        )
         found = self.decider.offers(self.ask(completed), ())
         self.assertEqual(expected, found.supplies)
         for asked_again in (self.ask(asked_), self.ask(completed, taken=("token",))):

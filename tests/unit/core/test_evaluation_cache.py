@@ -208,7 +208,8 @@ class TestMix(unittest.TestCase):
     def setUp(self):
         flavor = {"processor": {"total_cores": 8}, "accelerators": [{}]}
         needs, names = request(flavor).needs, NameRequirements(required=("RARE",))
-        self.mix = Mix((FlavorShare(needs), FlavorShare(needs, names)))
+        rare = FlavorShare(needs, names, 0.001)  # so seldom that nothing is kept for it
+        self.mix = Mix((FlavorShare(needs), rare))
         self.asked = sealed(replace(request(flavor), mix=self.mix))
         self.site = [self.pod(f"p{n}", 2, traits=["RARE"] if n < 4 else []) for n in range(40)]
         policies = {policy.name: policy for policy in built_in()}
@@ -235,12 +236,16 @@ class TestMix(unittest.TestCase):
         self.assertEqual(self.asked.identity, context.request.identity)
         self.assertNotEqual(self.asked.evaluation_key, context.request.evaluation_key)
 
-    def test_it_is_renewed_after_a_twentieth_as_many_changes_as_there_are_pools(self):
-        self.scarcity()
+    def test_it_is_renewed_after_a_fortieth_as_many_changes_as_there_are_pools(self):
+        self.ledger = Ledger(view(*self.site, *(self.pod(f"q{n}", 2) for n in range(40))))
+        self.assertEqual((1.0, 161 / 9), self.scarcity())
         self.take(0)
-        self.assertEqual((1.0, 81 / 9), self.scarcity())
+        self.assertEqual((1.0, 161 / 9), self.scarcity())
         self.take(1)
-        self.assertEqual((1.0, 79 / 7), self.scarcity())
+        # the part of the site that is free, to that of these four pods
+        uneven = (159 / 161) / (7 / 9)
+        expected = 159 / 7 * (1 + 10 * (uneven**2 - 1))
+        self.assertAlmostEqual(expected, self.scarcity()[1], 9)
 
     def test_one_request_gets_one_request_until_then(self):
         first = self.ledger.context(self.asked, self.bound).request

@@ -16,6 +16,7 @@ from valence_sched.errors import RequestError
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse
 from valence_sched.model.request import FlavorShare, Mix, NameRequirements, sealed
 from valence_sched.testing import check_weigher, request, view
+from valence_sched.view.scarcity import protection
 from valence_sched.weighers.fragmentation import (
     FEW_ROWS,
     fragmentation,
@@ -308,34 +309,34 @@ class TestScarcity(unittest.TestCase):
 
     def test_the_use_of_a_flavor_counts_as_many_times_as_it_is_scarce(self):
         mix = completed(self.site, self.mix, of="milli")
-        found = fragmentation(self.site, replaced(self.asked, mix), of="milli", prices=True)
-        # a card less: of the common ones 0.6 is lost to the mix, of the rare ones 0.6 + 5 x 0.4,
-        # and five times their price, which is 1: 0.4 of all asks for a fifth of the site
-        self.assertEqual([scored(0.6 - 1), scored(0.6 + 5 * 0.4 + 5 - 1)], found.tolist())
         found = fragmentation(self.site, replaced(self.asked, mix), of="milli")
+        # a card less: of the common ones 0.6 is lost to the mix, of the rare ones 0.6 + 5 x 0.4
         self.assertEqual([scored(0.6 - 1), scored(0.6 + 5 * 0.4 - 1)], found.tolist())
 
-    def test_what_more_asks_for_than_there_is_costs_its_price_also_where_it_is_of_no_use(self):
-        cores = view({"id": "rare", "traits": ["RARE"], "stocks": stocks(0, [CARD])})
-        card = request({"stocks": [{"resource": "milli", "amount": CARD}]})
-        for scarcity, lost in ((5.0, 5.0), (1.0, 0.0)):  # 0.4 of all asks for 0.2 of it, or for any
-            mix = Mix(self.mix.shares, (1.0, scarcity))
-            found = fragmentation(cores, replaced(card, mix), of="milli", prices=True)
-            self.assertEqual([scored(lost - 1)], found.tolist())
+    def test_with_protect_a_flavor_that_more_may_ask_for_than_there_is_counts_more(self):
+        mix = completed(self.site, self.mix, of="milli", protect=True)
+        # one card is used up no sooner than the nine; of nine nodes 3.6 are expected to name it
+        self.assertEqual((1.0, 10 / 2 + 10 * protection(0.4 * 9, 1.0) / 0.4), mix.scarcity)
+        found = fragmentation(self.site, replaced(self.asked, mix), of="milli", protect=True)
+        self.assertEqual(scored(0.6 + mix.scarcity[1] * 0.4 - 1), found[1])
 
-    def test_a_node_does_not_pay_the_price_of_what_it_names_itself(self):
-        mix = completed(self.site, self.mix, of="milli")
-        named = msgspec.structs.replace(replaced(self.asked, mix), traits=self.rare.traits)
-        found = fragmentation(self.site, named, of="milli", prices=True)
-        self.assertEqual(scored(0.6 + 5 * 0.4 - 1), found[1])
+    def test_with_protect_hardware_that_is_used_up_sooner_counts_more(self):
+        half = {"id": "rare", "traits": ["RARE"], "stocks": stocks(1, [CARD] * 3)}
+        half["stocks"][1]["used"] = half["stocks"][2]["used"] = CARD
+        share = FlavorShare(self.rare.needs, self.rare.traits, 1e-6)  # next to never asked for
+        site = view({"id": "common", "stocks": stocks(8, [CARD] * 8)}, half)
+        found = completed(site, Mix((self.flexible, share)), of="milli", protect=True)
+        # the site can use 9 of 11 cards, and these requests 1 of 3
+        uneven = ((9 + 1) / (11 + 1)) / ((1 + 1) / (3 + 1))
+        self.assertAlmostEqual(5 * (1 + 10 * (uneven**2 - 1)), found.scarcity[1], 9)
 
-    def test_flavors_that_name_one_model_share_its_price_by_weight(self):
-        half = FlavorShare(self.rare.needs, self.rare.traits, 2)
-        whole, halves = (replaced(self.asked, Mix((self.flexible, *shares), (1.0, *scarcity)))
-                         for shares, scarcity in (((self.rare,), (5.0,)),
-                                                  ((half, half), (5.0, 5.0))))  # fmt: skip
-        found = [fragmentation(self.site, one, of="milli", prices=True) for one in (whole, halves)]
-        self.assertEqual(found[0].tolist(), found[1].tolist())
+    def test_with_protect_pools_with_several_free_cards_are_kept(self):
+        two = FlavorShare(request({"stocks": needs(1, CARD, 2)}).needs, weight=4)
+        mix = Mix((self.flexible, two))
+        self.assertIs(mix, completed(self.site, mix, of="milli"))
+        found = completed(self.site, mix, of="milli", protect=True)
+        self.assertEqual(1.0, found.scarcity[0])
+        self.assertGreater(found.scarcity[1], 1.0)
 
     def test_flavors_that_differ_in_traits_alone_are_added_up(self):
         half = FlavorShare(self.rare.needs, self.rare.traits, 2)
@@ -375,8 +376,8 @@ class TestPolicy(unittest.TestCase):
             asked = {"processor": {"total_cores": cores}, "accelerators": [{"model": "A100"}]}
             one = msgspec.structs.replace(request(asked), mix=mix)
             for _ in range(2):
-                fresh = fragmentation(site.without_memo(), one, prices=True)
-                self.assertEqual(fresh.tolist(), fragmentation(site, one, prices=True).tolist())
+                fresh = fragmentation(site.without_memo(), one, protect=True)
+                self.assertEqual(fresh.tolist(), fragmentation(site, one, protect=True).tolist())
 
     def test_a_node_that_needs_no_trait_leaves_a_scarce_model_free(self):
         node = {"processor": {"total_cores": 8}, "accelerators": [{}]}
@@ -409,7 +410,7 @@ class TestTables(unittest.TestCase):
              "stocks": stocks(2 + number % 7, [CARD, 250 * (number % 5), CARD][: 1 + number % 3])}
             for number in range(FEW_ROWS + 30)
         ]  # fmt: skip
-        use = WeigherUse("fragmentation", 1.0, {"of": "milli", "prices": True})
+        use = WeigherUse("fragmentation", 1.0, {"of": "milli", "protect": True})
         bound = bind(Policy(name="one", filters=(FilterUse("capacity"),), weighers=(use,)))
         kinds = ((1, 500, 1), (2, CARD, 2))
         asked = [request({"stocks": needs(*one)}, policy="one") for one in kinds]

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tight weigher: 1 / (1 + the sum of what is free, each by its scale)."""
+"""The tight weigher: 1 / (1 + the sum of what is free, or there, each by its scale)."""
 
 from tests.unit.weighers.test_catalogue import gpus
 from tests.unit.weighers.test_weighers import USED, WeigherCase, cpu
 from valence_sched.testing import request, view
 from valence_sched.weighers.tight import tight
 
-ASKED = request({"processor": {"total_cores": 1}})
+ASKED = request({"processor": {"total_cores": 1}, "memory": {"capacity_mib": 1},
+                 "accelerators": [{}], "stocks": [{"resource": "watts", "amount": 1},
+                                                  {"resource": "cores", "amount": 1}]})  # fmt: skip
 
 
 def stock(resource: str, total: int, used: int = 0) -> dict:
@@ -42,6 +44,24 @@ class TestTight(WeigherCase):
 
     def test_a_stock_goes_before_a_measure_of_its_name(self):
         self.scores([1, 1, 1 / 8, 1], tight, ASKED, *self.SITE, of={"cores": 1.0})
+
+    def test_of_what_is_not_asked_for_all_that_is_there_counts_in_use_or_not(self):
+        for asked, expected in (
+            ({"processor": {"total_cores": 1}}, (4, 500, 100, 0)),
+            ({"accelerators": [{}]}, (3, 1000, 100, 0)),
+            ({"memory": {"capacity_mib": 1}, "accelerators": [{}]}, (3, 1000, 100, 0)),
+            ({"drives": [{}]}, (4, 1000, 100, 0)),
+        ):
+            site = (*self.SITE[:2], {"id": "plain", "blocks": [cpu("c", 100)]}, self.SITE[3])
+            with self.subTest(**asked):
+                self.scores([1 / (1 + each) for each in expected], tight, request(asked), *site,
+                            of={"accelerators": 1.0, "cores": 1.0})  # fmt: skip
+
+    def test_a_stock_that_is_not_asked_for_counts_with_all_of_it(self):
+        asked = request({"stocks": [{"resource": "cores", "amount": 1}]})
+        self.scores([1, 1, 1 / 901, 1], tight, asked, *self.SITE, of={"watts": 1.0})
+        asked = request({"stocks": [{"resource": "watts", "amount": 0.5}]})
+        self.scores([1, 1, 1 / 501, 1], tight, asked, *self.SITE, of={"watts": 1.0})
 
     def test_what_nobody_has_is_nowhere_free(self):
         self.scores([1.0] * 4, tight, ASKED, *self.SITE, of={"litres": 1.0})

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many times the use of a share counts: by hand, and against the Poisson distribution."""
+
+import math
+import unittest
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.unit.core.sites import quietly
+from valence_sched.view.scarcity import (
+    LEAST_PROTECTION,
+    MOST_COUNTED,
+    PROTECTION_WEIGHT,
+    ShareSupply,
+    protection,
+    scarcity,
+    unevenness,
+)
+
+#: Requests for a card of any kind, and for one of a kind of which there are 24, used as the rest.
+ANY = ShareSupply(weight=0.8, amount=1.0, usable=49.0, total=99.0, hardware=None)
+RARE = ShareSupply(weight=0.2, amount=1.0, usable=11.5, total=24.0, hardware="rare")
+
+
+def poisson_tail(expected: float, room: int) -> float:
+    """Return the probability of ``room`` or more, added up term by term."""
+    terms = (math.exp(number * math.log(expected) - expected - math.lgamma(number + 1))
+             for number in range(room))  # fmt: skip
+    return 1.0 - math.fsum(terms)
+
+
+class TestScarcity(unittest.TestCase):
+    """Shares of one mix."""
+
+    def test_what_names_hardware_counts_by_the_best_supply_to_its_own(self):
+        self.assertEqual((1.0, 50 / 12.5), scarcity([ANY, RARE], 1.0))
+
+    def test_one_is_the_largest_amount_of_a_stock(self):
+        thousandths = [replace(one, amount=1000.0, usable=1000 * one.usable, total=1000 * one.total)
+                       for one in (ANY, RARE)]  # fmt: skip
+        self.assertEqual((1.0, 50 / 12.5), scarcity(thousandths, 1000.0))
+
+    def test_the_best_supplied_is_not_scarce_whatever_it_names(self):
+        self.assertEqual((1.0, 1.0), scarcity([replace(ANY, usable=11.5), RARE], 1.0))
+
+    def test_a_supply_that_is_used_up_counts_a_thousand_times(self):
+        plenty, none = replace(ANY, usable=1e6), replace(RARE, usable=0.0)
+        self.assertEqual((1.0, 1000.0), scarcity([plenty, none], 1.0))
+
+    def test_nothing_is_scarce_without_shares(self):
+        self.assertEqual((), scarcity([], 1.0, protect=True))
+
+    def test_hardware_that_is_used_up_sooner_counts_by_the_square_of_how_much(self):
+        sooner = replace(RARE, total=49.0)  # a quarter of it is left, of the rest a half
+        self.assertEqual(2.0, unevenness(ANY, sooner, 1.0))
+        calm = [replace(one, weight=weight) for one, weight in ((ANY, 0.9999), (sooner, 0.0001))]
+        self.assertEqual((1.0, 4.0 * (1 + 10 * 3)), scarcity(calm, 1.0, protect=True))
+        self.assertEqual((1.0, 4.0), scarcity(calm, 1.0))
+
+    def test_hardware_that_is_used_up_later_counts_no_less(self):
+        self.assertEqual(1.0, unevenness(ANY, replace(RARE, total=12.0), 1.0))
+
+    def test_a_kind_is_protected_by_how_likely_more_is_asked_for_than_there_is(self):
+        # until 49 cards are used up, 9.8 of the nodes are expected to name it, with room for 11.5
+        added = PROTECTION_WEIGHT * protection(0.2 * 49, 11.5) / 0.2
+        self.assertGreater(added, 1.0)
+        self.assertEqual((1.0, 4.0 + added), scarcity([ANY, RARE], 1.0, protect=True))
+
+    def test_shares_of_one_kind_are_protected_together(self):
+        halves = [replace(RARE, weight=0.1)] * 2
+        one, two = (scarcity([ANY, *some], 1.0, protect=True) for some in ([RARE], halves))
+        self.assertEqual((one[0], one[1], one[1]), two)
+
+    def test_parts_of_a_card_are_one_kind_with_the_card(self):
+        part = replace(RARE, weight=0.1, amount=0.5)
+        found = scarcity([ANY, part, replace(RARE, weight=0.1)], 1.0, protect=True)
+        self.assertEqual(found[1], found[2])
+        several = replace(RARE, weight=0.1, amount=4.0)
+        found = scarcity([ANY, part, several], 1.0, protect=True)
+        self.assertGreater(found[2], found[1])  # there is room for less of them
+
+    def test_what_names_all_that_there_is_names_nothing(self):
+        every = replace(ANY, hardware="all")
+        self.assertEqual(scarcity([ANY, RARE], 1.0, protect=True),
+                         scarcity([every, RARE], 1.0, protect=True))  # fmt: skip
+        part = replace(every, amount=0.5, usable=20.0)
+        self.assertEqual((1.0, 1.0), scarcity([every, part], 1.0, protect=True))
+        self.assertEqual((1.0, 50 / 21), scarcity([every, part], 1.0))
+
+    def test_several_cards_of_any_kind_are_protected_and_one_is_not(self):
+        four = ShareSupply(0.2, 4.0, 20.0, 99.0, None)  # of less use, as they need much besides
+        found = scarcity([ANY, four], 1.0, protect=True)
+        expected = 0.2 * 49 / (0.8 + 0.2 * 4)
+        self.assertEqual((1.0, 1.0 + 10.0 * protection(expected, 5.0) / 0.2), found)
+        self.assertEqual((1.0, 1.0), scarcity([ANY, four], 1.0))
+
+    def test_with_protect_all_shares_of_a_mix_that_names_hardware_may_be_scarce(self):
+        four = ShareSupply(1e-6, 4.0, 24.0, 99.0, None)
+        rare = replace(RARE, weight=1e-6)
+        found = scarcity([ANY, four, rare], 1.0, protect=True)
+        uneven = (50 / 100) / (25 / 100)
+        self.assertAlmostEqual(50 / 25 * (1 + 10 * (uneven**2 - 1)), found[1])
+        self.assertEqual(1.0, scarcity([ANY, four, rare], 1.0)[1])
+        self.assertEqual(1.0, scarcity([ANY, four], 1.0, protect=True)[1])
+
+    def test_nothing_counts_more_than_a_request_may_carry(self):
+        plenty = replace(ANY, weight=1e-9, usable=1e6, total=1e6)
+        none = replace(RARE, weight=1 - 1e-9, usable=0.0, total=9e5)
+        self.assertEqual(MOST_COUNTED, scarcity([plenty, none], 1.0, protect=True)[1])
+
+
+class TestProtection(unittest.TestCase):
+    """The probability that a kind is asked for more often than there is room for."""
+
+    def test_close_to_the_poisson_distribution(self):
+        for room in (1, 2, 5, 20, 100, 1000):
+            for ratio in (0.5, 0.8, 1.0, 1.2, 2.0):
+                exact = min(poisson_tail(ratio * room, room), ratio)
+                with self.subTest(room=room, ratio=ratio):
+                    self.assertAlmostEqual(exact, protection(ratio * room, room), delta=0.012)
+
+    def test_what_is_next_to_impossible_is_impossible(self):
+        self.assertEqual(0.0, protection(0.0, 3.0))
+        self.assertEqual(0.0, protection(10.0, 100.0))
+        self.assertEqual(0.0, protection(LEAST_PROTECTION / 2, 1.0))
+
+    def test_no_more_than_the_bound_of_markov_and_room_for_one_at_least(self):
+        self.assertLessEqual(protection(0.1, 0.0), 0.1)
+        self.assertEqual(protection(0.1, 1.0), protection(0.1, 0.0))
+
+    @quietly(200)
+    @given(st.floats(0.0, 1e6), st.floats(0.0, 1e6), st.floats(1.0, 2.0))
+    def test_it_grows_with_what_is_expected_and_shrinks_with_the_room(self, expected, room, more):
+        found = protection(expected, room)
+        self.assertTrue(0.0 <= found <= 1.0)
+        self.assertGreaterEqual(protection(expected * more, room) + 1e-9, found)
+        self.assertLessEqual(protection(expected, room * more) - 1e-9, found)
