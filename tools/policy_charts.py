@@ -31,6 +31,7 @@ WITH_ROOM = "fragmentation with room"
 RULES = {"fgd": "FGD", "firstfit": "first fit", "bestfit": "best fit", "random": "random"}
 SHIPPED = "as shipped"
 MEAN, WORST = "mean of lists", "worst list"
+ERROR = "standard error"  # of a difference
 WIDTH, BAR, HEAD, TOP, LABEL = 760, 18, 30, 64, 190
 FONT = 'font-family="DejaVu Sans, Verdana, sans-serif"'
 STYLE = """<style>
@@ -104,15 +105,20 @@ def charts(figures: dict[str, Figures]) -> Iterator[tuple[str, str]]:
             ],
         ),
     )
-    placed = allocated(figures["placing"])
-    yield (
-        "policy-models.svg",
-        draw(
-            "Cards that are not allocated where requests name card models, in percent",
-            "Policy fragmentation and plain rules, on a production trace and lists made from it",
-            [Group(heading(name), _all_bars(lost, POLICIES[:1])) for name, lost in placed.items()],
-        ),
-    )
+    for name, measure, title in (
+        ("models", "allocated", "Cards that are not allocated, in percent"),
+        ("served", "served", "Cards asked for that are not served, in percent"),
+    ):
+        placed = by_measure(figures["placing"], measure)
+        yield (
+            f"policy-{name}.svg",
+            draw(
+                title,
+                "Policy fragmentation and plain rules, on a production trace and lists made of it",
+                [Group(heading(one), _all_bars(lost, POLICIES[:1]))
+                 for one, lost in placed.items()],
+            ),
+        )  # fmt: skip
     for name, policies in (("", POLICIES[1:]), ("-fragmentation", POLICIES[:1])):
         yield (
             f"policy-sensitivity{name}.svg",
@@ -127,10 +133,14 @@ def charts(figures: dict[str, Figures]) -> Iterator[tuple[str, str]]:
         )  # fmt: skip
 
 
-def allocated(figures: Figures) -> Figures:
-    """Return what is not allocated, by list and by policy or rule, of the figures of placing."""
-    end = ", allocated"
-    return {name.removesuffix(end): lost for name, lost in figures.items() if name.endswith(end)}
+def by_measure(figures: Figures, measure: str) -> Figures:
+    """Return what is not ``allocated`` or ``served``, by list and by policy or rule, of placing."""
+    end = f", {measure}"
+    return {
+        name.removesuffix(end): {one: lost for one, lost in found.items() if one != ERROR}
+        for name, found in figures.items()
+        if name.endswith(end)
+    }
 
 
 def table(figures: Figures, policies: Sequence[str] = POLICIES) -> str:
@@ -215,11 +225,12 @@ def _text(
 
 def heading(name: str) -> str:
     """Return what a list is called in a chart."""
-    if name == "several cards":
-        return "half ask for several cards"
     several, _, models = name.rpartition(", ")
     if several:
-        return f"several cards; {heading(models).replace('drawn by', 'by')}"
+        return f"{several}; {heading(models).replace('drawn by', 'by')}"
+    for end in (" several cards", " two cards"):
+        if name.endswith(end):
+            return f"{name.removesuffix(end)} ask for{end}"
     share, by, weight = name.partition(" by ")
     if not by:
         return name
@@ -257,7 +268,8 @@ def files() -> Iterator[tuple[Path, str]]:
         yield DOC / "pictures" / name, text
     tables = {
         "policy-lists": table(figures["comparing"]),
-        "policy-models": table(allocated(figures["placing"]), POLICIES[:1]),
+        "policy-models": table(by_measure(figures["placing"], "allocated"), POLICIES[:1]),
+        "policy-served": table(by_measure(figures["placing"], "served"), POLICIES[:1]),
         "policy-sensitivity": sensitivity_table(figures["sensitivity"]),
     }
     for name, text in tables.items():

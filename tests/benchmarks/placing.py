@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that name card models, decided by the whole pipeline and by plain policies.
+"""Requests that name card models or want several cards, by the whole pipeline and plain policies.
 
 The lists are made from the trace of :mod:`tests.benchmarks.trace`: a share of its requests names a
 model that they might have run on, drawn by how many cards or how many nodes of it there are, or
-each model alike. In another list half of the requests are for several whole cards.
-Every policy sees the same arrivals and the same nodes. What is allocated when as many cards were
-asked for as there are, and what is served with departures, is told as what was lost, and its ratio
-to what the best of the plain policies lost. Before that, the CPU time that a decision takes.
+each model alike; or a share is for several whole cards; or both. Every policy sees the same
+arrivals and the same nodes. What is allocated when as many cards were asked for as there are, and
+what is served with departures, is told as what was lost, the mean of some orders of arrivals, and
+its ratio to what the best of the plain policies lost; then the standard error of the difference.
+Before that, the CPU time that a decision takes.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
+import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -25,12 +31,15 @@ from tests.benchmarks.trace import MISSING, THERE, Trace, allocated, lists
 PLAIN = ("random", "firstfit", "bestfit", "fgd")
 SHARES = (0.2, 0.25, 0.33, 0.5)[: sized(4, 1)]
 DRAWS = ("cards", "nodes", "models")[: sized(3, 1)]
-SEVERAL = 0.5  # of the requests are for several whole cards, in the list of these
-SEEDS = (42, 7)[: sized(2, 1)]
+SEVERAL = (2, 4, 8)  # whole cards
+SEEDS = (42, 7, 1000, 43, 44, 5)[: sized(6, 1)]  # of the orders
+MOST_LISTS = sized(100, 2)
 NODES = sized(0, 60)  # of the trace; 0: all
 LOAD = 0.95  # of the cards, with departures
 MOST_CPU, MOST_MEMORY = (64_000, 96_000), 380_000  # of a node: CPU of one below 8 cards, of 8
 LEAST_LOST = 0.1  # percent: losses below are equal
+EQUAL = 0.1  # points between losses that are equal
+MOST_ERROR = 0.5  # points, of a difference
 POLICY = "fragmentation"
 DECISIONS = 1_500  # a second, on a processor of which no one else takes a part
 
@@ -42,46 +51,60 @@ def placing() -> Iterator[Measurement]:
     if not THERE:
         sys.stderr.write(f"placing: skipped, {MISSING}\n")
         return
-    replay, nodes, requests = lists()
-    nodes = replay.subset(nodes, NODES, SEEDS[0])
-    named = named_lists(replay, nodes, requests)
-    yield _decision(replay, nodes, requests)
-    for measure, run in (("allocated", _allocated), ("served", _served)):
-        for name, some in named.items():
-            ours = run(replay, nodes, some, Trace)
-            plain = {rule: run(replay, nodes, some, lambda one=rule: replay.build(one))
-                     for rule in PLAIN}  # fmt: skip
-            best = max(plain.values())
-            for who, percent in {POLICY: ours, **plain}.items():
-                yield _lost(f"{name}, {measure}, {who}", percent, best)
+    replay, nodes, named = _site()
+    yield _decision(replay, nodes, named["as recorded"])
+    names = list(named)[:MOST_LISTS]
+    with ProcessPoolExecutor(os.cpu_count()) as workers:
+        for measure in ("allocated", "served"):
+            who = (POLICY, *PLAIN)
+            tasks = list(itertools.product([measure], names, who, SEEDS))
+            found = workers.map(_percent, tasks)
+            for name in names:
+                percent = {one: [next(found) for _ in SEEDS] for one in who}
+                yield from _lost(f"{name}, {measure}", percent)
 
 
 def named_lists(replay: Any, nodes: Any, requests: Requests) -> dict[str, Requests]:
-    """Return the list as it was recorded, and those in which requests name models, by name."""
+    """Return the list as it was recorded, and those made from it, by name."""
     found = {"as recorded": requests}
+    words = {0.2: "a fifth", 0.25: "a quarter", 0.33: "a third", 0.5: "half"}
     for share in SHARES:
         for draw in DRAWS:
-            words = {0.2: "a fifth", 0.25: "a quarter", 0.33: "a third", 0.5: "half"}[share]
-            found[f"{words} by {draw}"] = name_models(replay, nodes, requests, share, draw)
-    several = several_cards(replay, requests)
-    found["half several cards, a third by cards"] = name_models(
-        replay, nodes, several, 0.33, "cards"
-    )
+            found[f"{words[share]} by {draw}"] = name_models(replay, nodes, requests, share, draw)
+    several = {
+        "a fifth several cards": several_cards(replay, requests, 0.2, SEVERAL),
+        "half several cards": several_cards(replay, requests, 0.5, SEVERAL),
+        "as many several cards": as_many_several(requests),
+    }
+    found |= several
+    found["a third two cards"] = several_cards(replay, requests, 0.33, (2,))
+    for name in ("half several cards", "as many several cards"):
+        for draw in DRAWS[:2]:
+            some = name_models(replay, nodes, several[name], 0.33, draw)
+            found[f"{name}, a third by {draw}"] = some
     return found
 
 
-def several_cards(replay: Any, requests: Requests) -> Requests:
-    """Return requests of which some are for 2, 4 or 8 whole cards, with as many times the rest."""
-    random = np.random.default_rng(round(100 * SEVERAL))
+def several_cards(replay: Any, requests: Requests, share: float, sizes: Sequence[int]) -> Requests:
+    """Return requests of which a share is for several whole cards, with as many times the rest."""
+    random = np.random.default_rng(round(100 * share))
 
     def several(one: Any) -> Any:
-        if not one.gpus or random.random() >= SEVERAL:
+        if not one.gpus or random.random() >= share:
             return one
-        cards = int(random.choice((2, 4, 8)))
+        cards = int(random.choice(sizes))
         cpu = min(one.cpu * cards, MOST_CPU[cards == 8])
         return replay.make_request(cpu, min(one.mem * cards, MOST_MEMORY), cards, 1000)
 
     return [several(one) for one in requests]
+
+
+def as_many_several(requests: Requests) -> Requests:
+    """Return as many requests for several whole cards as there are others, drawn, and these."""
+    random = np.random.default_rng(5)
+    several = [one for one in requests if one.gpus > 1]
+    others = [one for one in requests if one.gpus <= 1]
+    return [several[n] for n in random.integers(len(several), size=len(others))] + others
 
 
 def name_models(replay: Any, nodes: Any, requests: Requests, share: float, draw: str) -> Requests:
@@ -120,13 +143,22 @@ def _hosts(nodes: Any, model: str, asked: Any) -> bool:
     )  # fmt: skip
 
 
-def _allocated(replay: Any, nodes: Any, requests: Requests, make: Callable[[], Any]) -> float:
-    runs = (replay.replay(nodes, requests, make(), seed, 1.005, (100,)) for seed in SEEDS)
-    return statistics.mean(map(allocated, runs))
+@functools.cache
+def _site() -> tuple[Any, Any, dict[str, Requests]]:
+    """Return the replay module, the nodes, and the lists by name; once in a process."""
+    replay, nodes, requests = lists()
+    nodes = replay.subset(nodes, NODES, SEEDS[0])
+    return replay, nodes, named_lists(replay, nodes, requests)
 
 
-def _served(replay: Any, nodes: Any, requests: Requests, make: Callable[[], Any]) -> float:
-    return float(replay.churn(nodes, requests, make(), SEEDS[0], LOAD)["served_gpu"])
+def _percent(task: tuple[str, str, str, int]) -> float:
+    """Return what is allocated or served, of a list, by a policy or rule, in an order."""
+    measure, name, who, seed = task
+    replay, nodes, named = _site()
+    choose = Trace(POLICY) if who == POLICY else replay.build(who)
+    if measure == "served":
+        return float(replay.churn(nodes, named[name], choose, seed, LOAD)["served_gpu"])
+    return allocated(replay.replay(nodes, named[name], choose, seed, 1.005, (100,)))
 
 
 def _decision(replay: Any, nodes: Any, requests: Requests) -> Measurement:
@@ -148,6 +180,19 @@ def _decision(replay: Any, nodes: Any, requests: Requests) -> Measurement:
     return against(name, milliseconds, 1000.0 / DECISIONS, 1.0, "CPU ms")
 
 
-def _lost(name: str, percent: float, probe: float) -> Measurement:
-    lost, least = (max(100.0 - one, LEAST_LOST) for one in (percent, probe))
-    return against(f"placing: {name}, lost", lost, least, 1.05, "%")
+def _lost(name: str, percent: dict[str, list[float]]) -> Iterator[Measurement]:
+    """Yield what each policy loses, and the standard error of the difference to the best rule."""
+    lost = {who: 100.0 - statistics.mean(found) for who, found in percent.items()}
+    best = min(PLAIN, key=lost.__getitem__)
+    least = max(lost[best], LEAST_LOST)
+    for who, value in lost.items():
+        measured = max(value, LEAST_LOST)
+        yield against(f"placing: {name}, {who}, lost", measured, least, 1.0 + EQUAL / least, "%")
+    pairs = zip(percent[POLICY], percent[best], strict=True)
+    error = _standard_error([ours - theirs for ours, theirs in pairs])
+    yield against(f"placing: {name}, standard error", error, MOST_ERROR, 1.0, "points")
+
+
+def _standard_error(found: Sequence[float]) -> float:
+    """Return the standard error of the mean, 0 of a single value."""
+    return statistics.stdev(found) / math.sqrt(len(found)) if len(found) > 1 else 0.0

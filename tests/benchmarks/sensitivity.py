@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tests.benchmarks import placing
-from tests.benchmarks.comparing import several_cards
 from tests.benchmarks.measure import Measurement, sized
 from tests.benchmarks.sites import lost, sites
 from tests.benchmarks.trace import MISSING, THERE, Trace, allocated, built_in, lists
@@ -34,17 +33,18 @@ from valence_sched.model.request import Request
 POLICIES = ("default", "pack", "balanced", "fragmentation")
 READS_ALL = "fragmentation"  # the policy that reads all of CONSTANTS
 CONSTANTS = (
-    ("valence_sched.view.fragmentation", "MOST_SCARCITY"),
     ("valence_sched.view.fragmentation", "LIGHTER_NODES_FACTOR"),
-    ("valence_sched.view.fragmentation", "PRICE_WEIGHT"),
-    ("valence_sched.view.shadow_prices", "TEMPERATURE"),
-    ("valence_sched.view.shadow_prices", "ROUNDS"),
+    ("valence_sched.view.scarcity", "MOST_SCARCITY"),
+    ("valence_sched.view.scarcity", "MOST_COUNTED"),
+    ("valence_sched.view.scarcity", "UNEVEN_WEIGHT"),
+    ("valence_sched.view.scarcity", "UNEVEN_POWER"),
+    ("valence_sched.view.scarcity", "PROTECTION_WEIGHT"),
+    ("valence_sched.view.scarcity", "LEAST_PROTECTION"),
     ("valence_sched.core.evaluation_cache", "SCARCITY_PART"),
 )
-SEVERAL_CARDS = "several cards"
 #: Each way to draw models, for the least and the largest share of the requests.
 LISTS = (
-    "as recorded", SEVERAL_CARDS, "half several cards, a third by cards",
+    "as recorded", "as many several cards", "half several cards, a third by cards",
     *(f"{share} by {draw}" for share in ("a fifth", "half") for draw in placing.DRAWS),
 )[: sized(9, 1)]  # fmt: skip
 NODES = sized(60, 30)  # of the trace
@@ -180,8 +180,7 @@ def _on_lists() -> list[Loss]:
         return []
     replay, nodes, requests = lists()
     nodes = replay.subset(nodes, NODES, SEED)
-    every = {SEVERAL_CARDS: several_cards(requests)}
-    every |= placing.named_lists(replay, nodes, requests)
+    every = placing.named_lists(replay, nodes, requests)
 
     def loss(some: Any) -> Loss:
         return lambda policy, order: (

@@ -12,7 +12,7 @@ from tests.benchmarks import sensitivity, sites
 from tests.benchmarks.trace import built_in
 
 #: Where constants stand that decide, and those there that only say how rows are worked out.
-MODULES = ("view.fragmentation", "view.shadow_prices", "model.request")
+MODULES = ("view.fragmentation", "view.scarcity", "model.request")
 WEIGHERS = ("fragmentation", "tight", "room", "pack", "balance")
 NO_DECISION = {"FEW_ROWS", "MANY_ROWS", "MOST_GROWTHS"}
 #: Numbers that bound what a request may ask for.
@@ -58,7 +58,7 @@ class TestConstants(unittest.TestCase):
         expected = {
             "weight 4 of fragmentation", "weight 16 of fragmentation",
             "step 0.125 of fragmentation", "step 0.5 of fragmentation",
-            "prices true of fragmentation", "weight 1 of balance", "weight 4 of balance",
+            "protect true of fragmentation", "weight 1 of balance", "weight 4 of balance",
             "weight 0.5 of room", "weight 2 of room",
         }  # fmt: skip
         self.assertEqual(sorted(expected), sorted(found))

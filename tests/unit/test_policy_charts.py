@@ -58,11 +58,12 @@ class TestFiles(unittest.TestCase):
         self.assertEqual(on_lists | on_sites, {name: {*lost} for name, lost in found.items()})
 
     def test_the_figures_are_those_of_placing(self):
-        found = charts.allocated(FIGURES["placing"])
-        self.assertIn("as recorded", found)
-        for name, lost in found.items():
-            with self.subTest(name=name):
-                self.assertEqual({placing.POLICY, *placing.PLAIN}, {*lost})
+        for measure in ("allocated", "served"):
+            found = charts.by_measure(FIGURES["placing"], measure)
+            self.assertIn("as recorded", found)
+            for name, lost in found.items():
+                with self.subTest(name=name, measure=measure):
+                    self.assertEqual({placing.POLICY, *placing.PLAIN}, {*lost})
 
     def test_the_sensitivity_is_of_each_constant_that_ships(self):
         expected = {f"{one.policy.name}: {one.name}" for one in sensitivity.variants()}
@@ -155,10 +156,12 @@ class TestChart(unittest.TestCase):
     def test_a_list_has_its_name(self):
         for name, expected in {
             "as recorded": "as recorded",
-            "several cards": "half ask for several cards",
+            "as many several cards": "as many ask for several cards",
+            "a third two cards": "a third ask for two cards",
             "a fifth by nodes": "a fifth name a model, drawn by nodes",
             "half by models": "half name a model, each alike",
-            "half several cards, a third by cards": "several cards; a third name a model, by cards",
+            "half several cards, a third by cards":
+                "half several cards; a third name a model, by cards",
         }.items():  # fmt: skip
             self.assertEqual(expected, charts.heading(name))
 
@@ -175,7 +178,7 @@ class TestTable(unittest.TestCase):
                 self.assertAlmostEqual(100.0 - lost, float(text), delta=0.051)
 
     def test_what_is_allocated_where_requests_name_models(self):
-        placed = charts.allocated(FIGURES["placing"])
+        placed = charts.by_measure(FIGURES["placing"], "allocated")
         found = rows(charts.table(placed, charts.POLICIES[:1]))
         lost = value("placing: as recorded, allocated, bestfit, lost")
         (row,) = (row for row in found if row[0] == "as recorded")
@@ -185,9 +188,9 @@ class TestTable(unittest.TestCase):
         found = rows(charts.sensitivity_table(FIGURES["sensitivity"]))
         self.assertEqual(len(FIGURES["sensitivity"]) + 1, len(found))
         self.assertNotIn("-0.0", [text for row in found for text in row])
-        (row,) = (row for row in found if row[:2] == ["fragmentation", "price weight 10"])
+        (row,) = (row for row in found if row[:2] == ["fragmentation", "uneven weight 20"])
         start = "sensitivity: fragmentation: "
         for text, where in zip(row[2:], (charts.MEAN, charts.WORST, charts.GENERATED), strict=True):
             (line,) = (line for line in LINES
-                       if line["name"] == f"{start}PRICE_WEIGHT 10: {where}")  # fmt: skip
+                       if line["name"] == f"{start}UNEVEN_WEIGHT 20: {where}")  # fmt: skip
             self.assertAlmostEqual(line["value"] - line["probe"], float(text), delta=0.051)
