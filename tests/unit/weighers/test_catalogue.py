@@ -174,7 +174,7 @@ class TestFailures(WeigherCase):
     """1 / (1 + failures)."""
 
     def test_by_hand(self):
-        podms = [{"id": str(n), "facts": {"failures": n}} for n in (0, 1, 3, 1e300)]
+        podms = [{"id": str(n), "facts": {"failures": n}} for n in (0, 1, 3, 2**53 - 1)]
         self.scores([1, 1 / 2, 1 / 4, 0], failures, ASKED, *podms)
 
     def test_unknown_no_number_and_below_0_count_as_none(self):
