@@ -289,8 +289,13 @@ class TestSupplies(unittest.TestCase):
         self.assertEqual(expected.scarcity or ANY, children[1].offered[0].request.mix.scarcity)
 
     def test_what_a_zone_tells_of_no_shares_or_less_than_nothing_does_not_count(self):
-        count = len(self.asked.mix.shares)
-        for lie in (((1.0,),) * (count + 1), ((-1.0,),) * count, ((1e308, 1e308),) * count):
+        count = 2 * len(self.asked.mix.shares)
+        for lie in (
+            ((1.0,),) * (count + 1),
+            ((1.0,),) * (count // 2),  # as zones told before they told the totals, too
+            ((-1.0,),) * count,
+            ((1e308, 1e308),) * count,
+        ):
             with self.subTest(lie):
 
                 def lying(answer, lie=lie):
