@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Live pod managers in both programs: read, remembered, named when they are silent."""
 
+import contextlib
 import datetime
 import json
 import signal
+import socket
 import sqlite3
 import subprocess
 import threading
@@ -28,19 +30,28 @@ class Live(Case):
 
     def setUp(self):
         self.state = self.folder / f"{self.id().rpartition('.')[2][:60]}.sqlite"
+        self.held_ports = contextlib.ExitStack()
+        self.addCleanup(self.held_ports.close)
 
     def serve(self, *sources: str, **options) -> dict[str, ServedPodm]:
+        self.held_ports.close()
         default = () if "documents" in options else (SITE,)
         manager = served(*(sources or default), **options)
         found = manager.__enter__()
+        self.ports = [urlsplit(one.url).port for one in found.values()]
         self.close = lambda: manager.__exit__(None, None, None)
         self.addCleanup(lambda: self.close and self.close())
         return found
 
     def stop(self) -> None:
-        """Let all that is served go."""
+        """Let all that is served go; its ports refuse connections, and no other test gets them."""
         self.close()
         self.close = None
+        for port in self.ports:
+            held = self.held_ports.enter_context(socket.socket())
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # of connections that ended
+            held.bind(("127.0.0.1", port))
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
 
     def podm(self, *words, program="valence-sched", code=0, **more) -> Done:
         done = run(program, "podm", *words, VALENCE_SCHED_STATE=str(self.state), **more)
