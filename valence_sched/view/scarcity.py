@@ -55,7 +55,10 @@ def scarcity(
         return ()
     best = max(supplies, key=lambda supply: supply.usable)
     most = max(supply.total for supply in supplies)
-    named = [one.hardware is not None and not (protect and one.total >= most) for one in supplies]
+    named = [
+        supply.hardware is not None and not (protect and supply.total >= most)
+        for supply in supplies
+    ]
     counted = [1.0] * len(supplies)
     for number, supply in enumerate(supplies):
         if supply.usable < best.usable and (named[number] or (protect and any(named))):
