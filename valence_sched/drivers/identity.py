@@ -8,8 +8,9 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from valence_sched.drivers.document_shape import MEMBERS
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Link, Resource, links, text
-from valence_sched.drivers.links import ROOT, Get, LinkedDocuments
+from valence_sched.drivers.links import ROOT, Get, LinkedDocuments, collection_pages
 from valence_sched.model.identity import ADDRESS_KIND, uuid_identity
 from valence_sched.model.inventory import FullPodm
 
@@ -68,12 +69,26 @@ def told_identity(get: Get, service: LinkedDocuments) -> str | None:
 
 
 def _members(service: LinkedDocuments, uri: str) -> list[tuple[str, Json]]:
-    """Return a manager, or the only one of a collection; of several none is read."""
-    json = service.json(uri, ROOT) or {}
-    if "Members" not in json:
+    """Return a manager, or the only one of a collection; of several none is read.
+
+    A collection of which a page cannot be read may have several.
+    """
+
+    def read(uri: str) -> Json | None:
+        return service.json(uri, ROOT)
+
+    json = read(uri) or {}
+    if MEMBERS not in json:
         return [(uri, json)]
-    named = list(service.uris(links(json["Members"]), uri))
-    return [(named[0], service.json(named[0], uri) or {})] if len(named) == 1 else []
+    named: list[str] = []
+    unread: str | None = None
+    for page in collection_pages(read, uri):
+        named += service.uris(page.members, page.uri)
+        unread = page.next_link
+        if len(named) > 1:
+            break
+    is_only = len(named) == 1 and unread is None
+    return [(named[0], read(named[0]) or {})] if is_only else []
 
 
 def with_identity(podm: FullPodm) -> FullPodm:
