@@ -242,6 +242,20 @@ class TestInventory(Bad):
         line = self.refused("podm", "list", "--inventory", SITE, "--inventory", other)
         self.assertIn(f"{other}: $.podms[1].id: found 'gpu-east' again, first in {SITE}", line)
 
+    def test_a_word_that_no_pod_manager_has_is_told_with_the_nearest(self):
+        for words, line in (
+            (("--zone", "east1"), "is in the zone 'east1' (did you mean 'east-1'?)"),
+            (("--driver", "redfsh"), "was read by the driver 'redfsh' (did you mean 'redfish'?)"),
+            (("--trait", "HW_NIC"), "has the trait 'HW_NIC' (did you mean 'HW_NIC_SRIOV'?)"),
+            (("--aggregate", "gol", "--aggregate", "gol"),
+             "is in the aggregate 'gol' (did you mean 'gold'?)"),
+        ):  # fmt: skip
+            done = run("valence-sched", "podm", "list", "--inventory", SITE, *words)
+            self.assertEqual((0, ""), (done.code, done.out.strip()))
+            self.assertEqual(1, done.err.count(f"warning: no pod manager {line}\n"), done.err)
+        done = run("valence-sched", "podm", "list", "--inventory", SITE, "--zone", "east-1")
+        self.assertNotIn("no pod manager", done.err)
+
     def test_one_bad_document_of_a_tree_is_skipped_counted_and_named(self):
         tree = self.folder / "rack"
         for path in TREE.rglob("*.json"):

@@ -118,6 +118,8 @@ class ListPodm(paging.PagedLister):
 
         podms = scheduler.podms()
         self.tell_missing_of(podms, "pod managers", strict=parsed_args.strict)
+        for line in _unknown_words([one.podm for one in podms], parsed_args):
+            self.tell(f"warning: {line}")
         listed = [one for one in podms if _is_listed(one.podm, parsed_args)
                   and (not parsed_args.stale or is_stale(one.podm))]  # fmt: skip
         self._write_page(parsed_args, scheduler, listed)
@@ -167,6 +169,22 @@ def _is_listed(podm: LeanPodm, parsed_args: argparse.Namespace) -> bool:
         and {*parsed_args.trait} <= {*podm.traits}
         and {*parsed_args.aggregate} <= {*podm.aggregates}
     )
+
+
+def _unknown_words(podms: Sequence[LeanPodm], parsed_args: argparse.Namespace) -> Iterator[str]:
+    """Yield a line for each word of the options that no pod manager has, with the nearest."""
+    from valence_sched.errors import one_line, suggest
+
+    for what, option in (("is in the zone", "zone"), ("was read by the driver", "driver")):
+        word = getattr(parsed_args, option)
+        known = {getattr(podm, option) for podm in podms} - {None}
+        if word is not None and word not in known:
+            yield one_line(f"no pod manager {what} {word!r} ({suggest(word, known)})")
+    for what, option in (("has the trait", "trait"), ("is in the aggregate", "aggregate")):
+        known = {word for podm in podms for word in getattr(podm, option + "s")}
+        for word in dict.fromkeys(getattr(parsed_args, option)):
+            if word not in known:
+                yield one_line(f"no pod manager {what} {word!r} ({suggest(word, known)})")
 
 
 class ShowPodm(base.ShowOne):
