@@ -34,6 +34,7 @@ POLICIES = ("default", "pack", "balanced", "fragmentation")
 READS_ALL = "fragmentation"  # the policy that reads all of CONSTANTS
 CONSTANTS = (
     ("valence_sched.view.fragmentation", "LIGHTER_NODES_FACTOR"),
+    ("valence_sched.view.fragmentation", "OTHER_NEEDS_WEIGHT"),
     ("valence_sched.view.scarcity", "MOST_SCARCITY"),
     ("valence_sched.view.scarcity", "MOST_COUNTED"),
     ("valence_sched.view.scarcity", "UNEVEN_WEIGHT"),

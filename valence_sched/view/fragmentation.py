@@ -21,7 +21,9 @@ from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 
 ACCELERATORS = "accelerators"  # the scarce resource that is not a stock but devices of blocks
 #: A mix has several flavors: besides heavy nodes, nodes that need less of the rest use the cards.
-LIGHTER_NODES_FACTOR = 3.0
+LIGHTER_NODES_FACTOR = 2.5
+#: What names traits may come with other needs: how many times its weight counts for these.
+OTHER_NEEDS_WEIGHT = 5.0
 MANY_ROWS = 256  # that are sooner added up line by line than all lines at once
 
 
@@ -70,15 +72,19 @@ class FlavorMix:
         weights = np.array([share.weight for share in self._shares])
         self._weights = weights / weights.sum() if len(weights) else weights
         self._useful = np.empty((0, 0))
-        self._table: tuple[Sequence[Any] | None, Sequence[float], Floats] = None, (), self._useful
+        self._table: tuple[Sequence[Any] | None, tuple[Sequence[float], bool], Floats]
+        self._table = None, ((), False), self._useful
         self._accepted: tuple[Sequence[Any] | None, Mask] = None, np.empty((0, 0), dtype=bool)
         self._hardware = list(map(_named_hardware, self._shares))
+        names_traits = [share.traits != NameRequirements() for share in self._shares]
+        self._names_traits = np.array(names_traits, dtype=bool)
         numbers: dict[tuple[Need, ...], int] = {}
         #: Of each share the number of its needs: shares that differ in traits alone have the same.
         self._needs_of = [
             numbers.setdefault(tuple(need for need in share.needs if need.amount > 0), len(numbers))
             for share in self._shares
         ]
+        self._needs_weights = np.bincount(self._needs_of, self._weights, len(numbers))
         needs = list(numbers)
         flat = list(itertools.chain.from_iterable(needs))
         stocks = sorted({(need.resource, need.amount) for need in flat if need.kind == "stock"})
@@ -133,19 +139,29 @@ class FlavorMix:
             return [need for need in needs if need.kind == "accelerator" and need.amount]
         return [one for one in needs if one.resource == self.scarce_resource and one.amount]
 
-    def weights(self, traits: Labels, scarcity: Sequence[float] = ()) -> Floats:
+    def weights(
+        self, traits: Labels, scarcity: Sequence[float] = (), *, protect: bool = False
+    ) -> Floats:
         """Return what the use of each row counts, by the traits that shares require of it.
 
         The shape is ``(needs, rows)``. Each share counts as many times as it is scarce, once where
-        there is no ``scarcity``.
+        there is no ``scarcity``. With ``protect``, where there is, a row counts besides for the
+        needs of all shares, as what names traits may come with other needs:
+        ``OTHER_NEEDS_WEIGHT`` times the weight of the shares that name traits and accept the row,
+        times the weight of all shares with those needs.
         """
         values, known, table = self._table
-        if values is not traits.values or known != scarcity:  # selections share their values
+        if values is not traits.values or known != (scarcity, protect):
             scarce = [scarcity[one] if scarcity else 1.0 for one in self._indices]
-            parts = (self._weights * scarce)[:, None] * self._accepts(traits)
-            table = np.zeros((len(self._scarce), parts.shape[1]))
-            np.add.at(table, self._needs_of, parts)
-            self._table = traits.values, scarcity, table
+            accepts = self._accepts(traits)
+            table = np.zeros((len(self._scarce), accepts.shape[1]))
+            np.add.at(table, self._needs_of, (self._weights * scarce)[:, None] * accepts)
+            if protect and scarcity and self._names_traits.any():
+                named = (self._weights[:, None] * accepts)[self._names_traits]
+                # Added one after another, so that one value gets the same sum as many.
+                asked = OTHER_NEEDS_WEIGHT * np.add.accumulate(named, axis=0)[-1]
+                table += self._needs_weights[:, None] * asked
+            self._table = traits.values, (scarcity, protect), table  # selections share values
         weights: Floats = table[:, traits.codes]
         return weights
 

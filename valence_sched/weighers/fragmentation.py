@@ -113,23 +113,25 @@ def fragmentation(
 
     ``F`` is how much of what is free on a pool the mix is expected to have no use for: for each
     flavor by its weight all of it where the pool cannot make its node, else what is of another
-    kind, left in too small pieces, or more than three times what ``m`` nodes take: of all else
-    that they need, the pool has enough for ``m``, the least of ``free / needed`` and no whole
+    kind, left in too small pieces, or more than two and a half times what ``m`` nodes take: of all
+    else that they need, the pool has enough for ``m``, the least of ``free / needed`` and no whole
     number. The score is ``0.5 - g / (2 * (|g| + one))``, where ``g`` is the growth of ``F`` when
     this very node is taken: 0.5 where nothing is lost, less where use is lost, more where useless
     rests are used up. Where flavors name traits, models or other attributes, ``F`` counts the use
     of such a flavor as many times as it is scarce: the flavor that finds most on all pools finds so
     many times as much. With ``protect`` all flavors of such a mix are scarce, more where what they
     can use runs out sooner, and so are those of which, by the mix, more nodes may be asked for than
-    there is room for. Which blocks a node takes is an estimate where several needs
-    could share them: need by need those that cost least for it. The scarce thing is
-    ``accelerators`` of blocks, or ``of`` names a stock resource; ``one`` is one device, or the most
-    that a flavor asks of one stock. Growths that round to one multiple of ``step``, in parts of
-    ``one``, are equal. A pool that has nothing of the scarce thing, or too little for one of the
-    needs, scores 0.5. A request without a mix is its own. Source: the fragmentation gradient of
-    "Beware of Fragmentation" (USENIX ATC 2023), here of a pool's blocks and stocks, and absolute.
-    There, what can take one node is of use as a whole; the bound by what runs out first is ours:
-    thrice what this flavor alone could use, for nodes of others need less besides.
+    there is room for; and a pool with traits that flavors name counts besides for the needs of all
+    flavors, five times the weight of those that name them. Which blocks a node takes is an estimate
+    where several needs could share them: need by need those that cost least for it. The scarce
+    thing is ``accelerators`` of blocks, or ``of`` names a stock resource; ``one`` is one device, or
+    the most that a flavor asks of one stock. Growths that round to one multiple of ``step``, in
+    parts of ``one``, are equal. A pool that has nothing of the scarce thing, or too little for one
+    of the needs, scores 0.5. A request without a mix is its own. Source: the fragmentation gradient
+    of "Beware of Fragmentation" (USENIX ATC 2023), here of a pool's blocks and stocks, and
+    absolute. There, what can take one node is of use as a whole; the bound by what runs out first
+    is ours: two and a half times what this flavor alone could use, for nodes of others need less
+    besides.
     """
     if not may_have(view, of):
         return view.constant(0.5)
@@ -138,8 +140,8 @@ def fragmentation(
     if not workload:
         return view.constant(0.5)
     candidates = feasible_rows(view, request.needs)
-    weighted = functools.partial(workload.weights, scarcity=mix.scarcity)
-    site = _Site(view, workload, (mix.digest, of, mix.scarcity), weighted)
+    weighted = functools.partial(workload.weights, scarcity=mix.scarcity, protect=protect)
+    site = _Site(view, workload, (mix.digest, of, mix.scarcity, protect), weighted)
     if len(view) <= FEW_ROWS and not workload.uses_blocks:
         rows, growth = _growth_of_few(site, request, candidates)
     elif mix.scarcity and view.has_tables:
