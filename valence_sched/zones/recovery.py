@@ -7,7 +7,7 @@ What a zone holds ends by itself; here its claims above it follow, and what was 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from valence_sched.errors import SchedulerError, one_line
 from valence_sched.model.claim import Claim, State
@@ -19,6 +19,15 @@ from valence_sched.zones.claims import OWN, ZoneClaimStore, merged_claim
 
 COMPOSED: tuple[State, ...] = ("COMPOSED", "SETTLED")
 _UNHELD: tuple[ZoneClaimState, ...] = ("PREPARED", "RELEASING")
+
+
+@dataclass
+class _Composed:
+    """What became of the parts of a claim: nodes, who still composes, and claims without nodes."""
+
+    nodes: int = 0
+    goes_on: str = ""
+    held: list[tuple[str, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,7 @@ class ZoneClaimRecovery:
             self.rows.expire()
         for row in self.rows.due():
             zones = ", ".join(part.zone or OWN for part in row.parts)
-            done = "would be ended in these zones" if dry_run else self._end(row)
+            done = self._planned(row) if dry_run else self._end(row)
             yield Action(kind="claim", id=row.id, podm=zones, done=one_line(done, 200))
         if not dry_run:
             self.settle()
@@ -75,21 +84,42 @@ class ZoneClaimRecovery:
         self.rows.change(row.id, ["RELEASING"], "FAILED", note=note)
         return f"freed what it held: {note}"
 
+    def _planned(self, row: ZoneClaim) -> str:
+        """Return what would be done about a claim whose time is over."""
+        if row.state == "COMPOSING":
+            try:
+                found = self._composed(row)
+            except SchedulerError as error:
+                return f"would be left as it is: {error}"
+            if found.goes_on:
+                return f"would be left as it is: {found.goes_on}"
+            if found.nodes:
+                return f"would be composed: found {found.nodes} of its nodes"
+        return "would be ended in these zones"
+
     def _find_composed(self, row: ZoneClaim) -> str:
-        """Find what became of a claim whose composition nobody saw the end of."""
-        nodes = 0
+        """End a claim whose composition nobody saw the end of, as its zones say."""
+        found = self._composed(row)
+        if found.goes_on:
+            return f"left as it is: {found.goes_on}"
+        for zone, claim in found.held:
+            for error in self.below.part(zone).release([claim]):
+                raise error
+        if found.nodes:
+            self.rows.change(row.id, ["COMPOSING"], "COMPOSED", note=row.note)
+            return f"composed: found {found.nodes} of its nodes"
+        self.rows.change(row.id, ["COMPOSING"], "FAILED", note="nothing was composed")
+        return "freed what it held: nothing was composed"
+
+    def _composed(self, row: ZoneClaim) -> _Composed:
+        """Ask the zones of a claim what became of its parts."""
+        found = _Composed()
         for part in row.parts:
             for claim in self.below.claims_of(part, row):
                 if claim.state in COMPOSED:
-                    nodes += claim.nodes
+                    found.nodes += claim.nodes
                 elif claim.state == "COMPOSING":
-                    where = part.zone or OWN
-                    return f"left as it is: {where} goes on with claim {claim.id}"
+                    found.goes_on = f"{part.zone or OWN} goes on with claim {claim.id}"
                 else:
-                    for error in self.below.part(part.zone).release([claim.id]):
-                        raise error
-        if nodes:
-            self.rows.change(row.id, ["COMPOSING"], "COMPOSED", note=row.note)
-            return f"composed: found {nodes} of its nodes"
-        self.rows.change(row.id, ["COMPOSING"], "FAILED", note="nothing was composed")
-        return "freed what it held: nothing was composed"
+                    found.held.append((part.zone, claim.id))
+        return found

@@ -6,6 +6,7 @@ import unittest
 from unittest import mock
 
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from tests.unit.lifecycle.site import request
 from tests.unit.store.engines import raw_engine
@@ -129,6 +130,9 @@ class TestSilent(NodeCase):
         self.assertEqual(4, len(self.made()))
         with self.assertRaisesRegex(ClaimState, "which is COMPOSING: wait for it, or run"):
             self.top.compose(self.apart(min_count=3), key="k", wait_s=10)
+        (action,) = self.top.nodes_here.recovery.reap(dry_run=True)
+        self.assertEqual("would be composed: found 4 of its nodes", action.done)
+        self.assertEqual(["COMPOSING"], self.states())
         (action,) = self.top.nodes_here.recovery.reap()
         self.assertEqual("composed: found 4 of its nodes", action.done)
         again = self.top.compose(self.apart(min_count=3), key="k", wait_s=10)
@@ -144,7 +148,21 @@ class TestSilent(NodeCase):
         self.assertEqual((), result.nodes)
         self.assertEqual([], self.made())
         self.assertEqual({"west"}, self.held().keys())
-        (action,) = self.top.nodes_here.recovery.reap()
+        recovery = self.top.nodes_here.recovery
+        (action,) = recovery.reap(dry_run=True)
+        self.assertEqual("would be ended in these zones", action.done)
+        self.assertEqual({"west"}, self.held().keys())
+        claims_of = self.west.claims
+
+        def composing(**words):
+            return [replace(claim, state="COMPOSING") for claim in claims_of(**words)]
+
+        with mock.patch.dict(self.west.__dict__, {"claims": composing}):
+            (planned,), (action,) = recovery.reap(dry_run=True), recovery.reap()
+        self.assertRegex(action.done, "^left as it is: west goes on with claim ")
+        self.assertEqual(f"would be {action.done}", planned.done)
+        self.assertEqual({"west"}, self.held().keys())
+        (action,) = recovery.reap()
         self.assertEqual("freed what it held: nothing was composed", action.done)
         self.assertEqual({}, self.held())
 
