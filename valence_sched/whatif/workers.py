@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import resource_tracker
 from typing import Any
 
 from valence_sched.errors import SchedulerError, UsageError, describe_error, one_line
@@ -61,11 +63,30 @@ class _ParallelRuns:
         parallel = self._joblib.Parallel(return_as="generator_unordered", batch_size=1)
         delayed = self._joblib.delayed(run)
         try:
-            with contextlib.closing(parallel(delayed(task) for task in tasks)) as runs:
+            with _interrupts_held():  # what starts here leaves Ctrl-C to this process
+                started = parallel(delayed(task) for task in tasks)
+            with contextlib.closing(started) as runs:
                 yield from runs
         except self._failures as error:
             text = one_line(describe_error(error), 200)
             raise SchedulerError(f"the workers ended: {text}; {self._advice}") from None
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Let Ctrl-C wait; threads and processes that start meanwhile never get it.
+
+    A terminal sends it to all of them, and a worker would tell where it was interrupted.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # to start it would let Ctrl-C through
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager

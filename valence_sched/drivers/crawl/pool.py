@@ -63,6 +63,7 @@ def read(
         receiver.count_podms(len(targets) - len(unanswered), len(targets), names)
 
     try:
+        pool.start_more()
         report()
         while following < len(targets):
             index, reading = pool.next()
@@ -96,7 +97,12 @@ class ReaderPool:
         self._reported: set[int] = set()
         self._threads: list[threading.Thread] = []
         self._last = time.monotonic()
-        self._start_more()
+
+    def start_more(self) -> None:
+        """Begin to read as many more pod managers as at first."""
+        self._last = time.monotonic()
+        for _ in range(min(FIRST_PODMS, len(self._todo), MAX_PODMS - len(self._running))):
+            self._start_thread()
 
     def next(self) -> tuple[int, Reading]:
         """Return the next result, of any pod manager, with its index.
@@ -109,7 +115,7 @@ class ReaderPool:
             except queue.Empty:
                 self._cut_overdue()
                 if time.monotonic() - self._last > STALL_S:
-                    self._start_more()
+                    self.start_more()
                 continue
             if isinstance(result, Exception):
                 raise result
@@ -128,15 +134,10 @@ class ReaderPool:
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
 
-    def _start_more(self) -> None:
-        self._last = time.monotonic()
-        for _ in range(min(FIRST_PODMS, len(self._todo), MAX_PODMS - len(self._running))):
-            self._start_thread()
-
     def _start_thread(self) -> None:
         thread = threading.Thread(target=self._work, daemon=True, name="podm")
-        self._threads.append(thread)
         thread.start()
+        self._threads.append(thread)
 
     def _work(self) -> None:
         try:

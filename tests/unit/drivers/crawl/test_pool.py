@@ -176,9 +176,22 @@ class TestErrors(unittest.TestCase):
 
         target = ReadTarget(Registration(name="a", url="https://h.invalid"))
         made = ReaderPool([target], {}, ReadSettings(), no_clock)
+        made.start_more()
         with self.assertRaisesRegex(ZeroDivisionError, "no time"):
             made.next()
         made.end()
+
+
+class TestInterrupted(unittest.TestCase):
+    """A signal that comes as soon as the first thread has begun."""
+
+    def test_what_was_begun_is_ended(self):
+        target = ReadTarget(Registration(name="a", url="https://h.invalid"))
+        with mock.patch.object(ReaderPool, "start_more", side_effect=KeyboardInterrupt), \
+                mock.patch.object(ReaderPool, "end") as ended:  # fmt: skip
+            with self.assertRaises(KeyboardInterrupt):
+                next(pool.read([target], {}, ReadSettings()))
+            ended.assert_called_once_with()
 
 
 class TestBegun(unittest.TestCase):
@@ -196,7 +209,7 @@ class TestBegun(unittest.TestCase):
                 made._todo = deque([None] * todo)
                 made._running = dict.fromkeys(range(running))
                 made._start_thread = lambda seen=started: seen.append(1)
-                made._start_more()
+                made.start_more()
                 self.assertEqual(begun, len(started))
 
     def test_more_are_begun_once_no_result_has_come_for_a_while(self):
@@ -219,7 +232,7 @@ class TestBegun(unittest.TestCase):
             made._last = clock.now_s
 
         results = iter([(7, "first"), (7, "late"), (8, "second")])
-        made._results, made._last, made._start_more = Results(), clock.now_s, begin
+        made._results, made._last, made.start_more = Results(), clock.now_s, begin
         with mock.patch.object(pool, "time", clock):
             self.assertEqual((7, "first"), made.next())
             self.assertEqual([1000.0 + 1.5 * pool.STALL_S], begun)
@@ -235,6 +248,7 @@ class TestBegun(unittest.TestCase):
 
         known = Registration(name="a", url="http://127.0.0.1:1")
         made = ReaderPool([ReadTarget(known)], {}, ReadSettings(timeout_s=20), clock)
+        made.start_more()
         made.next()
         made.end()
         ((name, daemon),) = [(one.name, one.daemon) for one in threads]
@@ -244,6 +258,7 @@ class TestBegun(unittest.TestCase):
     def test_one_that_has_ended_is_running_no_longer(self):
         known = Registration(name="a", url="http://127.0.0.1:1")
         made = ReaderPool([ReadTarget(known)], {}, ReadSettings(timeout_s=20), lambda: NOW)
+        made.start_more()
         index, found = made.next()
         self.assertEqual((0, "Offline"), (index, found.podm.status))
         self.assertEqual({}, made._running)
