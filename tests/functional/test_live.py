@@ -315,6 +315,8 @@ class TestSilent(Live):
 
     def test_a_signal_ends_it_quickly_as_a_shell_says_it_and_no_session_is_left(self):
         settings = SimulatorSettings(login=Account("op", "word"))
+        usual = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # with nohup it is ignored
+        self.addCleanup(signal.signal, signal.SIGHUP, usual)
         for program, number, code in (
             ("valence-sched", signal.SIGINT, 130),
             ("valence-sched", signal.SIGTERM, 143),
