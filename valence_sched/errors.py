@@ -382,6 +382,17 @@ def suggest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
     return f"known: {', '.join(names[:fitting])}{more}"
 
 
+def unknown_lines(what: str, names: Iterable[str], known: Iterable[str]) -> Iterator[str]:
+    """Yield a line for each name that is not known, once, with the nearest.
+
+    ``what`` says what no pod manager does that has one of the names, as in ``is in the zone``.
+    """
+    known_names = set(known)
+    for name in dict.fromkeys(names):
+        if name not in known_names:
+            yield one_line(f"no pod manager {what} {name!r} ({suggest(name, known_names)})")
+
+
 def _look_alike(name: str, close: str) -> str:
     """Return which character of a name looks like one of the nearest, and is another."""
     odd = [char for char in name if not char.isascii() and char not in close]

@@ -173,18 +173,15 @@ def _is_listed(podm: LeanPodm, parsed_args: argparse.Namespace) -> bool:
 
 def _unknown_words(podms: Sequence[LeanPodm], parsed_args: argparse.Namespace) -> Iterator[str]:
     """Yield a line for each word of the options that no pod manager has, with the nearest."""
-    from valence_sched.errors import one_line, suggest
+    from valence_sched.errors import unknown_lines
 
     for what, option in (("is in the zone", "zone"), ("was read by the driver", "driver")):
         word = getattr(parsed_args, option)
         known = {getattr(podm, option) for podm in podms} - {None}
-        if word is not None and word not in known:
-            yield one_line(f"no pod manager {what} {word!r} ({suggest(word, known)})")
+        yield from unknown_lines(what, () if word is None else (word,), known)
     for what, option in (("has the trait", "trait"), ("is in the aggregate", "aggregate")):
         known = {word for podm in podms for word in getattr(podm, option + "s")}
-        for word in dict.fromkeys(getattr(parsed_args, option)):
-            if word not in known:
-                yield one_line(f"no pod manager {what} {word!r} ({suggest(word, known)})")
+        yield from unknown_lines(what, getattr(parsed_args, option), known)
 
 
 class ShowPodm(base.ShowOne):

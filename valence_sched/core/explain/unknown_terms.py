@@ -4,7 +4,7 @@
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from valence_sched.errors import closest, one_line, suggest
+from valence_sched.errors import closest, one_line, suggest, unknown_lines
 from valence_sched.model.extra_specs import PLAIN_ATTRIBUTES, as_text, split_attribute
 from valence_sched.model.group import FACT_PREFIX
 from valence_sched.model.need import Alternative
@@ -83,12 +83,8 @@ def _unknown_terms(view: View, request: Request) -> list[str]:
 def unknown_resources(view: View, request: Request) -> list[str]:
     """Return a line for each resource asked for that no pod manager has, with the nearest one."""
     needs = itertools.chain.from_iterable(one.needs for one in request.alternatives)
-    names = dict.fromkeys(need.resource for need in needs if need.kind == "stock")
-    return [
-        one_line(f"no pod manager has a resource named {name!r} ({suggest(name, view.resources)})")
-        for name in names
-        if name not in view.resources
-    ]
+    names = (need.resource for need in needs if need.kind == "stock")
+    return list(unknown_lines("has a resource named", names, view.resources))
 
 
 def _request_terms(request: Request) -> Iterator[tuple[str, str]]:
@@ -119,16 +115,16 @@ def _unknown_line(view: View, root: str, name: str) -> str:
 def _unknown_values(view: View, request: Request) -> Iterator[str]:
     if request.zone is not None:
         zones = {zone for zone in view.zone.values if zone is not None}
-        yield from _unknown_lines("is in the zone", [request.zone], zones)
+        yield from unknown_lines("is in the zone", [request.zone], zones)
     if request.locations:
         locations = [location.rstrip("/") for location in request.locations]
-        yield from _unknown_lines("is at the location", locations, _locations(view))
+        yield from unknown_lines("is at the location", locations, _locations(view))
     yield from _unknown_names("is in the aggregate", request.aggregates, view.aggregates.values)
     yield from _unknown_names("has the trait", request.traits, view.traits.values)
     for key, names in request.capabilities.items():
         reported = {value for has in view.capabilities.values for value in has.get(key, ())}
         if reported:  # else the key itself is unknown
-            yield from _unknown_lines(f"has the capability {key}", names, reported)
+            yield from unknown_lines(f"has the capability {key}", names, reported)
 
 
 def _locations(view: View) -> set[str]:
@@ -152,11 +148,4 @@ def _unknown_names(
     known = {name for one in has for name in one}
     wishes = [*names.required, *(name for one in names.any_of for name in one)]
     wishes += [name for name in names.forbidden if closest(name, known) is not None]
-    yield from _unknown_lines(what, wishes, known)
-
-
-def _unknown_lines(what: str, names: Iterable[str], known: Iterable[str]) -> Iterator[str]:
-    known_names = set(known)
-    for name in dict.fromkeys(names):
-        if name not in known_names:
-            yield one_line(f"no pod manager {what} {name!r} ({suggest(name, known_names)})")
+    yield from unknown_lines(what, wishes, known)
