@@ -428,14 +428,15 @@ def escape(text: str, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(
-        char if char.isprintable() or char in keep else _escaped_character(char) for char in text
+        char if char.isprintable() or char in keep else escape_character(char) for char in text
     )
 
 
 _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def _escaped_character(char: str) -> str:
+def escape_character(char: str) -> str:
+    """Return a character as JSON escapes it."""
     code = char.encode("utf-16-be", "surrogatepass").hex()
     units = (f"\\u{code[at : at + 4]}" for at in range(0, len(code), 4))
     return _SHORT_ESCAPES.get(char) or "".join(units)

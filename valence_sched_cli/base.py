@@ -20,6 +20,7 @@ from valence_sched.errors import (
     one_line,
     suggest,
 )
+from valence_sched.streams import log_failures, print_message
 from valence_sched_cli import cloud
 from valence_sched_cli.options.file_names import check_file_names
 from valence_sched_cli.options.help import CommandHelp
@@ -34,7 +35,6 @@ from valence_sched_cli.output.columns import (
 from valence_sched_cli.output.delivery import Delivery
 from valence_sched_cli.output.heat import supports_colour
 from valence_sched_cli.output.logs import escape_logs
-from valence_sched_cli.output.streams import log_failures
 from valence_sched_cli.plugin import URL_VARIABLE
 from valence_sched_cli.signals import interrupt_on_signals
 
@@ -85,6 +85,7 @@ class PodmCommand:
         _check_widths(prog_name)
         parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
         parser.error = functools.partial(_refuse, parser)  # type: ignore[method-assign]
+        parser._print_message = print_message  # type: ignore[method-assign]
         parser.formatter_class = functools.partial(CommandHelp, examples=self.examples)
         for action in (None, "store"):
             parser.register("action", action, StoreOnce)
@@ -154,7 +155,9 @@ class PodmCommand:
         if not has_any_column(parsed_args.columns, column_names):
             column_names, data = known, ()
         colour = supports_colour(self.app.stdout)
-        formatter = prepare_formatter(self.formatter, parsed_args.formatter, colour=colour)
+        formatter = prepare_formatter(
+            self.formatter, parsed_args.formatter, colour=colour, stream=self.app.stdout
+        )
 
         def emit(stream: Any) -> None:
             self.formatter = StreamFormatter(formatter, stream)

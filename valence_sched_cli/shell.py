@@ -19,6 +19,7 @@ from cliff import app
 from cliff.commandmanager import CommandManager
 
 from valence_sched.errors import one_line, suggest
+from valence_sched.streams import discard, print_message, printing
 from valence_sched_cli.options.types import NAMES, nonempty
 from valence_sched_cli.output.logs import escape_logs
 from valence_sched_cli.plugin import add_endpoint_option
@@ -78,6 +79,7 @@ class Shell(app.App):
                 action.help = "Suppress output except errors."
             if action.dest == "log_file":
                 action.type = nonempty(NAMES["<file>"])
+        parser._print_message = print_message  # type: ignore[method-assign]
         return add_endpoint_option(parser)
 
     def configure_logging(self) -> None:
@@ -97,6 +99,12 @@ class Shell(app.App):
             raise SystemExit(2)
         super().interact()
         raise SystemExit(0)  # cliff would exit 1
+
+    def print_help_if_requested(self) -> None:
+        """Print help if an option asks for it; OutputError where it cannot be printed."""
+        if self.options.deferred_help:
+            with printing(self.stdout):
+                super().print_help_if_requested()
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Run a command; the words that several begin with list these, a typo names the nearest.
@@ -148,5 +156,5 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(Shell(arguments).run(arguments))
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
         return 141

@@ -377,7 +377,7 @@ class TestStreams(Effects):
             words = here.schedule("--compose", "-f", "value")
             done = self.shell(OURS, words, "", PYTHONIOENCODING="ascii")
             self.assertEqual(0, done.returncode, done)
-            self.assertIn(r"r\xf3w-", done.stdout)
+            self.assertIn(r"r\u00f3w-", done.stdout)
             self.assert_named(here, "", done.stdout)
 
 

@@ -53,6 +53,15 @@ class TestHead(ApplicationCase):
         self.assertEqual(405, self.call("HEAD", SELECT).status_code)
 
 
+class TestPaths(ApplicationCase):
+    def test_a_slash_at_the_end_changes_nothing(self):
+        for path in ("/healthcheck", "/healthcheck/alive", "/v1/podms", "/v1/policies", "/ui"):
+            with self.subTest(path):
+                plain, slashed = self.call("GET", path), self.call("GET", f"{path}/")
+                self.assertEqual(200, plain.status_code)
+                self.assertEqual(plain.status_code, slashed.status_code)
+
+
 class TestBodies(ApplicationCase):
     def test_a_request_is_one_as_in_a_request_file(self):
         result = self.call("POST", SELECT, {"request": {"flavor": "small", "alternates": 1}})

@@ -158,7 +158,6 @@ def fuzz_settings(examples, **words):
     """Return settings under which the same examples are drawn each time."""
     return hypothesis.settings(
         max_examples=examples,
-        deadline=None,
         database=None,
         derandomize=True,
         suppress_health_check=list(hypothesis.HealthCheck),

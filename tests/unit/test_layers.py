@@ -19,6 +19,7 @@ from tests.unit.structure import (
 # they have a file. A room may import itself; ``core/policy`` is that one module of the room.
 MAY_IMPORT = {
     "errors": set(),
+    "streams": {"errors"},
     "files": {"errors", "model"},  # it writes an inventory as well
     "model": {"errors"},
     "view": {"errors", "model"},
@@ -85,9 +86,10 @@ MAY_IMPORT["server"] = {
     "inventory",
     "service",
     "store",
+    "streams",
     "zones",
 }  # processes that serve the service
-MAY_IMPORT["valence_sched_cli"] = {"errors", "model", "app"}
+MAY_IMPORT["valence_sched_cli"] = {"errors", "model", "app", "streams"}
 
 # Libraries that anybody may use; of every other one the rooms that may.
 FOR_ALL = {"msgspec"}

@@ -112,7 +112,7 @@ def read_password(
     if reference.env is not None:
         return _password_from_variable(reference.env, environ)
     if reference.file is not None:
-        return _password_from_file(Path(reference.file).expanduser())
+        return _password_from_file(Path(os.path.expanduser(reference.file)))
     if secure_file is None:
         raise CredentialError("its password is kept in the secure file, and there is none here")
     return secure_file.get(name)

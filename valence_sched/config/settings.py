@@ -38,6 +38,8 @@ DATA = Path(__file__).parents[1] / "data"  # that ships with the package
 HOME_VARIABLES = {"config": "XDG_CONFIG_HOME", "state": "XDG_STATE_HOME", "cache": "XDG_CACHE_HOME"}
 #: What stands for these variables below the home of a person, by the XDG Base Directory standard.
 USUAL_FOLDERS = {"config": ".config", "state": ".local/state", "cache": ".cache"}
+#: The home of a user that has none, such as an arbitrary user ID of a container.
+NO_HOME = "/nonexistent"
 
 
 class Homes:
@@ -68,7 +70,8 @@ class Homes:
         if home := self._environ.get(HOME_VARIABLES[kind]):
             return Path(home) / PROGRAM
         if sys.platform == "linux":
-            return Path("~", USUAL_FOLDERS[kind]).expanduser() / PROGRAM
+            own = os.path.expanduser(f"~/{USUAL_FOLDERS[kind]}")
+            return Path(NO_HOME if own.startswith("~") else own) / PROGRAM
         import platformdirs  # for the customs of other platforms alone: a start pays for it
 
         folder: Path = getattr(platformdirs, f"user_{kind}_path")(PROGRAM)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -42,10 +43,11 @@ def read_podms(data: bytes, file: str) -> list[Registration]:
 def _with_absolute_paths(folder: Path, registration: Registration) -> Registration:
     changes: dict[str, object] = {}
     if registration.cacert is not None:
-        changes["cacert"] = str(folder / Path(registration.cacert).expanduser())
+        changes["cacert"] = str(folder / os.path.expanduser(registration.cacert))
     password = registration.password
     if password is not None and password.file is not None:
-        changes["password"] = PasswordReference(file=str(folder / Path(password.file).expanduser()))
+        file = str(folder / os.path.expanduser(password.file))
+        changes["password"] = PasswordReference(file=file)
     return msgspec.structs.replace(registration, **changes)
 
 

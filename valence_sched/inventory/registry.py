@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 
 from valence_sched.config import credentials
 from valence_sched.config.credentials import SecureFile
-from valence_sched.config.settings import Configuration, Homes
+from valence_sched.config.settings import NO_HOME, Configuration, Homes
 from valence_sched.core import plugins
 from valence_sched.drivers.identity import addresses, with_identity
 from valence_sched.errors import (
@@ -75,7 +76,7 @@ class Registry:
                 raise UsageError(f"the state {self.url!r} ends with this command: name a file, or "
                                  "the URL of a database")  # fmt: skip
         alone = in_file is not None and in_file.end() == len(self.url)
-        self.file = Path(unquote(in_file[1])).expanduser() if in_file and alone else None
+        self.file = Path(os.path.expanduser(unquote(in_file[1]))) if in_file and alone else None
 
     @property
     def where(self) -> str:
@@ -116,6 +117,9 @@ class Registry:
         from valence_sched.store.store import Store  # SQLAlchemy: only to use a state
 
         with errors_at(self.variable):
+            if self.empty and self.file and self.file.is_relative_to(NO_HOME):
+                raise StoreError("no home folder for the state: set HOME or XDG_STATE_HOME, or "
+                                 "name a state with --state")  # fmt: skip
             return Store(self.url, effects=effects, remark=self._config.remarks.append)
 
     def registrations(self) -> list[Registration]:
@@ -327,7 +331,7 @@ def _as_url(state: str) -> str:
         return state
     if not state.strip() or "\0" in state:
         raise StoreError(f"no state is called {state!r}: name a file, or a URL")
-    return _file_url(Path(state).expanduser().absolute())
+    return _file_url(Path(os.path.expanduser(state)).absolute())
 
 
 def _file_url(file: Path) -> str:

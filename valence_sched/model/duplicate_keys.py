@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Refuses JSON in which an object has one key twice: a decoder takes the last and loses the rest.
 
-What programs write has no such object, so that large text is checked only where it has lines, as
+What programs write has no such object: text of that size is checked only where it has lines, as
 people write it.
 """
 
 from typing import Any, NamedTuple
 
 from valence_sched.errors import InputError
-from valence_sched.model.codec import MAX_HUMAN_BYTES
 
+#: Bytes of text without lines that are checked: more are a program's, and take a second.
+MOST_COMPACT_BYTES = 32 << 20
 _MARK = b"\xef\xbb\xbf"
 
 
@@ -30,12 +31,12 @@ def refuse_duplicate_keys(
     """Check JSON text; one that is no JSON passes, because its decoder says what is wrong.
 
     ``bytes_before`` is the size of what stands before the text in its file. Text on one line that
-    goes beyond ``MAX_HUMAN_BYTES`` of a file is not checked.
+    goes beyond ``MOST_COMPACT_BYTES`` of a file is not checked.
 
     Raises:
         InputError: an object has a key twice; it names ``file`` and the object.
     """
-    if bytes_before + len(data) > MAX_HUMAN_BYTES and not _has_lines(data):
+    if bytes_before + len(data) > MOST_COMPACT_BYTES and not _has_lines(data):
         return
     try:
         text = data.removeprefix(_MARK).decode()

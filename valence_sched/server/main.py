@@ -12,15 +12,23 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
-from valence_sched.errors import InputError, SchedulerError, UsageError, errors_at
+from valence_sched.errors import (
+    InputError,
+    OutputError,
+    SchedulerError,
+    UsageError,
+    errors_at,
+)
 from valence_sched.model.codec import convert, dump_yaml
 from valence_sched.model.quantity import format_count
 from valence_sched.server.metrics_folder import metrics_folder
 from valence_sched.server.store_commands import add_store_commands, run_store_command
+from valence_sched.streams import discard, print_message, printing
 
 if TYPE_CHECKING:
     from valence_sched.service.settings import ServiceSettings
 
+INTERRUPTED, PIPE_ENDED = 130, 141  # as a shell gives to what SIGINT and SIGPIPE end
 CONFIG_VARIABLE = "VALENCE_SCHEDULER_CONFIG"
 #: The extra of each library that a service may lack.
 EXTRAS = {
@@ -33,16 +41,30 @@ EXTRAS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code."""
-    arguments = parser().parse_args(argv)
-    if arguments.command != "serve":
-        return run(arguments, os.environ, sys.stdout, sys.stderr)
-    with metrics_folder(os.environ):
-        return run(arguments, os.environ, sys.stdout, sys.stderr)
+    try:
+        with printing(sys.stdout):
+            arguments = parser().parse_args(argv)
+            if arguments.command != "serve":
+                return run(arguments, os.environ, sys.stdout, sys.stderr)
+        with metrics_folder(os.environ):
+            return run(arguments, os.environ, sys.stdout, sys.stderr)
+    except OutputError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    except (BrokenPipeError, KeyboardInterrupt) as error:
+        discard(sys.stdout)
+        return PIPE_ENDED if isinstance(error, BrokenPipeError) else INTERRUPTED
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises where its help cannot be printed."""
+
+    _print_message = staticmethod(print_message)
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="valence-scheduler", description="Serve the scheduler of pod managers over HTTP."
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="<command>")

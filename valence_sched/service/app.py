@@ -58,7 +58,7 @@ def create_application(
 ) -> falcon.App[Any, Any]:
     """Return the WSGI application; ``access`` says who may use it."""
     app: falcon.App[Any, Any] = falcon.App(middleware=[Envelope(metrics)])
-    app.req_options.strip_url_path_trailing_slash = False
+    app.req_options.strip_url_path_trailing_slash = True
     app.add_error_handler(Exception, _defect)
     app.add_error_handler(falcon.HTTPError, _http_error)
     app.add_error_handler(SchedulerError, _scheduler_error_handler(access))

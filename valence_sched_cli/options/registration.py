@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import re
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from valence_sched.errors import UsageError, one_line
@@ -212,7 +212,7 @@ def password_reference(args: argparse.Namespace, *, here: bool) -> PasswordRefer
 
 def path_of_file(name: str, *, here: bool) -> str:
     """Return the path of a file wherever a command runs; a service's is named as it is."""
-    return str(Path(name).expanduser().absolute()) if here else name
+    return os.path.abspath(os.path.expanduser(name)) if here else name
 
 
 def _merge(known: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 from cliff.columns import FormattableColumn
 
 from valence_sched.errors import UsageError, escape, one_line, suggest
+from valence_sched.streams import encodable
 from valence_sched_cli.output.ascii_table import ascii_table, is_wider_than_terminal
 from valence_sched_cli.output.fitting import fit_rows
 
@@ -33,11 +34,14 @@ SHORT_TITLES = {
 }
 
 
-def prepare_formatter(formatter: Any, name: str, *, colour: bool = False) -> Any:
+def prepare_formatter(
+    formatter: Any, name: str, *, colour: bool = False, stream: Any = None
+) -> Any:
     """Return the formatter of this name with what its cells need done to them.
 
     What does not print is escaped in every format; ``json`` escapes it by itself. With ``colour``
-    the cells of a table that have a colour get it.
+    the cells of a table that have a colour get it. What the encoding of ``stream`` lacks is
+    escaped before widths are counted.
     """
     if name == "yaml":
         return _YamlFormatter()
@@ -47,8 +51,9 @@ def prepare_formatter(formatter: Any, name: str, *, colour: bool = False) -> Any
     if name == "table":
         formatter = _FittedTable(formatter)
     if colour and name == "table":
-        return _CellFormatter(formatter, _coloured_cell, titles)
-    return _CellFormatter(formatter, _flat_cell if name in FLAT else _printable_cell, titles)
+        return _CellFormatter(formatter, _coloured_cell, titles, stream)
+    prepare = _flat_cell if name in FLAT else _printable_cell
+    return _CellFormatter(formatter, prepare, titles, stream)
 
 
 class _PrintableCell(FormattableColumn[Any]):
@@ -78,20 +83,48 @@ class _ColouredCell(_PrintableCell):
         return _value(self._value)
 
 
+class _EncodableCell(FormattableColumn[Any]):
+    """A cell that people see as a stream can write it."""
+
+    def __init__(self, value: Any, stream: Any) -> None:
+        super().__init__(value)
+        self._stream = stream
+
+    def human_readable(self) -> str:
+        return encodable(self._value.human_readable(), self._stream)
+
+    def machine_readable(self) -> Any:
+        return self._value.machine_readable()
+
+
 class _CellFormatter:
     """Prepares each cell and gives columns their ``titles`` before another formatter prints."""
 
     def __init__(
-        self, formatter: Any, prepare: Callable[[Any], Any], titles: Mapping[str, str] | None = None
+        self,
+        formatter: Any,
+        prepare: Callable[[Any], Any],
+        titles: Mapping[str, str],
+        stream: Any,
     ) -> None:
-        self._formatter, self._prepare, self._titles = formatter, prepare, titles or {}
+        self._formatter, self._prepare, self._titles = formatter, prepare, titles
+        encoding = getattr(stream, "encoding", None) or "utf-8"
+        self._stream = None if encoding.casefold().startswith("utf") else stream
+
+    def _cell(self, value: Any) -> Any:
+        cell = self._prepare(value)
+        if self._stream is None:
+            return cell
+        if isinstance(cell, FormattableColumn):
+            return _EncodableCell(cell, self._stream)
+        return encodable(cell, self._stream) if isinstance(cell, str) else cell
 
     def emit_list(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
-        rows = (tuple(map(self._prepare, row)) for row in data)
+        rows = (tuple(map(self._cell, row)) for row in data)
         self._formatter.emit_list(self._named(names), rows, stdout, parsed_args)
 
     def emit_one(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
-        cells = tuple(map(self._prepare, data))
+        cells = tuple(map(self._cell, data))
         self._formatter.emit_one(self._named(names), cells, stdout, parsed_args)
 
     def _named(self, names: Sequence[str]) -> list[str]:

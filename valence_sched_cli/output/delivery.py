@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from valence_sched import streams
 from valence_sched.errors import OutputError, SchedulerError, describe_error, one_line
-from valence_sched_cli.output import streams
 
 if TYPE_CHECKING:
     from valence_sched.model.effect import EffectLog
@@ -40,8 +40,6 @@ class Delivery:
             OutputError: standard output is closed, full, or otherwise gone.
             BrokenPipeError: nobody reads it, and nothing was done that must be told.
         """
-        if self._stdout is None:
-            raise OutputError("standard output", ValueError("it is closed"))
         self._clear()
         if self._effects:
             text = io.StringIO()
@@ -49,15 +47,8 @@ class Delivery:
             streams.write(self._stdout, text.getvalue())
             self._effects.mark_named(text.getvalue())
             return
-        try:
-            with streams.escaping(self._stdout):
-                emit(self._stdout)
-                self._stdout.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            streams.discard(self._stdout)
-            raise OutputError("standard output", error) from None
+        with streams.printing(self._stdout), streams.escaping(self._stdout):
+            emit(self._stdout)
 
     def tell_error(self, error: BaseException, closing: Iterable[str]) -> int:
         """Tell of an error, and after an effect what no output names; return the exit code."""

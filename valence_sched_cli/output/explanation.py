@@ -43,7 +43,7 @@ class ReportRenderer:
         parsed_args: argparse.Namespace,
         given: Iterable[str] = (),
     ) -> None:
-        self._formatter = prepare_formatter(formatter, "table")
+        self._formatter = prepare_formatter(formatter, "table", stream=stream)
         self._parsed_args = parsed_args
         self._every_reason = getattr(parsed_args, "all_reasons", False)
         self._colour = parsed_args.formatter == "table" and supports_colour(stream)

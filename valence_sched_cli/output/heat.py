@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from valence_sched.errors import escape
-from valence_sched_cli.output.streams import moves_cursor
+from valence_sched.streams import moves_cursor
 
 
 class HeatCell:

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from valence_sched.streams import moves_cursor
 from valence_sched_cli.output.awaited import Awaited
-from valence_sched_cli.output.streams import moves_cursor
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

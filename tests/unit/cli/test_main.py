@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the program ends: at once, and with nothing left out."""
 
+import os
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
+
+from valence_sched.app import App
+from valence_sched.errors import StoreError
+from valence_sched.model.read_options import Selection
 
 SITE = str(Path(__file__).parents[3] / "examples" / "site.json")
 #: The program as its script calls it, with something before it; then what only a usual end prints.
@@ -64,6 +71,65 @@ class TestInterrupt(unittest.TestCase):
         self.assertEqual((0, 8), (done.returncode, len(done.stdout.splitlines())), done.stderr)
 
 
+class TestFullStandardOutput(unittest.TestCase):
+    """What a parser prints, to a disk that takes no more."""
+
+    SCHEDULER = "from valence_sched.server.main import main; sys.exit(main({words}))"
+    PROGRAM = "from valence_sched_cli.main import main; sys.exit(main({words}))"
+
+    def test_help_and_version_fail_in_one_line(self):
+        cases = [
+            (self.PROGRAM, words)
+            for words in (
+                ["--help"],
+                ["--version"],
+                ["podm", "list", "--help"],
+                ["help", "podm", "list"],
+            )
+        ]
+        cases += [
+            (self.SCHEDULER, words)
+            for words in (["--help"], ["serve", "--help"], ["check-config", "--state", "{state}"])
+        ]
+        with tempfile.TemporaryDirectory() as folder, open("/dev/full", "wb") as full:
+            for program, words in cases:
+                script = "import sys; " + program.format(
+                    words=[word.format(state=f"{folder}/state.sqlite") for word in words]
+                )
+                with self.subTest(words):
+                    done = subprocess.run(
+                        [sys.executable, "-c", script],
+                        stdout=full,
+                        stderr=subprocess.PIPE,
+                        text=True,
+                        check=False,
+                    )
+                    line = "standard output: no space left on device\n"
+                    self.assertEqual((1, line), (done.returncode, done.stderr))
+
+
+class TestNoHome(unittest.TestCase):
+    """A user ID without a passwd entry, and no HOME."""
+
+    def engine(self):
+        environ = mock.patch.dict(os.environ, clear=True)
+        no_entry = mock.patch("pwd.getpwuid", side_effect=KeyError("uid"))
+        for patch in (environ, no_entry):
+            self.enterContext(patch)
+        return App().engine
+
+    def test_a_recording_needs_none(self):
+        engine = self.engine()(Selection(sources=(SITE,)))
+        self.assertEqual(8, len(engine.podms()))
+
+    def test_without_a_state_nothing_is_claimed(self):
+        self.assertEqual((), self.engine()(Selection()).claims())
+
+    def test_what_would_be_stored_names_the_variables(self):
+        with self.assertRaisesRegex(StoreError, "set HOME or XDG_STATE_HOME"):
+            self.engine()(Selection()).set_quota("a", {"cores": 1})
+
+
 class TestEnd(unittest.TestCase):
     """Of a command that has printed all."""
 
@@ -90,7 +156,8 @@ class TestEnd(unittest.TestCase):
         self.assertEqual("came back 0", done.stdout.splitlines()[-1])
 
     def test_another_thread_has_the_time_that_it_needs(self):
-        late = "threading.Thread(target=lambda: (time.sleep(2), print('late'))).start()"
+        work = "(threading.main_thread().join(), print('late'))"
+        late = f"threading.Thread(target=lambda: {work}).start()"
         done = run(*self.LIST, before=late)
         self.assertEqual(["came back 0", "late"], done.stdout.splitlines()[8:])
 

@@ -248,7 +248,6 @@ def quietly(examples: int):
     """Return settings that try the same examples each time: two thirds, all of them in a soak."""
     return settings(
         max_examples=examples if os.environ.get("VALENCE_SCHED_SOAK") else -(-2 * examples // 3),
-        deadline=None,
         derandomize=True,
         database=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

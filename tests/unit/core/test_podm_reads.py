@@ -89,7 +89,7 @@ class TestPolicies(unittest.TestCase):
         """S65: the facts that the enabled filters and weighers read are enough."""
         placed = []
 
-        @settings(deadline=None, max_examples=30, derandomize=True)
+        @settings(max_examples=30, derandomize=True)
         @given(policies(), st.lists(st.sampled_from(REQUESTS), min_size=3, max_size=5))
         def check(policy, requests):
             for one in requests:

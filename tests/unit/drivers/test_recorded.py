@@ -273,7 +273,7 @@ class TextsTest(SourceTest):
             text = self.refused("-", b"{\n" + b" " * 200 + b"}")
         self.assertIn("at most 100 bytes", text)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(st.lists(st.dictionaries(st.text(max_size=5), st.integers(), max_size=3), max_size=9),
            st.sampled_from([bytes, gzip.compress, zstandard.compress]))  # fmt: skip
     def test_what_was_written_as_lines_is_what_is_read(self, podms, pack):
@@ -282,7 +282,7 @@ class TextsTest(SourceTest):
         found = records("-", io.BytesIO(pack(data)), Diagnostics(), DIALECTS)
         self.assertEqual(podms, [msgspec.json.decode(record.json) for record in found])
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=200)
     @given(st.binary(max_size=300),
            st.sampled_from([b"", b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"{", b"{\n",
                             HEADER, b'{"schema":']))  # fmt: skip
@@ -294,7 +294,7 @@ class TextsTest(SourceTest):
 
 
 class DamageTest(SourceTest):
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(st.sampled_from(["zip", "tar", "tar.gz", "tar.zst", "gz"]), st.data())
     def test_a_damaged_file_is_read_in_part_or_refused_in_one_line(self, form, data):
         packs = {"tar.gz": gzip.compress, "tar.zst": zstandard.compress}

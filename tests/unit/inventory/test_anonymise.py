@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from valence_sched.app import App
@@ -154,7 +154,6 @@ class AliasesTest(unittest.TestCase):
         ):
             self.assertEqual(expected, aliases.uri(given_))
 
-    @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.lists(st.text(max_size=12), min_size=2, max_size=2, unique=True))
     def test_two_texts_never_share_an_alias(self, texts: list[str]) -> None:
         aliases = Aliases(b"k")

@@ -157,7 +157,6 @@ class TestProperty(unittest.TestCase):
     maxDiff = None
 
     @settings(
-        deadline=None,
         max_examples=20,
         phases=[Phase.explicit, Phase.reuse, Phase.generate],
         suppress_health_check=list(HealthCheck),

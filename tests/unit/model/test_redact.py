@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from valence_sched.drivers.redfish.render.render import documents_of
@@ -150,7 +150,6 @@ class TestRedact(unittest.TestCase):
         kept = {"@odata.id": root, "Links": {}, "Oem": [systems], "Systems": systems}
         self.assertEqual({root: kept}, found)
 
-    @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=20),
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(

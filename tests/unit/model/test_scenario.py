@@ -3,7 +3,7 @@
 
 import unittest
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from valence_sched.errors import InputError
@@ -68,7 +68,6 @@ class TestTarget(unittest.TestCase):
                 parse_target(text)
             self.assertIn(problem, str(caught.exception))
 
-    @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.builds(Target, podm=NAMES, pool=NAMES | st.none(),
                      block=NAMES | st.none(), free=st.booleans() | st.none()))  # fmt: skip
     def test_a_target_is_what_its_text_says(self, target):

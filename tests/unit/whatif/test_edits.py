@@ -5,7 +5,7 @@ import copy
 import unittest
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.core.deciders import cpu, gpu
@@ -252,7 +252,7 @@ def tolerant(site: Site, edits: list) -> Site:
 class TestProperties(unittest.TestCase):
     """What holds of every edit on every site."""
 
-    @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=30)
     @given(st.integers(0, 50), st.lists(EDITS, max_size=4))
     def test_the_base_never_changes_and_the_result_is_sound(self, seed, edits):
         base = random_site(seed)
@@ -267,7 +267,7 @@ class TestProperties(unittest.TestCase):
         self.assertEqual(before, base.podms)
         self.assertEqual(amounts, counts(Site("again", base.podms, {}, {})))
 
-    @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=25)
     @given(st.integers(0, 50), st.lists(EDITS, max_size=3), st.lists(EDITS, max_size=3))
     def test_edits_compose_in_their_order(self, seed, first, second):
         base = random_site(seed)
@@ -275,7 +275,7 @@ class TestProperties(unittest.TestCase):
         one_by_one = tolerant(tolerant(base, first), second)
         self.assertEqual(one_by_one.podms, tolerant(base, [*first, *second]).podms)
 
-    @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=25)
     @given(st.integers(0, 50), st.integers(0, 2), st.integers(0, 11), st.integers(1, 5))
     def test_to_remove_what_was_added_gives_the_same_amounts(self, seed, podm, block, count):
         base = random_site(seed)
@@ -286,7 +286,7 @@ class TestProperties(unittest.TestCase):
         self.assertEqual(base.podms, removed.podms)
         self.assertEqual(counts(base), counts(removed))
 
-    @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=30)
     @given(st.integers(0, 50), st.lists(EDITS, max_size=2), st.sampled_from(["default", "chance"]))
     def test_a_failed_block_is_never_chosen_and_a_drained_pod_manager_takes_nothing(
         self, seed, edits, policy

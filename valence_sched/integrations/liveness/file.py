@@ -31,8 +31,8 @@ def _parsed(argument: str) -> tuple[Path, float]:
     name, colon, age = argument.rpartition(":")
     if colon and not os.path.isdir(argument):
         with suppress(ValueError):  # then the colon is the folder's own
-            return Path(name).expanduser(), parse_age(age)
-    return Path(argument).expanduser(), DEFAULT_LIMIT_S
+            return Path(os.path.expanduser(name)), parse_age(age)
+    return Path(os.path.expanduser(argument)), DEFAULT_LIMIT_S
 
 
 def _age_s(path: Path, now: datetime) -> float | None:

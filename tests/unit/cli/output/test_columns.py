@@ -3,9 +3,12 @@
 
 import argparse
 import importlib.metadata
+import io
 import unittest
 
+from cliff.columns import FormattableColumn
 from cliff.display import DisplayCommandBase
+from stevedore import ExtensionManager
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
@@ -24,6 +27,45 @@ READ_ONLY = {
     "scheduler_whatif_rebalance", "scheduler_whatif_run", "scheduler_zone_info",
     "scheduler_zone_list", "scheduler_zone_show", "scheduler_zone_tree",
 }  # fmt: skip
+
+
+class NameColumn(FormattableColumn[str]):
+    """A name as people see it."""
+
+    def human_readable(self) -> str:
+        return self._value
+
+
+class TestNarrowStreams(unittest.TestCase):
+    """A stream whose encoding lacks characters of the cells."""
+
+    ROWS = (("机架-7", "é", 3), ("rack-b", NameColumn("東京"), None))
+
+    def printed(self, name: str) -> str:
+        stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+        formatter = ExtensionManager("cliff.formatter.list", invoke_on_load=True)[name].obj
+        options = argparse.Namespace(
+            max_width=0,
+            fit_width=False,
+            print_empty=False,
+            noindent=False,
+            quote_mode="nonnumeric",
+            columns=(),
+            print_header=True,
+        )
+        text = io.StringIO()
+        columns.prepare_formatter(formatter, name, stream=stream).emit_list(
+            ("Podm", "Zone", "Cores"), self.ROWS, text, options
+        )
+        return text.getvalue()
+
+    def test_escapes_are_in_the_widths_of_a_table(self):
+        lines = self.printed("table").splitlines()
+        self.assertEqual(1, len(set(map(len, lines))), lines)
+        self.assertTrue("".join(lines).isascii())
+
+    def test_escapes_are_those_of_json(self):
+        self.assertEqual(r"\u673a\u67b6-7 \u00e9 3", self.printed("value").splitlines()[0])
 
 
 class TestTitles(unittest.TestCase):

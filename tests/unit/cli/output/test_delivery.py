@@ -20,17 +20,17 @@ class TestEncoding(unittest.TestCase):
         return self.bytes.getvalue().decode("ascii")
 
     def test_a_character_that_an_encoding_lacks_is_escaped(self):
-        self.assertEqual("gp\\xfc \\u65e5\n", self.print())
+        self.assertEqual("gp\\u00fc \\u65e5\n", self.print())
 
     def test_it_is_the_same_after_an_effect(self):
         self.effects.note("claim", "c", "is held")
-        self.assertEqual("gp\\xfc \\u65e5\n", self.print())
+        self.assertEqual("gp\\u00fc \\u65e5\n", self.print())
 
     def test_the_stream_is_as_before_afterwards(self):
         for errors in ("strict", "surrogateescape"):  # the latter is that of LC_ALL=C
             with self.subTest(errors):
                 self.stdout.reconfigure(errors=errors)
-                self.assertTrue(self.print().endswith("gp\\xfc \\u65e5\n"))
+                self.assertTrue(self.print().endswith("gp\\u00fc \\u65e5\n"))
                 self.assertEqual(errors, self.stdout.errors)
 
     def test_a_stream_without_an_encoding_is_written_as_it_is(self):

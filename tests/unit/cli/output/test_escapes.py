@@ -80,7 +80,7 @@ class TestFormats(unittest.TestCase):
         for text in (*WORDS, EVIL, "\ud800"):
             self.check(text)
 
-    @settings(max_examples=8, deadline=None)
+    @settings(max_examples=8)
     @given(TEXT)
     def test_so_it_is_with_any_text(self, text):
         self.check(f"x{text}x")

@@ -34,7 +34,7 @@ DOCUMENTS = st.recursive(
 class TestRead(unittest.TestCase):
     """Every document there is."""
 
-    @settings(max_examples=600, deadline=None)
+    @settings(max_examples=600)
     @given(DOCUMENTS)
     def test_it_is_a_flavor_or_an_error_of_one_line(self, document):
         try:

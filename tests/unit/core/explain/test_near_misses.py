@@ -196,7 +196,7 @@ def busy(draw: st.DrawFn) -> dict[str, Any]:
 class TestFreeing(unittest.TestCase):
     """Freeing is true: the same inventory without the node takes the request."""
 
-    @settings(deadline=None, max_examples=150)
+    @settings(max_examples=150)
     @given(busy(), st.integers(1, 9), st.integers(0, 3))
     def test_it_fits_without_the_node_and_only_then(self, podm, cores, cards):
         properties: dict[str, Any] = {"processor": {"total_cores": cores}}

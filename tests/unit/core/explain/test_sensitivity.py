@@ -310,7 +310,7 @@ WEIGHTS = st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0])
 class TestEveryFlip(unittest.TestCase):
     """Whatever is reported is what a fresh engine does, and nothing smaller does it."""
 
-    @settings(deadline=None, max_examples=60)
+    @settings(max_examples=60)
     @given(sites(), WEIGHTS, WEIGHTS, st.integers(1, 24), st.integers(0, 3))
     def test_a_fresh_engine_agrees(self, podms, room, liking, cores, seed):
         policy = two_wishes(room, liking)
@@ -326,7 +326,7 @@ class TestEveryFlip(unittest.TestCase):
             self.assertEqual(here, chosen(fresh), change)
             self.assertNotEqual(chosen(decision), chosen(fresh), change)
 
-    @settings(deadline=None, max_examples=40)
+    @settings(max_examples=40)
     @given(sites(), WEIGHTS, WEIGHTS, st.integers(0, 3))
     def test_no_smaller_change_of_a_weight_does_it(self, podms, room, liking, seed):
         """On a grid of 1/20 from 0 to 4, all other weights as they are."""
@@ -350,7 +350,7 @@ class TestEveryFlip(unittest.TestCase):
                 fresh = Decider(site, [changed]).select_destinations(asked)
                 self.assertEqual(chosen(decision), chosen(fresh), (use.name, weight, found))
 
-    @settings(deadline=None, max_examples=30)
+    @settings(max_examples=30)
     @given(sites(), st.integers(1, 24))
     def test_a_step_before_a_flip_of_a_need_changes_nothing(self, podms, cores):
         asked = request({"processor": {"total_cores": cores}}, policy="two")
@@ -365,7 +365,7 @@ class TestEveryFlip(unittest.TestCase):
 class TestOverrides(unittest.TestCase):
     """Weights that differ by aggregate or zone."""
 
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=50)
     @given(st.lists(st.tuples(st.integers(1, 5), st.sampled_from(["x", "y", None]),
                               st.sampled_from([(), ("gold",), ("gold", "old")])),
                     min_size=1, max_size=5))  # fmt: skip

@@ -74,7 +74,7 @@ class WholeReadingTest(LiveTest):
         self.same(msgspec.structs.replace(self.recorded(TREE)[0], id=podm.id), reading)
         return True
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(
         expand=st.sampled_from(EXPANDS),
         number=st.integers(0, 40),

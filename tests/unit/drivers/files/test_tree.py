@@ -7,7 +7,7 @@ import unittest
 from pathlib import Path
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.drivers.served import DIALECTS
@@ -480,7 +480,7 @@ NAMES = ("shared-blocks.json", "systems.json", "memory-domains.json", "states.js
 
 
 class AnyTreeTest(unittest.TestCase):
-    @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=120)
     @given(st.sampled_from(NAMES), st.integers(0, 2**32), st.lists(JSON, min_size=1, max_size=8))
     def test_whatever_a_document_holds_the_result_is_a_sound_pod_manager(self, name, seed, values):
         documents, chance = documents_of(name), random.Random(seed)
@@ -498,7 +498,7 @@ class AnyTreeTest(unittest.TestCase):
         for member in (*podm.blocks, *podm.stocks):
             self.assertLessEqual(set(member.pools), set(pools))
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(st.sampled_from(NAMES), st.randoms(use_true_random=False))
     def test_the_order_of_members_changes_no_sum(self, name, chance):
         documents = documents_of(name)

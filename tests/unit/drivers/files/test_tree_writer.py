@@ -42,7 +42,7 @@ class TreesTest(unittest.TestCase):
                      f"{ROOT}/Systems": {"Members": []}}  # fmt: skip
         self.assertEqual((documents, []), self.written(documents))
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=200)
     @given(st.lists(st.text("aA.%2eEfF/\\ix:\0 é", max_size=12), max_size=8, unique=True))
     def test_are_read_back_or_noted_whatever_their_uris(self, tails: list[str]) -> None:
         documents = {f"{ROOT}/{tail}": {"n": number} for number, tail in enumerate(tails)}

@@ -114,7 +114,7 @@ class SamePodm(unittest.TestCase):
 
 
 class GeneratedPodms(SamePodm):
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(st.integers(0, 30), st.integers(0, 2**16), st.integers(1, 5), st.integers(0, 8))
     def test_are_read_back_as_they_were(self, blocks, seed, pools, stocks) -> None:
         for line in drawn.podms(2, blocks, seed, pools, stocks):
@@ -205,7 +205,7 @@ def podms(draw: st.DrawFn) -> FullPodm:
 
 
 class OddPodms(SamePodm):
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=150)
     @given(podms())
     def test_are_read_back_as_they_were(self, podm) -> None:
         self.assert_same(podm)

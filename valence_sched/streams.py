@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import functools
 import logging
@@ -11,10 +12,28 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from valence_sched.errors import OutputError
+from valence_sched.errors import OutputError, escape_character
+
+#: The error handler of codecs that writes characters as JSON escapes them.
+JSON_ESCAPES = "valence_sched.json_escapes"
 
 #: The handlers that failed, and why, in order.
 Failures = dict[logging.Handler, str]
+
+
+def _json_escapes(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError), "the handler is for encoding alone"
+    text = error.object[error.start : error.end]
+    return "".join(map(escape_character, text)), error.end
+
+
+codecs.register_error(JSON_ESCAPES, _json_escapes)
+
+
+def encodable(text: str, stream: Any) -> str:
+    """Return a text with the characters that the encoding of a stream lacks as JSON escapes."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return text.encode(encoding, JSON_ESCAPES).decode(encoding)
 
 
 def moves_cursor(stream: Any) -> bool:
@@ -27,36 +46,71 @@ def moves_cursor(stream: Any) -> bool:
 def write(stream: Any, text: str) -> None:
     """Write a text to standard output, whole and now.
 
-    A character that its encoding lacks is written as its escape sequence.
+    A character that its encoding lacks is written as JSON escapes it.
 
     Raises:
         OutputError: it is closed, full, or otherwise gone.
     """
     try:
+        with printing(stream):
+            stream.write(encodable(text, stream))
+    except BrokenPipeError as error:
+        discard(stream)
+        raise OutputError("standard output", error) from None
+
+
+@contextlib.contextmanager
+def printing(stream: Any) -> Iterator[None]:
+    """Flush standard output after a block that prints to it, also where the block ends early.
+
+    Raises:
+        OutputError: it is closed, full, or otherwise gone.
+        BrokenPipeError: its reader is gone.
+    """
+    try:
         if stream is None:
             raise ValueError("it is closed")
-        encoding = getattr(stream, "encoding", None) or "utf-8"
-        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        stream.flush()
+        try:
+            yield
+        finally:
+            stream.flush()
+    except BrokenPipeError:
+        raise
     except (OSError, ValueError) as error:
         discard(stream)
-        raise OutputError("standard output", error) from error
+        raise OutputError("standard output", error) from None
 
 
 @contextlib.contextmanager
 def escaping(stream: Any) -> Iterator[None]:
-    """Let a stream write a character that its encoding lacks as its escape sequence."""
+    """Let a stream write a character that its encoding lacks as JSON escapes it."""
     reconfigure = getattr(stream, "reconfigure", None)
     errors = getattr(stream, "errors", None)
     if reconfigure is None or errors not in ("strict", "surrogateescape"):  # that of LC_ALL=C
         yield
         return
-    reconfigure(errors="backslashreplace")
+    reconfigure(errors=JSON_ESCAPES)
     try:
         yield
     finally:
         with contextlib.suppress(OSError, ValueError):  # what cannot be written was raised above
             reconfigure(errors=errors)
+
+
+def print_message(message: str, file: Any = None) -> None:
+    """Print a message of a parser; end the program where that is help that cannot be printed.
+
+    argparse itself is silent where a stream takes no more.
+    """
+    if file in (None, sys.stderr):
+        sys.stderr.write(message)
+        return
+    try:
+        with printing(file):
+            file.write(message)
+    except OutputError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(error.exit_code) from None
 
 
 def discard(stream: Any) -> None:
