@@ -24,19 +24,21 @@ START_S = 60
 class SchedulerProcess:
     """A service of several workers, running from the start; its log is a file of ``folder``.
 
-    ``context`` is that of a client where it speaks TLS.
+    ``context`` is that of a client where it speaks TLS, ``descriptors`` how many files each of its
+    processes may have open.
     """
 
     def __init__(
         self, folder: Path, workers: int, words: Sequence[str],
-        context: ssl.SSLContext | None = None,
+        context: ssl.SSLContext | None = None, descriptors: int | None = None,
     ) -> None:  # fmt: skip
+        limit = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "-"] if descriptors else []
         self._context = context
         self.workers, self._log = workers, folder / "service.log"
         homes = {f"XDG_{kind}_HOME": str(folder) for kind in ("CONFIG", "STATE", "CACHE")}
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [*PROGRAM, "--workers", str(workers), *words],
+                [*limit, *PROGRAM, "--workers", str(workers), *words],
                 env=environment(**homes), stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         self.pid = self._process.pid
@@ -102,10 +104,11 @@ class SchedulerProcess:
 
 @contextlib.contextmanager
 def scheduler_process(
-    folder: Path, workers: int, *words: str, context: ssl.SSLContext | None = None
-) -> Iterator[SchedulerProcess]:
+    folder: Path, workers: int, *words: str, context: ssl.SSLContext | None = None,
+    descriptors: int | None = None,
+) -> Iterator[SchedulerProcess]:  # fmt: skip
     """Yield a service that ends with the context manager."""
-    process = SchedulerProcess(folder, workers, words, context)
+    process = SchedulerProcess(folder, workers, words, context, descriptors)
     try:
         yield process
     finally:

@@ -3,6 +3,7 @@
 
 import contextlib
 import json
+import resource
 import shutil
 import socket
 import ssl
@@ -21,11 +22,19 @@ from tests.service.application import SMALL
 from tests.unit.core.fit import hard_covers
 
 SLOW = 40  # clients, many more than the threads of the worker
+FLOOD = 1500  # clients of each kind
 BODY = json.dumps(SMALL).encode()
 HEAD = (
     b"POST /v1/select_destinations HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
     b"Content-Length: %d\r\n\r\n"
 )
+
+
+def setUpModule():
+    """Allow this process a socket for each client of a flood."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 4 * FLOOD), limits[1]))
+    unittest.addModuleCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
 
 
 class TestSlowClients(unittest.TestCase):
@@ -35,7 +44,7 @@ class TestSlowClients(unittest.TestCase):
     def setUpClass(cls):
         folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
         cover = hard_covers.split(28, Random(1))
-        site = inventory(2, 8)
+        site = inventory(20, 625)
         site["podms"].append(hard_covers.podm("hard", cover))
         (folder / "site.json").write_text(json.dumps(site))
         (folder / "service.yaml").write_text("threads: 4\nlimits: {read_s: 6, body_bytes: 100000}")
@@ -46,6 +55,8 @@ class TestSlowClients(unittest.TestCase):
 
     def setUp(self):
         self.caller = self.enterContext(contextlib.closing(Caller(self.service.url)))
+        workers = self.service.worker_pids()
+        self.addCleanup(lambda: self.assertEqual(workers, self.service.worker_pids()))
 
     def open(self, *parts: bytes) -> socket.socket:
         """Return a connection over which some bytes were sent."""
@@ -87,13 +98,13 @@ class TestSlowClients(unittest.TestCase):
 
     def test_chunks_of_a_size_that_never_comes(self):
         head = HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked")
-        slow = [self.open(head, size + b"\r\n") for size in (b"f" * 9, b"1" * 16) * (SLOW // 2)]
+        slow = [self.open(head, size + b"\r\n") for size in (b"f" * 9, b"1" * 17) * (SLOW // 2)]
         self.check_others(slow)
 
     def test_chunks_that_are_none_are_refused_and_what_follows_is_no_request(self):
         head = HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked")
         follower = b"GET /v1 HTTP/1.1\r\nHost: here\r\n\r\n"
-        for chunks in (b"zz\r\n\r\n", b"1" * 17 + b"\r\n", b"2\r\n{}}\r\n0\r\n\r\n",
+        for chunks in (b"zz\r\n\r\n", b"-1\r\n", b"2\r\n{}}\r\n0\r\n\r\n",
                        b"2;\0\r\n{}\r\n0\r\n\r\n", b"2 \r\n{}\r\n0\r\n\r\n"):  # fmt: skip
             with self.subTest(chunks):
                 line, answer = self.open(head, chunks + follower), b""
@@ -115,10 +126,19 @@ class TestSlowClients(unittest.TestCase):
             self.assertIn(b"200 OK", line.recv(1000))
         self.check_others()
 
+    def test_a_flood_of_slow_senders(self):
+        parts = ((), (HEAD[:-2] % 10 + b"X: y\r\n",), (HEAD % len(BODY), BODY[:-1]))
+        slow = [self.open(*part) for part in parts for _ in range(FLOOD)]
+        self.check_others(slow[::100])
+        slow[-1].sendall(BODY[-1:])
+        self.assertIn(b"200 OK", slow[-1].recv(1000))
+
     def test_clients_that_do_not_read(self):
-        slow = [self.open(b"GET /v1/openapi.json HTTP/1.1\r\nHost: here\r\n\r\n" * 20)
-                for _ in range(2)]  # fmt: skip
+        """Each asks many times for what is far more than its socket takes."""
+        question = b"GET /v1/blocks HTTP/1.1\r\nHost: here\r\n\r\n"
+        slow = [self.open(question * 20) for _ in range(12)]
         self.check_others(slow)
+        self.assertGreater(len(json.dumps(self.caller.call("GET", "/v1/blocks").body)), 2_500_000)
 
     def test_large_bodies(self):
         """They are refused, whether their length is told or not, and nobody waits for their end."""
@@ -158,6 +178,28 @@ class TestSlowClients(unittest.TestCase):
             for client in clients:
                 client.join()
         self.assertEqual(set(), set(asked) - {200, 503})
+
+
+class TestFewDescriptors(unittest.TestCase):
+    """Workers with fewer file descriptors than clients."""
+
+    def test_a_flood_costs_the_connections_that_wait_longest(self):
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (folder / "site.json").write_text(json.dumps(inventory(2, 8)))
+        words = ("--inventory", f"{folder}/site.json", "--state", f"sqlite:///{folder}/state.db")
+        service = self.enterContext(scheduler_process(folder, 2, *words, descriptors=200))
+        workers, address = service.worker_pids(), urlsplit(service.url)
+        kept = ("POST", "/v1/select_destinations", {**SMALL, "keep": True})
+        connections = []
+        for _ in range(20):
+            for _ in range(FLOOD // 20):
+                line = socket.create_connection((address.hostname, address.port), 30)
+                connections.append(self.enterContext(line))
+            with contextlib.closing(Caller(service.url)) as caller:
+                for _ in range(3):
+                    self.assertEqual(200, caller.call(*kept).status)
+        self.assertEqual(workers, service.worker_pids())
+        self.assertEqual("", service.defects())
 
 
 @unittest.skipUnless(shutil.which("openssl"), "no program openssl to make a certificate")

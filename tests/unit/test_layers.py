@@ -101,7 +101,7 @@ ONLY_IN = {
     "cliff": {"valence_sched_cli"},
     "falcon": {"service"},
     "distributed": {"whatif/workers"},
-    "gunicorn": {"server/buffered_worker", "server/gunicorn_server"},
+    "gunicorn": {"server/worker", "server/gunicorn_server"},
     "highspy": {"core/optimise/highs"},
     "itsdangerous": {"zones/tokens"},
     "httptools": {"drivers/http/response"},

@@ -14,10 +14,10 @@ from prometheus_client import multiprocess
 
 from valence_sched.errors import SchedulerError, UsageError
 from valence_sched.model.redact import redact_text
-from valence_sched.server.buffered_worker import BufferedWorker
 from valence_sched.server.logs import configure_logs
 from valence_sched.server.metrics_folder import without_own_folder
 from valence_sched.server.wiring import ServiceProcess
+from valence_sched.server.worker import ServiceWorker
 from valence_sched.service.settings import Limits, ServiceSettings, is_loopback
 
 LOG = logging.getLogger("valence_sched.server")
@@ -54,7 +54,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
         for name, value in {
             "bind": f"{host}:{settings.port}",
             "workers": settings.workers,
-            "worker_class": BufferedWorker,
+            "worker_class": ServiceWorker,
             "threads": settings.threads,
             "timeout": max(60, 2 * settings.stop_s + 10),  # a worker that ends is silent
             "graceful_timeout": settings.stop_s,

@@ -1,0 +1,407 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ServiceWorker: a gunicorn worker whose loop holds the connections while its threads answer.
+
+A request goes to a thread once its last byte has arrived, and the loop sends the answer: a client
+that sends or reads slowly costs a connection and its bytes, never a thread. Both are limited.
+Beyond a limit the host with the most connections loses those that have waited longest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import errno
+import functools
+import io
+import os
+import resource
+import ssl
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
+from types import SimpleNamespace
+from typing import Any
+
+from gunicorn import sock, util  # type: ignore[import-untyped]
+from gunicorn.asgi import parser  # type: ignore[import-untyped]
+from gunicorn.http import wsgi  # type: ignore[import-untyped]
+from gunicorn.workers.base import Worker  # type: ignore[import-untyped]
+
+from valence_sched.model.inventory import to_json
+from valence_sched.model.problem import MEDIA_TYPE, http_problem
+from valence_sched.service.settings import Limits
+
+MOST_CONNECTIONS = 8192  # of a worker, and at most half of its file descriptors
+MOST_DESCRIPTORS = 65536  # that a worker asks for
+MOST_HELD_BYTES = 128 << 20  # that have arrived, and that wait to be sent, of all connections
+MOST_HEAD_BYTES = 64 << 10
+FRAMING = 8  # bytes received for each byte of a body, at most
+MOST_DISCARDED_BYTES = 1 << 20  # that a client still sends after its last answer
+ACCEPTED_AT_ONCE = 16
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+EXHAUSTED_S = 0.05  # until connections are accepted again
+LINGER_S = 2.0  # how long a client has to read its last answer and close
+FLUSH_S = (0.005, 0.25)  # between two looks at an answer that is being sent
+TICK_S, END_TICK_S = 1.0, 0.05
+CODINGS = {b"chunked", b"identity"}
+STATUSES = {
+    parser.LimitRequestLine: HTTPStatus.REQUEST_URI_TOO_LONG,
+    parser.LimitRequestHeaders: HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+    parser.UnsupportedTransferCoding: HTTPStatus.NOT_IMPLEMENTED,
+}
+
+Phase = enum.Enum("Phase", "ARRIVING ANSWERING SENDING LINGERING")
+
+
+class WsgiRequest(parser.CallbackRequest):  # type: ignore[misc]
+    """A parsed request, as gunicorn answers it over WSGI."""
+
+    _expected_100_continue = False  # the connection has answered that
+    body: io.BytesIO
+
+
+class ClientConnection(asyncio.Protocol):
+    """One connection: parses its requests one after another, and sends their answers.
+
+    It waits until its ``deadline``, ``since`` when the client began to keep it waiting.
+    """
+
+    def __init__(self, worker: ServiceWorker) -> None:
+        self._worker, cfg = worker, worker.cfg
+        self._transports: list[Any] = []  # that of the socket, and that of TLS over it
+        self._early = bytearray()
+        self.client: Any = None
+        self.host = "-"
+        self.phase = Phase.ARRIVING
+        self.since = self.deadline = 0.0
+        self.held_bytes = self._arrived_bytes = self._body_bytes = self._discarded_bytes = 0
+        self._request: WsgiRequest | None = None
+        self._body: list[bytes] = []
+        self._parser = parser.PythonProtocol(
+            on_headers_complete=self._take_head,
+            on_body=self._take_body,
+            limit_request_line=cfg.limit_request_line,
+            limit_request_fields=cfg.limit_request_fields,
+            limit_request_field_size=cfg.limit_request_field_size,
+        )
+
+    @property
+    def _transport(self) -> Any:
+        return self._transports[-1]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to wait for the first request, or for the handshake of TLS before it."""
+        self._transports.append(transport)
+        self.client = transport.get_extra_info("peername")
+        self.host = self.client[0] if isinstance(self.client, tuple) else "-"
+        self._wait(Phase.ARRIVING, self._worker.read_s)
+        self._worker.admit(self)
+        if self._worker.tls is not None:
+            self._transport.pause_reading()
+            self._worker.keep(self._shake_hands(self._worker.tls))
+
+    async def _shake_hands(self, tls: ssl.SSLContext) -> None:
+        try:
+            secured = await self._worker.loop.start_tls(
+                self._transport, self, tls, server_side=True,
+                ssl_handshake_timeout=self._worker.read_s,
+            )  # fmt: skip
+        except OSError:  # also of TLS, and when the time is over
+            self._worker.forget(self)
+        else:
+            if secured is not None and self in self._worker.open:
+                self._transports.append(secured)
+                self._take(bytes(self._early))
+
+    def data_received(self, data: bytes) -> None:
+        """Take some bytes of a request, or drop those that follow the last one."""
+        if self.phase is Phase.LINGERING:
+            self._discarded_bytes += len(data)
+            if self._discarded_bytes > MOST_DISCARDED_BYTES:
+                self.abort()
+        elif self._worker.tls is not None and len(self._transports) == 1:
+            self._early += data  # the last bytes of a handshake may bring the first of a request
+        elif self.phase is Phase.ARRIVING:
+            self._take(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection; an answer to it is dropped."""
+        self._worker.forget(self)
+
+    def abort(self) -> None:
+        """Close the connection without another word."""
+        self._worker.forget(self)
+        self._transports[0].abort()
+
+    def end_soon(self) -> None:
+        """Have less time for what has not arrived: the worker ends."""
+        if self.phase is Phase.ARRIVING:
+            self.deadline = min(self.deadline, self._worker.loop.time() + LINGER_S)
+
+    def _wait(self, phase: Phase, seconds: float) -> None:
+        self.phase, self.since = phase, self._worker.loop.time()
+        self.deadline = self.since + seconds
+
+    def _hold(self, held_bytes: int) -> None:
+        self._worker.held_bytes += held_bytes - self.held_bytes
+        self.held_bytes = held_bytes
+        self._worker.limit_held(self)
+
+    def _take(self, data: bytes) -> None:
+        if data and not self._arrived_bytes:
+            self._wait(Phase.ARRIVING, self._worker.read_s)
+        self._arrived_bytes += len(data)
+        try:
+            self._parser.feed(data)
+        except (parser.ParseError, ValueError) as error:
+            return self._refuse(STATUSES.get(type(error), HTTPStatus.BAD_REQUEST))
+        most = self._worker.most_body_bytes
+        if self._request is None and self._arrived_bytes > MOST_HEAD_BYTES:
+            return self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        if self._request and (self._parser.is_complete or self._is_too_large(self._request)):
+            return self._submit(self._request)
+        if self._arrived_bytes > FRAMING * (most + MOST_HEAD_BYTES):
+            return self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        return self._hold(self._arrived_bytes)
+
+    def _take_head(self) -> bool:
+        self._request = request = WsgiRequest.from_parser(
+            self._parser, self._worker.tls is not None
+        )
+        codings = [value for name, value in request.headers_bytes if name == b"transfer-encoding"]
+        if {one.strip().lower() for value in codings for one in value.split(b",")} - CODINGS:
+            raise parser.UnsupportedTransferCoding
+        request.path = util.split_request_uri(request.uri).path or ""
+        # to an application "X_Y" and "X-Y" would be one name
+        request.headers_bytes = [one for one in request.headers_bytes if b"_" not in one[0]]
+        if request._expect_100_continue and not self._is_too_large(request):
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return False
+
+    def _take_body(self, data: bytes) -> None:
+        if self._body_bytes <= self._worker.most_body_bytes:  # of more a part is as good
+            self._body.append(data)
+        self._body_bytes += len(data)
+
+    def _is_too_large(self, request: WsgiRequest) -> bool:
+        """Return whether the application refuses a body, however it goes on."""
+        return bool(max(request.content_length, self._body_bytes) > self._worker.most_body_bytes)
+
+    def _submit(self, request: WsgiRequest) -> None:
+        self._transport.pause_reading()
+        self._wait(Phase.ANSWERING, float("inf"))
+        request.body, self._body = io.BytesIO(b"".join(self._body)), []
+        request.must_close |= not self._parser.is_complete or not self._worker.alive
+        server = self._transport.get_extra_info("sockname")
+        work = functools.partial(self._worker.answer, request, self.client, server)
+        answer = self._worker.loop.run_in_executor(self._worker.threads, work)
+        answer.add_done_callback(self._send)
+
+    def _send(self, answer: asyncio.Future[tuple[list[bytes], bool]]) -> None:
+        if self not in self._worker.open or answer.cancelled():
+            return
+        parts, closes = answer.result()
+        for part in parts:
+            self._transport.write(part)
+        self._wait(Phase.SENDING, self._worker.read_s)
+        self._hold(sum(map(len, parts)))
+        self._flush(closes, FLUSH_S[0])
+
+    def _flush(self, closes: bool, pause_s: float) -> None:
+        """Go on once the answer was sent; look again later until then."""
+        if self not in self._worker.open:
+            return
+        unsent = sum(one.get_write_buffer_size() for one in self._transports)
+        if unsent:
+            if unsent < self.held_bytes:
+                self._wait(Phase.SENDING, self._worker.read_s)
+                self._hold(unsent)
+            longer = min(2 * pause_s, FLUSH_S[1])
+            self._worker.loop.call_later(pause_s, self._flush, closes, longer)
+        elif closes:
+            self._linger()
+        else:
+            self._begin_next()
+
+    def _begin_next(self) -> None:
+        followed = self._parser.remaining()
+        self._parser.reset()
+        self._request, self._arrived_bytes, self._body_bytes = None, 0, 0
+        self._hold(0)
+        self._wait(Phase.ARRIVING, self._worker.cfg.keepalive)
+        if not self._worker.alive:
+            self.end_soon()
+        self._take(followed)
+        if self.phase is Phase.ARRIVING:
+            self._transport.resume_reading()
+
+    def _refuse(self, status: HTTPStatus) -> None:
+        body = to_json(http_problem(status, status.phrase, status.phrase, "-"))
+        head = f"HTTP/1.1 {status} {status.phrase}\r\nConnection: close\r\n"
+        head += f"Content-Type: {MEDIA_TYPE}\r\nContent-Length: {len(body)}\r\n\r\n"
+        self._transport.write(head.encode() + body)
+        self._linger()
+
+    def _linger(self) -> None:
+        """End what is sent, and drop what comes until the client closes: a reset loses answers."""
+        self._hold(0)
+        self._wait(Phase.LINGERING, LINGER_S)
+        if self._worker.alive and self._transport.can_write_eof():
+            self._transport.write_eof()
+            self._transport.resume_reading()
+        else:
+            self._transport.close()
+
+
+class ServiceWorker(Worker):  # type: ignore[misc]
+    """Serves the application from one loop and so many ``threads``."""
+
+    loop: asyncio.AbstractEventLoop
+    alive: bool
+
+    def __init__(self, *words: Any, **named: Any) -> None:
+        super().__init__(*words, **named)
+        limits: Limits = self.app.limits
+        self.read_s, self.most_body_bytes = limits.read_s, limits.body_bytes
+        self.threads = ThreadPoolExecutor(self.cfg.threads)
+        self.tls: ssl.SSLContext | None = None
+        self.open: dict[ClientConnection, None] = {}
+        self.held_bytes = 0
+        self._of_host: Counter[str] = Counter()
+        self._most_connections = MOST_CONNECTIONS
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._ending = asyncio.Event()
+
+    def run(self) -> None:
+        """Serve until a signal, or the end of the first process."""
+        self.tls = sock.ssl_context(self.cfg) if self.cfg.is_ssl else None
+        self._most_connections = min(MOST_CONNECTIONS, _raise_descriptors() // 2)
+        asyncio.run(self._serve())
+        self.threads.shutdown(wait=False, cancel_futures=True)
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """Take no more requests, and end once those that came are answered."""
+        super().handle_exit(sig, frame)
+        if hasattr(self, "loop"):
+            self.loop.call_soon_threadsafe(self._ending.set)
+
+    def answer(self, request: WsgiRequest, client: Any, server: Any) -> tuple[list[bytes], bool]:
+        """Return the bytes that answer a request, and whether the connection closes after them."""
+        parts: list[bytes] = []
+        try:
+            output = SimpleNamespace(sendall=parts.append)
+            response, environ = wsgi.create(request, output, client, server, self.cfg)
+            environ["wsgi.multithread"] = True
+            for part in self.wsgi(environ, response.start_response):
+                response.write(part)
+            response.close()
+            return parts, response.should_close()
+        except Exception:
+            self.log.exception("Error handling request")
+            words = "HTTP/1.1 500 Internal Server Error", "Connection: close", "Content-Length: 0"
+            return ["\r\n".join((*words, "", "")).encode()], True
+
+    def keep(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Begin with some work of the loop; a task to which nothing refers would be collected."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def admit(self, connection: Connection) -> None:
+        """Add a connection; where there are too many, others are closed, or this one."""
+        self.open[connection] = None
+        self._of_host[connection.host] += 1
+        self._limit_connections()
+
+    def forget(self, connection: Connection) -> None:
+        """Forget a connection that is closed; again, it does nothing."""
+        if connection in self.open:
+            del self.open[connection]
+            self.held_bytes -= connection.held_bytes
+            self._of_host[connection.host] -= 1
+            if not self._of_host[connection.host]:
+                del self._of_host[connection.host]
+
+    def limit_held(self, newest: Connection) -> None:
+        """Close other connections where all together hold too much."""
+        if self.held_bytes > MOST_HELD_BYTES:
+            self._drop_until(lambda: self.held_bytes <= MOST_HELD_BYTES * 7 // 8, newest)
+
+    def _limit_connections(self) -> None:
+        if len(self.open) > self._most_connections:  # by more than one: choosing takes its time
+            self._drop_until(lambda: len(self.open) <= self._most_connections * 15 // 16)
+
+    def _drop_until(
+        self, enough: Callable[[], bool], spared: ClientConnection | None = None
+    ) -> None:
+        waiting = [one for one in self.open if one.phase is not Phase.ANSWERING]
+        for one in sorted(waiting, key=lambda one: (-self._of_host[one.host], one.since)):
+            if enough():
+                return
+            if one is not spared:
+                one.abort()
+
+    async def _serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.loop.set_exception_handler(self._note_error)
+        for listener in self.sockets:
+            listener.setblocking(False)
+        self._listen()
+        while self.alive and self.ppid == os.getppid():
+            self._tick()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), TICK_S)
+        self.alive = False
+        for listener in self.sockets:
+            self.loop.remove_reader(listener)
+            listener.close()
+        for one in list(self.open):
+            one.end_soon()
+        until = self.loop.time() + self.cfg.graceful_timeout
+        while self.open and self.loop.time() < until:
+            self._tick()
+            await asyncio.sleep(END_TICK_S)
+
+    def _tick(self) -> None:
+        self.notify()
+        now = self.loop.time()
+        for one in [one for one in self.open if now >= one.deadline]:
+            one.abort()
+
+    def _listen(self) -> None:
+        if self.alive:
+            for listener in self.sockets:
+                self.loop.add_reader(listener, self._accept, listener)
+
+    def _accept(self, listener: Any) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                client, _address = listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return None
+            except OSError as error:
+                if error.errno not in EXHAUSTED:
+                    raise
+                self.loop.remove_reader(listener)
+                self.loop.call_later(EXHAUSTED_S, self._listen)
+                self.log.warning("out of file descriptors: connections that wait are closed")
+                self._most_connections = len(self.open) * 7 // 8
+                return self._limit_connections()
+            client.setblocking(False)
+            self.keep(self.loop.connect_accepted_socket(lambda: ClientConnection(self), client))
+        return None
+
+    def _note_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.log.error("%s", context["message"], exc_info=context.get("exception"))
+
+
+def _raise_descriptors() -> int:
+    """Raise the limit of file descriptors as far as this process may; return it."""
+    soft, hard = (MOST_DESCRIPTORS if one == resource.RLIM_INFINITY else one
+                  for one in resource.getrlimit(resource.RLIMIT_NOFILE))  # fmt: skip
+    wanted = min(hard, MOST_DESCRIPTORS)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return max(soft, wanted)
