@@ -309,13 +309,13 @@ class ServiceWorker(Worker):  # type: ignore[misc]
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def admit(self, connection: Connection) -> None:
-        """Add a connection; where there are too many, others are closed, or this one."""
+    def admit(self, connection: ClientConnection) -> None:
+        """Add a connection; where there are too many, others that wait are closed."""
         self.open[connection] = None
         self._of_host[connection.host] += 1
         self._limit_connections()
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: ClientConnection) -> None:
         """Forget a connection that is closed; again, it does nothing."""
         if connection in self.open:
             del self.open[connection]
@@ -324,7 +324,7 @@ class ServiceWorker(Worker):  # type: ignore[misc]
             if not self._of_host[connection.host]:
                 del self._of_host[connection.host]
 
-    def limit_held(self, newest: Connection) -> None:
+    def limit_held(self, newest: ClientConnection) -> None:
         """Close other connections where all together hold too much."""
         if self.held_bytes > MOST_HELD_BYTES:
             self._drop_until(lambda: self.held_bytes <= MOST_HELD_BYTES * 7 // 8, newest)
