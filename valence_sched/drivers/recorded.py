@@ -7,7 +7,6 @@ A source is a JSON inventory, JSON Lines, a map from URI to Redfish document, a 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from functools import partial
@@ -30,7 +29,7 @@ __all__ = ["Record", "records"]
 #: An archive in an archive is read, one more level is not.
 MAX_NESTING = 1
 
-_STEM = re.compile(r"(\.(json|jsonl|ndjson|gz|tgz|zst|zip|tar))+$", re.IGNORECASE)
+_SUFFIXES = {"json", "jsonl", "ndjson", "gz", "tgz", "zst", "zip", "tar"}
 
 
 class Child(NamedTuple):
@@ -71,7 +70,11 @@ def stem(path: Path) -> str:
     path = path.absolute()
     while path.name in ("redfish", "v1", "..", "."):
         path = path.resolve().parent if path.name in ("redfish", "v1") else path.resolve()
-    return _STEM.sub("", path.name) or path.name or "root"
+    stem, suffix = path.name, path.suffix
+    while suffix[1:].lower() in _SUFFIXES:
+        stem = stem.removesuffix(suffix)
+        suffix = Path(stem).suffix
+    return stem or path.name or "root"
 
 
 class RecordReader:

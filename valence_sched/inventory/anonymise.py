@@ -131,7 +131,7 @@ _IDENTIFYING = re.compile(
     r"(?i).*(serial|uuid|guid|asset|mac|address|host|fqdn|sku|partnumber|wwn|wwpn|eui|nguid|"
     r"durablename|vlan|phone|latitude|longitude|altitude).*"
 )
-_PROPERTY = re.compile(r"[#@]?[A-Za-z_][A-Za-z_.@#]*(?:\d{1,2}[A-Za-z_.@#]*)*")
+_PROPERTY = re.compile(r"[#@]?[A-Za-z_][A-Za-z_.@#\d]*")
 _HARDWARE = re.compile(r"[^\r\n]{0,200}")
 
 

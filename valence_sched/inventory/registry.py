@@ -49,7 +49,7 @@ PROBE_TIMEOUT_S = 5.0  # how long a service has to tell its identity when it is 
 
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?://(?:/([^?]*))?")
 _IN_MEMORY = ("", ":memory:")
-_PASSWORD = re.compile(r"(//[^/@]*?):[^/]*@")
+_PASSWORD = re.compile(r"(//[^/@:]*):[^/]*@")
 
 
 class Registry:

@@ -49,7 +49,7 @@ def input_error(
     if enum := re.match(r"Invalid enum value '?(.+?)'?$", text):
         hint = suggest(enum[1], _literals_at(type_, inner))
         return InputError(file, where, repr(enum[1]), "one of the words of the schema", hint)
-    if expected := re.match(r"Expected (.+?)(?:, got `(.+)`)?$", text):
+    if expected := re.match(r"Expected ((?:(?!, got `).)+)(?:, got `(.+)`)?$", text):
         shown = found or expected[2] or "something else"
         return InputError(file, where, shown, expected[1].replace("`", ""))
     return InputError(file, where, text[0].lower() + text[1:], "a number in range")

@@ -15,11 +15,11 @@ import yaml
 
 MAX_SHOWN = 40  # characters of a word in a message
 _TAG = "tag:yaml.org,2002:"
-_INT = re.compile(r"[-+]?(?:0b_*[01][01_]*|0|[1-9][0-9_]*|0x_*[0-9a-fA-F][0-9a-fA-F_]*)")
+_INT = re.compile(r"[-+]?(?:0b_*[01][01_]*|0|[1-9][0-9_]*|0x_*[0-9a-fA-F][0-9a-fA-F_]*)$")
 _FLOAT = re.compile(
-    r"(?:[-+]?[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?"
+    r"(?:(?:[-+]?[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?"
     r"|[-+]?(?:0|[1-9][0-9_]*)[eE][-+]?[0-9]+"
-    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
 )
 _IMPLICIT = {_TAG + name for name in ("bool", "float", "int", "null")}
 
@@ -51,7 +51,7 @@ def _resolvers(
     ours = {_TAG + "int": _INT, _TAG + "float": _FLOAT}
     for tag, pattern in pairs:
         if tag in _IMPLICIT:
-            yield tag, re.compile(f"(?:{ours[tag].pattern})$") if tag in ours else pattern
+            yield tag, ours.get(tag, pattern)
 
 
 class PlainLoader(yaml.SafeLoader):

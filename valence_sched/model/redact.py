@@ -41,19 +41,22 @@ _PRIVATE_TYPE = re.compile(
 )
 _WORD = r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|api[-_]?key|x-auth-token|authorization)"
 _ASSIGNMENT = re.compile(
-    rf"(?i)((?<![a-z])[\w-]*{_WORD}[\"']?\s*[:=]\s*)"
-    r"(\"[^\"]*\"|'[^']*'|(?:basic |bearer )?[^\s,;&\"']+)"
+    rf"(?i)({_WORD}[\"']?\s*[:=]\s*)(\"[^\"]*\"|'[^']*'|(?:basic |bearer )?[^\s,;&\"']+)"
 )
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[\w.~+/=-]{8,}")
 _BASIC = re.compile(r"(?i)\b(basic\s+)([\w+/-]{4,}={0,2})")
 #: A text without one of these contains no credential that a pattern finds: most texts are names.
 _MAYBE_SECRET = re.compile(r"[:=@]|//|bearer|basic|eyJ|-----", re.IGNORECASE)
-_USERINFO = re.compile(r"((?:[a-z][\w+.-]*:)?//)[^\s/?#\"'<>]*@", re.IGNORECASE)
-_PAIR = re.compile(r"(?<![\w/@:.-])[^\s/@:\"']+:[^\s/@\"']+@(?=[\w\[])")
+_USERINFO = re.compile(r"//[^\s/?#\"'<>]*@")
+#: What may have a pair ``user:password`` at its end, and where that may begin.
+_BEFORE_HOST = re.compile(r"(?<![^\s/@\"'])[^\s/@\"']++@(?=[\w\[])")
+_USER = re.compile(r"(?<![\w/@:.-])[^:]")
 _PEM = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)", re.DOTALL
 )
-_JWT = re.compile(r"\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*")
+_JWT = re.compile(
+    r"(?<![\w-])(?=[\w-]++\.[\w-]++\.)((?:[\w-]*?-)?)eyJ[\w-]{8,}+\.[\w-]++\.[\w-]*+"
+)
 
 
 def redact(json: Any, secrets: Collection[str] = ()) -> Any:
@@ -105,12 +108,20 @@ def _redact_patterns(text: str) -> str:
     if not _MAYBE_SECRET.search(text):
         return text
     text = _PEM.sub(REDACTION, text)
-    text = _USERINFO.sub(r"\1", text)
+    text = _USERINFO.sub("//", text)
     text = _ASSIGNMENT.sub(rf"\1{REDACTION}", text)
     text = _BEARER.sub(rf"\1{REDACTION}", text)
     text = _BASIC.sub(lambda found: found[1] + REDACTION if _is_login(found[2]) else found[0], text)
-    text = _JWT.sub(REDACTION, text)
-    return _PAIR.sub("", text)
+    text = _JWT.sub(rf"\1{REDACTION}", text)
+    return _BEFORE_HOST.sub(_without_pair, text)
+
+
+def _without_pair(found: re.Match[str]) -> str:
+    begin, host = found.start(), found.end() - 1
+    user = _USER.search(found.string, begin, host)
+    if user is None or found.string.find(":", user.end(), host - 1) < 0:
+        return found[0]
+    return found.string[begin : user.start()]
 
 
 def _redact_json(json: Any, secrets: tuple[str, ...], depth: int) -> Any:

@@ -24,7 +24,7 @@ _ATTRIBUTES = frozenset(
 #: Groups and shapes of the library that nobody sees without its scripts.
 _HIDDEN = frozenset(("background", "tooltip-overlay", "legends", "tooltip", "titles"))
 _COLOUR = re.compile(r"\bcolor-(\d+)")
-_LONG_NUMBER = re.compile(r"-?\d+\.\d+")
+_LONG_NUMBER = re.compile(r"-?(?<!\d)\d++\.\d++")
 _NUMBERS = frozenset(_ATTRIBUTES - {"class", "style"})
 
 

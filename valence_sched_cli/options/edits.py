@@ -23,9 +23,9 @@ TARGETS = """<target> is PODM, PODM/POOL, BLOCK@PODM or BLOCK@PODM/POOL, of name
  which they are given, after those of a scenario."""
 _WORDS = ("enabled", "reserved", "status", "health", "zone", "aggregates", "traits")
 _MAPS = ("facts", "capabilities")
-_KEY = rf"{'|'.join(_WORDS)}|(?:{'|'.join(_MAPS)})\.[^=]+"
+_KEY = rf"{'|'.join(_WORDS)}|(?:{'|'.join(_MAPS)})\.[^=]{{1,256}}"
 _ASSIGNMENT = re.compile(rf"(.+?):({_KEY})=(.*)", re.DOTALL)
-_ANY_ASSIGNMENT = re.compile(r".+?:([a-z]+)[^:=]*=.*", re.DOTALL)
+_ANY_ASSIGNMENT = re.compile(r".+?:([a-z]++)[^:=]*+=.*", re.DOTALL)
 
 
 def add_edit_options(parser: argparse.ArgumentParser) -> None:

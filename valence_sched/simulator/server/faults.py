@@ -234,4 +234,6 @@ def _path(words: list[str]) -> str:
 
 def _pattern(path: str) -> re.Pattern[str]:
     """Return the pattern of a path in which ``*`` alone is special; re caches compiled patterns."""
-    return re.compile(".*".join(re.escape(part) for part in path.split("*")) + r"\Z", re.DOTALL)
+    first, *others = map(re.escape, path.split("*"))
+    between = "".join(f"(?>.*?{part})" for part in others[:-1])
+    return re.compile(rf"{first}{between}{'.*' * bool(others)}{''.join(others[-1:])}\Z", re.DOTALL)
