@@ -15,10 +15,12 @@ from pathlib import Path
 from random import Random
 from urllib.parse import urlsplit
 
+import bcrypt
+
 from tests.proofs.caller import Caller
 from tests.proofs.scheduler_process import scheduler_process
 from tests.proofs.served_site import inventory
-from tests.service.application import SMALL
+from tests.service.application import SMALL, testing_login
 from tests.unit.core.fit import hard_covers
 
 SLOW = 40  # clients, many more than the threads of the worker
@@ -186,7 +188,12 @@ class TestFewDescriptors(unittest.TestCase):
     def test_a_flood_costs_the_connections_that_wait_longest(self):
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
         (folder / "site.json").write_text(json.dumps(inventory(2, 8)))
-        words = ("--inventory", f"{folder}/site.json", "--state", f"sqlite:///{folder}/state.db")
+        (folder / "users").write_text(f"ann:{bcrypt.hashpw(b'ann', bcrypt.gensalt(4)).decode()}")
+        (folder / "users").chmod(0o600)
+        (folder / "service.yaml").write_text(f"{{auth: basic, users_file: {folder}/users}}")
+        words = ("--config", f"{folder}/service.yaml", "--inventory", f"{folder}/site.json",
+                 "--state", f"sqlite:///{folder}/state.db")  # fmt: skip
+        login = {"Authorization": testing_login("ann", "ann")}
         service = self.enterContext(scheduler_process(folder, 2, *words, descriptors=200))
         workers, address = service.worker_pids(), urlsplit(service.url)
         kept = ("POST", "/v1/select_destinations", {**SMALL, "keep": True})
@@ -195,11 +202,18 @@ class TestFewDescriptors(unittest.TestCase):
             for _ in range(FLOOD // 20):
                 line = socket.create_connection((address.hostname, address.port), 30)
                 connections.append(self.enterContext(line))
-            with contextlib.closing(Caller(service.url)) as caller:
+            with contextlib.closing(Caller(service.url, login)) as caller:
                 for _ in range(3):
                     self.assertEqual(200, caller.call(*kept).status)
         self.assertEqual(workers, service.worker_pids())
         self.assertEqual("", service.defects())
+        with contextlib.closing(Caller(service.url, login)) as caller:
+            caller.call("GET", "/v1/policies")
+            for _ in range(100):  # more than a process allows a minute
+                with socket.create_connection((address.hostname, address.port), 30) as line:
+                    line.sendall(b"G\0T / HTTP/1.1\r\n\r\n")
+                    self.assertIn(b" 400 ", line.recv(1000))
+            self.assertEqual(429, caller.call("GET", "/v1/policies").status)
 
 
 @unittest.skipUnless(shutil.which("openssl"), "no program openssl to make a certificate")

@@ -9,7 +9,7 @@ import uuid
 from tests.service.application import SMALL, ApplicationCase
 from valence_sched.errors import InputError, RateLimited, ServiceBusy, UsageError
 from valence_sched.service.rate_limits import RateLimiter
-from valence_sched.service.settings import RateSettings, ServiceSettings, check_settings
+from valence_sched.service.settings import Limits, RateSettings, ServiceSettings, check_settings
 
 REDIS = os.environ.get("VALENCE_SCHED_TEST_REDIS", "redis://127.0.0.1:6379/0")
 SELECT = "/v1/select_destinations"
@@ -30,7 +30,7 @@ def require_redis() -> None:
 
 class TestRateLimiter(unittest.TestCase):
     def test_without_settings_nothing_is_counted(self):
-        limiter = RateLimiter(RateSettings())
+        limiter = RateLimiter(RateSettings(failures=None))
         for _ in range(1000):
             limiter.count("red", change=True)
             limiter.count_failure("a")
@@ -93,6 +93,30 @@ class TestRateLimiter(unittest.TestCase):
             self.assertNotIn("secret", str(caught.exception))
 
 
+class TestAddresses(unittest.TestCase):
+    """Whose failures are counted behind proxies."""
+
+    def test_a_proxy_says_who_its_client_is_and_others_do_not(self):
+        networks = ServiceSettings(proxies=("10.0.0.0/8", "::1")).proxy_networks
+        limiter = RateLimiter(RateSettings(), None, networks)
+        for peer, forwarded, expected in (
+            ("192.0.2.1", "198.51.100.7", "192.0.2.1"),
+            ("10.0.0.1", "", "10.0.0.1"),
+            ("10.0.0.1", "198.51.100.7", "198.51.100.7"),
+            ("10.0.0.1", "1.1.1.1, 198.51.100.7, 10.9.9.9", "198.51.100.7"),
+            ("::1", "2001:db8::1", "2001:db8::1"),
+            ("10.0.0.1", "no address", "10.0.0.1"),
+            ("10.0.0.1", "1.1.1.1, " + "x" * 100_000, "10.0.0.1"),
+            ("-", "198.51.100.7", "-"),
+        ):
+            with self.subTest(peer=peer, forwarded=forwarded[:40]):
+                self.assertEqual(expected, limiter.address_of(peer, forwarded))
+
+    def test_what_is_no_network_is_named(self):
+        with self.assertRaisesRegex(UsageError, "f: proxies: 'front' does not appear to be"):
+            check_settings(ServiceSettings(proxies=("front",)), "f")
+
+
 class TestService(ApplicationCase):
     def client_of(self, **rates):
         users = self.users_file("mo", "eve", "rea:reader")
@@ -122,3 +146,33 @@ class TestService(ApplicationCase):
             self.assertEqual(401, self.call("GET", "/v1/policies", user="mo:x").status_code)
         result = self.call("GET", "/v1/policies", user="mo:x")
         self.check_problem(result, 429, "rate_limited", "failures of '127.0.0.1'")
+
+    def test_by_default_passwords_are_tried_a_few_times_a_minute_by_each_address(self):
+        users = self.users_file("mo")
+        self.client = self.new_client(auth="basic", users_file=users, proxies=("127.0.0.1",))
+        for number in range(21):
+            headers = {"X-Forwarded-For": "192.0.2.1"}
+            result = self.call("GET", "/v1/policies", user="mo:x", headers=headers)
+            self.assertEqual(429 if number == 20 else 401, result.status_code)
+        headers = {"X-Forwarded-For": "192.0.2.2"}
+        result = self.call("GET", "/v1/policies", user="mo", headers=headers)
+        self.assertEqual(200, result.status_code)
+
+    def test_malformed_requests_count_as_failures(self):
+        self.client = self.client_of(failures="2/hour")
+        for name in ("X-Podm-Scheduler-Route", "OpenStack-API-Version"):
+            value = {"OpenStack-API-Version": "podm-scheduler x"}.get(name, "," * 8000)
+            result = self.call("GET", "/v1/policies", user="mo", headers={name: value})
+            self.assertIn(result.status_code, (400, 406))
+        result = self.call("GET", "/v1/policies", user="mo")
+        self.check_problem(result, 429, "rate_limited", "failures of '127.0.0.1'")
+
+    def test_a_claim_is_held_no_longer_than_the_operator_allows(self):
+        self.client = self.new_client(limits=Limits(ttl_s=60))
+        body = {**SMALL, "ttl_s": 61}
+        for method, path, words in (("POST", "/v1/claims", body), ("POST", "/v1/nodes", body),
+                                    ("POST", "/v1/claims/x/renew", {"ttl_s": 61})):  # fmt: skip
+            result = self.call(method, path, words)
+            self.check_problem(result, 400, "request_invalid", "at most 60 s")
+        result = self.call("POST", "/v1/claims/x/renew", {})
+        self.check_problem(result, 404, "name_unknown")

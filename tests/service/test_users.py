@@ -4,6 +4,9 @@
 import os
 import time
 import unittest
+from unittest import mock
+
+import bcrypt
 
 from tests.service.application import SMALL, ApplicationCase, LivePodmsCase, testing_login
 from valence_sched.errors import AccessDenied, InputError, Unauthenticated, UsageError
@@ -34,6 +37,24 @@ class TestPasswordFile(ApplicationCase):
                 users.authenticate(testing_login(name, password))
             texts.add(str(caught.exception))
         self.assertEqual(1, len(texts))
+
+    def test_a_wrong_password_takes_as_long_for_each_name(self):
+        """Work is counted: a hash of cost n takes 2^n."""
+        hashes = {cost: bcrypt.hashpw(b"x", bcrypt.gensalt(cost)).decode() for cost in (4, 6, 7)}
+        path = self.users_file("ann")
+        with open(path, "a") as file:
+            file.writelines(f"u{cost}:{hashed}\n" for cost, hashed in hashes.items())
+        users, spent = PasswordFile(path), {}
+        for name in ("ann", "u4", "u6", "u7", "unknown"):
+            with (
+                mock.patch.object(bcrypt, "checkpw", wraps=bcrypt.checkpw) as checked,
+                mock.patch.object(bcrypt, "hashpw", wraps=bcrypt.hashpw) as hashed,
+                self.assertRaises(Unauthenticated),
+            ):
+                users.authenticate(testing_login(name, "wrong"))
+            salts = [call.args[1] for call in (*checked.mock_calls, *hashed.mock_calls)]
+            spent[name] = sum(2 ** int(salt[4:6]) for salt in salts)
+        self.assertEqual({2**7}, {*spent.values()}, spent)
 
     def test_a_header_that_is_none_is_refused(self):
         users = PasswordFile(self.users_file("ann:admin"))

@@ -54,9 +54,7 @@ _USER = re.compile(r"(?<![\w/@:.-])[^:]")
 _PEM = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)", re.DOTALL
 )
-_JWT = re.compile(
-    r"(?<![\w-])(?=[\w-]++\.[\w-]++\.)((?:[\w-]*?-)?)eyJ[\w-]{8,}+\.[\w-]++\.[\w-]*+"
-)
+_JWT = re.compile(r"(?<![\w-])(?=[\w-]++\.[\w-]++\.)((?:[\w-]*?-)?)eyJ[\w-]{8,}+\.[\w-]++\.[\w-]*+")
 
 
 def redact(json: Any, secrets: Collection[str] = ()) -> Any:

@@ -17,7 +17,8 @@ from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S
 
-TtlSeconds = Annotated[float, Meta(ge=1, le=90 * 86400)]
+LONGEST_TTL_S = 90.0 * 86400
+TtlSeconds = Annotated[float, Meta(ge=1, le=LONGEST_TTL_S)]
 WaitSeconds = Annotated[float, Meta(ge=0, le=86400)]
 MostNodes = Annotated[int, Meta(ge=1, le=1_000_000)]  # on each pod manager
 

@@ -18,6 +18,7 @@ from valence_sched.server.logs import configure_logs
 from valence_sched.server.metrics_folder import without_own_folder
 from valence_sched.server.wiring import ServiceProcess
 from valence_sched.server.worker import ServiceWorker
+from valence_sched.service.app import count_failure
 from valence_sched.service.settings import Limits, ServiceSettings, is_loopback
 
 LOG = logging.getLogger("valence_sched.server")
@@ -87,6 +88,11 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
         self._process = ServiceProcess(self._settings, time.monotonic)
         self._process.start()
         return self._process.application
+
+    def count_failure(self, host: str) -> None:
+        """Count a request that was malformed for its client."""
+        if self._process is not None:
+            count_failure(self._process.parts.rates, host)
 
     def _check_listeners(self, listeners: Sequence[Any]) -> None:
         """Check the sockets that another program handed over, whatever the settings say of them."""

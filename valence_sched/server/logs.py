@@ -11,6 +11,8 @@ import msgspec
 
 from valence_sched.model.redact import redact_text
 
+MOST_CHARS = 16_000  # of a message, and of a traceback its end
+
 
 class JsonLines(logging.Formatter):
     """Formats a record as one line of JSON; its text is redacted."""
@@ -27,9 +29,9 @@ class JsonLines(logging.Formatter):
         if isinstance(fields, dict):
             line |= fields
         else:
-            line["message"] = redact_text(record.getMessage())
+            line["message"] = redact_text(record.getMessage()[:MOST_CHARS])
         if record.exc_info:
-            line["traceback"] = redact_text(self.formatException(record.exc_info))
+            line["traceback"] = redact_text(self.formatException(record.exc_info)[-MOST_CHARS:])
         return msgspec.json.encode(line).decode()
 
 

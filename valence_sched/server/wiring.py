@@ -269,7 +269,10 @@ def rate_limiter(settings: ServiceSettings, environ: Mapping[str, str]) -> RateL
     reference = settings.rate_limits.redis_password
     what = "rate_limits: redis_password"
     password = App(environ=environ).secret(reference, what) if reference is not None else None
-    return RateLimiter(settings.rate_limits, password)
+    rates = settings.rate_limits
+    if settings.auth == "none":  # all clients are this machine, and none of them logs in
+        rates = replace(rates, failures=None)
+    return RateLimiter(rates, password, settings.proxy_networks)
 
 
 def event_address(settings: ServiceSettings, environ: Mapping[str, str]) -> EventAddress | None:

@@ -238,6 +238,7 @@ class ClientConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _refuse(self, status: HTTPStatus) -> None:
+        self._worker.threads.submit(self._worker.app.count_failure, self.host)
         body = to_json(http_problem(status, status.phrase, status.phrase, "-"))
         head = f"HTTP/1.1 {status} {status.phrase}\r\nConnection: close\r\n"
         head += f"Content-Type: {MEDIA_TYPE}\r\nContent-Length: {len(body)}\r\n\r\n"

@@ -19,6 +19,7 @@ from valence_sched.errors import (
     NothingMatches,
     RateLimited,
     SchedulerError,
+    ServiceBusy,
     Unauthenticated,
     one_line,
 )
@@ -34,11 +35,12 @@ from valence_sched.model.zone_route import (
 )
 from valence_sched.model.zone_route import HEADER as ROUTE_HEADER
 from valence_sched.service import html
-from valence_sched.service.body_reader import NUL_EXPECTED, NUL_FOUND, read_body
+from valence_sched.service.body_reader import NUL_EXPECTED, NUL_FOUND, limit_ttl, read_body
 from valence_sched.service.call import Call, CallResult, ServiceParts
 from valence_sched.service.idempotency import KEY_HEADER, check_key, encoded, replayed
 from valence_sched.service.metrics import Metrics
 from valence_sched.service.microversion import HEADER, SERVICE_TYPE, negotiated
+from valence_sched.service.rate_limits import RateLimiter
 from valence_sched.service.routes import ROUTES, Route
 from valence_sched.service.users import Access, User
 
@@ -50,6 +52,8 @@ EVENT_BYTES = 1 << 20
 
 REQUEST_ID = "X-Openstack-Request-Id"
 
+MALFORMED = (400, 406)  # before a user is known
+
 _REQUEST_ID = re.compile(r"req-[A-Za-z0-9-]{1,60}")
 
 
@@ -57,7 +61,7 @@ def create_application(
     parts: ServiceParts, metrics: Metrics, access: Access
 ) -> falcon.App[Any, Any]:
     """Return the WSGI application; ``access`` says who may use it."""
-    app: falcon.App[Any, Any] = falcon.App(middleware=[Envelope(metrics)])
+    app: falcon.App[Any, Any] = falcon.App(middleware=[Envelope(metrics, parts.rates)])
     app.req_options.strip_url_path_trailing_slash = True
     app.add_error_handler(Exception, _defect)
     app.add_error_handler(falcon.HTTPError, _http_error)
@@ -84,16 +88,14 @@ class LogFields(dict[str, Any]):
 class Envelope:
     """What is around every answer: request id, version of the API, metrics and a line of log."""
 
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
+    def __init__(self, metrics: Metrics, rates: RateLimiter) -> None:
+        self._metrics, self._rates = metrics, rates
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Give the request an id and a version before it is routed."""
         given = req.get_header(REQUEST_ID) or ""
         known = given if _REQUEST_ID.fullmatch(given) else f"req-{uuid.uuid4()}"
-        req.context.update(
-            {"request_id": known, "begun": time.perf_counter(), "user": "-", "code": ""}
-        )
+        req.context.update({"request_id": known, "begun": time.perf_counter(), "code": ""})
         resp.set_header(REQUEST_ID, known)
         try:
             ROUTE.set(parse_route(req.get_header(ROUTE_HEADER)))
@@ -117,6 +119,8 @@ class Envelope:
         route = req.uri_template or "unknown"
         status = falcon.http_status_to_code(resp.status)
         method = req.method if req.method in falcon.HTTP_METHODS else "unknown"
+        if status in MALFORMED and "user" not in req.context:
+            count_failure(self._rates, _client(req, self._rates))
         self._metrics.count(method, route, status, seconds)
         line = LogFields({
             "request_id": _request_id(req),
@@ -162,6 +166,7 @@ def _responder(route: Route, parts: ServiceParts, access: Access) -> Callable[..
         most: int = parts.limits.body_bytes,
     ) -> None:
         body = read_body(req, route.body, most) if route.body else None
+        body = limit_ttl(body, parts.limits.ttl_s)
         key = check_key(req.get_header(KEY_HEADER)) if route.method == "POST" else None
         query = {name: _single(value) for name, value in req.params.items()}
         _check_words("the path", path)
@@ -177,7 +182,7 @@ def _responder(route: Route, parts: ServiceParts, access: Access) -> Callable[..
 
 def _authenticated(req: falcon.Request, parts: ServiceParts, access: Access, *, page: bool) -> User:
     """Return the user of a request; an address from which logins failed too often waits."""
-    address = req.remote_addr or "-"
+    address = _client(req, parts.rates)
     parts.rates.check_address(address)
     try:
         return access.authenticate(req.env, page=page)
@@ -191,13 +196,25 @@ def _sender(req: falcon.Request, parts: ServiceParts, token: str) -> User:
 
     An address from which too many wrong ones came waits.
     """
-    address = req.remote_addr or "-"
+    address = _client(req, parts.rates)
     parts.rates.check_address(address)
     name = parts.events.podm_of(token) if parts.events is not None else None
     if name is None:
         parts.rates.count_failure(address)
         raise NothingMatches("token of a pod manager")
     return User(name, "reader", project=f"events of {name}")
+
+
+def _client(req: falcon.Request, rates: RateLimiter) -> str:
+    return rates.address_of(req.remote_addr or "-", req.get_header("X-Forwarded-For") or "")
+
+
+def count_failure(rates: RateLimiter, address: str) -> None:
+    """Count a malformed request, which is answered whether that is possible or not."""
+    try:
+        rates.count_failure(address)
+    except ServiceBusy as error:
+        LOG.warning("a malformed request is not counted: %s", error)
 
 
 def _single(value: Any) -> Any:
@@ -260,7 +277,7 @@ def _scheduler_error_handler(access: Access) -> Callable[..., None]:
         if error.http_status == 503:
             resp.set_header("Retry-After", "1")
         if error.http_status >= 500:
-            LOG.warning("%s: %s", _request_id(req), redact_text(str(error)))
+            LOG.warning("%s: %s", _request_id(req), redact_text(one_line(str(error))))
         _send_problem(req, resp, problem_of(error, _request_id(req)))
 
     return handle

@@ -8,11 +8,13 @@ from typing import Any
 
 import falcon
 import msgspec
+from msgspec.structs import replace
 
-from valence_sched.errors import InputError, one_line
+from valence_sched.errors import InputError, RequestError, one_line
 from valence_sched.model.codec import convert, decode
 from valence_sched.model.duplicate_keys import refuse_duplicate_keys
 from valence_sched.model.quantity import format_count
+from valence_sched.model.scheduler import TTL_S
 from valence_sched.model.service_bodies import NodesBody, ValenceNodeBody
 
 NAME = "the body"
@@ -48,6 +50,19 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
         except ValueError as error:
             raise InputError(NAME, "$", expected=str(error).removeprefix("Expected ")) from None
     return decode(data, kind, NAME)
+
+
+def limit_ttl(body: Any, most_s: float) -> Any:
+    """Return a body whose claim is held for ``most_s`` at most; RequestError if it asks for more.
+
+    One that asks for no time has the usual one, or that.
+    """
+    asked_s = getattr(body, "ttl_s", None)
+    if asked_s is None or asked_s <= most_s:
+        return body
+    if asked_s == TTL_S:
+        return replace(body, ttl_s=most_s)
+    raise RequestError(f"ttl_s {asked_s:g}: this service holds a claim for at most {most_s:g} s")
 
 
 def _bounded(req: falcon.Request, most: int) -> bytes:

@@ -3,30 +3,39 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import time
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import InputError, RateLimited, SchedulerError, ServiceBusy, one_line
-from valence_sched.service.settings import RateSettings
+from valence_sched.service.settings import Network, RateSettings
 
 if TYPE_CHECKING:
     from limits import RateLimitItem
 
 MEMORY = "memory://"
 TIMEOUT_S = 2.0  # that Redis has
+MOST_FORWARDED_CHARS = 1000
 
 
 class RateLimiter:
     """Counts requests in a window that moves with time; without settings it counts nothing.
 
-    ``password`` is that of Redis.
+    ``password`` is that of Redis, ``proxies`` are those that say who their clients are.
 
     Raises:
         InputError: a rate is none, or the address of Redis is.
     """
 
-    def __init__(self, settings: RateSettings, password: str | None = None) -> None:
+    def __init__(
+        self,
+        settings: RateSettings,
+        password: str | None = None,
+        proxies: Collection[Network] = (),
+    ) -> None:
+        self._proxies = proxies
         self._rates: dict[str, list[RateLimitItem]] = {}
         given = {"requests": settings.requests, "changes": settings.changes,
                  "failures": settings.failures}  # fmt: skip
@@ -65,6 +74,18 @@ class RateLimiter:
         if change:
             self._hit("changes", tenant)
 
+    def address_of(self, peer: str, forwarded: str) -> str:
+        """Return the address of a client: of a proxy's the last one that is no proxy's."""
+        for hop in (*forwarded[-MOST_FORWARDED_CHARS:].split(","), peer)[::-1]:
+            try:
+                address = ipaddress.ip_address(hop.strip())
+            except ValueError:
+                break
+            peer = str(address)
+            if not any(address in network for network in self._proxies):
+                break
+        return peer
+
     def check_address(self, address: str) -> None:
         """Raise RateLimited for an address from which too many logins failed."""
         for rate in self._rates.get("failures", ()):
@@ -72,7 +93,7 @@ class RateLimiter:
                 raise self._limited("failures", rate, address)
 
     def count_failure(self, address: str) -> None:
-        """Count a login that failed."""
+        """Count a login that failed, or a request that was malformed."""
         for rate in self._rates.get("failures", ()):
             self._asked(self._window.hit, rate, "failures", address)
 

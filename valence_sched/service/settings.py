@@ -15,12 +15,14 @@ from valence_sched.model.base import Noun
 from valence_sched.model.codec import convert, load_yaml
 from valence_sched.model.messaging import MessagingSettings, check_messaging
 from valence_sched.model.registration import PasswordReference
+from valence_sched.model.service_bodies import LONGEST_TTL_S, TtlSeconds
 from valence_sched.model.zone_settings import (
     DEFAULT_ZONE_SETTINGS,
     ZoneSettings,
     check_zone_settings,
 )
 
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(ge=0)]
 Pause = Annotated[float, Meta(gt=0, le=86400)]
@@ -32,7 +34,7 @@ class Limits(Noun, frozen=True, kw_only=True):
     ``queue_s`` is how long a request waits for others to be decided before it is refused,
     ``read_s`` how long it may take to arrive before it is dropped. ``tenant_requests`` are those of
     one tenant that a process answers at a time: by default one less than it has threads, and any
-    number where nobody is authenticated.
+    number where nobody is authenticated. ``ttl_s`` is the longest time that a claim is held.
     """
 
     body_bytes: Positive = 4 << 20
@@ -43,19 +45,20 @@ class Limits(Noun, frozen=True, kw_only=True):
     read_s: Seconds = 10.0
     operations: Positive = 32
     tenant_requests: Positive | None = None
+    ttl_s: TtlSeconds = LONGEST_TTL_S
 
 
 class RateSettings(Noun, frozen=True, kw_only=True):
     """How often a tenant may ask: a rate such as ``100/second``, or several with ``;``.
 
     ``requests`` counts all, ``changes`` those that hold, compose or change something, and
-    ``failures`` the logins that failed from one address. They are counted in each process, or for
-    all processes in the Redis at ``redis_url``.
+    ``failures`` the logins that failed from one address, and the requests that were malformed. They
+    are counted in each process, or for all processes in the Redis at ``redis_url``.
     """
 
     requests: str | None = None
     changes: str | None = None
-    failures: str | None = None
+    failures: str | None = "20/minute"
     redis_url: str | None = None
     redis_password: PasswordReference | None = None
 
@@ -133,6 +136,7 @@ class ServiceSettings(Noun, frozen=True, kw_only=True):
     older than ``max_age_s``. ``workers`` are processes, each with so many ``threads``. A process
     that is to end has ``stop_s`` for what it answers and composes. ``messaging`` is the broker over
     which processes hint at changes. ``zones`` are the settings of this zone and of those below it.
+    ``proxies`` are addresses and networks whose header ``X-Forwarded-For`` says who the client is.
     """
 
     host: str = "127.0.0.1"
@@ -159,6 +163,12 @@ class ServiceSettings(Noun, frozen=True, kw_only=True):
     rate_limits: RateSettings = RateSettings()
     messaging: MessagingSettings | None = None
     zones: ZoneSettings = DEFAULT_ZONE_SETTINGS
+    proxies: tuple[str, ...] = ()
+
+    @property
+    def proxy_networks(self) -> tuple[Network, ...]:
+        """Return the networks of ``proxies``; ValueError where one is no network."""
+        return tuple(ipaddress.ip_network(one) for one in self.proxies)
 
     @property
     def reader_settings(self) -> ReaderSettings | None:
@@ -192,6 +202,10 @@ def check_settings(settings: ServiceSettings, path: str) -> None:
     """
     if settings.messaging is not None:
         check_messaging(settings.messaging, path)
+    try:
+        _ = settings.proxy_networks
+    except ValueError as error:
+        raise UsageError(one_line(f"{path}: proxies: {error}")) from None
     _check_events(settings, path)
     check_zone_settings(settings.zones, path, "$.zones")
     if settings.auth == "basic" and settings.users_file is None:

@@ -129,6 +129,11 @@ class UserEntry(NamedTuple):
     user: User
     password_hash: bytes
 
+    @property
+    def cost(self) -> int:
+        """Return the cost of the hash, of which one more takes twice as long."""
+        return int(self.password_hash[4:6])
+
 
 class PasswordFile:
     """The users of a file with lines ``name:hash:role``; it is read again when it changes.
@@ -144,15 +149,15 @@ class PasswordFile:
         self._verified: OrderedDict[bytes, None] = OrderedDict()
         self._entries: Mapping[str, UserEntry] = {}
         self._read_mark: tuple[int, int] | None = None
-        self._nobody = bcrypt.hashpw(self._secret.hex().encode(), bcrypt.gensalt(10))
         self._current_entries()
 
     def authenticate(self, authorization: str | None) -> User:
         """Return the user of a header ``Authorization``; Unauthenticated where it is not one's."""
         name, password = basic_credentials(authorization, MAX_PASSWORD_BYTES)
-        entry = self._current_entries().get(name)
-        known = entry.password_hash if entry else self._nobody
-        if not self._matches(password, known) or entry is None:
+        entries = self._current_entries()
+        entry = entries.get(name)
+        if entry is None or not self._matches(password, entry.password_hash):
+            _spend(password, entry, max(one.cost for one in entries.values()))
             raise Unauthenticated("no such user, or another password: check both")
         return entry.user
 
@@ -184,6 +189,12 @@ class PasswordFile:
                 self._entries = parse_users(files.read(self._path), self._path)
                 self._read_mark = mark
             return self._entries
+
+
+def _spend(password: bytes, entry: UserEntry | None, most: int) -> None:
+    """Take as long for each user as for the one whose hash costs most: 2^n = 2^(n-1) + ... + 1."""
+    for cost in range(entry.cost, most) if entry else (most,):
+        bcrypt.hashpw(password, b"$2b$%02d$" % cost + b"." * 22)
 
 
 def parse_users(data: bytes, file: str) -> dict[str, UserEntry]:
