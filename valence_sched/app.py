@@ -175,18 +175,6 @@ class App:
                           interval_s=settings.poll_interval_s, tell=tell, clock=clock,
                           sleep=sleep)  # fmt: skip
 
-    def zone_keys(self, settings: ZoneSettings, state: str | None = None) -> list[str]:
-        """Return the secrets that sign what this zone offers, the newest last.
-
-        Where no settings name one it is made, and kept in a file beside the state that its owner
-        alone can read.
-
-        Raises:
-            CredentialError: one cannot be had; a state on a database server has no file beside it.
-        """
-        named = [self.secret(one, "zones: secrets") for one in settings.secrets]
-        return named or [self.registry(state).zone_key()]
-
     def watch(
         self,
         live: ReadOptions,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +15,8 @@ from msgspec.structs import replace
 from valence_sched.config.settings import ZONES_FILE
 from valence_sched.core.plugins import plugin_list
 from valence_sched.errors import (
+    AccessDenied,
+    CredentialError,
     InventoryIncomplete,
     NoPodm,
     RequestError,
@@ -54,7 +57,7 @@ if TYPE_CHECKING:
     from valence_sched.inventory.sources import SourceReader
     from valence_sched.lifecycle.access import PodmAccess
     from valence_sched.lifecycle.claim import Claimer
-    from valence_sched.lifecycle.plan import Planner
+    from valence_sched.lifecycle.plan import PlanClaimer, Planner
     from valence_sched.lifecycle.stored_deciders import StoredDeciders
     from valence_sched.model.capacity import Capacity, StrandedAmount
     from valence_sched.model.claim import Claim
@@ -103,6 +106,9 @@ if TYPE_CHECKING:
     from valence_sched.store.store import Store
     from valence_sched.view.view import View
     from valence_sched.zones.registry import ZoneRegistry
+    from valence_sched.zones.tokens import PlanSignatures
+
+LOG = logging.getLogger(__name__)
 
 R = TypeVar("R", DecisionResult, DecisionResults)
 
@@ -692,6 +698,8 @@ class Engine(Scheduler):
 
     def preview(self, report: Report) -> Iterator[Preview]:
         self._refuse_recordings("asked for a preview")
+        if report.placements:
+            self.decider().verify(report.request, [one.chosen for one in report.placements])
         with self._access() as access:
             yield from map(access.preview, report.placements)
 
@@ -705,12 +713,18 @@ class Engine(Scheduler):
         result = self._no_outage([request], decision_result(decision, "report"))
         if not result.report.placements:
             return PlanResult(decision=result)
-        return PlanResult(decision=result, plan=self._planner().plan(result.report, texts))
+        plan = self._planner().plan(result.report, texts)
+        signatures = self._plan_signatures
+        return PlanResult(decision=result, plan=signatures.sign(plan) if signatures else plan)
+
+    def check_plan(self, plan: Plan) -> None:
+        if self._serves and self._plan_signatures is not None:
+            self._plan_signatures.check(plan)
 
     def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
+        self.check_plan(plan)
         self._refuse_recordings("claimed")
-        with self._changing_store() as store:
-            claimer = self._planner().claimer(store, plan)
+        with self._changing_store() as store, self._plan_claimer(store, plan) as claimer:
             claim = claimer.claim(plan.decision.request, key=key, ttl_s=ttl_s).claim
         assert claim is not None, "the first time a plan is claimed whole, or that is an error"
         return claim
@@ -718,15 +732,19 @@ class Engine(Scheduler):
     def compose_plan(
         self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
     ) -> ProvisionResult:
+        self.check_plan(plan)
         self._refuse_recordings("composed")
-        with self._access(wait_s, ttl_s) as access:
-            claimer = self._planner().claimer(access.store, plan)
+        with (
+            self._access(wait_s, ttl_s) as access,
+            self._plan_claimer(access.store, plan) as claimer,
+        ):
             claimer.earlier_claim(key)
             provisioner = access.provisioner(claimer)
             result = provisioner.provision(plan.decision.request, key=key, ttl_s=ttl_s)
         return replace(result, claim_lost=result.claim_lost or claimer.claim_lost)
 
     def refresh(self, plan: Plan) -> PlanRefresh:
+        self.check_plan(plan)
         return self._planner().refresh(plan)
 
     def dispatch(
@@ -888,6 +906,40 @@ class Engine(Scheduler):
             f"none of {len(known):,} pod managers could be read: check that they run and that "
             "their URLs are right (podm check)"
         )
+
+    @contextlib.contextmanager
+    def _plan_claimer(self, store: Store, plan: Plan) -> Iterator[PlanClaimer]:
+        """Yield the claimer of a plan, once its pod managers were read; errors as of a planner."""
+        with contextlib.ExitStack() as stack:
+            claimer = None
+            if self._is_stored:
+                claimer = stack.enter_context(self._followed().claimer())
+            yield self._planner().claimer(store, plan, claimer)
+
+    @property
+    def _serves(self) -> bool:
+        """Return whether the engine is that of a service: clients have no say in its plans."""
+        return self._selection.zones is not None
+
+    @functools.cached_property
+    def _plan_signatures(self) -> PlanSignatures | None:
+        """Return what signs and verifies plans; None where a program has no key for that.
+
+        Raises:
+            AccessDenied: it is that of a service, which has to have one.
+            CredentialError: the key of a program cannot be had.
+        """
+        from valence_sched.zones.tokens import PlanSignatures  # only for plans
+
+        try:
+            keys = self._registry.zone_keys(self._zone_settings, make=self._serves)
+        except CredentialError as error:
+            if not self._serves:
+                raise
+            LOG.error("plans are refused: %s", error)
+            raise AccessDenied("this service has no key that signs plans: its operator names one "
+                               "in zones: secrets of its settings") from None  # fmt: skip
+        return PlanSignatures(keys) if keys else None
 
     def _planner(self) -> Planner:
         from valence_sched.lifecycle.plan import Planner

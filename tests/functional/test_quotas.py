@@ -55,7 +55,7 @@ class TestQuotas(Live):
         self.podm(*claim)
         done = self.podm(*claim, code=1)
         self.assertIn(
-            "quota of 'team-a': nodes: 1 in use and 1 more asked for, 1 allowed", done.err
+            "quota of 'team-a': nodes: 1 in use and 1 more needed, 1 allowed", done.err
         )
         shown = self.quota("show", TEAM, "-f", "json").data
         self.assertEqual({"nodes": 1}, shown["Limits"])

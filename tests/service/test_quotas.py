@@ -12,16 +12,36 @@ class TestQuotas(LivePodmsCase):
 
     def test_what_is_beyond_a_quota_is_refused_with_what_is_in_use(self):
         self.assertEqual(200, self.put("/v1/quotas", {"claims": 5}).status_code)
-        shown = self.put("/v1/quotas/mo", {"cores": 8, "nodes": 9}).json
-        self.assertEqual({"claims": 5, "cores": 8, "nodes": 9}, shown["limits"])
-        self.assertEqual(201, self.call("POST", "/v1/claims", SMALL, user="mo").status_code)
-        result = self.call("POST", "/v1/claims", SMALL, user="mo")
-        words = "quota of 'mo': cores: 8 in use and 8 more asked for, 8 allowed"
+        small = {"request": {**SMALL["request"], "podms": ["general-1"]}}
+        claimed = self.call("POST", "/v1/claims", small, user="eve").json["claim"]
+        cores = claimed["parts"][0]["shares"][0]["charges"]["cores"]
+        self.assertGreater(cores, 8)  # of a whole block
+        self.call("DELETE", f"/v1/claims/{claimed['id']}", user="eve")
+        shown = self.put("/v1/quotas/mo", {"cores": cores, "nodes": 9}).json
+        self.assertEqual({"claims": 5, "cores": cores, "nodes": 9}, shown["limits"])
+        self.assertEqual(201, self.call("POST", "/v1/claims", small, user="mo").status_code)
+        result = self.call("POST", "/v1/claims", small, user="mo")
+        words = f"quota of 'mo': cores: {cores:g} in use and {cores:g} more needed, {cores:g} allo"
         self.check_problem(result, 403, "quota_exceeded", words)
         self.assertEqual(1, len(self.call("GET", "/v1/claims", user="mo").json))
-        self.assertEqual(201, self.call("POST", "/v1/claims", SMALL, user="eve").status_code)
+        self.assertEqual(201, self.call("POST", "/v1/claims", small, user="eve").status_code)
         used = self.call("GET", "/v1/quotas/mo", user="mo").json["used"]
-        self.assertEqual({"claims": 1, "nodes": 1, "cores": 8}, used)
+        self.assertEqual((1, 1, cores), (used["claims"], used["nodes"], used["cores"]))
+
+    def test_a_node_counts_all_accelerators_of_its_blocks(self):
+        """Once the blocks of one are taken, one accelerator comes in a block of two."""
+        self.put("/v1/quotas/mo", {"accelerators:a100": 5})
+        one = {"request": {"properties": {"accelerators": [{"kind": "GPU", "model": "A100"}]},
+                           "podms": ["gpu-east"]}}  # fmt: skip
+        held = []
+        while (claimed := self.call("POST", "/v1/claims", one, user="mo")).status_code == 201:
+            held.append(claimed.json["claim"]["parts"][0]["shares"][0]["charges"])
+        words = "accelerators:a100: 4 in use and 2 more needed, 5 allowed"
+        self.check_problem(claimed, 403, "quota_exceeded", words)
+        self.assertEqual([1, 1, 2], sorted(charges["accelerators:a100"] for charges in held))
+        used = self.call("GET", "/v1/quotas/mo", user="mo").json["used"]
+        self.assertEqual((4, 4), (used["accelerators"], used["accelerators:a100"]))
+        self.assertNotIn("accelerators:nvidia", used)
 
     def test_what_would_be_composed_beyond_a_quota_is_not(self):
         self.put("/v1/quotas/mo", {"nodes": 0})

@@ -16,6 +16,7 @@ from valence_sched.core.evaluation import COST_SCALE, EvaluationContext
 from valence_sched.core.evaluation_cache import MOST_MIXES, EvaluationCache, SplicedSnapshot
 from valence_sched.core.explain.undecided import undecided_text
 from valence_sched.core.explain.unknown_terms import unknown_terms
+from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.group_state import NONE_EARLIER, NodeCounts, with_group_state
 from valence_sched.core.policy import BoundPolicy
@@ -33,6 +34,7 @@ from valence_sched.model.decision_result import Ranking
 from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.policy import Policy
+from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Mix, MixSupplies, Request
 from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.builder import ViewBuilder
@@ -213,25 +215,49 @@ class Decider:
         request = with_group_state(self._view, request, eligible, self._counts)
         return with_candidates(self._view, request, earlier).company
 
-    def check_candidates(self, request: Request, candidates: Sequence[Candidate]) -> None:
-        """Check that nodes of a request can be made of what these pods offered earlier.
+    def verify(
+        self, request: Request, candidates: Sequence[Candidate], *, elsewhere: bool = False
+    ) -> list[Fit]:
+        """Return the fits of candidates that were chosen earlier, if all may be carried out now.
 
-        Errors as for a decision, and:
+        One after another their very blocks make nodes of the request, on pools that its policy
+        accepts. With ``elsewhere`` they are a part of the nodes: who chose them counts those, and
+        keeps the rules of the group. Errors as for a decision, and:
 
         Raises:
-            StaleOffer: a block of a candidate is not free, or a filter rejects its pool now.
+            StaleOffer: one of them is not free, is not what the request takes, or is rejected.
         """
-        from valence_sched.core.offers import with_candidates
+        from valence_sched.core.offers import verified_fit  # only of what comes back
 
-        request, bound = self._prepared_elsewhere(request)
-        with_candidates(self._view, request, candidates)  # finds the blocks of each
-        eligible = self._eligible(request, bound)
+        succession, fits = self.succession(), []
+        names = {name for podm in self._view.podms for name in (podm.id, podm.name)}
+        request = msgspec.structs.replace(  # others that it names may be gone
+            request,
+            podms=tuple(filter(names.__contains__, request.podms)) or request.podms,
+            exclude_podms=tuple(filter(names.__contains__, request.exclude_podms)),
+        )
+        if elsewhere:
+            sealed = self.seal(msgspec.structs.replace(request, min_count=0))
+            eligible = self._eligible(sealed, self._preparation.policy(sealed.policy))
+        else:
+            sealed = succession.prepare(request)
+            if not sealed.required_count <= len(candidates) <= sealed.count:
+                asked = format_count(sealed.count, "node")
+                raise StaleOffer(f"{asked} requested, {len(candidates):,} chosen")
+        ways, budget = sealed.alternatives, succession.policy(sealed).budget
+        fitters = [Fitter(one.needs, self._view.kinds, one.bonds, budget) for one in ways]
         for candidate in candidates:
-            first, last = self._view.rows_of(candidate.podm)
-            pools = [pool.id for pool in self._view.pools[first:last]]
-            if not eligible[first + pools.index(candidate.pool)]:
-                text = f"{candidate.podm}: pool {candidate.pool!r} has changed since it was offered"
+            fit, number = verified_fit(succession.current_view, fitters, candidate)
+            node = msgspec.structs.replace(sealed, needs=ways[number].needs, fallbacks=(), count=1,
+                                           bonds=ways[number].bonds, min_count=None)  # fmt: skip
+            if not elsewhere:
+                succession.check_pool(node, fit.row)
+            elif not eligible[fit.row]:
+                text = f"{candidate.podm}: pool {candidate.pool!r}: a filter rejects it now"
                 raise StaleOffer(one_line(text))
+            succession.take(node, fit)
+            fits.append(fit)
+        return fits
 
     def _prepared_elsewhere(self, request: Request) -> tuple[Request, BoundPolicy]:
         request = msgspec.structs.replace(request, fallbacks=(), min_count=0)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offers: the nodes that the pods of one zone make of a request, for a tree to choose from."""
+"""Offers: the nodes that the pods of one zone make of a request, and what is left of them later."""
 
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -14,18 +15,21 @@ from valence_sched.core.alternatives import Attempt, with_anchor_rows
 from valence_sched.core.batch import PlacedNode, schedule
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import COST_SCALE, EvaluationContext
-from valence_sched.core.fit.fit import Fit
+from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.group_state import affects_own_podm_only, with_members, without_members
 from valence_sched.core.lookahead import Lookahead
 from valence_sched.core.ranking import FitFinder, random_order, rank_rows
-from valence_sched.errors import StaleOffer
+from valence_sched.errors import StaleOffer, one_line
 from valence_sched.model.decision import Candidate, PoolRef
 from valence_sched.model.group import GroupState
 from valence_sched.model.request import Request
 from valence_sched.model.zone import DomainValues, Offer, OfferQuery, ZoneAnswer
 from valence_sched.view.domains import domain_values
+from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import Mask, View
+
+SLACK = 1e-6  # of an amount, for sums of floats
 
 
 def offers(
@@ -133,16 +137,61 @@ def _open_rows(view: View, closed: Sequence[DomainValues]) -> Mask:
 
 def fit_of(view: View, candidate: Candidate) -> Fit:
     """Return the fit that a candidate names; StaleOffer where not all of it is free."""
+    podm, pool = candidate.podm, candidate.pool
     try:
-        first, last = view.rows_of(candidate.podm)
-        row = next(row for row in range(first, last) if view.pools[row].id == candidate.pool)
-        table = view.block_tables[view.podm_of[row]]
-        numbers = {uri: number for number, uri in enumerate(table.uris)}
-        stocks = {stock.uri: number for number, stock in enumerate(table.stocks)}
-        blocks = tuple(numbers[block.uri] for block in candidate.blocks)
-        grants = tuple((stocks[grant.uri], grant.amount) for grant in candidate.grants)
-        if not all(table.slots[number] for number in blocks):
-            raise KeyError(candidate.pool)
-    except (KeyError, StopIteration):
-        raise StaleOffer(f"{candidate.podm}: a block of an offer is no longer free") from None
-    return Fit(row=row, blocks=blocks, grants=grants, waste=candidate.waste)
+        first, last = view.rows_of(podm)
+    except KeyError:
+        raise _stale(podm, "this pod manager is not decided on") from None
+    rows = [row for row in range(first, last) if view.pools[row].id == pool]
+    if not rows:
+        raise _stale(podm, f"no pool {pool!r}")
+    table, position = view.block_tables[view.podm_of[first]], int(view.position_of[rows[0]])
+    numbers = {uri: number for number, uri in enumerate(table.uris)}
+    stocks = {stock.uri: number for number, stock in enumerate(table.stocks)}
+    for uri in (block.uri for block in candidate.blocks):
+        number = numbers.get(uri)
+        if number is None or position not in table.pools[number] or not table.slots[number]:
+            raise _stale(podm, f"block {uri} is not free in pool {pool!r}")
+    for uri in (grant.uri for grant in candidate.grants):
+        number = stocks.get(uri)
+        if number is None or position not in table.stock_pools[number]:
+            raise _stale(podm, f"no stock {uri} in pool {pool!r}")
+    blocks = tuple(numbers[block.uri] for block in candidate.blocks)
+    grants = tuple((stocks[grant.uri], grant.amount) for grant in candidate.grants)
+    return Fit(row=rows[0], blocks=blocks, grants=grants, waste=candidate.waste)
+
+
+def verified_fit(view: View, fitters: Sequence[Fitter], candidate: Candidate) -> tuple[Fit, int]:
+    """Return the fit of a candidate, and which alternative of a request its node is made by.
+
+    Nothing else is free while the fitter of an alternative looks for the node: it needs all the
+    blocks and amounts of the candidate, and nothing besides.
+
+    Raises:
+        StaleOffer: not all of it is free, or no alternative takes just that.
+    """
+    fit = fit_of(view, candidate)
+    first, last = view.rows_of(candidate.podm)
+    alone = Overlay(view.window(first, last))
+    alone.close(0, (fit.blocks, fit.grants))
+    for number, fitter in enumerate(fitters):
+        found = fitter.fit(alone.view, fit.row - first)
+        if isinstance(found, Fit) and _takes_all(found, fit):
+            return msgspec.structs.replace(found, row=fit.row), number
+    text = f"these blocks and amounts of pool {candidate.pool!r} are not what a node of the request"
+    raise _stale(candidate.podm, f"{text} is made of")
+
+
+def _takes_all(found: Fit, wanted: Fit) -> bool:
+    """Return whether a fit has as many blocks, and the same total of each stock."""
+    missing: defaultdict[int, float] = defaultdict(float)
+    for number, amount in wanted.grants:
+        missing[number] += amount
+    for number, amount in found.grants:
+        missing[number] -= amount
+    same = all(abs(amount) < SLACK for amount in missing.values())
+    return same and len(found.blocks) == len(wanted.blocks)
+
+
+def _stale(podm: str, text: str) -> StaleOffer:
+    return StaleOffer(one_line(f"{podm}: {text}"))

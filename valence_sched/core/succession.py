@@ -12,15 +12,17 @@ import numpy as np
 from valence_sched.core.alternatives import try_alternatives
 from valence_sched.core.batch import schedule
 from valence_sched.core.decision import Decision
-from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.evaluation import INFINITE_COST, EvaluationContext
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.spending import Spending
 from valence_sched.core.group_state import NodeCounts, with_group_state
 from valence_sched.core.ledger import Ledger
 from valence_sched.core.policy import BoundPolicy
 from valence_sched.core.preparation import Preparation
+from valence_sched.errors import StaleOffer, one_line
 from valence_sched.model.inventory import Node
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget, Policy
+from valence_sched.model.reason_phrases import ReasonPhrases
 from valence_sched.model.request import Request
 from valence_sched.view.view import Ints, Mask, View
 
@@ -98,6 +100,16 @@ class Succession:
         if other_nodes or spending is not None:
             context = context.with_others(other_nodes, spending)
         return Decision(try_alternatives(context, schedule), self.skipped)
+
+    def check_pool(self, request: Request, row: int) -> None:
+        """Raise StaleOffer where the policy rejects a pool for the next node of a request."""
+        if self._context(request).evaluation.cost[row] != INFINITE_COST:
+            return
+        from valence_sched.core.explain.verdicts import Verdicts  # only to explain
+
+        reasons = Verdicts(self.decide(request, planned=((),))).reasons(row)
+        place = f"{self.view.podm(row).id}: pool {self.view.pools[row].id!r}"
+        raise StaleOffer(one_line(f"{place}: {ReasonPhrases().of_pool(reasons)}"))
 
     def eligible(self, request: Request) -> Mask:
         """Return the rows that pass all filters which read neither free capacity nor the group."""

@@ -4,6 +4,7 @@
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request
+from valence_sched.model.tenant import RESERVED_FOR
 from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms
@@ -13,7 +14,7 @@ from valence_sched.view.view import Labels, View
 @reads("owner", optional=True)
 @reads_podm("capabilities.{key}")
 @terms
-def isolation(view: View, request: Request, *, key: str = "reserved_for") -> Iterator[Term]:
+def isolation(view: View, request: Request, *, key: str = RESERVED_FOR) -> Iterator[Term]:
     """Keeps pod managers that are reserved for nobody, or for the request's owner among others.
 
     A pod manager is reserved for the owners that its capability ``key`` names. A request

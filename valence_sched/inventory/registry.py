@@ -38,6 +38,7 @@ from valence_sched.model.identity import ADDRESS_KIND, change_text, conflict_tex
 from valence_sched.model.podm_url import endpoint_key, same_endpoint
 from valence_sched.model.read_options import ReadOptions
 from valence_sched.model.registration import PasswordReference, Registration
+from valence_sched.model.zone_settings import ZoneSettings
 
 if TYPE_CHECKING:
     from valence_sched.model.diagnostic import Diagnostic
@@ -96,18 +97,27 @@ class Registry:
         name = hashlib.blake2b(self.where.encode(), digest_size=8).hexdigest()
         return SecureFile(self._home / f"{name}.passwords")
 
-    def zone_key(self) -> str:
-        """Return the secret of the zone of this state, which is made when it is first needed.
+    def zone_keys(self, settings: ZoneSettings, *, make: bool = True) -> list[str]:
+        """Return the secrets that sign what the zone of this state offers and plans, newest last.
 
-        It stands in a file beside the state; CredentialError where there is no such place.
+        Where no settings name one it is made, if that is wanted, and kept in a file beside the
+        state that its owner alone can read.
+
+        Raises:
+            CredentialError: one cannot be had; a state on a database server has no file beside it.
         """
-        if self.file is None:
+        references, what = settings.secrets, "zones: secrets"
+        if not references and self.file is not None:
+            path, what = self.file.with_name(f"{self.file.name}.zone-key"), "zone"
+            if make:
+                credentials.make_secret(path)
+            references = (PasswordReference(file=str(path)),) if path.exists() else ()
+        elif not references and make:
             raise CredentialError("zones: secrets is empty, and every process of a zone must have "
                                   "the same secret: name an env or a file")  # fmt: skip
-        path = self.file.with_name(f"{self.file.name}.zone-key")
-        credentials.make_secret(path)
-        reference = PasswordReference(file=str(path))
-        return credentials.read_password(reference, "zone", self._config.environ, None) or ""
+        with errors_at(what):
+            read, environ = credentials.read_password, self._config.environ
+            return [read(one, what, environ, None) or "" for one in references]
 
     def store(self, effects: EffectLog | None = None) -> Store:
         """Return the open store, created if missing; StoreError if it cannot be opened.

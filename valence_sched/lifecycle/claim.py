@@ -7,6 +7,7 @@ import functools
 import hashlib
 import re
 import secrets
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -14,21 +15,24 @@ import msgspec
 
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
+from valence_sched.core.fit.fit import Fit
 from valence_sched.errors import ClaimLost, ClaimState, StaleOffer, one_line
 from valence_sched.lifecycle.follower import FixedMembers, Follower
-from valence_sched.model.claim import Claim, build_claim_parts
+from valence_sched.model.claim import Claim, ClaimPart, Grant, NodeAllocation
 from valence_sched.model.custom_resource import (
     DeclaredStocks,
     declared_supplies,
     with_declared_stocks,
 )
-from valence_sched.model.decision import Candidate, Placement
+from valence_sched.model.decision import Candidate
 from valence_sched.model.inventory import LeanPodm, PodmStatus, to_json
 from valence_sched.model.node_request import NodeRequest
 from valence_sched.model.policy import Policy
 from valence_sched.model.quantity import format_count
+from valence_sched.model.quota import block_charges
 from valence_sched.model.request import Mix, Request
 from valence_sched.model.stats import podm_id
+from valence_sched.model.tenant import RESERVED_FOR
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
 from valence_sched.view.view import View
@@ -167,8 +171,9 @@ class Claimer:
                 decision = self._decide(request)
                 if not decision.placed_nodes:
                     return ClaimOutcome(None, decision, retries)
+                nodes = [(one.chosen, decision.score(one.cost)) for _, one in decision.placed_nodes]
                 claim = self._hold(
-                    decision.request, decision.placements, content, owner, key, ttl_s
+                    decision.request, decision.view, nodes, content, owner, key, ttl_s
                 )
                 return ClaimOutcome(claim, decision, retries)
             except ClaimLost as error:
@@ -184,14 +189,17 @@ class Claimer:
         request: Request,
         candidates: Sequence[Candidate],
         *,
+        owner: str | None = None,
         key: str | None = None,
         ttl_s: float = TTL_S,
         content: str | None = None,
+        elsewhere: bool = True,
     ) -> Claim:
-        """Hold the very candidates that were offered for a request, in the order of its nodes.
+        """Hold the very candidates that were chosen for a request, in the order of its nodes.
 
         No other node is claimed in place of one of them. ``content`` is what the key stands for,
-        the request and the candidates where it is None.
+        the request and the candidates where it is None; ``elsewhere`` as of a decider that
+        verifies them.
 
         Raises:
             ClaimLost: a candidate cannot be had any more, or its pod manager changed every time.
@@ -199,21 +207,22 @@ class Claimer:
         """
         if content is None:
             content = self.content(request) + to_json(tuple(candidates)).decode()
-        placements = [
-            Placement(node=number, choice=1, chosen=candidate, alternates=())
-            for number, candidate in enumerate(candidates, 1)
-        ]
+        owner = owner or request.owner
         for _ in range(MOST_CHANGES):
-            if key and (earlier := self._store.claims.find_by_key(request.owner, key, content)):
+            if key and (earlier := self._store.claims.find_by_key(owner, key, content)):
                 return earlier
+            decider = self.decider()
             try:
-                self.decider().check_candidates(request, candidates)
+                fits = decider.verify(request, candidates, elsewhere=elsewhere)
             except StaleOffer as error:
                 raise ClaimLost(str(error)) from None
-            for podm in {one.podm for one in candidates}.intersection(self._unclaimable()):
-                raise ClaimLost(f"pod manager {podm!r} cannot be read at present", podm)
+            nodes = [(fit, one.score) for fit, one in zip(fits, candidates, strict=True)]
+            view, closed = decider.snapshot(), self._closed(owner)
+            for podm in (view.podm(fit.row) for fit in fits):
+                if reason := closed(podm):
+                    raise ClaimLost(f"pod manager {podm.id!r} {reason}", podm.id)
             try:
-                return self._hold(request, placements, content, request.owner, key, ttl_s)
+                return self._hold(request, view, nodes, content, owner, key, ttl_s)
             except ClaimLost as error:
                 lost = error
         raise lost
@@ -224,10 +233,27 @@ class Claimer:
 
     def _decide(self, request: Request) -> Decision:
         decision = self.decider().select_destinations(request)
-        excluded = self._unclaimable()
-        if excluded and any(one.chosen.podm in excluded for one in decision.placements):
+        closed, view = self._closed(request.owner), decision.view
+        if any(closed(view.podm(one.chosen.row)) for _, one in decision.placed_nodes):
+            excluded = {podm.id for podm in view.podms if closed(podm)}
             decision = self._follower.decider_without(excluded).select_destinations(request)
         return decision
+
+    def _closed(self, owner: str | None) -> Callable[[LeanPodm], str]:
+        """Return what says why nothing is claimed of a pod manager, whatever the policy; or not."""
+        unclaimable = self._unclaimable()
+
+        def reason(podm: LeanPodm) -> str:
+            reserved = podm.capabilities.get(RESERVED_FOR, ())
+            if podm.id in unclaimable:
+                return "cannot be read at present"
+            if not podm.enabled or podm.status == "Offline":
+                return "is Offline" if podm.enabled else "is disabled"
+            if owner is not None and reserved and owner not in reserved:
+                return "is reserved for another owner"
+            return ""
+
+        return reason
 
     def _refuse_composed(self, owner: str | None, key: str) -> None:
         """Raise ClaimState where a key stands for claims of one node each, made to compose it."""
@@ -239,22 +265,29 @@ class Claimer:
                                           "key, or see podm node list"))  # fmt: skip
 
     def _hold(
-        self, request: Request, placements: Sequence[Placement], content: str,
+        self, request: Request, view: View, nodes: Sequence[tuple[Fit, float]], content: str,
         owner: str | None, key: str | None, ttl_s: float,
     ) -> Claim:  # fmt: skip
-        podms = {placement.chosen.podm for placement in placements}
-        generations = {podm: self._follower.generation(podm) for podm in podms}
-        supplies = {podm: declared_supplies(self._follower.base(podm)) for podm in podms}
-        group = request.group
+        """Hold the blocks and amounts of nodes, each given as its fit and its score."""
+        shares: dict[str, list[NodeAllocation]] = {}
+        for number, (fit, score) in enumerate(nodes, 1):
+            share = _allocation(view, fit, request, number, score, charged=owner is not None)
+            shares.setdefault(view.podm(fit.row).id, []).append(share)
+        group, asked = request.group, NodeRequest.of(request)
         return self._store.claims.create(
-            build_claim_parts(
-                placements,
-                generations,
-                supplies,
-                request.constrained_places,
-                request.flavor,
-                NodeRequest.of(request),
-            ),
+            [
+                ClaimPart(
+                    podm=podm,
+                    generation=self._follower.generation(podm),
+                    shares=tuple(shares[podm]),
+                    supplies=tuple(
+                        Grant(*supply)
+                        for supply in sorted(declared_supplies(self._follower.base(podm)).items())
+                    ),
+                    request=asked,
+                )
+                for podm in sorted(shares)
+            ],
             owner=owner,
             group=group.name if group else None,
             key=key,
@@ -267,6 +300,31 @@ class Claimer:
         if podm and podm not in self._contended:
             self._contended.add(podm)
             self._follower.sort_blocks(podm, functools.partial(_salted_digest, self._salt))
+
+
+def _allocation(
+    view: View, fit: Fit, request: Request, node: int, score: float, *, charged: bool
+) -> NodeAllocation:
+    """Return what a node takes, and if it is ``charged`` what that counts against a quota."""
+    table, kinds = view.block_tables[view.podm_of[fit.row]], view.kinds.kinds
+    granted = [(table.stocks[number], amount) for number, amount in fit.grants]
+    charges = Counter[str]()
+    # what several nodes share counts by what each of them asks for
+    alone = [one for one in fit.blocks if table.slots[one] == 1 and not table.shared[one]]
+    for block in alone if charged else ():
+        charges.update(block_charges(kinds[table.kinds[block]].devices))
+    for stock, amount in granted if charged else ():
+        charges[f"stock:{stock.resource}"] += amount  # type: ignore[assignment]
+    return NodeAllocation(
+        node=node,
+        pool=view.pools[fit.row].id,
+        blocks=tuple(table.uris[block] for block in fit.blocks),
+        grants=tuple(Grant(one.uri, amount, one.resource, one.unit) for one, amount in granted),
+        places=request.constrained_places,
+        flavor=request.flavor,
+        score=score,
+        charges={name: float(amount) for name, amount in sorted(charges.items())},
+    )
 
 
 def _salted_digest(salt: bytes, uri: str) -> bytes:

@@ -11,18 +11,17 @@ from msgspec.structs import replace
 
 from valence_sched.core.decider import Decider
 from valence_sched.errors import ClaimLost, InventoryIncomplete, one_line
-from valence_sched.lifecycle.claim import ClaimOutcome
+from valence_sched.lifecycle.claim import Claimer, ClaimOutcome
 from valence_sched.lifecycle.decision_result import decision_result
 from valence_sched.lifecycle.intake import Intake
-from valence_sched.model.claim import Claim, build_claim_parts
+from valence_sched.model.claim import Claim
 from valence_sched.model.codec import decode
-from valence_sched.model.custom_resource import declared_supplies, with_declared_stocks
 from valence_sched.model.decision import Report
 from valence_sched.model.diff import ADDED, REMOVED, Difference
 from valence_sched.model.inventory import FREE_STATUS, FullPodm, PodmStatus
 from valence_sched.model.lifecycle import PlanRefresh
-from valence_sched.model.node_request import NodeRequest
 from valence_sched.model.plan import Plan, make_plan, plan_drift
+from valence_sched.model.policy import Policy
 from valence_sched.model.read_options import ReadOptions
 from valence_sched.model.request import Request
 from valence_sched.model.tenant import OTHERS, visible_podm
@@ -36,15 +35,14 @@ MOST_NAMED = 3  # changes in one line
 class PlanClaimer:
     """Claims what a plan says, once; ``statuses`` are those of pod managers that were not read.
 
-    ``supplies`` is what is left of stocks that only an operator declared, by pod manager and URI.
-    No other node is claimed in place of one of the plan; ``claim_lost`` says whether that was asked
-    for because another claimer was faster.
+    Another claimer verifies and holds it. No other node is claimed in place of one of the plan;
+    ``claim_lost`` says whether that was asked for because another claimer was faster.
     """
 
     store: Store
+    claimer: Claimer
     plan: Plan
     statuses: Mapping[str, PodmStatus] = field(default_factory=dict)
-    supplies: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     claim_lost: bool = False
     _done: bool = False
 
@@ -92,31 +90,22 @@ class PlanClaimer:
         return list(plan_drift(self.plan, self._current_podms()))
 
     def _hold(self, owner: str | None, key: str | None, ttl_s: float) -> Claim:
-        decision = self.plan.decision
-        podms = self._current_podms()
         for basis in self.plan.podms:
             if basis.recorded and basis.podm.identity is None:
                 raise ClaimLost(_unidentified(basis.podm.id), basis.podm.id)
         for conflict in self._usage_conflicts(owner):
             raise ClaimLost(conflict)
-        if differences := list(plan_drift(self.plan, podms, _seen_by(owner))):
+        if differences := list(plan_drift(self.plan, self._current_podms(), _seen_by(owner))):
             raise ClaimLost(f"the plan is out of date: {describe_differences(differences)}")
-        group = decision.request.group
-        generations = {name: podm.generation for name, podm in podms.items()}
-        return self.store.claims.create(
-            build_claim_parts(
-                decision.placements,
-                generations,
-                self.supplies,
-                decision.request.constrained_places,
-                decision.request.flavor,
-                NodeRequest.of(decision.request),
-            ),
+        decision = self.plan.decision
+        return self.claimer.claim_candidates(
+            decision.request,
+            [placement.chosen for placement in decision.placements],
             owner=owner,
-            group=group.name if group else None,
             key=key,
-            content=self.plan.digest,
             ttl_s=ttl_s,
+            content=self.plan.digest,
+            elsewhere=False,
         )
 
     def _current_podms(self) -> dict[str, FullPodm]:
@@ -213,10 +202,12 @@ class Planner:
         recorded = podms.keys() - self._sources.live_ids
         return make_plan(report, podms.values(), decided_at, recorded)
 
-    def claimer(self, store: Store, plan: Plan) -> PlanClaimer:
+    def claimer(self, store: Store, plan: Plan, claimer: Claimer | None = None) -> PlanClaimer:
         """Return the claimer of a plan, once its pod managers were read and stored.
 
-        ClaimLost if one of them is gone, InventoryIncomplete if one cannot be read.
+        ``claimer`` is what holds it: by default one on the state, under the policy of the plan
+        unless files of policies are named. ClaimLost if a pod manager of it is gone,
+        InventoryIncomplete if one cannot be read.
         """
         names = tuple(basis.podm.id for basis in plan.podms)
         selection = replace(self._selection, live=self._options_for(names))
@@ -229,7 +220,12 @@ class Planner:
             if name not in read_at:
                 raise _missing_podm(name)
         statuses = self._loader.statuses(read_at.items(), self._live)
-        return PlanClaimer(store, plan, statuses, self._supplies(store, names))
+        if claimer is None:
+            # a group may have nodes on every pod manager
+            among = None if plan.decision.request.group else frozenset(names)
+            claimer = Claimer(store, self._policies(plan), declared=self._intake.declared_stocks(),
+                              among=among, statuses=statuses)  # fmt: skip
+        return PlanClaimer(store, claimer, plan, statuses)
 
     def refresh(self, plan: Plan) -> PlanRefresh:
         """Decide again what a plan decided, on what is read now; also return what has changed.
@@ -240,9 +236,7 @@ class Planner:
         texts: dict[str, bytes] = {}
         live = replace(self._live, subtract_claims=True)
         view = self._loader.view(replace(self._selection, live=live), texts)
-        named = bool(self._selection.policy_files)
-        policies = self._intake.policies() if named else [plan.decision.policy]
-        decider = Decider(view, policies, strict=self._selection.strict)
+        decider = Decider(view, self._policies(plan), strict=self._selection.strict)
         request = plan.decision.request
         report = decision_result(decider.select_destinations(request)).report
         podms = self._podms_as_read(texts, {basis.podm.id for basis in plan.podms})
@@ -274,13 +268,9 @@ class Planner:
                 raise _missing_podm(name)
         return replace(live, only=tuple(names))
 
-    def _supplies(self, store: Store, names: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return what is left of stocks that only their declaration tells of."""
-        declared = self._intake.declared_stocks()
-        if declared is None:
-            return {}
-        return {name: declared_supplies(with_declared_stocks(podm, declared))
-                for name, podm in store.load_podms(names).items()}  # fmt: skip
+    def _policies(self, plan: Plan) -> list[Policy]:
+        """Return the policies by which a plan is carried out, or decided again."""
+        return self._intake.policies() if self._selection.policy_files else [plan.decision.policy]
 
 
 def _unidentified(name: str) -> str:

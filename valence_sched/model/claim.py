@@ -2,11 +2,9 @@
 """Claims: the blocks and amounts that pod managers hold for one consumer."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from valence_sched.model.base import Noun
-from valence_sched.model.decision import Placement
 from valence_sched.model.inventory import Amount, Count, Name
 from valence_sched.model.node_request import NodeRequest
 
@@ -32,6 +30,7 @@ class NodeAllocation(Noun, frozen=True, kw_only=True):
 
     ``places`` are the topology domains that the request constrains: blocks that are equal in all
     else differ in them. ``flavor`` and ``score`` are those of the decision, where it had them.
+    ``charges`` is what the blocks and amounts count against the quota of an owner, by resource.
     """
 
     node: Count
@@ -41,6 +40,7 @@ class NodeAllocation(Noun, frozen=True, kw_only=True):
     places: tuple[str, ...] = ()
     flavor: str | None = None
     score: float | None = None
+    charges: dict[str, float] = {}
 
 
 class ClaimPart(Noun, frozen=True, kw_only=True):
@@ -97,43 +97,3 @@ class Claim(Noun, frozen=True, kw_only=True):
     @property
     def nodes(self) -> int:
         return sum(len(part.shares) for part in self.parts)
-
-
-def build_claim_parts(
-    placements: Iterable[Placement],
-    generations: Mapping[str, int],
-    supplies: Mapping[str, Mapping[str, float]] | None = None,
-    places: tuple[str, ...] = (),
-    flavor: str | None = None,
-    request: NodeRequest | None = None,
-) -> tuple[ClaimPart, ...]:
-    """Return one part per pod manager that takes nodes of a decision, sorted by its id.
-
-    ``generations`` are those that the decision read; ``supplies`` as in a part, by pod manager,
-    ``places`` and ``flavor`` as in an allocation, ``request`` as in a part.
-    """
-    shares: dict[str, list[NodeAllocation]] = {}
-    for placement in placements:
-        chosen = placement.chosen
-        blocks = tuple(block.uri for block in chosen.blocks)
-        grants = tuple(
-            Grant(grant.uri, grant.amount, grant.resource, grant.unit) for grant in chosen.grants
-        )
-        share = NodeAllocation(
-            node=placement.node,
-            pool=chosen.pool,
-            blocks=blocks,
-            grants=grants,
-            places=places,
-            flavor=flavor,
-            score=chosen.score,
-        )
-        shares.setdefault(chosen.podm, []).append(share)
-    parts = []
-    for podm in sorted(shares):
-        free = tuple(Grant(*supply) for supply in sorted((supplies or {}).get(podm, {}).items()))
-        held, generation = tuple(shares[podm]), generations[podm]
-        parts.append(
-            ClaimPart(podm=podm, generation=generation, shares=held, supplies=free, request=request)
-        )
-    return tuple(parts)

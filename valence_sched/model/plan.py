@@ -2,6 +2,7 @@
 """The plan document ``valence-sched/plan``: a decision with the pod managers it was based on."""
 
 import hashlib
+import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -15,9 +16,10 @@ from valence_sched.model.decision import Placement, Report
 from valence_sched.model.diff import REMOVED, Difference, podm_differences
 from valence_sched.model.inventory import Count, FullPodm, LeanPodm, Name, to_json
 from valence_sched.model.reports import decode_known_fields
+from valence_sched.model.tenant import visible_podm
 
 SCHEMA = "valence-sched/plan"
-VERSION = "1.0"
+VERSION = "1.1"
 
 
 class PodmBasis(Noun, frozen=True, kw_only=True):
@@ -36,7 +38,8 @@ class Plan(Noun, frozen=True, kw_only=True):
     """A decision to carry out later, and the pod managers that it was based on.
 
     The ``decision`` names the blocks, and has the digests of the whole inventory and of the policy.
-    ``podms`` are those that take a node. ``digest`` covers all other fields of the document.
+    ``podms`` are those that take a node. ``digest`` covers all fields of the document before it,
+    and ``signature`` all others; a scheduler without a key makes plans without one.
     """
 
     schema: str
@@ -45,6 +48,7 @@ class Plan(Noun, frozen=True, kw_only=True):
     decision: Report
     podms: tuple[PodmBasis, ...]
     digest: str = ""
+    signature: str = ""
 
     def __post_init__(self) -> None:
         """Refuse a plan that takes what none of its pod managers has."""
@@ -78,23 +82,38 @@ def make_plan(
 ) -> Plan:
     """Return the plan of a decision, with those of the pod managers that take a node.
 
-    Those whose ids are in ``recorded`` were read from an inventory.
+    Those whose ids are in ``recorded`` were read from an inventory. The explanation of a decision,
+    which may name nodes of others, stays with its report; of such nodes the owner of the request
+    sees only which blocks they have. The digests are those of what was read.
     """
     podm_ids = {placement.chosen.podm for placement in decision.placements}
     chosen = sorted((podm for podm in podms if podm.id in podm_ids), key=lambda podm: podm.id)
+    owner = decision.request.owner
     bases = tuple(
-        PodmBasis(podm=without_credentials(one), generation=one.generation,
-                  digest=podm_digest(one), recorded=one.id in recorded)
-        for one in chosen
+        PodmBasis(podm=one if owner is None else visible_podm(one, owner),
+                  generation=one.generation, digest=podm_digest(one),
+                  recorded=one.id in recorded)
+        for one in map(without_credentials, chosen)
     )  # fmt: skip
+    decision = msgspec.structs.replace(decision, explanation=None)
     plan = Plan(schema=SCHEMA, version=VERSION, decided_at=decided_at, decision=decision,
                 podms=bases)  # fmt: skip
-    return digested(plan)
-
-
-def digested(plan: Plan) -> Plan:
-    """Return a plan with the digest of what it says now."""
     return msgspec.structs.replace(plan, digest=_plan_digest(to_json(plan)))
+
+
+def signed_content(plan: Plan) -> bytes:
+    """Return what the signature of a plan covers: all but itself.
+
+    Other programs may write a whole number without its point, and fields in another order.
+    """
+    unsigned = to_json(msgspec.structs.replace(plan, signature=""))
+    content = json.loads(unsigned, parse_float=_whole_number)
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _whole_number(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() else number
 
 
 def parse_plan(data: bytes, file: str) -> tuple[Plan, list[str]]:
@@ -163,7 +182,8 @@ def _lean(podm: FullPodm) -> LeanPodm:
 
 
 def _plan_digest(data: bytes) -> str:
-    """Return a digest of a plan that depends neither on white space nor on its own digest field."""
+    """Return a digest of a plan but for its digest and its signature, whatever its white space."""
     document = msgspec.json.decode(data)
     document.pop("digest", None)
+    document.pop("signature", None)
     return hashlib.blake2b(to_json(document), digest_size=16).hexdigest()

@@ -4,18 +4,23 @@
 =============================  ==================================================================
 ``claims``                     claims that have not ended; those of a request's nodes are one
 ``nodes``                      nodes that are claimed or composed
-``cores``, ``processors``      cores and processors that were asked for
+``cores``, ``processors``      cores and processors
 ``memory_mib``                 memory
 ``accelerators``               accelerators of every kind
-``accelerators:NAME``          those that were asked for by this word, such as ``gpu`` or ``a100``
+``accelerators:NAME``          those of this kind, or with this word in their model or their request
 ``drives``, ``nics``           drives and network interfaces
 ``stock:NAME``                 an amount of a stock, as of storage
 =============================  ==================================================================
+
+A node counts all that its blocks have, whatever was asked for: nobody else can use it. Of a block
+that several nodes share, each counts what it asked for.
 """
 
 from __future__ import annotations
 
+import functools
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Annotated
 
@@ -24,7 +29,8 @@ from msgspec import Meta
 from valence_sched.errors import InputError, suggest
 from valence_sched.model.base import Noun
 from valence_sched.model.claim import ClaimPart
-from valence_sched.model.need import Need
+from valence_sched.model.inventory import Devices
+from valence_sched.model.need import Need, split_words
 from valence_sched.model.node_request import NodeRequest
 from valence_sched.model.quantity import format_count
 
@@ -79,15 +85,38 @@ def check_limits(limits: Mapping[str, float | None], place: str) -> None:
 
 
 def claim_charges(parts: Iterable[ClaimPart]) -> dict[str, float]:
-    """Return what a claim of these parts counts, by resource."""
+    """Return what a claim of these parts counts, by resource.
+
+    A node counts what its blocks have, and at least what was asked for.
+    """
     charges = {"claims": 1.0, "nodes": 0.0}
     for part in parts:
-        nodes = len(part.shares)
-        charges["nodes"] += nodes
-        node = node_charges(part.request) if part.request is not None else {}
-        for name, amount in node.items():
-            charges[name] = charges.get(name, 0.0) + nodes * amount
+        asked = node_charges(part.request) if part.request is not None else {}
+        for share in part.shares:
+            charges["nodes"] += 1.0
+            for name in asked | share.charges:
+                amount = max(asked.get(name, 0.0), share.charges.get(name, 0.0))
+                charges[name] = charges.get(name, 0.0) + amount
     return charges
+
+
+@functools.lru_cache(maxsize=4096)
+def block_charges(devices: Devices) -> Mapping[str, int]:
+    """Return what the devices of a block count, by resource; what is unknown counts nothing."""
+    charges = Counter[str]()
+    for cpu in devices.processors:
+        charges["processors"] += cpu.count or 0
+        charges["cores"] += (cpu.count or 0) * (cpu.cores or 0)
+    for module in devices.memory:
+        charges["memory_mib"] += (module.count or 0) * (module.capacity_mib or 0)
+    for card in devices.accelerators:
+        words = {card.kind.lower(), *split_words(card.model or "")}
+        names = (f"accelerators:{word}" for word in words)
+        for name in ("accelerators", *filter(_NAMED.fullmatch, names)):
+            charges[name] += card.count or 0
+    charges["drives"] += sum(drive.count or 0 for drive in devices.drives)
+    charges["nics"] += sum(nic.count or 0 for nic in devices.nics)
+    return +charges
 
 
 def node_charges(request: NodeRequest) -> dict[str, float]:

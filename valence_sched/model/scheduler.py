@@ -380,16 +380,28 @@ class Scheduler(Ranker, Protocol):
         """
 
     def preview(self, report: Report) -> Iterator[lifecycle.Preview]:
-        """Ask the chosen pod managers whether they would compose the nodes of a decision."""
+        """Ask the chosen pod managers whether they would compose the nodes of a decision.
+
+        Raises:
+            StaleOffer: a node is not free, not what the request takes, or rejected by the policy.
+        """
 
     def plan(self, request: Request) -> lifecycle.PlanResult:
         """Decide, and return the plan of the decision, to be claimed or composed later."""
 
-    def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
-        """Hold the very blocks of a plan.
+    def check_plan(self, plan: Plan) -> None:
+        """Refuse a plan that a caller must not bring; by default what carries it out does.
 
         Raises:
-            ClaimLost: the plan is out of date, or something of it is in use.
+            AccessDenied: it is that of a service, which did not sign the plan as it is.
+        """
+
+    def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
+        """Hold the very blocks of a plan; errors as to check it, and of a decision.
+
+        Raises:
+            ClaimLost: the plan is out of date, or something of it is in use, or not what the
+                request takes, or rejected by the policy.
             InventoryIncomplete: a pod manager of the plan cannot be read.
             NameTaken: the key stands for another plan.
         """

@@ -6,14 +6,13 @@ from __future__ import annotations
 import hashlib
 from typing import Any, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from valence_sched.model.inventory import Node, Podm
-from valence_sched.model.plan import Plan, digested
 
 OTHERS = "another owner"  # in place of what is another's
 HIDDEN = "another-owner:"
+RESERVED_FOR = "reserved_for"  # the capability that names the owners of a pod manager
 PodmT = TypeVar("PodmT", bound=Podm[Any, Any])
 
 
@@ -31,12 +30,3 @@ def visible_podm(podm: PodmT, owner: str) -> PodmT:
         for node in podm.nodes
     )
     return podm if nodes == podm.nodes else replace(podm, nodes=nodes)
-
-
-def visible_plan(plan: Plan, owner: str) -> Plan:
-    """Return a plan whose pod managers are as an owner sees them.
-
-    Their digests stay those of what was read: the plan is still carried out while that is there.
-    """
-    podms = tuple(replace(one, podm=visible_podm(one.podm, owner)) for one in plan.podms)
-    return digested(msgspec.structs.replace(plan, podms=podms))

@@ -327,7 +327,7 @@ def configuration_problems(
         App(environ=environ).hint_fanout(settings.messaging, lambda _names: None)
 
     def check_zone() -> None:
-        App(environ=environ).zone_keys(settings.zones, settings.state)
+        App(environ=environ).registry(settings.state).zone_keys(settings.zones)
 
     config = App(environ=environ).config
     checks: tuple[Callable[[], object], ...] = (

@@ -79,7 +79,7 @@ def process_zone(
         engines,
         children.enabled,
         own_id,
-        lambda: app.zone_keys(settings.zones, settings.state),
+        lambda: app.registry(settings.state).zone_keys(settings.zones),
         lambda row: app.secret(row.password, f"zone {row.name}") if row.password else None,
         lambda: store().zone_claims,
     )

@@ -12,9 +12,8 @@ from msgspec.structs import replace
 from valence_sched.errors import SchedulerError, UnknownName
 from valence_sched.model.explanation import NodeRemoval
 from valence_sched.model.inventory import Podm
-from valence_sched.model.plan import Plan
 from valence_sched.model.scheduler import Scheduler
-from valence_sched.model.tenant import OTHERS, hidden_uri, visible_plan, visible_podm
+from valence_sched.model.tenant import OTHERS, hidden_uri, visible_podm
 
 #: What an error about an unknown name would suggest another owner's name for.
 OWNED = ("claim", "node", "decision", "operation")
@@ -42,8 +41,7 @@ def _visible(value: Any, owner: str, own_nodes: Callable[[], Container[str]]) ->
             after = _visible(before, owner, own_nodes)
             if after is not before:
                 changed[name] = after
-        value = replace(value, **changed) if changed else value
-        return visible_plan(value, owner) if isinstance(value, Plan) else value
+        return replace(value, **changed) if changed else value
     if isinstance(value, (list, tuple)):
         found = [_visible(one, owner, own_nodes) for one in value]
         same = all(one is before for one, before in zip(found, value, strict=True))

@@ -51,8 +51,7 @@ class Quotas:
                     for name, most in sorted(limits.items()) if most is not None]  # fmt: skip
             if rows:
                 connection.execute(sa.insert(_quotas), rows)
-            used = {} if owner is None else _used(connection, owner)
-            return Quota(owner=owner, limits=_limits(connection, owner), used=used)
+            return _quota(connection, owner)
 
         return self._write(work, "setting a quota")
 
@@ -73,11 +72,7 @@ class Quotas:
     def show(self, owner: str) -> Quota:
         """Return the limits that hold for an owner, and what its claims count."""
 
-        def work(connection: sa.Connection) -> Quota:
-            limits, used = _limits(connection, owner), _used(connection, owner)
-            return Quota(owner=owner, limits=limits, used=used)
-
-        return self._read(work, "reading quotas")
+        return self._read(lambda c: _quota(c, owner), "reading quotas")
 
 
 def check(connection: sa.Connection, claim: Claim) -> None:
@@ -98,7 +93,7 @@ def check(connection: sa.Connection, claim: Claim) -> None:
         connection.execute(sa.insert(_locks).values(owner_key=key))
     used = _used(connection, claim.owner)
     problems = [
-        f"{name}: {used.get(name, 0.0):,g} in use and {amount:,g} more asked for, "
+        f"{name}: {used.get(name, 0.0):,g} in use and {amount:,g} more needed, "
         f"{limits[name]:,g} allowed"
         for name, amount in sorted(claim_charges(claim.parts).items())
         if name in limits and used.get(name, 0.0) + amount > limits[name] + SLACK
@@ -147,6 +142,14 @@ def drop_ended(connection: sa.Connection, claim_id: str) -> None:
 def owner_key(owner: str | None) -> str:
     """Return the key of an owner, and with None that of all without limits of their own."""
     return key_of(owner or "")
+
+
+def _quota(connection: sa.Connection, owner: str | None) -> Quota:
+    """Return a quota; of the many words of accelerators those are shown in use that are limited."""
+    limits, used = _limits(connection, owner), {} if owner is None else _used(connection, owner)
+    shown = {name: amount for name, amount in used.items()
+             if name in limits or not name.startswith("accelerators:")}  # fmt: skip
+    return Quota(owner=owner, limits=limits, used=shown)
 
 
 def _limits(connection: sa.Connection, owner: str | None) -> dict[str, float]:

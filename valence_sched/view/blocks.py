@@ -167,13 +167,21 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
             slots[block] += self.gains[block]
         return self._replace_state(slots, self.shared, self.stocks)
 
-    def closed(self) -> BlockTable:
-        """Return the table of which nothing is free."""
-        stocks = tuple(
+    def only(
+        self, blocks: Iterable[int] = (), grants: Iterable[tuple[int, float]] = ()
+    ) -> BlockTable:
+        """Return the table of which nothing is free but a slot of each block, and the amounts."""
+        slots = [0] * len(self.slots)
+        for block in blocks:
+            slots[block] = 1
+        used = [
             msgspec.structs.replace(stock, used=max(stock.used, stock.total or 0.0))
             for stock in self.stocks
-        )
-        return self._replace_state([0] * len(self.slots), self.shared, stocks)
+        ]
+        for number, amount in grants:
+            rest = used[number].used - amount
+            used[number] = msgspec.structs.replace(used[number], used=rest)
+        return self._replace_state(slots, self.shared, tuple(used))
 
     def _replace_state(
         self, slots: list[int], shared: list[bool], stocks: tuple[Stock, ...]

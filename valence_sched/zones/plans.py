@@ -52,6 +52,10 @@ class ZonePlans:
             raise RequestError(one_line(f"{text}: ask for fewer nodes, or claim them here"))
         return self._verbs(zones[0]).plan(request)
 
+    def check_plan(self, plan: Plan) -> None:
+        """Refuse a plan for own pod managers that this zone did not sign; others check theirs."""
+        self._verbs(self._zone_of(plan)).check_plan(plan)
+
     def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
         """Hold what a plan says, in the zone that has its pod managers."""
         zone = self._zone_of(plan)

@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens: what a zone offers, signed by it, so that it needs to remember nothing."""
+"""Tokens and signatures: what a zone offers and plans, signed, so that it needs to remember nothing.
+
+The keys are the secrets of the zone, the newest last: that one signs, and all of them verify.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from itsdangerous import BadData, SignatureExpired, URLSafeTimedSerializer
+from itsdangerous import BadData, SignatureExpired, Signer, URLSafeTimedSerializer
+from msgspec.structs import replace
 
-from valence_sched.errors import StaleOffer
+from valence_sched.errors import AccessDenied, StaleOffer, one_line
 from valence_sched.model.decision import Candidate
+from valence_sched.model.plan import Plan, signed_content
 from valence_sched.model.zone import Token
 
 TOKEN_AGE_S = 900  # how long an offer can be claimed
@@ -41,7 +48,7 @@ class _Codec:
 
 
 class Tokens:
-    """Signs and reads the tokens of one zone; ``keys`` are its secrets, the newest last."""
+    """Signs and reads the tokens of one zone by its ``keys``."""
 
     def __init__(self, keys: list[str], zone: str, age_s: int = TOKEN_AGE_S) -> None:
         self._age_s = age_s
@@ -65,3 +72,39 @@ class Tokens:
             raise StaleOffer("an offer is too old: ask again") from None
         except (BadData, msgspec.DecodeError, msgspec.ValidationError):
             raise StaleOffer("an offer is not one of this zone: ask again") from None
+
+
+class PlanSignatures:
+    """Signs and verifies plans by ``keys``: every scheduler that has one of them takes a plan.
+
+    A signature begins with a digest of its key, so that an unknown key is told from a change.
+    """
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self._signers = {
+            hashlib.sha256(f"valence-sched key id\0{key}".encode()).hexdigest()[:8]: Signer(
+                key, salt="valence-sched plan", digest_method=hashlib.sha256
+            )
+            for key in keys
+        }
+
+    def sign(self, plan: Plan) -> Plan:
+        """Return a plan with its signature by the newest key."""
+        key_id, signer = list(self._signers.items())[-1]
+        signature = signer.get_signature(signed_content(plan)).decode()
+        return replace(plan, signature=f"{key_id}.{signature}")
+
+    def check(self, plan: Plan) -> None:
+        """Raise AccessDenied for a plan that is not signed by one of the keys as it is."""
+        key_id, _, signature = plan.signature.partition(".")
+        signer = self._signers.get(key_id)
+        if not plan.signature:
+            text = "the plan is not signed"
+        elif signer is None:
+            text = f"the plan is signed by key {key_id[:16]!r}, which this service does not have"
+        elif not signer.verify_signature(signed_content(plan), signature):
+            text = "the plan was changed after it was signed"
+        else:
+            return
+        hint = "make it again through this service, or where one of its keys is"
+        raise AccessDenied(one_line(f"{text}: {hint}"))

@@ -4,14 +4,18 @@
 import unittest
 from random import Random
 
-from tests.unit.core.deciders import built_in, cpu, cpus, engine_of
+import msgspec
+from msgspec.structs import replace
+
+from tests.unit.core.deciders import built_in, cpu, cpus, engine_of, gpu
 from tests.unit.core.fit.hard_covers import FAMILIES, podm, properties
 from tests.unit.core.test_undecided import WithoutOptimiser, asked, decider
-from valence_sched.errors import StaleOffer
-from valence_sched.model.decision import PoolRef
+from valence_sched.errors import RequestError, StaleOffer
+from valence_sched.model.decision import BlockRef, PoolRef
 from valence_sched.model.group import GroupState
 from valence_sched.model.zone import OfferQuery
 from valence_sched.testing import request
+from valence_sched.testing.random_podms import podms
 
 CORES = {"processor": {"total_cores": 8}}
 DISK = {"stocks": [{"resource": "gib", "amount": 4}]}
@@ -156,20 +160,21 @@ class TestTaken(unittest.TestCase):
     def test_one_that_is_no_longer_free_is_stale(self):
         (offer,) = engine_of(site()[1]).offers(query(), ()).nodes
         (_, other) = cpus(2)
-        gone = {
-            "its pod manager is gone": site()[0],
-            "its block is gone": {**site()[1], "blocks": [other]},
-            "its block is reserved": {
-                **site()[1], "blocks": [cpu("c0", 8, status={"reserved": True}), other]},
-            "its pool is gone": {**site()[1], "pools": [{"id": "new"}],
-                                 "blocks": [cpu("c0", 8, pools=["new"])]},
-        }  # fmt: skip
+        block = "block c0 is not free in pool 'all'"
+        reserved = cpu("c0", 8, status={"reserved": True})
+        gone = (
+            (site()[0], "this pod manager is not decided on"),
+            ({**site()[1], "blocks": [other]}, block),
+            ({**site()[1], "blocks": [reserved, other]}, block),
+            ({**site()[1], "pools": [{"id": "new"}], "blocks": [cpu("c0", 8, pools=["new"])]},
+             "no pool 'all'"),
+        )  # fmt: skip
         self.assertEqual(["c0"], [block.uri for block in offer.candidate.blocks])
-        for what, now in gone.items():
+        for now, what in gone:
             with self.subTest(what):
                 with self.assertRaises(StaleOffer) as raised:
                     engine_of(now).offers(query(), [offer.candidate])
-                self.assertEqual("a: a block of an offer is no longer free", str(raised.exception))
+                self.assertEqual(f"a: {what}", str(raised.exception))
 
     def test_one_whose_stock_is_gone_is_stale(self):
         stock = {"uri": "s", "resource": "gib", "total": 6}
@@ -322,25 +327,128 @@ class TestSealed(unittest.TestCase):
 
 
 class TestCandidates(unittest.TestCase):
-    """Candidates that were offered earlier, checked before they are held."""
+    """Candidates that were chosen earlier, verified before they are held."""
 
     def offered(self, *podms, **words):
         return candidates(engine_of(*podms).offers(query(count=9, **words), ()).nodes)
 
+    def verify(self, podms, chosen, *, elsewhere=True, **fields):
+        wanted = request(CORES, **{"count": 9, "min_count": 1, **fields})
+        return engine_of(*podms).verify(wanted, chosen, elsewhere=elsewhere)
+
     def test_what_is_there_still_passes(self):
-        engine_of(*site()).check_candidates(request(CORES, count=9), self.offered(*site()))
+        offered = self.offered(*site())
+        for elsewhere in (True, False):
+            fits = self.verify(site(), offered, elsewhere=elsewhere)
+            self.assertEqual([one.waste for one in offered], [fit.waste for fit in fits])
 
     def test_a_block_that_is_gone_is_stale(self):
-        offered = self.offered(*site())
         fewer = [{**podm, "blocks": podm["blocks"][1:]} for podm in site()]
         with self.assertRaises(StaleOffer):
-            engine_of(*fewer).check_candidates(request(CORES, count=9), offered)
+            self.verify(fewer, self.offered(*site()))
 
     def test_a_pool_that_a_filter_rejects_now_is_stale_and_named(self):
         offered = [one for one in self.offered(*site()) if one.podm == "c"]
         switched_off = [{**podm, "enabled": podm["id"] != "c"} for podm in site()]
-        wanted = request(CORES, count=9)
-        with self.assertRaisesRegex(StaleOffer, "^c: pool .* has changed since it was offered"):
-            engine_of(*switched_off).check_candidates(wanted, offered)
-        others = [one for one in self.offered(*site()) if one.podm != "c"]
-        engine_of(*switched_off).check_candidates(wanted, others)
+        for elsewhere, why in ((True, "a filter rejects it now"), (False, "not enabled")):
+            with self.assertRaisesRegex(StaleOffer, f"^c: pool 'all': {why}"):
+                self.verify(switched_off, offered, elsewhere=elsewhere)
+        self.verify(switched_off, [one for one in self.offered(*site()) if one.podm != "c"])
+
+    def test_no_more_and_no_fewer_nodes_are_carried_out_than_were_requested(self):
+        offered = self.offered(*site())
+        for fields in ({"count": 4, "min_count": 4}, {"count": 9, "min_count": 6}):
+            with self.subTest(fields), self.assertRaisesRegex(StaleOffer, "nodes requested, 5 cho"):
+                self.verify(site(), offered, elsewhere=False, **fields)
+
+    def test_the_rules_of_a_group_are_kept_among_the_nodes(self):
+        apart = {"name": "g", "anti_affinity": ["podm"]}
+        one, other = [one for one in self.offered(*site()) if one.podm == "c"]
+        self.verify(site(), [one], elsewhere=False, group=apart)
+        with self.assertRaisesRegex(StaleOffer, "^c: pool 'all': .*filter spread"):
+            self.verify(site(), [one, other], elsewhere=False, group=apart)
+        self.verify(site(), [one, other], group=apart)  # the zone above keeps them
+
+
+class TestVeryBlocks(unittest.TestCase):
+    """A node takes the very blocks and amounts that its request needs, no fewer and no more."""
+
+    def setUp(self):
+        stock = {"uri": "s", "resource": "gib", "total": 100, "step": 4, "pools": ["1"]}
+        self.podm = {
+            "id": "p",
+            "pools": [{"id": "1", "limits": {"Storage": {"min": 1}}}, {"id": "2"}],
+            "blocks": [
+                *(cpu(f"c{number}", 8, pools=["1"]) for number in range(3)),
+                gpu("g1", 1, pools=["1"]), gpu("g2", 2, pools=["1"]), gpu("g9", 1, pools=["2"]),
+                {"uri": "d", "type": ["Storage"], "pools": ["1"]},
+            ],
+            "stocks": [stock, {**stock, "uri": "t"}, {**stock, "uri": "u", "pools": ["2"]}],
+        }  # fmt: skip
+        self.wanted = request({
+            **CORES,
+            "accelerators": [{"kind": "GPU", "count": 1}],
+            "stocks": [{"resource": "gib", "amount": 10}],
+        })  # fmt: skip
+        self.engine = engine_of(self.podm)
+        (placement,) = self.engine.select_destinations(self.wanted).placements
+        self.chosen = placement.chosen
+
+    def refused(self, words, **fields):
+        blocks = fields.pop("blocks", None)
+        if blocks is not None:
+            fields["blocks"] = tuple(BlockRef(uri=uri, type=()) for uri in blocks)
+        with self.subTest(fields), self.assertRaisesRegex(StaleOffer, words):
+            self.engine.verify(self.wanted, [replace(self.chosen, **fields)])
+
+    def test_the_chosen_ones_do(self):
+        self.assertEqual({"c0", "g1", "d"}, {one.uri for one in self.chosen.blocks})
+        (fit,) = self.engine.verify(self.wanted, [self.chosen])
+        self.assertEqual((self.chosen.waste, ((0, 12.0),)), (fit.waste, fit.grants))
+
+    def test_others_do_as_well_and_count_what_they_waste(self):
+        other = tuple(BlockRef(uri=uri, type=()) for uri in ("c2", "g2", "d"))
+        (fit,) = self.engine.verify(self.wanted, [replace(self.chosen, blocks=other, waste=0)])
+        self.assertGreater(fit.waste, self.chosen.waste)
+
+    def test_other_blocks_do_not(self):
+        not_made = "not what a node of the request is made of"
+        for blocks in ((), ("c0",), ("c0", "d"), ("c0", "g1"), ("c0", "g1", "g2", "d"),
+                       ("c0", "c1", "g1", "d"), ("c0", "c0", "g1", "d"), ("g1", "g2", "d")):  # fmt: skip
+            self.refused(not_made, blocks=blocks)
+        for blocks in (("c0", "g9", "d"), ("c0", "g1", "d", "gone"), ("c0", "g1", "")):
+            self.refused("is not free in pool '1'", blocks=blocks)
+
+    def test_other_amounts_do_not(self):
+        (grant,) = self.chosen.grants
+        for amount in (0, -4, 8, 11.9, 12.1, 16, 100, 1e308, 2**60):
+            self.refused("not what a node", grants=(replace(grant, amount=amount),))
+        self.refused("not what a node", grants=())
+        self.refused("not what a node", grants=(grant, replace(grant, uri="t")))
+        self.refused("no stock u in pool '1'", grants=(replace(grant, uri="u"),))
+
+    def test_another_place_does_not(self):
+        self.refused("^p: block c0 is not free in pool '2'", pool="2")
+        self.refused("^p: no pool ''", pool="")
+        self.refused("^q: this pod manager is not decided on", podm="q")
+
+    def test_what_asks_for_nothing_is_refused_as_a_request(self):
+        nothing = replace(self.wanted, needs=())
+        with self.assertRaisesRegex(RequestError, "asks for nothing"):
+            self.engine.verify(nothing, [replace(self.chosen, blocks=(), grants=())])
+
+    def test_every_node_of_a_random_site_is_what_its_request_takes(self):
+        for seed in range(12):
+            found = [msgspec.json.decode(one) for one in podms(3, 25, seed, 2, 2)]
+            decider = engine_of(*found)
+            for policy, cores, gpus in (("default", 40, 1), ("pack", 8, 0), ("chance", 70, 3)):
+                cards = [{"kind": "GPU", "count": gpus}] if gpus else []
+                wanted = request(
+                    {"processor": {"total_cores": cores}, "accelerators": cards},
+                    count=3, min_count=1, policy=policy, seed=seed,
+                )  # fmt: skip
+                placements = decider.select_destinations(wanted).placements
+                chosen = [one.chosen for one in placements]
+                if chosen:
+                    fits = decider.verify(wanted, chosen)
+                    self.assertEqual([one.waste for one in chosen], [fit.waste for fit in fits])

@@ -16,7 +16,8 @@ from valence_sched.testing import request as asked
 
 def planned(store, decider, what) -> PlanClaimer:
     decision = decider.decider().select_destinations(what)
-    return PlanClaimer(store, make_plan(decision_report(decision), store.load_podms().values()))
+    plan = make_plan(decision_report(decision), store.load_podms().values())
+    return PlanClaimer(store, decider, plan)
 
 
 @on_each_engine
@@ -31,7 +32,7 @@ class TestHolding:
         self.planned = planned(self.one, claimer(self.one), self.asked)
 
     def again(self) -> PlanClaimer:
-        return PlanClaimer(self.one, self.planned.plan)
+        return PlanClaimer(self.one, claimer(self.one), self.planned.plan)
 
     def test_it_is_held_once_and_the_holder_is_named_afterwards(self):
         claim = self.planned.claim(self.asked).claim
@@ -61,7 +62,7 @@ class TestHolding:
         self.assertEqual(2, len(self.planned.differences()))
 
     def test_one_that_is_dead_by_now_moved(self):
-        dead = PlanClaimer(self.one, self.planned.plan, {"p": "Offline"})
+        dead = PlanClaimer(self.one, claimer(self.one), self.planned.plan, {"p": "Offline"})
         with self.assertRaisesRegex(ClaimLost, "status was Online, is Offline"):
             dead.claim(self.asked)
 
@@ -108,4 +109,4 @@ class TestComposing(unittest.TestCase):
                       for one in plan.plan.decision.placements}  # fmt: skip
             self.assertEqual(wanted, {(node.podm, *node.blocks) for node in done.nodes})
             with self.assertRaisesRegex(ClaimLost, "in use by node vs-"):
-                PlanClaimer(here.store, plan.plan).claim(what)
+                PlanClaimer(here.store, here.claimer, plan.plan).claim(what)

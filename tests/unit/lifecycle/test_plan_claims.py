@@ -84,7 +84,7 @@ class TestClaims(StoreCase):
         return planned(self.one, claimer(self.one), asked)
 
     def again(self, **words):
-        return PlanClaimer(self.one, self.planned.plan, **words)
+        return PlanClaimer(self.one, claimer(self.one), self.planned.plan, **words)
 
     def lost(self, claimer_=None, owner=None):
         with self.assertRaises(ClaimLost) as caught:
@@ -103,7 +103,7 @@ class TestClaims(StoreCase):
         found = self.one.claims.find_by_key("o", "k", plan.plan.digest)
         self.assertEqual(claim, found)
         self.one.claims.release(claim.id)
-        other = PlanClaimer(self.one, plan.plan).claim(asked, owner="x", ttl_s=9.0).claim
+        other = PlanClaimer(self.one, claimer(self.one), plan.plan).claim(asked, owner="x", ttl_s=9.0).claim
         self.assertEqual("x", other.owner)
         self.assertAlmostEqual(9.0, other.expires_at - other.created_at)
 
@@ -195,7 +195,7 @@ class TestClaims(StoreCase):
                 self.one.remember(podm(blocks=4, identity=identity))
                 podms = self.one.load_podms()
                 plan = make_plan(decision_report(decision), podms.values(), recorded=recorded)
-                local = PlanClaimer(self.one, plan)
+                local = PlanClaimer(self.one, claimer(self.one), plan)
                 if identity or not recorded:
                     self.one.claims.release(local.claim(self.asked).claim.id)
                     continue

@@ -15,6 +15,7 @@ from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import ClaimLost, InputError, InventoryIncomplete
 from valence_sched.lifecycle.intake import Intake
 from valence_sched.lifecycle.plan import Planner
+from valence_sched.model.claim import Grant
 from valence_sched.model.inventory import to_json
 from valence_sched.model.read_options import ReadOptions, Selection
 from valence_sched.model.registration import Registration
@@ -196,11 +197,11 @@ class TestLive(PlannerCase):
         files = (str(resources),)
         wanted = {**CORES, "stocks": [{"resource": "power", "amount": 3}]}
         plan = self.plan(resource_files=files, properties=wanted)
+        with self.assertRaisesRegex(ClaimLost, "no stock declared:power in pool"):
+            self.planner().claimer(self.store, plan).claim(plan.decision.request)
         claimer = self.planner(resource_files=files).claimer(self.store, plan)
-        self.assertEqual({NAME: {"declared:power": 5.0}}, claimer.supplies)
-        self.assertEqual({}, self.planner().claimer(self.store, plan).supplies)
         (part_,) = claimer.claim(plan.decision.request).claim.parts
-        self.assertEqual(5.0, part_.supplies[0].amount)
+        self.assertEqual((Grant("declared:power", 5.0),), part_.supplies)
 
     def test_only_its_pod_managers_are_read(self):
         silent = Registration(name="silent", url="http://127.0.0.1:1")

@@ -3,11 +3,20 @@
 
 import unittest
 
+import msgspec
+
 from valence_sched.errors import InputError
 from valence_sched.model.claim import ClaimPart, NodeAllocation
+from valence_sched.model.inventory import Devices
 from valence_sched.model.need import Alternative, Need, Test
 from valence_sched.model.node_request import NodeRequest
-from valence_sched.model.quota import check_limits, check_owner, claim_charges, node_charges
+from valence_sched.model.quota import (
+    block_charges,
+    check_limits,
+    check_owner,
+    claim_charges,
+    node_charges,
+)
 
 CORES = Need(kind="processor", measure="cores", amount=8)
 MEMORY = Need(kind="memory", measure="capacity_mib", amount=1024)
@@ -52,6 +61,30 @@ class TestCharges(unittest.TestCase):
             for name, nodes in (("a", 2), ("b", 1))
         ]  # fmt: skip
         self.assertEqual({"claims": 1, "nodes": 3, "cores": 24}, claim_charges(parts))
+
+    def test_a_node_counts_what_its_blocks_have_and_at_least_what_was_asked_for(self):
+        request = NodeRequest(needs=(CORES, GPUS))
+        few = NodeAllocation(node=1, pool="a", charges={"cores": 2.0, "accelerators": 1.0})
+        many = NodeAllocation(node=2, pool="a", charges={"cores": 64.0, "drives": 4.0})
+        parts = [ClaimPart(podm="p", generation=1, request=request, shares=(few, many))]
+        expected = {"claims": 1, "nodes": 2, "cores": 72, "accelerators": 4, "drives": 4,
+                    "accelerators:gpu": 4, "accelerators:a100": 4}  # fmt: skip
+        self.assertEqual(expected, claim_charges(parts))
+        empty = [ClaimPart(podm="p", generation=1, request=NodeRequest(), shares=(many,))]
+        self.assertEqual({"claims": 1, "nodes": 1, **many.charges}, claim_charges(empty))
+
+    def test_a_block_counts_its_devices_by_kind_and_by_each_word_of_their_model(self):
+        devices = msgspec.convert({
+            "processors": [{"count": 2, "cores": 16}, {"cores": None}],
+            "memory": [{"count": 4, "capacity_mib": 1024}, {"count": None, "capacity_mib": 1}],
+            "accelerators": [{"kind": "GPU", "count": 2, "model": "NVIDIA A100-SXM4 größer"},
+                             {"kind": "FPGA"}],
+            "drives": [{"count": 3}], "nics": [{}],
+        }, Devices)  # fmt: skip
+        expected = {"cores": 32, "processors": 3, "memory_mib": 4096, "accelerators": 3,
+                    "accelerators:gpu": 2, "accelerators:nvidia": 2, "accelerators:a100": 2,
+                    "accelerators:sxm4": 2, "accelerators:fpga": 1, "drives": 3, "nics": 1}  # fmt: skip
+        self.assertEqual(expected, dict(block_charges(devices)))
 
     def test_a_resource_has_a_name_that_some_claim_may_count(self):
         names = ("claims", "nodes", "accelerators:a100", "stock:power_w")

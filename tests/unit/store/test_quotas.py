@@ -52,7 +52,7 @@ class TestQuotas:
         self.claim("c0")
         self.claim("c1")
         with self.assertRaisesRegex(
-            QuotaExceeded, "quota of 'red': claims: 2 in use and 1 more asked for, 2 allowed"
+            QuotaExceeded, "quota of 'red': claims: 2 in use and 1 more needed, 2 allowed"
         ):
             self.claim("c2")
         self.assertEqual(2, len(self.stored.claims.list()))
@@ -64,8 +64,8 @@ class TestQuotas:
         with self.assertRaises(QuotaExceeded) as raised:
             self.claim("c0")
         self.assertEqual(
-            "quota of 'red': claims: 0 in use and 1 more asked for, 0 allowed; "
-            "nodes: 0 in use and 1 more asked for, 0.5 allowed: "
+            "quota of 'red': claims: 0 in use and 1 more needed, 0 allowed; "
+            "nodes: 0 in use and 1 more needed, 0.5 allowed: "
             "release something, or ask the operator for more",
             str(raised.exception),
         )
@@ -136,11 +136,11 @@ class TestQuotas:
         self.assertEqual(self.claim("c0", key="k").id, self.claim("c0", key="k").id)
 
     def test_nodes_of_one_claim_count_as_one_claim_also_when_they_are_split(self):
-        self.stored.quotas.set("red", {"claims": 1, "nodes": 3, "cores": 24})
+        self.stored.quotas.set("red", {"claims": 1, "nodes": 3, "cores": 24, "processors": 3})
         asked = RequestSpec(properties=Properties(processor=ProcessorSpec(8)), count=3, owner="red")
         request = compile_request(asked, inline_flavor(asked))
         claim = claimer(self.stored).claim(request).claim
-        used = {"claims": 1, "nodes": 3, "cores": 24}
+        used = {"claims": 1, "nodes": 3, "cores": 24, "processors": 3}
         self.assertEqual(used, self.stored.quotas.show("red").used)
         singles = self.stored.claims.split(claim.id)
         self.assertEqual(used, self.stored.quotas.show("red").used)

@@ -136,7 +136,7 @@ class TestWholeClaims(StoreCase):
                 holder.rollback()
             self.assertEqual("red", first.result().owner)
             self.assertEqual({"claims": 1, "nodes": 1}, quota.result().used)
-            with self.assertRaisesRegex(QuotaExceeded, "claims: 1 in use and 1 more asked for"):
+            with self.assertRaisesRegex(QuotaExceeded, "claims: 1 in use and 1 more needed"):
                 second.result()
 
     def await_locks(self, count):

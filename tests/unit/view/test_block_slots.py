@@ -83,6 +83,6 @@ class TestBlockArrays(unittest.TestCase):
     def test_another_table_in_the_place_of_a_stored_one_counts(self):
         seen = site([self.BLOCKS, self.BLOCKS])
         stored = decode_view(memoryview(b"".join(encode_view(seen)))).block_tables
-        seen.block_tables[1] = stored[1] = stored[1].closed()
+        seen.block_tables[1] = stored[1] = stored[1].only()
         self.assertEqual(self.arrays(seen.block_tables), self.arrays(stored))
         self.assertEqual([0, 0], block_arrays(stored).slots[2:].tolist())

@@ -64,7 +64,7 @@ def cheapest_cover(
     dive.run(tuple(demand), tuple(caps))
     visited = dive.states * weight
     if dive.complete or states <= FREE_STATES or not (improve or dive.best is None):
-        return Cover(dive.counts(dive.best), visited, dive.complete)
+        return Cover(_counts(items, demand, dive, dive.best, dive.complete), visited, dive.complete)
     return _search_further(items, demand, caps, ceiling, states, weight, dive)
 
 
@@ -86,7 +86,7 @@ def _search_further(
     in_order = [items[position] for position in dive.order]
     table = CoverTable.of(in_order, demand, caps)
     if table is None:
-        return Cover(dive.counts(dive.best), visited, False)
+        return Cover(_counts(items, demand, dive, dive.best, False), visited, False)
     left = states - visited
     left = left if dive.best is None and ceiling is None else min(left, IMPROVE_STATES)
     search = LayeredSearch(table, dive.ceiling, left // weight)
@@ -94,6 +94,33 @@ def _search_further(
     visited += search.states * weight
     best = search.best or dive.best
     if complete or best is not None or ceiling is not None:
-        return Cover(dive.counts(best), visited, complete)
+        return Cover(_counts(items, demand, dive, best, complete), visited, complete)
     best, complete = optimal_cover(table)
-    return Cover(dive.counts(best), visited + OPTIMISER_STATES, complete)
+    counts = _counts(items, demand, dive, best, complete)
+    return Cover(counts, visited + OPTIMISER_STATES, complete)
+
+
+def _counts(
+    items: Sequence[Item],
+    demand: Sequence[int],
+    dive: Dive,
+    best: Sequence[int] | None,
+    complete: bool,
+) -> list[int] | None:
+    """Return the counts of a cover, of which every one is needed.
+
+    The cheapest cover has no needless one. The best of a search that was ended may: these are left
+    out, the dearest first.
+    """
+    counts = dive.counts(best)
+    if counts is None or complete:
+        return counts
+    surplus = [sum(item.gives[j] * n for item, n in zip(items, counts, strict=True)) - needed
+               for j, needed in enumerate(demand)]  # fmt: skip
+    for index in sorted(range(len(items)), key=lambda index: -items[index].price):
+        gives = items[index].gives
+        spare = [surplus[j] // give for j, give in enumerate(gives) if give and demand[j]]
+        needless = min([counts[index], *spare])
+        counts[index] -= needless
+        surplus = [left - needless * give for left, give in zip(surplus, gives, strict=True)]
+    return counts

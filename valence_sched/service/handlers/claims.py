@@ -19,7 +19,7 @@ def claim(call: Call) -> CallResult:
     body = call.body
     with call.reading() as scheduler:
         if body.plan is not None:
-            check_plan(call, body.plan)
+            check_plan(call, scheduler, body.plan)
             held = scheduler.claim_plan(body.plan, key=call.key, ttl_s=body.ttl_s)
             result = ClaimResult(claim=held)
         else:
@@ -87,8 +87,9 @@ def check_claim(call: Call, scheduler: Scheduler, claim_id: str) -> None:
         visible_claim(call, scheduler, claim_id)
 
 
-def check_plan(call: Call, plan: Plan) -> None:
-    """Raise AccessDenied for a plan whose nodes would be another user's."""
+def check_plan(call: Call, scheduler: Scheduler, plan: Plan) -> None:
+    """Raise AccessDenied for a plan of another user, or that no scheduler here signed as it is."""
     request = call.checked(plan.decision.request)
     if call.user.owner is not None and request.owner != plan.decision.request.owner:
         raise AccessDenied("the plan was made for nobody: make a plan as the user that claims it")
+    scheduler.check_plan(plan)

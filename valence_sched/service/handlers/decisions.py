@@ -20,7 +20,7 @@ from valence_sched.model.inventory import to_json
 from valence_sched.model.lifecycle import PlanRefresh, PlanResult, Preview
 from valence_sched.model.request import Request
 from valence_sched.service.call import Call, CallResult
-from valence_sched.service.handlers.claims import zoned_result
+from valence_sched.service.handlers.claims import check_plan, zoned_result
 
 MOST_SKIPPED = 1_000_000
 
@@ -128,15 +128,14 @@ def plan(call: Call) -> PlanResult:
 
 def refresh(call: Call) -> PlanRefresh:
     """Decide again what a plan decided."""
-    plan = call.body.plan
-    request = call.checked(plan.decision.request)
-    plan = replace(plan, decision=replace(plan.decision, request=request))
     with call.parts.schedulers.changing() as scheduler:
-        return scheduler.refresh(plan)
+        check_plan(call, scheduler, call.body.plan)
+        return scheduler.refresh(call.body.plan)
 
 
 def preview(call: Call) -> Sequence[Preview]:
     """Ask the chosen pod managers whether they would compose the nodes of a decision."""
-    call.checked(call.body.decision.request)
+    decision: Report = call.body.decision
+    decision = replace(decision, request=call.checked(decision.request))
     with call.parts.schedulers.changing() as scheduler:
-        return tuple(scheduler.preview(call.body.decision))
+        return tuple(scheduler.preview(decision))

@@ -28,7 +28,7 @@ def compose(call: Call) -> CallResult:
             check_claim(call, scheduler, body.claim)
             verb = functools.partial(_compose_claim, claim=body.claim)
         elif body.plan is not None:
-            check_plan(call, body.plan)
+            check_plan(call, scheduler, body.plan)
             verb = functools.partial(_compose_plan, plan=body.plan, key=call.key)
         else:
             request = call.compiled(scheduler, body)
