@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans that a client has written: refused unsigned, and refused signed where they do not hold."""
+
+import copy
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from tests.service.application import LivePodmsCase
+from valence_sched.model.inventory import to_json
+from valence_sched.model.plan import Plan, PodmBasis, podm_digest, without_credentials
+from valence_sched.store.store import Store
+from valence_sched.zones.tokens import PlanSignatures
+
+GPU = {"request": {"properties": {"accelerators": [{"kind": "GPU", "count": 1}]},
+                   "podms": ["gpu-east"]}}  # fmt: skip
+POWER = {"uri": "/power", "resource": "power", "amount": 1, "unit": "W"}
+LOST, REFUSED = 409, 403
+
+
+def chosen(plan: Any) -> Any:
+    return plan["decision"]["placements"][0]["chosen"]
+
+
+def choose(**fields: Any) -> Any:
+    """Return what rewrites fields of the candidate of the first node."""
+    return lambda plan: chosen(plan).update(fields)
+
+
+def ask(**fields: Any) -> Any:
+    """Return what rewrites fields of the request."""
+    return lambda plan: plan["decision"]["request"].update(fields)
+
+
+def free(plan: Any, cards: int | None = None) -> list[dict[str, Any]]:
+    """Return the other free blocks of the pool, or those of so many accelerators, as chosen."""
+    node = chosen(plan)
+    taken = {one["uri"] for one in node["blocks"]}
+    return [
+        {"uri": block["uri"], "type": []}
+        for block in plan["podms"][0]["podm"]["blocks"]
+        for lines in (block.get("devices", {}).get("accelerators", [{"count": 0}]),)
+        if node["pool"] in block["pools"] and block["uri"] not in taken
+        and block.get("status", {}).get("state", "Unused") == "Unused"
+        and cards in (None, lines[0].get("count", 1))
+    ]  # fmt: skip
+
+
+def take_four(plan: Any) -> None:
+    """Take a block of four accelerators in place of the one of one."""
+    node = chosen(plan)
+    others = [one for one in node["blocks"] if "GPU" not in one["uri"]]
+    node["blocks"] = [*others, free(plan, 4)[0]]
+
+
+def take_one_more(plan: Any) -> None:
+    chosen(plan)["blocks"].append(free(plan, 0)[0])
+
+
+def take_all(plan: Any) -> None:
+    chosen(plan)["blocks"] += free(plan)
+
+
+def repeat(plan: Any) -> None:
+    """Make the first node twice."""
+    first = plan["decision"]["placements"][0]
+    plan["decision"]["placements"].append({**copy.deepcopy(first), "node": 2})
+
+
+def repeat_as_asked(plan: Any) -> None:
+    repeat(plan)
+    plan["decision"]["request"]["count"] = 2
+
+
+def let_every_pool_pass(plan: Any) -> None:
+    plan["decision"]["policy"]["filters"] = []
+    plan["decision"]["request"]["zone"] = "nowhere"
+
+
+#: What a client may write, and what is said once it is signed by the key of the service.
+FORGED: tuple[tuple[str, Any, int, str], ...] = (
+    ("a block of four", take_four, REFUSED, "accelerators: 0 in use and 4 more"),
+    ("one block more", take_one_more, LOST, "not what a node"),
+    ("all free blocks", take_all, LOST, "not what a node"),
+    ("no blocks", choose(blocks=[]), LOST, "not what a node"),
+    ("a pool that is not there", choose(pool="nope"), LOST, "no pool 'nope'"),
+    ("a pool without a name", choose(pool=""), LOST, "no pool ''"),
+    ("an amount", choose(grants=[POWER]), LOST, "no stock /power"),
+    ("less than nothing", choose(grants=[{**POWER, "amount": -0.0001}]), LOST, "no stock /power"),
+    ("a request for nothing", ask(needs=[]), 400, "asks for nothing"),
+    ("a request for less than a need", ask(
+        needs=[{"kind": "nic", "measure": "devices", "amount": 1}]), LOST, "not what a node"),
+    ("another policy's filters", let_every_pool_pass, LOST, "needs nowhere"),
+    ("a policy that is not there", ask(policy="mine"), 404, "no policy named 'mine'"),
+    ("another pod manager", ask(podms=["gpu-west"]), LOST, "not one of --podm"),
+    ("two nodes for one", repeat, LOST, "1 node requested, 2 chosen"),
+    ("one block for two nodes", repeat_as_asked, LOST, "is not free in pool"),
+    ("one node for five", ask(count=5), LOST, "5 nodes requested, 1 chosen"),
+    ("more nodes than a service makes", ask(count=10**6), 400, "takes at most 1,000"),
+    ("another owner", ask(owner="eve"), REFUSED, "owner 'eve': user 'mo' has nodes of its own"),
+    ("nobody's", ask(owner=None), REFUSED, "the plan was made for nobody"),
+    ("an expression that is none", ask(where=["=", 1, 2]), 400, "no path"),
+    ("a number of no size", ask(where=["=", "$facts.x", 2**63]), 400, "a finite number"),
+    ("a version to come", ask(version="9.0"), 400, "expected at most 1.x"),
+)  # fmt: skip
+
+
+class TestForgedPlans(LivePodmsCase):
+    users = ("ann:admin", "mo", "eve")
+
+    def plan(self, body=GPU, user="mo"):
+        return self.call("POST", "/v1/plans", body, user=user).json["plan"]
+
+    def signed(self, plan):
+        """Return a plan signed by the key of the service, which a client does not have."""
+        key = (self.folder / "state.sqlite.zone-key").read_text()
+        signed = PlanSignatures([key]).sign(msgspec.convert(plan, Plan))
+        return msgspec.json.decode(to_json(signed))
+
+    def claim(self, plan, user="mo", **words):
+        return self.call("POST", "/v1/claims", {"plan": plan}, user=user, **words)
+
+    def check_nothing_is_held(self):
+        for user in ("ann", "mo", "eve"):
+            for path in ("/v1/claims?ended=true", "/v1/nodes"):
+                listed = self.call("GET", path, user=user)
+                self.assertEqual((200, []), (listed.status_code, listed.json), path)
+
+    def test_the_plan_as_it_was_made_is_held_whatever_the_form_of_its_numbers(self):
+        plan = self.plan()
+        whole = msgspec.json.encode(plan).replace(b".0,", b",").replace(b".0}", b"}")
+        for text in (msgspec.json.encode(plan, order="sorted"), whole):
+            claimed = self.claim(msgspec.json.decode(text))
+            self.assertEqual(201, claimed.status_code, claimed.text)
+            self.call("DELETE", f"/v1/claims/{claimed.json['claim']['id']}", user="mo")
+
+    def test_nothing_that_was_changed_is_held_composed_or_decided_again(self):
+        genuine = self.plan()
+        for name, forge, *_ in FORGED:
+            plan = copy.deepcopy(genuine)
+            forge(plan)
+            for path in ("/v1/claims", "/v1/nodes", "/v1/plans/refresh"):
+                with self.subTest(name, path=path):
+                    result = self.call("POST", path, {"plan": plan}, user="mo")
+                    self.assertIn(result.status_code, (400, 403), result.text)
+                    if "owner" not in name and result.status_code == 403:
+                        words = "owner|nobody|changed after it was signed"
+                        self.assertRegex(result.json["detail"], words)
+        self.check_nothing_is_held()
+
+    def test_every_other_part_of_the_document_is_signed_as_well(self):
+        genuine = self.plan()
+        for name, change, words in (
+            ("the digest", {"digest": "0" * 32}, "was changed"),
+            ("the time", {"decided_at": None}, "was changed"),
+            ("no signature", {"signature": ""}, "is not signed"),
+            ("a key of another", {"signature": f"0{genuine['signature'][1:]}"}, "by key '"),
+            ("no key", {"signature": genuine["signature"].partition(".")[2]}, "by key '"),
+            ("half of it", {"signature": genuine["signature"][:30]}, "was changed"),
+            ("another one", {"signature": self.plan(user="eve")["signature"]}, "was changed"),
+        ):
+            with self.subTest(name):
+                self.check_problem(self.claim({**genuine, **change}), 403, "access_denied", words)
+        placement = {**genuine["decision"]["placements"][0], "node": -5}
+        plan = {**genuine, "decision": {**genuine["decision"], "placements": [placement]}}
+        self.check_problem(self.claim(plan), 403, "access_denied", "was changed")
+        basis = {**genuine["podms"][0], "generation": 10**6}
+        self.check_problem(self.claim({**genuine, "podms": [basis]}), 403, "access_denied")
+        self.check_nothing_is_held()
+
+    def test_nothing_that_does_not_hold_is_held_though_it_is_signed(self):
+        self.call("PUT", "/v1/quotas/mo", {"limits": {"accelerators": 1}}, user="ann")
+        genuine = self.plan()
+        for name, forge, status, words in FORGED:
+            with self.subTest(name):
+                plan = copy.deepcopy(genuine)
+                forge(plan)
+                result = self.claim(self.signed(plan))
+                self.assertEqual(status, result.status_code, result.text)
+                self.assertIn(words, result.json["detail"])
+        self.check_nothing_is_held()
+
+    def test_what_is_held_is_what_the_scheduler_knows_of_it(self):
+        plan = self.plan()
+        plan["decision"]["placements"][0]["node"] = 2**62
+        chosen(plan)["blocks"] = [{**one, "type": ["Storage"]} for one in chosen(plan)["blocks"]]
+        claimed = self.claim(self.signed(plan)).json["claim"]
+        (share,) = claimed["parts"][0]["shares"]
+        self.assertEqual((1, 1), (share["node"], share["charges"]["accelerators"]))
+        self.assertEqual(200, self.call("GET", "/v1/claims", user="ann").status_code)
+
+    def test_what_the_operator_says_of_a_pod_manager_holds_whatever_the_policy(self):
+        file = self.folder / "bare.yaml"
+        file.write_text("policies:\n- {name: bare, filters: [target], weighers: [owner]}\n")
+        self.client = self.new_client(auth="basic", users_file=self.users_file(*self.users),
+                                      policy_files=(str(file),))  # fmt: skip
+        name, genuine = "gpu-east", msgspec.convert(self.plan(), Plan)
+        for stats, by_filter, always in (
+            ({"enabled": False}, "not enabled", "is disabled"),
+            ({"enabled": True, "status": "Offline"}, "status Offline", "is Offline"),
+            ({"status": "Online", "capabilities": {"reserved_for": ["eve"]}}, "reserved for eve",
+             "is reserved for another owner"),
+        ):  # fmt: skip
+            reported = self.call("POST", f"/v1/podms/{name}/stats", {"stats": stats}, user="ann")
+            self.assertEqual(200, reported.status_code, reported.text)
+            with Store(self.state) as store:
+                podm = without_credentials(store.load_podms([name])[name])
+            basis = PodmBasis(podm=podm, generation=podm.generation, digest=podm_digest(podm))
+            for policy, words in (("default", by_filter), ("bare", always)):
+                with self.subTest(stats, policy=policy):
+                    request = replace(genuine.decision.request, policy=policy)
+                    decision = replace(genuine.decision, request=request)
+                    plan = replace(genuine, podms=(basis,), decision=decision)
+                    result = self.claim(self.signed(msgspec.to_builtins(plan)))
+                    self.check_problem(result, 409, "claim_lost", words)
+                    direct = {"request": {**GPU["request"], "policy": policy}}
+                    claimed = self.call("POST", "/v1/claims", direct, user="mo")
+                    self.assertIn(claimed.status_code, (200, 404), claimed.text)
+        self.check_nothing_is_held()
+
+    def test_what_is_signed_and_does_not_hold_is_not_composed(self):
+        plan = self.plan()
+        take_all(plan)
+        before = self.served["gpu-east"].traffic
+        begun = self.call("POST", "/v1/nodes", {"plan": self.signed(plan)}, user="mo")
+        self.assertTrue(self.process.operations.wait(60))
+        operation = self.call("GET", begun.headers["location"], user="mo").json
+        self.assertEqual(("failed", "claim_lost"), (operation["state"], operation["problem"]["code"]))
+        self.assertIs(before, self.served["gpu-east"].traffic)
+        self.check_nothing_is_held()
+
+    def test_no_pod_manager_is_asked_for_a_preview_of_what_does_not_hold(self):
+        decided = self.call("POST", "/v1/select_destinations", {**GPU, "detail": "report"},
+                            user="mo").json["report"]  # fmt: skip
+        asked = len(self.served["gpu-east"].requests)
+        for forge in (take_all, choose(blocks=[{"uri": "/redfish/v1/Systems/1", "type": []}]),
+                      choose(pool="nope"), choose(podm="nope"), ask(needs=[])):  # fmt: skip
+            forged = {"decision": copy.deepcopy(decided), "podms": self.plan()["podms"]}
+            forge(forged)
+            body = {"decision": forged["decision"]}
+            result = self.call("POST", "/v1/previews", body, user="mo")
+            self.assertIn(result.status_code, (400, 409), result.text)
+        self.assertEqual(asked, len(self.served["gpu-east"].requests))
+        result = self.call("POST", "/v1/previews", {"decision": decided}, user="mo")
+        self.assertEqual(200, result.status_code, result.text)
+        self.assertLess(asked, len(self.served["gpu-east"].requests))
+
