@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans that a client has written: refused unsigned, and refused signed where they do not hold."""
 
+import contextlib
 import copy
 from typing import Any
 
@@ -8,8 +9,12 @@ import msgspec
 from msgspec.structs import replace
 
 from tests.service.application import LivePodmsCase
+from valence_sched.app import App
 from valence_sched.model.inventory import to_json
 from valence_sched.model.plan import Plan, PodmBasis, podm_digest, without_credentials
+from valence_sched.model.registration import PasswordReference, Registration
+from valence_sched.model.request_spec import RequestSpec
+from valence_sched.model.zone_settings import ZoneSettings
 from valence_sched.store.store import Store
 from valence_sched.zones.tokens import PlanSignatures
 
@@ -246,3 +251,68 @@ class TestForgedPlans(LivePodmsCase):
         self.assertEqual(200, result.status_code, result.text)
         self.assertLess(asked, len(self.served["gpu-east"].requests))
 
+
+
+class TestKeys(LivePodmsCase):
+    """Who signs, and who takes what another has signed."""
+
+    users = ("mo",)
+
+    def local_plan(self, home, **environ):
+        """Return the plan that a program of another machine makes of the same pod managers."""
+        app = App(environ={**dict.fromkeys(self.environ, str(home)), **environ})
+        with app.registry().store() as store:
+            for name, one in self.served.items():
+                store.register(Registration(name=name, url=one.url))
+        spec = msgspec.convert({**GPU["request"], "owner": "mo"}, RequestSpec)
+        with contextlib.closing(app.engine()) as engine:
+            return msgspec.to_builtins(engine.plan(engine.compile_request(spec)).plan)
+
+    def claim(self, plan):
+        return self.call("POST", "/v1/claims", {"plan": plan}, user="mo")
+
+    def restart(self, **words):
+        users = self.users_file(*self.users)
+        self.client = self.new_client(auth="basic", users_file=users, **words)
+
+    def test_a_program_that_has_the_key_signs_and_one_that_has_none_does_not(self):
+        key = self.folder / "key"
+        key.write_text("k" * 64)
+        key.chmod(0o600)
+        self.restart(zones=ZoneSettings(secrets=(PasswordReference(file=str(key)),)))
+        alone, home = self.folder / "alone", self.folder / "home"
+        unsigned = self.local_plan(alone)
+        self.assertNotIn("signature", unsigned)
+        self.check_problem(self.claim(unsigned), 403, "access_denied", "the plan is not signed")
+        settings = home / "valence-sched" / "zones.yaml"
+        settings.parent.mkdir(parents=True)
+        settings.write_text("secrets: [{env: KEY}]\n")
+        signed = self.local_plan(home, KEY="k" * 64)
+        self.assertEqual(201, self.claim(signed).status_code)
+        self.assertFalse(list(home.rglob("*.zone-key")))
+
+    def test_a_key_is_replaced_while_plans_made_with_it_are_still_taken(self):
+        plan = self.call("POST", "/v1/plans", GPU, user="mo").json["plan"]
+        file = self.folder / "state.sqlite.zone-key"
+        self.assertEqual(0o600, file.stat().st_mode & 0o777)
+        old = PasswordReference(file=str(file))
+        self.environ["NEW_KEY"] = "n" * 64
+        new = PasswordReference(env="NEW_KEY")
+        self.restart(zones=ZoneSettings(secrets=(new,)))
+        self.check_problem(self.claim(plan), 403, "access_denied", "which this service does not")
+        self.restart(zones=ZoneSettings(secrets=(old, new)))
+        self.assertEqual(201, self.claim(plan).status_code)
+        later = self.call("POST", "/v1/plans", GPU, user="mo").json["plan"]
+        self.restart(zones=ZoneSettings(secrets=(new,)))
+        self.assertEqual(201, self.claim(later).status_code)
+
+    def test_a_service_that_can_have_no_key_makes_and_takes_no_plan_and_says_so(self):
+        """As on a database server, beside which there is no file."""
+        plan = self.call("POST", "/v1/plans", GPU, user="mo").json["plan"]
+        self.restart(state=f"{self.state}?timeout=9")
+        for path, body in (("/v1/plans", GPU), ("/v1/claims", {"plan": plan}),
+                           ("/v1/nodes", {"plan": plan})):  # fmt: skip
+            with self.assertLogs("valence_sched.engine", "ERROR"):
+                result = self.call("POST", path, body, user="mo")
+            self.check_problem(result, 403, "access_denied", "no key that signs plans: its operator")
+        self.assertEqual(201, self.call("POST", "/v1/claims", GPU, user="mo").status_code)

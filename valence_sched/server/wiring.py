@@ -326,8 +326,9 @@ def configuration_problems(
         assert settings.messaging is not None, "it is checked only then"
         App(environ=environ).hint_fanout(settings.messaging, lambda _names: None)
 
-    def check_zone() -> None:
-        App(environ=environ).registry(settings.state).zone_keys(settings.zones)
+    def check_keys() -> None:
+        registry = App(environ=environ).registry(settings.state)
+        registry.zone_keys(settings.zones, make=settings.zones.enable_zone_routing)
 
     config = App(environ=environ).config
     checks: tuple[Callable[[], object], ...] = (
@@ -336,7 +337,7 @@ def configuration_problems(
         lambda: event_address(settings, environ),
         open_state,
         *((check_messaging,) if settings.messaging is not None else ()),
-        *((check_zone,) if settings.zones.enable_zone_routing or settings.zones.secrets else ()),
+        check_keys,
         lambda: config.policies(settings.policy_files),
         lambda: config.flavors(settings.flavor_files),
         lambda: config.resources(settings.resource_files),

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from tests.unit.store.engines import StoreCase
 from tests.unit.store.site import CORES, claimer, part, podm
-from valence_sched.errors import ClaimLost, NameTaken
+from valence_sched.errors import ClaimLost, NameTaken, RequestError
 from valence_sched.lifecycle.claim import MOST_CHANGES
 from valence_sched.model.decision import BlockRef
 from valence_sched.store import tables
@@ -110,6 +110,15 @@ class TestCandidates(StoreCase):
         for candidate in (replace(one, podm="q"), replace(one, pool="none"), invented):
             with self.assertRaises(ClaimLost):
                 self.claim(candidate)
+        self.assertEqual([], self.one.claims.list())
+
+    def test_what_another_request_is_made_of_is_lost(self):
+        """A token of one request does not pay for another one."""
+        for properties in ({"processor": {"total_cores": 9}}, {"nics": [{"count": 1}]}):
+            with self.assertRaisesRegex(ClaimLost, "p: .* not what a node of the request"):
+                self.claimer.claim_candidates(request(properties), self.last)
+        with self.assertRaisesRegex(RequestError, "asks for nothing"):
+            self.claimer.claim_candidates(replace(self.asked, needs=()), self.last)
         self.assertEqual([], self.one.claims.list())
 
     def test_one_block_is_not_held_for_two_nodes(self):

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from tests.unit.store.engines import StoreCase
 from tests.unit.store.site import CORES, claimer, expire, part, podm
 from valence_sched.errors import ClaimLost, ClaimState, NameTaken
-from valence_sched.lifecycle.claim import MOST_ATTEMPTS
+from valence_sched.lifecycle.claim import MOST_ATTEMPTS, Claimer
 from valence_sched.model.claim import Grant
 from valence_sched.model.custom_resource import CustomResource, DeclaredStocks
 from valence_sched.model.inventory import to_json
 from valence_sched.model.node_request import NodeRequest
+from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.store.claims import TTL_S
 from valence_sched.testing import request
 
@@ -244,6 +245,23 @@ class TestUnclaimable(ClaimerCase):
                          (outcome.claim, outcome.decision.outcome, outcome.retries))  # fmt: skip
         self.away.clear()
         self.assertEqual(("p",), self.claimed())
+
+    def test_whatever_the_policy_none_is_that_is_disabled_offline_or_reserved_for_others(self):
+        bare = Policy(name="bare", weighers=(WeigherUse("room"), WeigherUse("owner")))
+        reserved = {"capabilities": {"reserved_for": ("red",)}}
+        for fields, owner, podms in (
+            ({"enabled": False}, None, ("q",)),
+            ({"status": "Offline"}, None, ("q",)),
+            (reserved, "blue", ("q",)),
+            (reserved, "red", ("p",)),
+            (reserved, None, ("p",)),
+        ):
+            self.one.remember(podm("p", 3, **fields))
+            with self.subTest(fields, owner=owner):
+                asked = self.request(policy="bare", owner=owner)
+                claim = Claimer(self.one, [bare]).claim(asked).claim
+                self.assertEqual(podms, claim.podms)
+                self.one.claims.release(claim.id)
 
     def test_one_that_would_not_be_chosen_changes_nothing(self):
         self.away.add("q")

@@ -149,7 +149,7 @@ class TestAllOrNothing(TreeCase):
     def test_where_one_zone_refuses_the_others_release(self):
         body = self.body()
         self.west.claim(request(count=2))  # all that it has
-        with self.assertRaisesRegex(ClaimLost, "zone west: west-p: a block .* no longer free"):
+        with self.assertRaisesRegex(ClaimLost, "zone west: west-p: block .* is not free in pool"):
             self.top.hold_offers(body)
         self.assertEqual({"west"}, self.held().keys())
         self.assertEqual([], list(self.top.store.zone_claims.list()))

@@ -5,9 +5,13 @@ import time
 import unittest
 from unittest import mock
 
-from valence_sched.errors import StaleOffer
+from msgspec.structs import replace
+
+from tests.unit.model.test_plan import make_test_plan
+from tests.unit.store.site import podm
+from valence_sched.errors import AccessDenied, StaleOffer
 from valence_sched.model.decision import BlockRef, Candidate
-from valence_sched.zones.tokens import ChildToken, OwnToken, Tokens
+from valence_sched.zones.tokens import ChildToken, OwnToken, PlanSignatures, Tokens
 
 CANDIDATE = Candidate(
     podm="p", pool="q", score=0.5, cost=7, scores={"room": 0.5},
@@ -48,3 +52,31 @@ class TestTokens(unittest.TestCase):
         later = time.time() + 62
         with mock.patch("time.time", return_value=later):
             self.assertRaisesRegex(StaleOffer, "^an offer is too old: ask again$", zone.read, token)
+
+
+class TestPlanSignatures(unittest.TestCase):
+    """Plans are signed by the newest key, and verified by each."""
+
+    def setUp(self):
+        self.plan = make_test_plan(podm("p"))
+
+    def refused(self, keys, plan, words):
+        with self.assertRaisesRegex(AccessDenied, f"^the plan {words}.*: make it again"):
+            PlanSignatures(keys).check(plan)
+
+    def test_every_scheduler_that_has_the_key_takes_it_as_it_is(self):
+        signed = PlanSignatures(["old", "new"]).sign(self.plan)
+        PlanSignatures(["new"]).check(signed)
+        PlanSignatures(["new", "newer"]).check(signed)
+        self.assertNotIn("new", signed.signature)
+        self.assertEqual(self.plan, replace(signed, signature=""))
+        self.refused(["old"], signed, "is signed by key '[0-9a-f]{8}', which this service does not")
+        self.refused(["new"], self.plan, "is not signed")
+        self.refused(["new"], replace(signed, digest="0"), "was changed after it was signed")
+
+    def test_what_is_no_signature_is_none(self):
+        key_id = PlanSignatures(["k"]).sign(self.plan).signature.partition(".")[0]
+        for text in (f"{key_id}.", key_id, f"{key_id}.é\0", f"{key_id}.=", f"{key_id}.{'A' * 43}"):
+            self.refused(["k"], replace(self.plan, signature=text), "was changed")
+        long = replace(self.plan, signature="x" * 10**6)
+        self.refused(["k"], long, "is signed by key 'xxxxxxxxxxxxxxxx'")
