@@ -175,6 +175,23 @@ class TestBodies(ApplicationCase):
             self.check_problem(result, 400, "input_invalid", words)
             self.assertIn("' twice, expected each key once", result.json["detail"])
 
+    def test_a_body_that_is_too_deep_is_refused_by_every_route_before_any_effect(self):
+        form = {"Content-Type": "application/json"}
+        before = self.call("GET", "/v1/podms/gpu-east").json
+        for route in (one for one in ROUTES if one.body is not None and not one.takes_token):
+            path = route.path.replace("{name}", "gpu-east")
+            for depth in (65, 900, 100_000):
+                deep = "[" * depth + "1" + "]" * depth
+                field = "stats" if "stats" in route.body.__struct_fields__ else "request"
+                inner = {"stats": f'{{"a":{deep}}}'}.get(field, f'{{"flavor":"small","where":{deep}}}')
+                with self.subTest(route.path, depth=depth):
+                    body = f'{{"{field}":{inner}}}'.encode()
+                    result = self.call(route.method, path, headers=form, body_bytes=body)
+                    self.check_problem(result, 400, "input_invalid", "one in another")
+        self.assertEqual(before, self.call("GET", "/v1/podms/gpu-east").json)
+        for path in ("/v1/claims?ended=true", "/v1/nodes"):
+            self.assertEqual([], self.call("GET", path).json)
+
     def test_one_that_the_server_cannot_read_is_no_defect(self):
         words = {"wsgi.input": UnreadableBody(), "wsgi.input_terminated": True}
         result = self.call("POST", "/v1/fits", headers={"Content-Type": "application/json"},

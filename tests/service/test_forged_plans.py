@@ -10,7 +10,9 @@ from msgspec.structs import replace
 
 from tests.service.application import LivePodmsCase
 from valence_sched.app import App
+from valence_sched.model.claim import ClaimPart, NodeAllocation
 from valence_sched.model.inventory import to_json
+from valence_sched.model.node_request import NodeRequest
 from valence_sched.model.plan import Plan, PodmBasis, podm_digest, without_credentials
 from valence_sched.model.registration import PasswordReference, Registration
 from valence_sched.model.request_spec import RequestSpec
@@ -36,6 +38,13 @@ def choose(**fields: Any) -> Any:
 def ask(**fields: Any) -> Any:
     """Return what rewrites fields of the request."""
     return lambda plan: plan["decision"]["request"].update(fields)
+
+
+def deep(lists: int) -> Any:
+    expression: Any = ["=", "$zone", "a"]
+    for _ in range(lists):
+        expression = ["not", expression]
+    return expression
 
 
 def free(plan: Any, cards: int | None = None) -> list[dict[str, Any]]:
@@ -106,6 +115,8 @@ FORGED: tuple[tuple[str, Any, int, str], ...] = (
     ("another owner", ask(owner="eve"), REFUSED, "owner 'eve': user 'mo' has nodes of its own"),
     ("nobody's", ask(owner=None), REFUSED, "the plan was made for nobody"),
     ("an expression that is none", ask(where=["=", 1, 2]), 400, "no path"),
+    ("an expression of 40 lists", ask(where=deep(40)), 400, "more than 16 lists one in another"),
+    ("an expression of 900 lists", ask(where=deep(900)), 400, "more than 64 lists and objects"),
     ("a number of no size", ask(where=["=", "$facts.x", 2**63]), 400, "a finite number"),
     ("a version to come", ask(version="9.0"), 400, "expected at most 1.x"),
 )  # fmt: skip
@@ -185,6 +196,16 @@ class TestForgedPlans(LivePodmsCase):
                 self.assertEqual(status, result.status_code, result.text)
                 self.assertIn(words, result.json["detail"])
         self.check_nothing_is_held()
+
+    def test_what_an_older_service_stored_is_listed_however_deep_it_is(self):
+        request = NodeRequest(where=deep(300))
+        share = NodeAllocation(node=1, pool="row-a", blocks=("/old",))
+        with Store(self.state) as store:
+            generation = store.load_podms(["gpu-east"])["gpu-east"].generation
+            store.claims.create([ClaimPart(podm="gpu-east", generation=generation,
+                                           shares=(share,), request=request)], owner="mo")  # fmt: skip
+        listed = self.call("GET", "/v1/claims", user="mo")
+        self.assertEqual((200, 1), (listed.status_code, len(listed.json)))
 
     def test_what_is_held_is_what_the_scheduler_knows_of_it(self):
         plan = self.plan()

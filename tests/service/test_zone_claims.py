@@ -199,6 +199,10 @@ class TestOverHttp(LiveTreeCase):
             with self.assertRaisesRegex(RequestError, text):
                 verb(plan)
         self.assertEqual(([], []), (self.held(), made_nodes(self.served)))
+        for verb in (self.top.claim_plan, self.top.compose_plan, self.top.refresh):
+            with self.assertRaisesRegex(AccessDenied, "changed after it was signed"):
+                verb(replace(plan, decided_at=None))
+        self.assertEqual([], self.held())
         claim = self.top.claim_plan(plan)  # it passes the plan on
         self.assertEqual((["west/west-p"], "west/"), (list(claim.podms), claim.id[:5]))
         self.assertEqual(["west"], self.held())

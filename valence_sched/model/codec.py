@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decodes bytes into nouns; an error names the path, what was found and what was expected."""
 
+import itertools
 import re
 from typing import Any, TypeVar
 
@@ -20,6 +21,10 @@ MAX_HUMAN_BYTES = 1 << 20
 _HEAD_BYTES = 4096
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how it begins
 _ENDLESS = "nesting without end"
+#: Lists and objects one in another, at most; of what programs write there are about fifteen.
+MAX_DEPTH = 64
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # down, and up: 1 and -1 as signed bytes
+_NO_BRACKETS = bytes(set(range(256)).difference(b"[{]}"))
 
 
 def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: str = "$") -> T:
@@ -48,6 +53,21 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: 
         raise InputError(file, f"byte {error.start}", "bytes that are not UTF-8", "JSON") from None
     except RecursionError:
         raise InputError(file, document_path, _ENDLESS, "JSON of modest depth") from None
+
+
+def check_depth(data: bytes, file: str) -> None:
+    """Refuse JSON that is too deep to be walked, before anything of it is read.
+
+    Raises:
+        InputError: more than ``MAX_DEPTH`` lists and objects are one in another.
+    """
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+        return
+    no_escapes = data.replace(rb"\\", b"").replace(rb"\"", b"")
+    steps = b"".join(no_escapes.split(b'"')[::2]).translate(_STEPS, _NO_BRACKETS)
+    if max(itertools.accumulate(memoryview(steps).cast("b")), default=0) > MAX_DEPTH:
+        found = f"more than {MAX_DEPTH} lists and objects one in another"
+        raise InputError(file, "", found, "JSON of modest depth")
 
 
 def convert(value: object, type_: type[T], file: str, document_path: str = "$") -> T:

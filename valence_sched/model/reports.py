@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from valence_sched.model.codec import check_schema, decode
+from valence_sched.model.codec import check_depth, check_schema, decode
 from valence_sched.model.decision import DECISIONS_SCHEMA, SCHEMA, VERSION, Report, Reports
 
 T = TypeVar("T")
@@ -49,6 +49,7 @@ def decode_known_fields(data: bytes, kind: type[T], file: str, unknown: list[str
 
     The paths of those fields are added to ``unknown``. Errors as for any document.
     """
+    check_depth(data, file)
     known = _drop_unknown_fields(msgspec.json.decode(data), inspect.type_info(kind), "$", unknown)
     return decode(msgspec.json.encode(known), kind, file)
 

@@ -84,7 +84,7 @@ def apply_stats(podm: FullPodm, stats: Stats) -> FullPodm:
         if key in FIELDS:
             plain[FIELDS[key]] = _field(key, value, file)
         elif key not in MERGED_BY_KEY:
-            facts = _with_fact(facts, key, value)
+            _add_facts(facts, key, value)
     plain["facts"] = facts
     plain["stocks"] = _stocks(plain.get("stocks", ()), _object(stats, "amounts", file), file)
     return decode(to_json(plain), FullPodm, file)
@@ -99,20 +99,20 @@ def _field(key: str, value: Any, file: str) -> Any:
         raise InputError(file, "$.capabilities", str(error), "key=value") from None
 
 
-def _with_fact(facts: dict[str, Any], word: str, value: Any) -> dict[str, Any]:
-    """Return the facts with one more; an object adds one per key, null removes the fact."""
-    if isinstance(value, Mapping):
-        for inner_key, inner_value in value.items():
-            facts = _with_fact(facts, f"{word}.{inner_key}", inner_value)
-        return facts
-    if value is None:
-        return {name: fact for name, fact in facts.items() if name != word}
-    if isinstance(value, bool):
-        value = str(value).lower()
-    elif isinstance(value, list):
-        value = [item if isinstance(item, str) else msgspec.json.encode(item).decode()
-                 for item in value]  # fmt: skip
-    return {**facts, word: value}
+def _add_facts(facts: dict[str, Any], word: str, value: Any) -> None:
+    """Add a fact; an object adds one per key, however deep it is, and null removes the fact."""
+    left = [(word, value)]
+    while left:
+        word, value = left.pop()
+        if isinstance(value, Mapping):
+            left += reversed([(f"{word}.{key}", inner) for key, inner in value.items()])
+        elif value is None:
+            facts.pop(word, None)
+        elif isinstance(value, list):
+            facts[word] = [item if isinstance(item, str) else msgspec.json.encode(item).decode()
+                           for item in value]  # fmt: skip
+        else:
+            facts[word] = str(value).lower() if isinstance(value, bool) else value
 
 
 def _stocks(stocks: Any, amounts: Stats, file: str) -> list[Any]:

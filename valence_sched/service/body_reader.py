@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from valence_sched.errors import InputError, RequestError, one_line
-from valence_sched.model.codec import convert, decode
+from valence_sched.model.codec import check_depth, convert, decode
 from valence_sched.model.duplicate_keys import refuse_duplicate_keys
 from valence_sched.model.quantity import format_count
 from valence_sched.model.scheduler import TTL_S
@@ -28,8 +28,8 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
     """Return the body as a noun; an empty one is an empty object.
 
     Raises:
-        InputError: it is not JSON, not of the noun, has a key twice in an object, or has a text
-            with a character U+0000.
+        InputError: it is not JSON, not of the noun, too deep, has a key twice in an object, or has
+            a text with a character U+0000.
         falcon.HTTPError: it is of another media type, too large, in a transfer coding that nobody
             decodes, or of unknown length where the server cannot tell its end.
     """
@@ -41,6 +41,7 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
     data = data or b"{}"
     if _NUL.search(data):  # a state on PostgreSQL cannot store it
         raise InputError(NAME, "", NUL_FOUND, NUL_EXPECTED)
+    check_depth(data, NAME)  # all that follows may walk it as deep as it is
     refuse_duplicate_keys(data, NAME)
     if kind is NodesBody and _VALENCE_FIELDS & _field_names(data):
         document = decode(data, dict[str, Any], NAME)

@@ -43,7 +43,9 @@ def _visible(value: Any, owner: str, own_nodes: Callable[[], Container[str]]) ->
                 changed[name] = after
         return replace(value, **changed) if changed else value
     if isinstance(value, (list, tuple)):
-        found = [_visible(one, owner, own_nodes) for one in value]
+        # plain lists, as deep as a client or an older service has made them, have no names
+        found = [_visible(one, owner, own_nodes) if isinstance(one, msgspec.Struct) else one
+                 for one in value]  # fmt: skip
         same = all(one is before for one, before in zip(found, value, strict=True))
         return value if same else type(value)(found)
     return value

@@ -6,7 +6,9 @@ import unittest
 
 from valence_sched.errors import InputError, NewerSchema
 from valence_sched.model.codec import (
+    MAX_DEPTH,
     MAX_HUMAN_BYTES,
+    check_depth,
     check_schema,
     convert,
     decode,
@@ -87,6 +89,18 @@ class TestDecode(OneLineErrors):
         for closed in (b"", b"]" * 100_000):
             document = b'{"id":"a","facts":{"x":' + b"[" * 100_000 + closed
             self.assertIn("f: ", self.refuses(decode, document, FullPodm, "f"))
+
+    def test_more_lists_and_objects_one_in_another_than_anything_has(self):
+        most, deep = MAX_DEPTH, "more than 64 lists and objects one in another"
+        for begin, end in ((b"[", b"]"), (b'{"a":', b"}"), (b'["[",', b"]"), (b'["\\\\",', b"]"),
+                           (b'["\\"]",', b"]"), (b'["{","\\\\\\"]", ', b"]")):  # fmt: skip
+            with self.subTest(begin):
+                check_depth(begin * most + b"1" + end * most, "f")
+                document = begin * (most + 1) + b"1" + end * (most + 1)
+                self.assertIn(f"f: found {deep}", self.refuses(check_depth, document, "f"))
+                self.assertIn(deep, self.refuses(check_depth, b"[[]," + document + b"]", "f"))
+        for flat in (b'["' + b"[" * 999 + b'"]', b"[" + b"[]," * 999 + b"[]]", b"", b'"' * 999):
+            check_depth(flat, "f")
 
     def test_a_number_of_a_million_digits(self):
         digits = b"9" * 1_000_000

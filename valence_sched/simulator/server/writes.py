@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from valence_sched.errors import InputError
+from valence_sched.model.codec import check_depth
 from valence_sched.simulator.redfish import amounts, blocks, machine
 from valence_sched.simulator.redfish.compose_action import ComposeAction, Reservations, target
 from valence_sched.simulator.redfish.composition import Composition, CompositionPlan
@@ -171,8 +173,9 @@ def _is_rack(documents: DocumentTree) -> bool:
 def json_of(body: bytes) -> Json:
     """Return the JSON object of a request; RequestRefused if it is none."""
     try:
+        check_depth(body, "the body")
         return msgspec.json.decode(body or b"{}", type=Json)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (InputError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise RequestRefused(400, "MalformedJSON", "The body is no JSON object.") from None
 
 
