@@ -54,9 +54,7 @@ class TestQuotas(Live):
         claim = ("schedule", "--flavor", "small", "--owner", TEAM, "--claim")
         self.podm(*claim)
         done = self.podm(*claim, code=1)
-        self.assertIn(
-            "quota of 'team-a': nodes: 1 in use and 1 more needed, 1 allowed", done.err
-        )
+        self.assertIn("quota of 'team-a': nodes: 1 in use and 1 more needed, 1 allowed", done.err)
         shown = self.quota("show", TEAM, "-f", "json").data
         self.assertEqual({"nodes": 1}, shown["Limits"])
         self.assertEqual((1, 1), (shown["Used"]["claims"], shown["Used"]["nodes"]))

@@ -390,10 +390,10 @@ class Scheduler(Ranker, Protocol):
         """Decide, and return the plan of the decision, to be claimed or composed later."""
 
     def check_plan(self, plan: Plan) -> None:
-        """Refuse a plan that a caller must not bring; by default what carries it out does.
+        """Refuse a plan that may not be carried out here, whatever it says; one elsewhere passes.
 
         Raises:
-            AccessDenied: it is that of a service, which did not sign the plan as it is.
+            AccessDenied: the plan came to a service, and no key of it has signed the plan as it is.
         """
 
     def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:

@@ -71,7 +71,6 @@ class Quotas:
 
     def show(self, owner: str) -> Quota:
         """Return the limits that hold for an owner, and what its claims count."""
-
         return self._read(lambda c: _quota(c, owner), "reading quotas")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens and signatures: what a zone offers and plans, signed, so that it needs to remember nothing.
+"""Tokens and signatures: what a zone offers and plans, signed: it needs to remember nothing.
 
 The keys are the secrets of the zone, the newest last: that one signs, and all of them verify.
 """

@@ -43,9 +43,7 @@ class TestZoneKeys(unittest.TestCase):
 
     def test_without_any_one_is_made_once_beside_the_state_for_its_owner_alone(self):
         found = []
-        threads = [
-            threading.Thread(target=lambda: found.append(self.keys()[0])) for _ in range(8)
-        ]
+        threads = [threading.Thread(target=lambda: found.append(self.keys()[0])) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -413,9 +413,17 @@ class TestVeryBlocks(unittest.TestCase):
 
     def test_other_blocks_do_not(self):
         not_made = "not what a node of the request is made of"
-        for blocks in ((), ("c0",), ("c0", "d"), ("c0", "g1"), ("c0", "g1", "g2", "d"),
-                       ("c0", "c1", "g1", "d"), ("c0", "c0", "g1", "d"), ("g1", "g2", "d")):  # fmt: skip
-            self.refused(not_made, blocks=blocks)
+        for uris in (
+            "",
+            "c0",
+            "c0 d",
+            "c0 g1",
+            "c0 g1 g2 d",
+            "c0 c1 g1 d",
+            "c0 c0 g1 d",
+            "g1 g2 d",
+        ):
+            self.refused(not_made, blocks=uris.split())
         for blocks in (("c0", "g9", "d"), ("c0", "g1", "d", "gone"), ("c0", "g1", "")):
             self.refused("is not free in pool '1'", blocks=blocks)
 

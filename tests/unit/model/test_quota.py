@@ -83,7 +83,8 @@ class TestCharges(unittest.TestCase):
         }, Devices)  # fmt: skip
         expected = {"cores": 32, "processors": 3, "memory_mib": 4096, "accelerators": 3,
                     "accelerators:gpu": 2, "accelerators:nvidia": 2, "accelerators:a100": 2,
-                    "accelerators:sxm4": 2, "accelerators:fpga": 1, "drives": 3, "nics": 1}  # fmt: skip
+                    "accelerators:sxm4": 2, "accelerators:fpga": 1, "drives": 3,
+                    "nics": 1}  # fmt: skip
         self.assertEqual(expected, dict(block_charges(devices)))
 
     def test_a_resource_has_a_name_that_some_claim_may_count(self):
