@@ -929,8 +929,6 @@ class Engine(Scheduler):
             AccessDenied: it is that of a service, which has to have one.
             CredentialError: the key of a program cannot be had.
         """
-        from valence_sched.zones.tokens import PlanSignatures  # only for plans
-
         try:
             keys = self._registry.zone_keys(self._zone_settings, make=self._serves)
         except CredentialError as error:
@@ -939,7 +937,11 @@ class Engine(Scheduler):
             LOG.error("plans are refused: %s", error)
             raise AccessDenied("this service has no key that signs plans: its operator names one "
                                "in zones: secrets of its settings") from None  # fmt: skip
-        return PlanSignatures(keys) if keys else None
+        if not keys:
+            return None
+        from valence_sched.zones.tokens import PlanSignatures  # only for plans
+
+        return PlanSignatures(keys)
 
     def _planner(self) -> Planner:
         from valence_sched.lifecycle.plan import Planner

@@ -51,11 +51,15 @@ def unit(path):
 
 class TestSettings(ApplicationCase):
     def test_each_example_of_settings_passes_the_check(self):
-        users = self.users_file("ann:admin")
+        users, key = self.users_file("ann:admin"), self.folder / "zone-key"
+        key.write_text("k" * 64)
+        key.chmod(0o600)
         for name in ("service.yaml", "container.yaml"):
             with self.subTest(name):
                 settings = yaml.safe_load(text(name))
                 settings |= {"users_file": users, "state": self.state}
+                (reference,) = settings["zones"]["secrets"]
+                reference["file"] = str(key)
                 for word in ("certificate", "private_key"):
                     if word in settings:
                         settings[word] = self.pem(word)
@@ -231,6 +235,7 @@ class TestContainer(unittest.TestCase):
         self.assertEqual(2, settings["workers"])
         secrets = {f"/run/secrets/{name}" for name in scheduler["secrets"]}
         self.assertIn(settings["users_file"], secrets)
+        self.assertIn(settings["zones"]["secrets"][0]["file"], secrets)
         self.assertIn(re.search(r"cat (\S+)\)", command)[1], secrets)
         self.assertLessEqual({*scheduler["secrets"]}, {*document["secrets"]})
         self.assertTrue(all(port.startswith("127.0.0.1:") for port in scheduler["ports"]))

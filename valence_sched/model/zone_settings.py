@@ -27,7 +27,8 @@ class ZoneSettings(Noun, frozen=True, kw_only=True):
     zones below it; a key that is not named may have any value. With ``enable_zone_routing`` child
     zones can be registered, are polled every ``poll_interval_s``, and are asked for what they
     offer: all of them have ``offer_deadline_s`` to answer, over at most ``most_hops`` levels.
-    ``secrets`` sign what this zone offers, the newest last; every process of the zone has the same.
+    ``secrets`` sign the plans and offers of this zone, the newest last; every process of the zone
+    has the same.
     """
 
     name: ZoneName = DEFAULT_NAME
