@@ -192,7 +192,7 @@ def _every_field(value: Any) -> Any:
     """Return a noun as a plain document, those fields that are at their default as well."""
     if isinstance(value, msgspec.Struct):
         return {name: _every_field(getattr(value, name)) for name in value.__struct_fields__}
-    return list(value) if isinstance(value, tuple) else value
+    return [_every_field(one) for one in value] if isinstance(value, tuple) else value
 
 
 if __name__ == "__main__":
