@@ -698,9 +698,10 @@ class Engine(Scheduler):
 
     def preview(self, report: Report) -> Iterator[Preview]:
         self._refuse_recordings("asked for a preview")
-        if report.placements:
-            self.decider().verify(report.request, [one.chosen for one in report.placements])
+        decider, chosen = self.decider(), [one.chosen for one in report.placements]
         with self._access() as access:
+            here = [one for one in chosen if one.podm in access.members]  # no other is asked
+            decider.verify(report.request, here, elsewhere=True)
             yield from map(access.preview, report.placements)
 
     def plan(self, request: Request) -> PlanResult:

@@ -263,7 +263,7 @@ class TestForgedPlans(LivePodmsCase):
                             user="mo").json["report"]  # fmt: skip
         asked = len(self.served["gpu-east"].requests)
         for forge in (take_all, choose(blocks=[{"uri": "/redfish/v1/Systems/1", "type": []}]),
-                      choose(pool="nope"), choose(podm="nope"), ask(needs=[])):  # fmt: skip
+                      choose(pool="nope"), choose(podm="gpu-west"), ask(needs=[])):  # fmt: skip
             forged = {"decision": copy.deepcopy(decided), "podms": self.plan()["podms"]}
             forge(forged)
             body = {"decision": forged["decision"]}

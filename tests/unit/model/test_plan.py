@@ -87,6 +87,14 @@ class TestPlan(unittest.TestCase):
         self.assertEqual(self.plan.decision, plan.decision)
         self.assertIn("unknown and left out: $.mood", warning)
 
+    def test_one_of_an_older_version_is_read(self):
+        from valence_sched.model import plan as module
+
+        older = self.changed(version="1.0")
+        older = json.dumps({**json.loads(older), "digest": module._plan_digest(older)}).encode()
+        plan, warnings = parse_plan(older, "f")
+        self.assertEqual(("1.0", "", []), (plan.version, plan.signature, warnings))
+
     def test_what_moved_is_named_and_when_it_was_read_is_not(self):
         later = replace(self.podm, generation=9, read_at="2031-01-01T00:00:00Z", url="http://new")
         self.assertEqual([], list(plan_drift(self.plan, {"p": later})))
