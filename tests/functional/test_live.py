@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from tests.functional import through
 from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, Done, environment, run
 from tests.unit.simulator import site
 from valence_sched.simulator.server.podm import SimulatorSettings
@@ -30,6 +31,7 @@ class Live(Case):
 
     def setUp(self):
         self.state = self.folder / f"{self.id().rpartition('.')[2][:60]}.sqlite"
+        through.write_key(self.state)
         self.held_ports = contextlib.ExitStack()
         self.addCleanup(self.held_ports.close)
 

@@ -16,6 +16,7 @@ import re
 import tempfile
 from collections import OrderedDict
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.service.serving import serving
@@ -179,7 +180,15 @@ def _lines(text: str) -> list[str]:
 def _empty_state() -> str:
     folder = tempfile.TemporaryDirectory(prefix="through-")
     atexit.register(folder.cleanup)
+    write_key(Path(folder.name) / "state.sqlite")
     return f"sqlite:///{folder.name}/state.sqlite"
+
+
+def write_key(state: Path) -> None:
+    """Write the key that signs plans beside a state: all programs of tests have the same."""
+    key = state.with_name(f"{state.name}.zone-key")
+    key.write_text("k" * 64)
+    key.chmod(0o600)
 
 
 def _read_once(settings: ServiceSettings, environ: Mapping[str, str]) -> None:

@@ -227,7 +227,7 @@ class Decider:
         Raises:
             StaleOffer: one of them is not free, is not what the request takes, or is rejected.
         """
-        from valence_sched.core.offers import verified_fit  # only of what comes back
+        from valence_sched.core.offers import CandidateFitter  # only of what comes back
 
         succession, fits = self.succession(), []
         names = {name for podm in self._view.podms for name in (podm.id, podm.name)}
@@ -241,13 +241,15 @@ class Decider:
             eligible = self._eligible(sealed, self._preparation.policy(sealed.policy))
         else:
             sealed = succession.prepare(request)
-            if not sealed.required_count <= len(candidates) <= sealed.count:
-                asked = format_count(sealed.count, "node")
-                raise StaleOffer(f"{asked} requested, {len(candidates):,} chosen")
+        least = 0 if elsewhere else sealed.required_count
+        if not least <= len(candidates) <= sealed.count:
+            asked = format_count(sealed.count, "node")
+            raise StaleOffer(f"{asked} requested, {len(candidates):,} chosen")
         ways, budget = sealed.alternatives, succession.policy(sealed).budget
         fitters = [Fitter(one.needs, self._view.kinds, one.bonds, budget) for one in ways]
+        very = CandidateFitter(self._view, fitters)
         for candidate in candidates:
-            fit, number = verified_fit(succession.current_view, fitters, candidate)
+            fit, number = very.fit(succession.current_view, candidate)
             node = msgspec.structs.replace(sealed, needs=ways[number].needs, fallbacks=(), count=1,
                                            bonds=ways[number].bonds, min_count=None)  # fmt: skip
             if not elsewhere:

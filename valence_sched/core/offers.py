@@ -146,40 +146,53 @@ def fit_of(view: View, candidate: Candidate) -> Fit:
     if not rows:
         raise _stale(podm, f"no pool {pool!r}")
     table, position = view.block_tables[view.podm_of[first]], int(view.position_of[rows[0]])
-    numbers = {uri: number for number, uri in enumerate(table.uris)}
     stocks = {stock.uri: number for number, stock in enumerate(table.stocks)}
     for uri in (block.uri for block in candidate.blocks):
-        number = numbers.get(uri)
+        number = table.numbers.get(uri)
         if number is None or position not in table.pools[number] or not table.slots[number]:
             raise _stale(podm, f"block {uri} is not free in pool {pool!r}")
     for uri in (grant.uri for grant in candidate.grants):
         number = stocks.get(uri)
         if number is None or position not in table.stock_pools[number]:
             raise _stale(podm, f"no stock {uri} in pool {pool!r}")
-    blocks = tuple(numbers[block.uri] for block in candidate.blocks)
+    blocks = tuple(table.numbers[block.uri] for block in candidate.blocks)
     grants = tuple((stocks[grant.uri], grant.amount) for grant in candidate.grants)
     return Fit(row=rows[0], blocks=blocks, grants=grants, waste=candidate.waste)
 
 
-def verified_fit(view: View, fitters: Sequence[Fitter], candidate: Candidate) -> tuple[Fit, int]:
-    """Return the fit of a candidate, and which alternative of a request its node is made by.
+class CandidateFitter:
+    """Fits the nodes of a request into the very blocks and amounts of candidates.
 
-    Nothing else is free while the fitter of an alternative looks for the node: it needs all the
-    blocks and amounts of the candidate, and nothing besides.
-
-    Raises:
-        StaleOffer: not all of it is free, or no alternative takes just that.
+    ``fitters`` are those of its alternatives. Nothing else of a podm is free meanwhile.
     """
-    fit = fit_of(view, candidate)
-    first, last = view.rows_of(candidate.podm)
-    alone = Overlay(view.window(first, last))
-    alone.close(0, (fit.blocks, fit.grants))
-    for number, fitter in enumerate(fitters):
-        found = fitter.fit(alone.view, fit.row - first)
-        if isinstance(found, Fit) and _takes_all(found, fit):
-            return msgspec.structs.replace(found, row=fit.row), number
-    text = f"these blocks and amounts of pool {candidate.pool!r} are not what a node of the request"
-    raise _stale(candidate.podm, f"{text} is made of")
+
+    def __init__(self, view: View, fitters: Sequence[Fitter]) -> None:
+        self._view, self._fitters = view, fitters
+        self._closed: dict[str, Overlay] = {}  # by podm
+
+    def fit(self, view: View, candidate: Candidate) -> tuple[Fit, int]:
+        """Return the fit of a candidate on a view, and which alternative its node is made by.
+
+        Raises:
+            StaleOffer: not all of it is free, or no alternative takes all of it and nothing else.
+        """
+        wanted = fit_of(view, candidate)
+        first, last = view.rows_of(candidate.podm)
+        if candidate.podm not in self._closed:
+            self._closed[candidate.podm] = Overlay(self._view.window(first, last))
+            self._closed[candidate.podm].close(0)
+        alone = self._closed[candidate.podm]
+        closed, taken = alone.view.block_tables[0], (wanted.blocks, wanted.grants)
+        alone.apply([(0, closed.only(*taken), *taken)])
+        try:
+            for number, fitter in enumerate(self._fitters):
+                found = fitter.fit(alone.view, wanted.row - first)
+                if isinstance(found, Fit) and _takes_all(found, wanted):
+                    return msgspec.structs.replace(found, row=wanted.row), number
+        finally:
+            alone.apply([(0, closed, *taken)])
+        text = f"these blocks and amounts of pool {candidate.pool!r} are not what a node of the"
+        raise _stale(candidate.podm, f"{text} request is made of")
 
 
 def _takes_all(found: Fit, wanted: Fit) -> bool:

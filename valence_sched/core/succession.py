@@ -131,7 +131,7 @@ class Succession:
 
         The amounts that it has of stocks stay in use: the inventory does not say which they are.
         """
-        numbers = {uri: number for number, uri in enumerate(self.view.block_tables[podm].uris)}
+        numbers = self.view.block_tables[podm].numbers
         self._ledger.remove_node(podm, [numbers[uri] for uri in node.blocks if uri in numbers])
         self._counts.add(node.group, node.owner, podm, -1)
 

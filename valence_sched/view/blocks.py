@@ -41,6 +41,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     _ordered: dict[tuple[int, int], list[int]] = msgspec.field(default_factory=dict)
     _stocks_of: dict[tuple[int, str], list[int]] = msgspec.field(default_factory=dict)
     _readers: dict[tuple[int, int], BlockReader] = msgspec.field(default_factory=dict)
+    _numbers: dict[str, int] = msgspec.field(default_factory=dict)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BlockTable) and self._state() == other._state()
@@ -54,6 +55,13 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
         """Return the fields without what is remembered of them, which grows as they are read."""
         names = [name for name in self.__struct_fields__ if not name.startswith("_")]
         return [(name, getattr(self, name)) for name in names]
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """Return the number of each block by its URI."""
+        if not self._numbers:
+            self._numbers.update({uri: number for number, uri in enumerate(self.uris)})
+        return self._numbers
 
     def free_blocks(self, position: int, counts: Mapping[int, int]) -> list[int]:
         """Return ``counts[kind]`` free blocks of each kind in the pool at ``position``.
@@ -189,6 +197,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
         return BlockTable(
             self.uris, self.kinds, slots, shared, self.pools, stocks, self.stock_pools,
             self.gains, self.topologies, self._ordered, self._stocks_of, self._readers,
+            self._numbers,
         )  # fmt: skip
 
 

@@ -66,12 +66,12 @@ class Overlay:
         self.apply([(podm, before.remove_node(blocks), blocks, ())])
         return functools.partial(self.apply, [(podm, before, blocks, ())])
 
-    def close(self, podm: int, but: tuple[Blocks, StockAmounts] = ((), ())) -> Undo:
-        """Leave nothing of a podm free ``but`` some blocks and amounts; return what undoes it."""
+    def close(self, podm: int) -> Undo:
+        """Leave nothing of a podm free; return what undoes it."""
         before = self._block_tables[podm]
         blocks = tuple(range(len(before.uris)))
         amounts = tuple((number, 0.0) for number in range(len(before.stocks)))
-        self.apply([(podm, before.only(*but), blocks, amounts)])
+        self.apply([(podm, before.only(), blocks, amounts)])
         return functools.partial(self.apply, [(podm, before, blocks, amounts)])
 
     def allocate(
