@@ -8,8 +8,10 @@ import fnmatch
 import functools
 import importlib
 import os
+import platform
+import pwd
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -29,6 +31,7 @@ from valence_sched.errors import (
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.sources import Now, SourceReader, process_name
 from valence_sched.model.diagnostic import Diagnostics
+from valence_sched.model.effect import AuditLine
 from valence_sched.model.progress import Progress
 from valence_sched.model.read_options import DEFAULT_SELECTION, ReadOptions, Selection
 
@@ -113,6 +116,17 @@ class App:
         from valence_sched.inventory.registry import Registry  # only where a state is looked at
 
         return Registry(self.config, state)
+
+    def record_changes(
+        self, state: str | None, verb: str, outcomes: Iterable[tuple[str, str]]
+    ) -> None:
+        """Record what a command on this machine changed; errors as of a state."""
+        user, request_id = _local_user(), f"{platform.node()}-{os.getpid()}"
+        lines = [AuditLine(user=user, request_id=request_id, verb=verb, object=name,
+                           outcome=outcome) for name, outcome in outcomes]  # fmt: skip
+        if lines:
+            with self.registry(state).store() as store:
+                store.audit.add(lines)
 
     def engine(
         self,
@@ -753,3 +767,11 @@ def fault_rules() -> list[tuple[str, str]]:
     from valence_sched.simulator.server.faults import RULES
 
     return [(f"{rule.name}:{rule.words}".rstrip(":"), rule.help) for rule in RULES]
+
+
+def _local_user() -> str:
+    """Return the name of the user of this process, else the number."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

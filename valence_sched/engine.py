@@ -39,7 +39,7 @@ from valence_sched.model.decision_result import (
     FitCounts,
     Ranking,
 )
-from valence_sched.model.effect import EffectLog
+from valence_sched.model.effect import AuditLine, AuditQuery, EffectLog
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
 from valence_sched.model.progress import awaiting
@@ -665,6 +665,12 @@ class Engine(Scheduler):
         with self._access(wait_s) as access:
             nodes = access.store.nodes
             yield from _each(lambda id_: access.composer.remove(nodes.show(id_)), node_ids)
+
+    def audit(self, query: AuditQuery) -> Sequence[AuditLine]:
+        if self._registry.empty:
+            return ()
+        with self._registry.store() as store:
+            return store.audit.newest(query)
 
     def quotas(self) -> Sequence[Quota]:
         if self._registry.empty:

@@ -67,6 +67,7 @@ class PodmCommand:
 
     auth_required = False
     app: Any
+    cmd_name: str | None
     formatter: Any
     exit_code = 0
     through_service = False  # whether a service can do it as well as a scheduler here
@@ -123,7 +124,18 @@ class PodmCommand:
                 code = self._delivery.tell_error(error, self.closing)
             finally:
                 self._close_progress()
+            self._record_changes(parsed_args)
             return self._delivery.check(failures, code)
+
+    def _record_changes(self, parsed_args: argparse.Namespace) -> None:
+        """Leave what was changed in the audit of the state; a service does so by itself."""
+        app, outcomes = self._scheduler_app, list(self.effects.outcomes())
+        if app is None or app.service is not None or not outcomes:
+            return
+        try:
+            app.record_changes(getattr(parsed_args, "state", None), self.cmd_name or "", outcomes)
+        except SchedulerError as error:
+            self.tell(f"not recorded in the audit: {error}")
 
     def _run(self, parsed_args: argparse.Namespace) -> int:
         check_file_names(parsed_args)

@@ -3,6 +3,8 @@
 
 import contextlib
 import json
+import os
+import pwd
 import signal
 import subprocess
 import unittest
@@ -15,6 +17,7 @@ from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, environme
 from tests.unit.integrations.test_dispatchers import controller
 from valence_sched.app import App
 from valence_sched.engine import Engine
+from valence_sched.model.effect import AuditQuery
 from valence_sched.model.read_options import ReadOptions, Selection
 from valence_sched.model.registration import Registration
 from valence_sched.model.zone_registry import ZoneRegistration
@@ -217,7 +220,8 @@ READERS = {
     "podm_device_list", "podm_pool_list", "podm_fit", "podm_flavor_list", "podm_flavor_show",
     "podm_flavor_validate", "podm_inventory_diff", "podm_inventory_validate", "podm_list",
     "podm_node_list", "podm_node_show", "podm_serve", "podm_show", "podm_stats_show", "podm_watch",
-    "scheduler_explain", "scheduler_filter_list", "scheduler_policy_list", "scheduler_policy_show",
+    "scheduler_audit_list", "scheduler_explain", "scheduler_filter_list",
+    "scheduler_policy_list", "scheduler_policy_show",
     "scheduler_policy_validate", "scheduler_quota_list", "scheduler_quota_show",
     "scheduler_weigher_list", "scheduler_whatif_drain",
     "scheduler_whatif_fail", "scheduler_whatif_need", "scheduler_whatif_rebalance",
@@ -273,6 +277,16 @@ class Effects(Case):
                 with self.subTest(command, number=number), self.here() as here:
                     check(row, here, *row.prepare(here))
 
+    def assert_audited(self, here: Here, words: Words) -> None:
+        """A command that changes the state leaves the user of this machine and itself in it."""
+        elsewhere = {"capture", "convert", "edit", "check", "sweep", "--plan"}
+        with Store(f"sqlite:///{here.state}") as store:
+            lines = store.audit.newest(AuditQuery())
+        self.assertEqual(not elsewhere & {*words}, bool(lines), words)
+        for line in lines:
+            self.assertEqual((pwd.getpwuid(os.getuid()).pw_name, "done"), (line.user, line.outcome))
+            self.assertTrue(" ".join(map(str, words)).startswith(line.verb), line)
+
     def assert_named(self, here: Here, name: str, text: str) -> None:
         names = [name] if name else here.made()
         self.assertTrue(names)
@@ -316,6 +330,7 @@ class TestOutputs(Effects):
             self.assertEqual(0, done.code, done)
             if row.prints and "-c" not in words:
                 self.assert_named(here, name, done.out + done.err)
+            self.assert_audited(here, words)
             self.assertRegex(done.err, "(?m)^--log-file /dev/full: no space left on device: it is")
 
         self.each(check)

@@ -1,13 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Effects: what a command has changed so far, and the state of each, until a person has read it."""
+"""Effects: what was changed, the state of each until a person has read it, and who changed it."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import Meta
 
 from valence_sched.errors import SchedulerError, StoreError, Unverified, one_line
+from valence_sched.model.base import Noun
+
+AUDIT_LINES = 100_000  # that a state keeps
+AUDIT_PAGE = 100
+#: What a state stores of each kind, by the path that a service has for it.
+_STORED = {"claim": "claims/{}", "node": "nodes/{}", "pod manager": "podms/{}",
+           "quota": "quotas/{}", "stats": "podms/{}/stats", "zone": "zones/{}"}  # fmt: skip
+
+
+class AuditLine(Noun, frozen=True, kw_only=True):
+    """A change of one object, or one that was refused.
+
+    ``verb`` is the rule of the change, or the command on the machine of the state, whose
+    ``request_id`` names the machine and its process. ``owner`` is the project of the user.
+    ``outcome`` is ``accepted``, ``done`` or the code of an error.
+    """
+
+    number: int = 0
+    at: float = 0.0
+    user: str
+    owner: str | None = None
+    request_id: str
+    verb: str
+    object: str
+    outcome: str
+
+
+class AuditQuery(Noun, frozen=True, kw_only=True):
+    """Which audit lines to list: the newest with these values, after ``skip`` newer ones."""
+
+    user: str | None = None
+    owner: str | None = None
+    verb: str | None = None
+    object: str | None = None
+    outcome: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=100_000)] = AUDIT_PAGE
+    skip: Annotated[int, Meta(ge=0)] = 0
 
 
 def held_state(claim_id: str) -> str:
@@ -32,6 +72,7 @@ class EffectLog:
     def __init__(self) -> None:
         self._states: dict[tuple[str, str], str] = {}
         self._named: set[tuple[str, str]] = set()
+        self._refused: dict[tuple[str, str], str] = {}
 
     def __bool__(self) -> bool:
         return bool(self._states)
@@ -48,6 +89,7 @@ class EffectLog:
         """Forget everything: a program that goes on has told it."""
         self._states.clear()
         self._named.clear()
+        self._refused.clear()
 
     @contextlib.contextmanager
     def change(self, kind: str, id_: str, begun: str, done: str) -> Iterator[None]:
@@ -64,10 +106,20 @@ class EffectLog:
             lost = isinstance(error, StoreError) and error.uncertain
             if not lost and not isinstance(error, Unverified):
                 self.forget(kind, id_)
+                self._refused[kind, id_] = error.code
                 if before is not None:
                     self.note(kind, id_, before)
             raise
         self.note(kind, id_, done)
+
+    def outcomes(self) -> Iterator[tuple[str, str]]:
+        """Yield each object of a state that was changed, or not, with the outcome."""
+        for (kind, id_), code in self._refused.items():
+            if kind in _STORED and (kind, id_) not in self._states:
+                yield _STORED[kind].format(id_), code
+        for (kind, id_), state in self._states.items():
+            if kind in _STORED:
+                yield _STORED[kind].format(id_), "unsure" if state.startswith("may be") else "done"
 
     def mark_named(self, text: str) -> None:
         """Take what a text names, which was delivered, for known to the person."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         FitCounts,
         Ranking,
     )
+    from valence_sched.model.effect import AuditLine, AuditQuery
     from valence_sched.model.flavor import Flavor
     from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
     from valence_sched.model.inventory import FullPodm
@@ -357,6 +358,9 @@ class Scheduler(Ranker, Protocol):
         self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
     ) -> Iterator[SchedulerError]:
         """Have nodes decomposed; yield the error about each that could not be, or not for sure."""
+
+    def audit(self, query: AuditQuery) -> Sequence[AuditLine]:
+        """Return the newest changes that a query describes, and those that were refused."""
 
     def quotas(self) -> Sequence[Quota]:
         """Return the limits that are set, first those of all owners, whose owner is None."""

@@ -21,6 +21,7 @@ from valence_sched.model.decision_result import (
     FitCounts,
     Ranking,
 )
+from valence_sched.model.effect import AuditLine, AuditQuery
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
 from valence_sched.model.inventory import FullPodm
@@ -328,6 +329,9 @@ class RemoteScheduler(Scheduler):
                 self._operate(self._connection.decode(content, Operation), type(None))
             except SchedulerError as error:
                 yield error
+
+    def audit(self, query: AuditQuery) -> Sequence[AuditLine]:
+        return self._get("audit", tuple[AuditLine, ...], **msgspec.structs.asdict(query))
 
     def quotas(self) -> Sequence[Quota]:
         return self._get("quotas", tuple[Quota, ...])

@@ -18,6 +18,7 @@ from valence_sched.errors import InputError, SchedulerError, StoreError
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.decision_summary import DecisionSummary
+from valence_sched.model.effect import AUDIT_LINES, AuditLine
 from valence_sched.model.event_address import EventAddress
 from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.read_pace import ReadPace
@@ -53,7 +54,10 @@ READER_END_S, ENGINE_END_S = 5.0, 1.0
 class SharedState:
     """The state of all processes: records, and marks of what changed; opened when first used."""
 
-    def __init__(self, environ: Mapping[str, str], state: str | None) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], state: str | None, audit_lines: int = AUDIT_LINES
+    ) -> None:
+        self._audit_lines = audit_lines
         self._registry = App(environ=environ).registry(state)
         self._lock = threading.Lock()
         self._store: Store | None = None
@@ -84,6 +88,9 @@ class SharedState:
 
     def get(self, id_: str) -> tuple[bytes, float] | None:
         return self.store().records.get(id_)
+
+    def record_change(self, line: AuditLine) -> None:
+        self.store().audit.add([line], self._audit_lines)
 
     def save_decision(self, decision_id: str, document: bytes, summary: DecisionSummary) -> None:
         self.store().save_decision(decision_id, document, summary)
@@ -116,7 +123,7 @@ class ServiceProcess:
         prepare_process()
         environ = os.environ if environ is None else environ
         self._settings, self._environ, self._clock = settings, environ, clock
-        self._state = state = SharedState(environ, settings.state)
+        self._state = state = SharedState(environ, settings.state, settings.audit_lines)
         self._address = event_address(settings, environ)
         make_app = functools.partial(App, environ=environ)
         self.hints: ServiceHints | None = None

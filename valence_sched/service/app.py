@@ -61,7 +61,7 @@ def create_application(
     parts: ServiceParts, metrics: Metrics, access: Access
 ) -> falcon.App[Any, Any]:
     """Return the WSGI application; ``access`` says who may use it."""
-    app: falcon.App[Any, Any] = falcon.App(middleware=[Envelope(metrics, parts.rates)])
+    app: falcon.App[Any, Any] = falcon.App(middleware=[Envelope(metrics, parts)])
     app.req_options.strip_url_path_trailing_slash = True
     app.add_error_handler(Exception, _defect)
     app.add_error_handler(falcon.HTTPError, _http_error)
@@ -88,8 +88,8 @@ class LogFields(dict[str, Any]):
 class Envelope:
     """What is around every answer: request id, version of the API, metrics and a line of log."""
 
-    def __init__(self, metrics: Metrics, rates: RateLimiter) -> None:
-        self._metrics, self._rates = metrics, rates
+    def __init__(self, metrics: Metrics, parts: ServiceParts) -> None:
+        self._metrics, self._parts, self._rates = metrics, parts, parts.rates
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Give the request an id and a version before it is routed."""
@@ -122,6 +122,8 @@ class Envelope:
         if status in MALFORMED and "user" not in req.context:
             count_failure(self._rates, _client(req, self._rates))
         self._metrics.count(method, route, status, seconds)
+        if (change := _noted(req, "change", None)) and _noted(req, "code", "") != RateLimited.code:
+            _record_change(self._parts, change, req, resp, status)
         line = LogFields({
             "request_id": _request_id(req),
             "method": method,
@@ -153,6 +155,10 @@ def _responder(route: Route, parts: ServiceParts, access: Access) -> Callable[..
             return
         user = _authenticated(req, parts, access, page=route.media == html.MEDIA_TYPE)
         req.context.update({"user": user.name, "tenant": user.tenant})
+        if route.audited:
+            words = {name: _single(value) for name, value in req.params.items()}
+            call = Call(parts, user, path, words, request_id=_request_id(req), rule=route.rule)
+            req.context["change"] = route, call
         parts.rates.count(user.tenant, change=route.changes)
         access.check(user, route.rule, route.role)
         with parts.gate.passing(user.tenant):
@@ -171,7 +177,9 @@ def _responder(route: Route, parts: ServiceParts, access: Access) -> Callable[..
         query = {name: _single(value) for name, value in req.params.items()}
         _check_words("the path", path)
         _check_words("the query", query)
-        call = Call(parts, user, path, query, body, key, _request_id(req))
+        call = Call(parts, user, path, query, body, key, _request_id(req), route.rule)
+        if "change" in req.context:
+            req.context["change"] = route, call
         result, again = replayed(route, call)
         if again:
             resp.set_header("Idempotency-Replayed", "true")
@@ -215,6 +223,27 @@ def count_failure(rates: RateLimiter, address: str) -> None:
         rates.count_failure(address)
     except ServiceBusy as error:
         LOG.warning("a malformed request is not counted: %s", error)
+
+
+def _record_change(
+    parts: ServiceParts,
+    change: tuple[Route, Call],
+    req: falcon.Request,
+    resp: falcon.Response,
+    status: int,
+) -> None:
+    """Leave a line about a request that changed something, or was refused, in the audit."""
+    route, call = change
+    name = route.path.removeprefix("/v1/")
+    if "name" in call.path:
+        name = name.replace("{name}", call.name())
+    elif location := resp.get_header("Location"):
+        name = location.removeprefix("/v1/")
+    elif made := getattr(getattr(call.body, "registration", call.body), "name", None):
+        name += f"/{made}"
+    done = "done" if status in (route.status, 204) else f"http_{status}"
+    outcome = _noted(req, "code", "") or ("accepted" if status == 202 else done)
+    call.record_change(one_line(name), outcome)
 
 
 def _single(value: Any) -> Any:

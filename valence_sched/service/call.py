@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from valence_sched.errors import AccessDenied, InputError, RequestError, UnknownName, one_line
 from valence_sched.model.codec import check_schema
+from valence_sched.model.effect import AuditLine
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.request import SCHEMA, VERSION, Request
 from valence_sched.model.request_spec import RequestSpec
@@ -22,7 +23,7 @@ from valence_sched.model.service_bodies import Health
 from valence_sched.service.fairness import TenantGate
 from valence_sched.service.operations import Operations
 from valence_sched.service.rate_limits import RateLimiter
-from valence_sched.service.records import EventSink, RecordStore
+from valence_sched.service.records import EventSink, RecordStore, record_change
 from valence_sched.service.settings import Limits
 from valence_sched.service.users import User
 from valence_sched.service.visibility import own_nodes, visible
@@ -93,6 +94,13 @@ class Call:
     body: Any = None
     key: str | None = None
     request_id: str = ""
+    rule: str = ""
+
+    def record_change(self, name: str, outcome: str) -> None:
+        """Leave a line about an object in the audit."""
+        line = AuditLine(user=self.user.name, owner=self.user.project, request_id=self.request_id,
+                         verb=self.rule, object=name, outcome=outcome)  # fmt: skip
+        record_change(self.parts.records, line)
 
     def name(self, word: str = "name") -> str:
         """Return the name in the path; ``-`` stands for the one in the query.

@@ -3,12 +3,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from msgspec.structs import asdict
+
+from valence_sched.errors import SchedulerError, StoreError
 from valence_sched.model.claim import Claim
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.decision_summary import DecisionSummary
+from valence_sched.model.effect import AuditLine
+
+LOG = logging.getLogger("valence_sched.audit")
 
 
 class RecordStore(Protocol):
@@ -22,6 +29,9 @@ class RecordStore(Protocol):
 
     def get(self, id_: str) -> tuple[bytes, float] | None:
         """Return a record and its age in seconds, None where there is none."""
+
+    def record_change(self, line: AuditLine) -> None:
+        """Store who changed what; the oldest of many such lines are deleted."""
 
     def save_decision(self, decision_id: str, document: bytes, summary: DecisionSummary) -> None:
         """Store a decision; a scheduler over the same state returns it by its id."""
@@ -51,3 +61,16 @@ class EventSink(Protocol):
 
     def take(self, podm: str, records: Iterable[Any]) -> None:
         """Keep a hint that a pod manager may have changed, if its event says so."""
+
+
+def record_change(records: RecordStore, line: AuditLine) -> None:
+    """Log a change, or one that was refused, and store it where the state is not away."""
+    fields = {name: value for name, value in asdict(line).items() if name not in ("number", "at")}
+    LOG.info("%s", fields, extra={"fields": fields})
+    if line.outcome == StoreError.code:
+        return
+    try:
+        records.record_change(line)
+    except SchedulerError as error:
+        LOG.error("%s: %s of %s is in this log alone: %s", line.request_id, line.verb, line.object,
+                  error)  # fmt: skip

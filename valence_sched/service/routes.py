@@ -12,6 +12,7 @@ from valence_sched.model.claim import Claim
 from valence_sched.model.decision import InventorySummary, Report, Reports
 from valence_sched.model.decision_result import DecisionResult, DecisionResults, FitCounts, Ranking
 from valence_sched.model.decision_summary import DecisionSummary
+from valence_sched.model.effect import AuditLine, AuditQuery
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
 from valence_sched.model.inventory import FullPodm
@@ -108,6 +109,11 @@ class Route(NamedTuple):
         return self.role != "reader" and not self.reads
 
     @property
+    def audited(self) -> bool:
+        """Return whether each request leaves a line in the audit."""
+        return self.changes and self.method != "GET"
+
+    @property
     def takes_token(self) -> bool:
         """Return whether the path has a secret of its caller."""
         return "{token}" in self.path
@@ -136,7 +142,7 @@ ROUTES = (
     Route("GET", "/v1/decisions/{name}", decisions.decision, None, Report | Reports, "decisions:get"),
     Route("POST", "/v1/plans", decisions.plan, RequestBody, PlanResult, "plans:create"),
     Route("POST", "/v1/plans/refresh", decisions.refresh, RefreshBody, PlanRefresh, "plans:create"),
-    Route("POST", "/v1/previews", decisions.preview, PreviewBody, tuple[Preview, ...], "previews:create", "member"),
+    Route("POST", "/v1/previews", decisions.preview, PreviewBody, tuple[Preview, ...], "previews:create", "member", reads=True),
     Route("GET", "/v1/claims", claims.claims, None, tuple[Claim, ...], "claims:list", query=(*_OWNED, "ended")),
     Route("POST", "/v1/claims", claims.claim, ClaimBody, ClaimResult, "claims:create", "member", 201),
     Route("GET", "/v1/claims/{name}", claims.claim_record, None, ClaimRecord, "claims:get"),
@@ -154,6 +160,7 @@ ROUTES = (
     Route("GET", "/v1/quotas/{name}", quotas.quota, None, Quota, "quotas:get"),
     Route("PUT", "/v1/quotas/{name}", quotas.set_quota, QuotaLimits, Quota, "quotas:update", "admin"),
     Route("PATCH", "/v1/quotas/{name}", quotas.change_quota, QuotaChange, Quota, "quotas:update", "admin"),
+    Route("GET", "/v1/audit", catalogue.audit, None, tuple[AuditLine, ...], "audit:list", "admin", query=AuditQuery.__struct_fields__),
     Route("GET", "/v1/policies", catalogue.policies, None, tuple[Policy, ...], "policies:list"),
     Route("GET", "/v1/policies/{name}/podm_reads", catalogue.podm_reads, None, PodmReads, "policies:list", query=("flavor",)),
     Route("GET", "/v1/flavors", catalogue.flavors, None, tuple[Flavor, ...], "flavors:list"),

@@ -13,6 +13,7 @@ from valence_sched import files
 from valence_sched.errors import UsageError, one_line
 from valence_sched.model.base import Noun
 from valence_sched.model.codec import convert, load_yaml
+from valence_sched.model.effect import AUDIT_LINES
 from valence_sched.model.messaging import MessagingSettings, check_messaging
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.service_bodies import LONGEST_TTL_S, TtlSeconds
@@ -137,6 +138,7 @@ class ServiceSettings(Noun, frozen=True, kw_only=True):
     that is to end has ``stop_s`` for what it answers and composes. ``messaging`` is the broker over
     which processes hint at changes. ``zones`` are the settings of this zone and of those below it.
     ``proxies`` are addresses and networks whose header ``X-Forwarded-For`` says who the client is.
+    The state keeps the newest ``audit_lines``, each of a change.
     """
 
     host: str = "127.0.0.1"
@@ -164,6 +166,7 @@ class ServiceSettings(Noun, frozen=True, kw_only=True):
     messaging: MessagingSettings | None = None
     zones: ZoneSettings = DEFAULT_ZONE_SETTINGS
     proxies: tuple[str, ...] = ()
+    audit_lines: Positive = AUDIT_LINES
 
     @property
     def proxy_networks(self) -> tuple[Network, ...]:

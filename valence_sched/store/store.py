@@ -22,6 +22,7 @@ from valence_sched.model.registration import Registration
 from valence_sched.model.stats import Stats, podm_id
 from valence_sched.model.usage import Usage
 from valence_sched.store import expiry, failures, identities, podms, registry, schema
+from valence_sched.store.audit import Audit
 from valence_sched.store.claim_rows import events
 from valence_sched.store.claims import Claims
 from valence_sched.store.clock import ClockWatch
@@ -83,6 +84,7 @@ class Store:
         self.leases = Leases(self._database)
         self.records = Records(self._database)
         self.quotas = Quotas(self._database)
+        self.audit = Audit(self._database)
         try:
             schema.prepare(self._database)
             if self._database.address.file is not None:

@@ -96,7 +96,7 @@ def _mysql_statement_time(_element: statement_time, _compiler: Any, **_words: An
     return "(unix_timestamp(now(6)) + 0e0)"
 
 
-REVISION = "0009"  # the latest of migrations/versions, so that opening need not import alembic
+REVISION = "0010"  # the latest of migrations/versions, so that opening need not import alembic
 SHARDS = 64
 REGISTRY_SHARD = SHARDS  # counts the changes of registrations, and has no pod manager
 ZONES_SHARD = SHARDS + 1  # counts the changes of child zones, and has no pod manager either
@@ -307,6 +307,19 @@ zone_claims = table(
     sa.Column("note", TEXT),
     sa.Column("document", DOCUMENT, nullable=False),
     sa.Index("zone_claims_state", "state", "expires_at"),
+)
+
+#: Changes of users of a service and of commands, in order; ``owner`` is the project of the user.
+audit = table(
+    "audit",
+    sa.Column("number", SERIAL, primary_key=True, autoincrement=True),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Column("user", TEXT, nullable=False),
+    sa.Column("owner", TEXT),
+    sa.Column("request_id", sa.String(80), nullable=False),
+    sa.Column("verb", sa.String(64), nullable=False),
+    sa.Column("object", TEXT, nullable=False),
+    sa.Column("outcome", sa.String(64), nullable=False),
 )
 
 #: The history of claims after they were created, in order.

@@ -6,11 +6,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from valence_sched.errors import UnknownName
+from valence_sched.model.effect import AuditLine, AuditQuery
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.policy import PluginList, PodmReads, Policy
 from valence_sched.model.service_bodies import ApiVersion, ApiVersions, Health
 from valence_sched.service.call import Call, CallResult
 from valence_sched.service.microversion import GREATEST, LEAST
+
+
+def audit(call: Call) -> Sequence[AuditLine]:
+    """List the newest changes, and those that were refused, by user and object."""
+    with call.parts.schedulers.changing() as scheduler:
+        return tuple(scheduler.audit(call.query_noun(AuditQuery)))
 
 
 def policies(call: Call) -> Sequence[Policy]:

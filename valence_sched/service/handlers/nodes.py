@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from valence_sched.errors import ServiceError, UnknownName, one_line
+from valence_sched.errors import SchedulerError, ServiceError, UnknownName, one_line
 from valence_sched.model.inventory import to_json
 from valence_sched.model.lifecycle import NodeRecord, ProvisionResult, ReconcileResult
 from valence_sched.model.scheduler import Scheduler
@@ -97,14 +97,26 @@ def operation(call: Call) -> Operation:
 def start(call: Call, kind: str, work: Callable[[Scheduler], Any], *, repeat: bool) -> CallResult:
     """Begin an operation, and answer where to poll it."""
     user = call.user
+    changed_name = f"nodes/{call.name()}" if "name" in call.path else None
     begun = new_operation(kind, user.owner, call.key, to_json(call.body), user.consumer)
 
     def run() -> Any:
+        changed, outcome = [changed_name or f"operations/{begun.id}"], "failed"
         try:
             with call.parts.schedulers.changing() as scheduler:
-                return call.visible(work(scheduler))
+                result = call.visible(work(scheduler))
+            outcome = "done"
+            changed = [f"nodes/{one.id}" for one in getattr(result, "nodes", ())] or changed
         except UnknownName as error:
+            outcome = error.code
             raise visible_error(error, user.owner) from None
+        except SchedulerError as error:
+            outcome = error.code
+            raise
+        finally:
+            for name in changed:
+                call.record_change(name, outcome)
+        return result
 
     running = call.parts.operations.start(begun, run, repeat=repeat)
     return CallResult(running, 202, {"Location": f"/v1/operations/{running.id}"})
