@@ -67,8 +67,8 @@ CHANGES = ("podm create", "podm delete", "podm set", "podm unset", "podm capture
            "podm claim reap", "podm node list", "podm node show", "podm node delete", "podm apply",
            "podm stats set", "podm stats show", "podm stats unset", "podm serve", "podm watch",
            "podm capture", "podm inventory diff",
-           "scheduler quota list", "scheduler quota set", "scheduler quota show",
-           "scheduler quota unset",
+           "scheduler audit list", "scheduler quota list", "scheduler quota set",
+           "scheduler quota show", "scheduler quota unset",
            "scheduler whatif rebalance", "scheduler zone add", "scheduler zone delete",
            "scheduler zone list", "scheduler zone set", "scheduler zone show")  # fmt: skip
 # A word of a heading: a capital first, or a unit, or a link between words.

@@ -98,6 +98,7 @@ LIVE = (
     "podm stats unset rack-9", "podm capture gpu-east --output {folder}/capture.json",
     "scheduler quota set team-a --resource nodes=20 --resource accelerators:a100=8",
     "scheduler quota set --default --resource claims=50", "scheduler quota list",
+    "scheduler audit list",
     "scheduler quota show ana", "scheduler quota unset team-a --resource nodes",
     "podm capture --all --tree {folder}/tree",
     "scheduler zone add east {dead}",
