@@ -42,7 +42,8 @@ def run_store_command(
     """Run a command on a state, None: the usual one; return its exit code."""
     from valence_sched.store.maintenance import Maintenance
 
-    registry = App(environ=environ).registry(state)
+    app = App(environ=environ)
+    registry = app.registry(state)
     commands: dict[str, Command] = {
         "check": _check, "upgrade": _upgrade, "downgrade": _downgrade, "backup": _backup,
     }  # fmt: skip
@@ -50,6 +51,8 @@ def run_store_command(
         opened = Maintenance(registry.url)
     with opened as store:
         code = commands[arguments.action](store, arguments, stdout)
+    if arguments.action == "upgrade":
+        app.record_changes(state, "store upgrade", [("schema", "done")])
     if arguments.action == "backup" and registry.passwords.path.exists():
         stdout.write(f"not in it: {registry.passwords.path} has the passwords that were typed\n")
     return code
