@@ -8,9 +8,10 @@ import argparse
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.types import add_options, positive
-from valence_sched_cli.output.cells import format_time, or_absent
+from valence_sched_cli.output.cells import Age, format_time, or_absent
 
-COLUMNS = ("Time", "User", "Owner", "Verb", "Object", "Outcome", "Request ID")
+COLUMNS = ("Age", "User", "Verb", "Object", "Outcome")
+LONG = ("Time", "Owner", "Request ID")
 
 
 class ListAudit(base.Lister):
@@ -31,6 +32,7 @@ class ListAudit(base.Lister):
             --verb <verb>: only this, as claims:create, or "podm claim release" for a command
             --object <object>: changes of this object only, as claims/ID, nodes/ID or podms/NAME
             --outcome <outcome>: only accepted, done, or the code of an error
+            --long: list more columns
             --limit <n>: print at most so many rows (default: 100)
             """,
             limit={"type": positive, "default": 100},
@@ -43,6 +45,10 @@ class ListAudit(base.Lister):
         names = ("user", "owner", "verb", "object", "outcome", "limit")
         query = AuditQuery(**{name: getattr(parsed_args, name) for name in names})
         lines = self.scheduler(parsed_args).audit(query)
-        rows = [(format_time(line.at), line.user, or_absent(line.owner), line.verb, line.object,
-                 line.outcome, line.request_id) for line in lines]  # fmt: skip
-        return COLUMNS, rows
+        now, long = self.scheduler_app.now().timestamp(), parsed_args.long
+        rows = []
+        for line in lines:
+            row = (Age(max(0.0, now - line.at)), line.user, line.verb, line.object, line.outcome)
+            more = (format_time(line.at), or_absent(line.owner), line.request_id)
+            rows.append((*row, *(more if long else ())))
+        return (*COLUMNS, *(LONG if long else ())), rows
