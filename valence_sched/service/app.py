@@ -62,7 +62,7 @@ def create_application(
 ) -> falcon.App[Any, Any]:
     """Return the WSGI application; ``access`` says who may use it."""
     app: falcon.App[Any, Any] = falcon.App(middleware=[Envelope(metrics, parts)])
-    app.req_options.strip_url_path_trailing_slash = True
+    app.req_options.strip_url_path_trailing_slash = False  # an empty name is not the list
     app.add_error_handler(Exception, _defect)
     app.add_error_handler(falcon.HTTPError, _http_error)
     app.add_error_handler(SchedulerError, _scheduler_error_handler(access))
@@ -75,6 +75,8 @@ def create_application(
             methods["on_head"] = responder  # the same without its body
     for path, methods in resources.items():
         app.add_route(path, types.SimpleNamespace(**methods))
+        if path.startswith("/healthcheck"):
+            app.add_route(f"{path}/", types.SimpleNamespace(**methods))
     return app
 
 
