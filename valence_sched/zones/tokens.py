@@ -106,5 +106,5 @@ class PlanSignatures:
             text = "the plan was changed after it was signed"
         else:
             return
-        hint = "make it again through this service, or where one of its keys is"
+        hint = "make it again with this service, or with a program that has its key"
         raise AccessDenied(one_line(f"{text}: {hint}"))

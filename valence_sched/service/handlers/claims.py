@@ -91,5 +91,5 @@ def check_plan(call: Call, scheduler: Scheduler, plan: Plan) -> None:
     """Raise AccessDenied for a plan of another user, or that no scheduler here signed as it is."""
     request = call.checked(plan.decision.request)
     if call.user.owner is not None and request.owner != plan.decision.request.owner:
-        raise AccessDenied("the plan was made for nobody: make a plan as the user that claims it")
+        raise AccessDenied("the plan has no owner: make it again as the user that claims it")
     scheduler.check_plan(plan)
