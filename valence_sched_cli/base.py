@@ -35,7 +35,7 @@ from valence_sched_cli.output.columns import (
 from valence_sched_cli.output.delivery import Delivery
 from valence_sched_cli.output.heat import supports_colour
 from valence_sched_cli.output.logs import escape_logs
-from valence_sched_cli.plugin import URL_VARIABLE
+from valence_sched_cli.plugin import URL_VARIABLE, make_client
 from valence_sched_cli.signals import interrupt_on_signals
 
 if TYPE_CHECKING:
@@ -204,9 +204,13 @@ class PodmCommand:
 
     @property
     def scheduler_app(self) -> App:
-        """Return the scheduler's application; it is imported when a command first needs it."""
+        """Return the scheduler's application of this command, made when it is first needed.
+
+        OpenStackClient keeps what it makes of a plug-in for all commands of a shell; the targets
+        and settings of one command must not reach the next.
+        """
         if self._scheduler_app is None:
-            self._scheduler_app = self.app.client_manager.podm
+            self._scheduler_app = make_client(self.app.client_manager)
             self._configure(self._scheduler_app)
         return self._scheduler_app
 
@@ -382,7 +386,7 @@ class PodmCommand:
         self._tell_lines("warning", list(dict.fromkeys(diagnostics.lines("warning"))), "warnings")
         live = bool(self._scheduler_app.sources.live_ids)
         self._tell_remarks(diagnostics.lines("remark"), live=live)
-        diagnostics.clear()  # in interactive mode another command comes after this one
+        diagnostics.clear()
 
     def _tell_remarks(self, remarks: Sequence[str], *, live: bool) -> None:
         """Tell what is doubtful in the inventory, or which command tells it."""

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import importlib.metadata
 import inspect
 import itertools
@@ -12,7 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import stevedore
 from cliff import app
@@ -23,9 +22,6 @@ from valence_sched.streams import discard, print_message, printing
 from valence_sched_cli.options.types import NAMES, nonempty
 from valence_sched_cli.output.logs import escape_logs
 from valence_sched_cli.plugin import add_endpoint_option
-
-if TYPE_CHECKING:
-    from valence_sched.app import App
 
 GROUP = "openstack.podm.v1"
 HELP = "help"  # the command that cliff has for it, also in place of --help
@@ -45,17 +41,6 @@ class Commands(CommandManager):
             self.commands[entry_point.name.replace("_", " ")] = entry_point
 
 
-class ClientManager:
-    """Stands in for the ``app.client_manager`` of ``openstack``, without a cloud."""
-
-    @functools.cached_property
-    def podm(self) -> App:
-        """Return the scheduler's application."""
-        from valence_sched_cli.plugin import make_client
-
-        return make_client(self)
-
-
 class Shell(app.App):
     """valence-sched: which pod manager, which pool, which blocks."""
 
@@ -69,7 +54,7 @@ class Shell(app.App):
         self.command_manager.commands["complete"] = importlib.metadata.EntryPoint(
             "complete", "valence_sched_cli.completion:CompleteCommand", GROUP
         )
-        self.client_manager = ClientManager()
+        self.client_manager = None  # there is no cloud behind this program
 
     def build_option_parser(self, *args: Any, **words: Any) -> argparse.ArgumentParser:
         """Return the parser of the global options, with what ``-q`` suppresses."""
