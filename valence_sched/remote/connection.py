@@ -19,6 +19,7 @@ from requests.utils import get_environ_proxies
 
 from valence_sched.errors import ServiceError, UsageError, describe_error, errors_at, one_line
 from valence_sched.model import zone_route
+from valence_sched.model.foreign_text import answer_of
 from valence_sched.model.http_header import header_problem
 from valence_sched.model.problem import problem_error
 
@@ -252,7 +253,7 @@ def _reason(error: Exception) -> str:
         return "the service does not answer in time: what was asked may have been done"
     if isinstance(error, requests.ConnectionError):
         return "nobody answers there: check that the service runs and that the URL is right"
-    return describe_error(error)
+    return answer_of(describe_error(error))  # some name what was received
 
 
 def _tls_reason(error: requests.exceptions.SSLError) -> str:

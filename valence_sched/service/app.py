@@ -43,6 +43,7 @@ from valence_sched.service.microversion import HEADER, SERVICE_TYPE, negotiated
 from valence_sched.service.rate_limits import RateLimiter
 from valence_sched.service.routes import ROUTES, Route
 from valence_sched.service.users import Access, User
+from valence_sched.service.visibility import visible_problem
 
 LOG = logging.getLogger("valence_sched.service")
 
@@ -157,6 +158,7 @@ def _responder(route: Route, parts: ServiceParts, access: Access) -> Callable[..
             return
         user = _authenticated(req, parts, access, page=route.media == html.MEDIA_TYPE)
         req.context.update({"user": user.name, "tenant": user.tenant})
+        req.context["is_tenant"] = user.owner is not None
         if route.audited:
             words = {name: _single(value) for name, value in req.params.items()}
             call = Call(parts, user, path, words, request_id=_request_id(req), rule=route.rule)
@@ -286,6 +288,7 @@ def _send(resp: falcon.Response, answer: CallResult) -> None:
 
 def _send_problem(req: falcon.Request, resp: falcon.Response, problem: Problem) -> None:
     req.context["code"] = problem.code
+    problem = visible_problem(problem, is_tenant=_noted(req, "is_tenant", True))
     resp.status = problem.status
     if _noted(req, "media", "") == html.MEDIA_TYPE:
         resp.set_headers(html.HEADERS)

@@ -13,12 +13,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from valence_sched.errors import NameTaken, SchedulerError, ServiceBusy, UnknownName
+from valence_sched.errors import NameTaken, SchedulerError, ServiceBusy, UnknownName, one_line
 from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import problem_of
 from valence_sched.model.quantity import format_count
+from valence_sched.model.redact import redact_text
 from valence_sched.model.service_bodies import Operation
 from valence_sched.service.records import RecordStore
+from valence_sched.service.visibility import visible_problem
 
 LOG = logging.getLogger(__name__)
 
@@ -121,7 +123,10 @@ def _ended(operation: Operation, work: Callable[[], Any]) -> Operation:
         result = msgspec.Raw(to_json(work()))
         return replace(operation, state="done", result=result)
     except SchedulerError as error:
-        return replace(operation, state="failed", problem=problem_of(error))
+        LOG.warning("operation %s: %s", operation.id, redact_text(one_line(str(error))))
+        is_tenant = operation.owner is not None
+        problem = visible_problem(problem_of(error), is_tenant=is_tenant)
+        return replace(operation, state="failed", problem=problem)
     except Exception:
         LOG.exception("operation %s", operation.id)
         text = f"operation {operation.id} failed by a defect of the service: see its log"

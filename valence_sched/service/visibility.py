@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Visibility: an answer without the names of what other owners have."""
+"""Visibility: an answer without what other owners have, and without what other services say."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from valence_sched.errors import SchedulerError, UnknownName
 from valence_sched.model.explanation import NodeRemoval
+from valence_sched.model.foreign_text import without_foreign_texts
 from valence_sched.model.inventory import Podm
+from valence_sched.model.problem import Problem
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.tenant import OTHERS, hidden_uri, visible_podm
 
@@ -28,6 +30,8 @@ def visible(value: Any, owner: str | None, own_nodes: Callable[[], Container[str
 
 
 def _visible(value: Any, owner: str, own_nodes: Callable[[], Container[str]]) -> Any:
+    if isinstance(value, str):
+        return without_foreign_texts(value)
     if isinstance(value, Podm):
         return visible_podm(value, owner)
     if isinstance(value, NodeRemoval):
@@ -44,11 +48,20 @@ def _visible(value: Any, owner: str, own_nodes: Callable[[], Container[str]]) ->
         return replace(value, **changed) if changed else value
     if isinstance(value, (list, tuple)):
         # plain lists, as deep as a client or an older service has made them, have no names
-        found = [_visible(one, owner, own_nodes) if isinstance(one, msgspec.Struct) else one
+        found = [_visible(one, owner, own_nodes) if isinstance(one, msgspec.Struct | str) else one
                  for one in value]  # fmt: skip
         same = all(one is before for one, before in zip(found, value, strict=True))
         return value if same else type(value)(found)
     return value
+
+
+def visible_problem(problem: Problem, *, is_tenant: bool) -> Problem:
+    """Return the document of an error as its reader may see it."""
+    if not is_tenant:
+        return problem
+    members = {name: without_foreign_texts(value) if isinstance(value, str) else value
+               for name, value in problem.members.items()}  # fmt: skip
+    return replace(problem, detail=without_foreign_texts(problem.detail), members=members)
 
 
 def visible_error(error: SchedulerError, owner: str | None) -> SchedulerError:

@@ -29,6 +29,7 @@ from valence_sched.drivers.http.transport import (
 )
 from valence_sched.drivers.links import ROOT, host_and_path
 from valence_sched.errors import InputError, PodmError
+from valence_sched.model.foreign_text import redirect_to
 from valence_sched.model.registration import Registration
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ class Connection:
                 return answer
             host, at = self.resolve(location, at)
             if host != self.host:
-                found = f"a redirect to {host or 'nowhere'}"
+                found = redirect_to(host) if host else "a redirect to nowhere"
                 is_root = uri in (ROOT, self.root_uri)
                 hint = "register it by that address, if it is its own" if is_root else ""
                 raise InputError(uri, "", found, f"an answer from {self.host}", hint)

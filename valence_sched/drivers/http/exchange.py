@@ -14,6 +14,7 @@ from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.fields import Json
 from valence_sched.errors import InputError, PodmError
 from valence_sched.model.codec import decode
+from valence_sched.model.foreign_text import answer_of
 from valence_sched.model.http_header import header_problem
 
 _BOM = b"\xef\xbb\xbf"
@@ -73,7 +74,12 @@ def object_of(body: bytes, uri: str) -> Json:
     data = body.removeprefix(_BOM)
     if data[:200].lstrip()[:1] == b"<":
         raise InputError(uri, "", "a page of HTML or XML", "JSON", "is it a Redfish service?")
-    return decode(data, dict, uri, "")
+    try:
+        return decode(data, dict, uri, "")
+    except InputError as error:
+        if error.document_path or error.expected != "object":
+            raise
+        raise InputError(uri, "", answer_of(error.found), "object") from None
 
 
 class Unreachable(PodmError):

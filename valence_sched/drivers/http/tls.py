@@ -18,6 +18,7 @@ from http.client import BadStatusLine, HTTPException, IncompleteRead, RemoteDisc
 from typing import Any
 
 from valence_sched.drivers.http.exchange import Cut, MalformedBody, Slow, Unreachable
+from valence_sched.model.foreign_text import answer_of
 
 #: The frame that OpenSSL puts around its messages, and its messages about an answer without TLS.
 _OPENSSL = re.compile(r"^\[[^\]]*\] | \(_ssl\.c:\d+\)$")
@@ -110,7 +111,7 @@ def connection_error(error: BaseException, *, connected: bool) -> Unreachable:
     """Return that a connection ended too early, or could not be made."""
     text, hint = _plain(error), CHECK_HINT
     if _is_other_protocol(error):
-        text, hint = f"no HTTP: {str(error).strip()[:40]!r}", _PORT_HINT
+        text, hint = f"no HTTP: {answer_of(str(error))}", _PORT_HINT
     elif what := _malformed(error):
         text, hint = f"{what}: {str(error).lower()}", _MALFORMED_HINT
     kind = Cut if connected else Unreachable

@@ -267,4 +267,4 @@ def _shown(
     around = around or _Around()
     frame = Frame(links=links.menu(current), user=call.user.name, fields=tuple(fields),
                   range=around.range, before=around.before, after=around.after)  # fmt: skip
-    return html_result(page, frame)
+    return html_result(call.visible(page), frame)

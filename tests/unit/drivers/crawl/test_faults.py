@@ -447,7 +447,7 @@ class DocumentsTest(FaultsTest):
             "nesting": status(200, b'{"a":' * 100_000),
             "expected object": status(200, b'"text"'),
             "an error": status(200, b'{"error": {"code": "Base.1.0.GeneralError"}}'),
-            "a redirect to evil.example": status(302, Location="http://evil.example/x"),
+            "a redirect to 'evil.example'": status(302, Location="http://evil.example/x"),
             "a redirect to nowhere": status(302, Location="http://[::1"),
             "5 redirects": status(302, Location=block),
             "more bytes": huge,
@@ -464,7 +464,7 @@ class DocumentsTest(FaultsTest):
         acts = {
             "ends too early": half,
             "an answer that ends too early": half_without_length,
-            "no HTTP: 'SSH": no_http,
+            "no HTTP: an answer of 'SSH": no_http,
             "malformed head: duplicate content-length": two_lengths,
             "closed connection": cut,
         }
@@ -481,7 +481,7 @@ class DocumentsTest(FaultsTest):
 
     def test_one_that_speaks_something_else_is_offline_and_said(self):
         server = self.serve(TREE, rules=[on("v1/?$", no_http)])
-        self.failure(server, "Offline", "no HTTP: 'SSH-2.0-OpenSSH_9.6'", "not https?")
+        self.failure(server, "Offline", "no HTTP: an answer of 'SSH-2.0-OpenSSH_9.6'", "not https?")
 
     def test_a_dangling_link_is_noted(self):
         documents = {uri: data for uri, data in TREE.items() if uri != BLOCKS[0]}
@@ -510,7 +510,7 @@ class DocumentsTest(FaultsTest):
         for path, hint in (("v1/?$", True), (f"{BLOCKS[0]}$", False)):
             (reading,) = self.read(self.serve(TREE, login=LOGIN, rules=[on(path, to)]))
             said = f"{reading.failure} {[one.text for one in reading.diagnostics]}"
-            self.assertIn("found a redirect to 127.0.0.1", said)
+            self.assertIn("found a redirect to '127.0.0.1", said)
             self.assertEqual(hint, "(register it by that address, if it is its own)" in said)
         (reading,) = self.read(
             self.serve(TREE, login=LOGIN, rules=[on("Sessions$", to, "POST")]),

@@ -68,7 +68,7 @@ class StreamTest(ServedBytes):
 
     def test_an_answer_that_is_no_http_is_no_stream_and_its_line_is_closed(self) -> None:
         transport = self.serve([b"SSH-2.0-OpenSSH_9.6\r\n", b""])
-        with self.assertRaisesRegex(Unreachable, "no HTTP: 'SSH-2.0-OpenSSH_9.6'"):
+        with self.assertRaisesRegex(Unreachable, "no HTTP: an answer of 'SSH-2.0-OpenSSH_9.6'"):
             self.open(transport)
         self.assertTrue(self.closed[0].wait(5))
 

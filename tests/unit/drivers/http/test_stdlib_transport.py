@@ -73,7 +73,7 @@ class StdlibTransportTest(ServedBytes):
         lengths = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"
         port = r" \(is it this port, and not https\?\)$"
         for text, data in (
-            (f"^no HTTP: 'SSH-2.0'{port}", b"SSH-2.0\r\n"),
+            (f"^no HTTP: an answer of 'SSH-2.0'{port}", b"SSH-2.0\r\n"),
             (f"^malformed head: duplicate content-length{REPORT}", lengths),
             (f"^malformed head: invalid status code{REPORT}", b"HTTP/1.1 OK\r\n\r\n"),
             (f"^malformed body: invalid character in chunk size{REPORT}", chunked + b"one\r\n"),

@@ -84,7 +84,10 @@ class TestMalformed(ServedBytes):
         chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
         report = r" \(report it to the vendor of the service, or of a proxy before it\)$"
         for text, data in (
-            (r"^no HTTP: 'SSH-2.0' \(is it this port, and not https\?\)$", b"SSH-2.0\r\n"),
+            (
+                r"^no HTTP: an answer of 'SSH-2.0' \(is it this port, and not https\?\)$",
+                b"SSH-2.0\r\n",
+            ),
             ("^malformed head: .* headers" + report, answer(b"", *["X-A: b"] * 200)),
             ("^malformed body: invalid chunk size" + report, chunked + b"no size\r\n"),
             ("^malformed body: invalid chunk size" + report, chunked + b"2\r\none\r\n"),
