@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from valence_sched.drivers.files.json_inventory import Record as Record
     from valence_sched.engine import Engine as Engine
     from valence_sched.errors import (
-        AccessDenied as AccessDenied,
+        AccessDenied as AccessDenied, BaremetalUnavailable as BaremetalUnavailable,
         ClaimLost as ClaimLost, ClaimState as ClaimState, CloudError as CloudError,
         ComposeFailed as ComposeFailed, CredentialError as CredentialError,
         DecisionUndecided as DecisionUndecided,
         DispatchFailed as DispatchFailed, DuplicateId as DuplicateId,
-        IdentityConflict as IdentityConflict,
+        HardwareInUse as HardwareInUse, IdentityConflict as IdentityConflict,
         IdentityUnavailable as IdentityUnavailable, InUse as InUse, InputError as InputError,
         InventoryIncomplete as InventoryIncomplete,
         InventoryStale as InventoryStale, NameTaken as NameTaken, NewerSchema as NewerSchema,
@@ -78,12 +78,13 @@ _MODULES = {
         "drivers.files.json_inventory": "Record",
         "engine": "Engine",
         "errors": """
-            AccessDenied ClaimLost ClaimState CloudError ComposeFailed CredentialError
-            DecisionUndecided DispatchFailed DuplicateId IdentityConflict IdentityUnavailable
-            InUse InputError InventoryIncomplete InventoryStale NameTaken NewerSchema NoPodm
-            NothingFits NothingMatches OutputError PluginError PodmError QuotaExceeded RateLimited
-            RequestError SchedulerError ServiceBusy ServiceError StaleOffer StillComposing
-            StoreError Unauthenticated UnknownName Unverified UsageError
+            AccessDenied BaremetalUnavailable ClaimLost ClaimState CloudError ComposeFailed
+            CredentialError DecisionUndecided DispatchFailed DuplicateId HardwareInUse
+            IdentityConflict IdentityUnavailable InUse InputError InventoryIncomplete
+            InventoryStale NameTaken NewerSchema NoPodm NothingFits NothingMatches OutputError
+            PluginError PodmError QuotaExceeded RateLimited RequestError SchedulerError
+            ServiceBusy ServiceError StaleOffer StillComposing StoreError Unauthenticated
+            UnknownName Unverified UsageError
         """,
         "model.codec": "convert decode load_yaml",
         "model.diagnostic": "Diagnostic Diagnostics",

@@ -22,14 +22,18 @@ from valence_sched.config.requests import Cloud
 from valence_sched.config.settings import Configuration
 from valence_sched.engine import Engine
 from valence_sched.errors import (
+    BaremetalUnavailable,
+    CloudError,
     CredentialError,
     InventoryIncomplete,
     SchedulerError,
     UsageError,
+    one_line,
     suggest,
 )
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.sources import Now, SourceReader, process_name
+from valence_sched.model.baremetal import WITHOUT
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.effect import AuditLine
 from valence_sched.model.progress import Progress
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from valence_sched.inventory.capture import Captures
     from valence_sched.inventory.registry import Registry
     from valence_sched.messaging.fanout import HintFanout
+    from valence_sched.model.baremetal import Baremetal, CloudLogin, IronicSettings
     from valence_sched.model.check import Check
     from valence_sched.model.decision import Report, Reports
     from valence_sched.model.effect import EffectLog
@@ -103,6 +108,7 @@ class App:
         self.loader = InventoryLoader(self.sources)
         self.now = self.sources.now
         self.service: Scheduler | None = None
+        self.ask_ironic()
 
     @functools.cached_property
     def captures(self) -> Captures:
@@ -272,6 +278,35 @@ class App:
             self.service = scheduler = RemoteScheduler(service)
             self.config.service_flavors = scheduler.flavors
             self.config.service_policies = scheduler.policies
+
+    def ask_ironic(
+        self,
+        login: Callable[[], CloudLogin | None] = lambda: None,
+        settings: Callable[[], IronicSettings] | None = None,
+    ) -> None:
+        """Let Ironic be asked before hardware changes, of what may be changed.
+
+        It is the one of ``settings``, by default the user's own, else the one in the catalogue of
+        the cloud that ``login`` logs in to, if there is one.
+        """
+
+        def baremetals() -> Sequence[Baremetal]:
+            from valence_sched.integrations import ironic  # HTTP
+
+            own, password = (settings or self.config.ironic)(), None
+            if own.password is not None:
+                password = self.secret(own.password, "ironic: password")
+            if own.url is not None:
+                verify = own.cafile or True
+                return [ironic.ironic_at(own.url, own.username, password, verify, own.timeout_s)]
+            try:
+                cloud = login()
+            except CloudError as error:
+                text = f"{error}: no hardware is changed before the cloud tells of Ironic"
+                raise BaremetalUnavailable(one_line(f"{text} ({WITHOUT})")) from None
+            return [] if cloud is None else ironic.ironics_of(cloud, own.timeout_s)
+
+        self.config.baremetals = baremetals
 
     def scheduler(
         self,

@@ -841,6 +841,7 @@ class Engine(Scheduler):
         A claim that is composed has ``ttl_s`` for it, or longer where all waiting may take longer.
         """
         from valence_sched.lifecycle.access import PodmAccess  # HTTP and SQL: only to compose
+        from valence_sched.lifecycle.guard import HardwareGuard
 
         members = [member.registration for member in self._registry.members(self._live)]
         with self._changing_store() as store:
@@ -856,6 +857,7 @@ class Engine(Scheduler):
                 patience_s=wait_s,
                 ttl_s=ttl_s,
                 progress=self._sources.progress,
+                guard=HardwareGuard(self._config.baremetals),
             )
 
     def _change(self, kind: str, id_: str, done: str) -> contextlib.AbstractContextManager[None]:

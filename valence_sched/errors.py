@@ -30,6 +30,7 @@
     ├── IdentityConflict      identity_conflict     1  409   another service, or another name of one
     ├── InUse                 in_use                1  409   it still has claims or nodes
     ├── StaleOffer            stale_offer           6  409   what a zone offered is taken
+    ├── HardwareInUse         hardware_in_use       6  409   another system has a server on it
     ├── ClaimState            claim_state           1  409   the claim is in the wrong state
     ├── ClaimLost             claim_lost            6  409   another claim holds what was chosen
     ├── ComposeFailed         compose_failed        1  502   a pod manager would not compose it
@@ -37,6 +38,7 @@
     ├── Unverified            unverified            7  502   the present state is unknown
     │   └── StillComposing    still_composing       7  502   it goes on after all patience
     ├── DecisionUndecided     undecided             5  503   the budget ended before the answer
+    ├── BaremetalUnavailable  baremetal_unavailable 5  503   Ironic cannot tell what it uses
     └── InventoryIncomplete   inventory_incomplete  5  503   the answer cannot be trusted
         └── InventoryStale    inventory_stale       5  503   it is older than the maximum age
 """
@@ -275,6 +277,12 @@ class StaleOffer(SchedulerError):
     code, exit_code, http_status = "stale_offer", 6, 409
 
 
+class HardwareInUse(SchedulerError):
+    """Hardware that is not changed because another system uses it; the message says which."""
+
+    code, exit_code, http_status = "hardware_in_use", 6, 409
+
+
 class ClaimState(SchedulerError):
     """A claim whose state does not, or no longer, allow the operation."""
 
@@ -345,6 +353,12 @@ class DecisionUndecided(SchedulerError):
     """The budget of the policy left a pool open that might have been chosen."""
 
     code, exit_code, http_status = "undecided", 5, 503
+
+
+class BaremetalUnavailable(SchedulerError):
+    """Ironic does not tell whether it uses hardware, so the hardware is not changed."""
+
+    code, exit_code, http_status = "baremetal_unavailable", 5, 503
 
 
 MAX_KNOWN_LENGTH = 400  # characters of names in the hint for an unknown one

@@ -248,14 +248,19 @@ class PodmCommand:
         """Tell the application what the options say for all that it reads."""
         from valence_sched.model.progress import NoProgress
 
-        words = self._words
+        words, manager = self._words, self.app.client_manager
         self._choose_service(app)
+        app.ask_ironic(functools.partial(cloud.baremetal_login, manager))
+        if getattr(words, "no_ironic", False):
+            if app.service is not None:
+                raise UsageError("--no-ironic: a service asks Ironic as its settings say")
+            app.config.baremetals = tuple
         if getattr(self.app.options, "verbose_level", 1) == 0:
             app.sources.progress = NoProgress()
         app.config.ignored_extra_specs = tuple(getattr(words, "ignore_extra_spec", ()))
         app.config.default_owner = functools.partial(
             cloud.token_project,
-            self.app.client_manager,
+            manager,
             log_in=getattr(words, "from_catalog", False),
         )
 

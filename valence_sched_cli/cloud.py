@@ -14,6 +14,7 @@ from valence_sched_cli.options.types import add_option
 
 if TYPE_CHECKING:
     from valence_sched.app import App
+    from valence_sched.model.baremetal import CloudLogin
     from valence_sched.model.flavor import Flavor
     from valence_sched.model.registration import Registration
 
@@ -156,6 +157,24 @@ def _scheduler_endpoints(sdk: Any) -> dict[str, str]:
         region_name=config.region_name or None,
     )
     return {one.region_name or "": one.url for found in endpoints.values() for one in found}
+
+
+def baremetal_login(manager: Any) -> CloudLogin | None:
+    """Return the login to the cloud that may have Ironic, None where the program knows no cloud.
+
+    Raises:
+        CloudError: the cloud does not answer.
+    """
+    from valence_sched.model.baremetal import CloudLogin
+
+    connect = sdk_connector(manager)
+    if connect is None:
+        return None
+    if not (_names_cloud(manager) or manager._cli_options.config.get("endpoint")):
+        return None  # the latter is of a service that stands alone, with the login "none"
+    sdk, kind = connect(), "baremetal"
+    return CloudLogin(sdk.session, sdk.config.get_interface(kind) or "public",
+                      sdk.config.region_name or None, sdk.config.get_endpoint(kind))  # fmt: skip
 
 
 def token_source(manager: Any) -> Callable[[], str] | None:

@@ -29,16 +29,17 @@ THINGS: dict[str, list[dict[str, Any]]] = {
 class Cloud:
     """A server with all services; ``asked`` remembers what it was asked, in order.
 
-    ``podms`` and ``schedulers`` are regions and URLs of pod managers, and of schedulers' services,
-    that its catalogue names.
+    ``podms``, ``schedulers`` and ``ironics`` are regions and URLs of pod managers, of schedulers'
+    services and of bare metal services that its catalogue names.
     """
 
     def __init__(
         self,
         podms: Sequence[tuple[str, str]] = (),
         schedulers: Sequence[tuple[str, str]] = (),
+        ironics: Sequence[tuple[str, str]] = (),
     ) -> None:
-        self.schedulers = schedulers
+        self.public = {"podm-scheduler": schedulers, "baremetal": ironics}
         self.asked: list[str] = []
         self.podms = podms
         self._server = LoopbackServer(_handler(self))
@@ -107,13 +108,12 @@ class Cloud:
             for interface in ("public", "internal")
         ]  # fmt: skip
         catalog += [{"type": "podm", "name": "pods", "endpoints": podms}] if podms else []
-        schedulers = [
-            {"interface": "public", "region": region, "region_id": region, "url": url, "id": url}
-            for region, url in self.schedulers
-        ]
-        catalog += (
-            [{"type": "podm-scheduler", "name": "s", "endpoints": schedulers}] if schedulers else []
-        )
+        for type_, endpoints in self.public.items():
+            public = [
+                {"interface": "public", "region": at, "region_id": at, "url": url, "id": url}
+                for at, url in endpoints
+            ]
+            catalog += [{"type": type_, "name": type_, "endpoints": public}] if public else []
         domain = {"id": "default", "name": "Default"}
         return {
             "token": {

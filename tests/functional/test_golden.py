@@ -17,8 +17,8 @@ from tests.functional.renew_golden import GOLDEN, QUESTION
 from valence_sched.config import schemas
 
 DATA = Path(valence_sched.__path__[0]) / "data"
-NAMES = ("check", "decision", "decisions", "flavor", "inventory", "plan", "podms", "policy",
-         "replay", "requests", "scenario", "trace", "workload", "zone-settings",
+NAMES = ("check", "decision", "decisions", "flavor", "inventory", "ironic", "plan", "podms",
+         "policy", "replay", "requests", "scenario", "trace", "workload", "zone-settings",
          "zones")  # fmt: skip
 
 

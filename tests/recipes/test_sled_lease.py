@@ -63,7 +63,7 @@ class TestLive(unittest.TestCase):
 
     def test_a_node_is_composed_read_back_and_removed(self):
         request = CompositionRequest(name="vs-1", pool="sleds", blocks=(f"{SLEDS}/1",))
-        with connect(self.target, DIALECTS, 10, 1) as composer:
+        with connect(self.target, DIALECTS, 10, 1) as (composer, _session):
             self.assertIsNone(composer.refusal(request))
             self.assertEqual([], composer.conflicts(request))
             result = composer.compose(request, lambda _state: None)
@@ -75,7 +75,7 @@ class TestLive(unittest.TestCase):
 
     def test_a_lease_of_two_sleds_is_refused(self):
         request = CompositionRequest(name="vs-1", blocks=(f"{SLEDS}/1", f"{SLEDS}/3"))
-        with connect(self.target, DIALECTS, 10, 1) as composer:
+        with connect(self.target, DIALECTS, 10, 1) as (composer, _session):
             self.assertEqual("a lease is of one whole sled", composer.refusal(request))
 
 

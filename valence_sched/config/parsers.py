@@ -19,6 +19,7 @@ from valence_sched.model.request import Request, sealed
 from valence_sched.model.request_spec import RequestFile, RequestSpec, compile_request
 
 if TYPE_CHECKING:
+    from valence_sched.model.baremetal import IronicSettings
     from valence_sched.model.messaging import MessagingSettings
     from valence_sched.model.workload import TraceColumn
     from valence_sched.model.zone_settings import ZoneSettings
@@ -186,6 +187,15 @@ def parse_zones(data: bytes, file: str) -> ZoneSettings:
 
     settings = convert(load_yaml(data, file) or {}, ZoneSettings, file)
     check_zone_settings(settings, file)
+    return settings
+
+
+def parse_ironic(data: bytes, file: str) -> IronicSettings:
+    """Parse a file that says how Ironic is reached."""
+    from valence_sched.model.baremetal import IronicSettings, check_ironic
+
+    settings = convert(load_yaml(data, file) or {}, IronicSettings, file)
+    check_ironic(settings, file)
     return settings
 
 

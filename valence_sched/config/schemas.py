@@ -12,6 +12,7 @@ import msgspec
 
 from valence_sched.config.podms_file import PodmFile
 from valence_sched.model import quantity
+from valence_sched.model.baremetal import IronicSettings
 from valence_sched.model.check import EXPECTATIONS, CheckFile
 from valence_sched.model.codec import load_yaml
 from valence_sched.model.decision import Report, Reports
@@ -33,6 +34,7 @@ NOUNS: dict[str, Any] = {
     "decision": Report,
     "decisions": Reports,
     "flavor": Flavor,
+    "ironic": IronicSettings,
     "plan": Plan,
     "podms": PodmFile,
     "policy": PolicyText,

@@ -28,12 +28,14 @@ from valence_sched.model.request import FlavorShare, Mix, Proximity, Request
 from valence_sched.model.request_spec import RequestSpec
 
 if TYPE_CHECKING:
+    from valence_sched.model.baremetal import Baremetals, IronicSettings
     from valence_sched.model.messaging import MessagingSettings, UrlReference
     from valence_sched.model.zone_registry import ZoneRegistration
     from valence_sched.model.zone_settings import ZoneSettings
 
 PROGRAM = "valence-sched"
 ZONES_FILE = "zones.yaml"
+IRONIC_FILE, IRONIC_URL = "ironic.yaml", "VALENCE_SCHED_IRONIC_URL"
 DATA = Path(__file__).parents[1] / "data"  # that ships with the package
 HOME_VARIABLES = {"config": "XDG_CONFIG_HOME", "state": "XDG_STATE_HOME", "cache": "XDG_CACHE_HOME"}
 #: What stands for these variables below the home of a person, by the XDG Base Directory standard.
@@ -84,7 +86,8 @@ class Configuration:
     ``cloud`` logs in and returns a connection of openstacksdk. ``remarks`` collects one line per
     word of a flavor that was accepted and has no effect. ``ignored_extra_specs`` are the keys of
     Nova's extra specs that are passed over, ``default_owner`` returns whose the nodes of a request
-    are that names no owner. ``service_flavors`` and ``service_policies`` return those of a service,
+    are that names no owner. ``baremetals`` returns each Ironic that is asked before hardware
+    changes. ``service_flavors`` and ``service_policies`` return those of a service,
     which then stand in place of the built-in ones and the user's.
     """
 
@@ -97,6 +100,7 @@ class Configuration:
         self.remarks: list[str] = []
         self.ignored_extra_specs: tuple[str, ...] = ()
         self.default_owner: Callable[[], str | None] | None = None
+        self.baremetals: Baremetals = tuple
         self.service_flavors: Callable[[], Iterable[Flavor]] | None = None
         self.service_policies: Callable[[], Iterable[Policy]] | None = None
 
@@ -193,6 +197,23 @@ class Configuration:
 
             return DEFAULT_ZONE_SETTINGS
         return parsers.parse_zones(files.read(str(own)), str(own))
+
+    def ironic(self) -> IronicSettings:
+        """Return how Ironic is reached, by the user's own file and the environment.
+
+        Raises:
+            InputError: the file, or the URL of the environment, is invalid.
+        """
+        from valence_sched.model.baremetal import IronicSettings, check_ironic
+
+        own, url = self.user_file(IRONIC_FILE), self.environ.get(IRONIC_URL)
+        settings = IronicSettings()
+        if own.is_file():
+            settings = parsers.parse_ironic(files.read(str(own)), str(own))
+        if url:
+            settings = msgspec.structs.replace(settings, url=url)
+            check_ironic(settings, IRONIC_URL)
+        return settings
 
     def zone_password(self, zone: ZoneRegistration) -> str | None:
         """Return the password of a child zone; CredentialError where it cannot be had."""

@@ -47,8 +47,8 @@ class Session(Protocol):
         """Remove a document, once."""
 
 
-class Composer(Protocol):
-    """One pod manager, ready to compose."""
+class ComposerReads(Protocol):
+    """What one pod manager tells about compositions; nothing of it changes."""
 
     def refusal(self, request: CompositionRequest) -> str | None:
         """Return why this could not be composed here, whatever is free; None when it could."""
@@ -58,6 +58,13 @@ class Composer(Protocol):
 
     def preview(self, request: CompositionRequest) -> str | None:
         """Return why the node could not be composed now, None if it could; or PodmError."""
+
+    def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
+        """Read a node back, by its URI or, without one, by its name and blocks."""
+
+
+class Composer(ComposerReads, Protocol):
+    """One pod manager, ready to compose."""
 
     def reserve(self, request: CompositionRequest) -> bool:
         """Reserve the blocks where that can be done; return whether it was.
@@ -72,9 +79,6 @@ class Composer(Protocol):
 
     def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
         """Compose the node, wait for it, and read it back."""
-
-    def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
-        """Read a node back, by its URI or, without one, by its name and blocks."""
 
     def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
         """Decompose a node and read back: ``absent`` means that nothing is left of it.

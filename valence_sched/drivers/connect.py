@@ -6,9 +6,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
-from valence_sched.drivers.composer import Composer, Reply
+from valence_sched.drivers.composer import Composer, Reply, Session
 from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.dialect import Dialects, dialect_of_driver
 from valence_sched.drivers.document_shape import current_form
@@ -78,11 +79,18 @@ def _text_of(answer: Answer, error: InputError) -> str:
     return one_line(answer.body[:MOST_TEXT].decode(errors="replace"), MOST_TEXT)
 
 
+class ConnectedPodm(NamedTuple):
+    """One pod manager that is logged in to: what composes there, and what reads its documents."""
+
+    composer: Composer
+    session: Session
+
+
 @contextlib.contextmanager
 def connect(
     target: ReadTarget, dialects: Dialects, timeout_s: float, patience_s: float
-) -> Iterator[Composer]:
-    """Yield the composer of a pod manager; its session is deleted afterwards.
+) -> Iterator[ConnectedPodm]:
+    """Yield the composer of a pod manager and its session, which is deleted afterwards.
 
     ``timeout_s`` is for the login and for each request, ``patience_s`` for what the pod manager
     does after it has answered.
@@ -107,7 +115,8 @@ def connect(
             name, make_composer = dialect.name, dialect.composer
         if make_composer is None:
             raise PodmError(f"driver {name!r} reads pod managers, and cannot compose on them")
-        yield make_composer(HttpSession(connection, timeout_s), lambda: Patience(patience_s))
+        session = HttpSession(connection, timeout_s)
+        yield ConnectedPodm(make_composer(session, lambda: Patience(patience_s)), session)
 
 
 def live_identity(connection: Connection, root: Json | None) -> str:

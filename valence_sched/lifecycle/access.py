@@ -10,15 +10,16 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from valence_sched.core import plugins
-from valence_sched.drivers.composer import Composer
 from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl import pool as driver
 from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
 from valence_sched.drivers.dialect import Dialects
+from valence_sched.drivers.hardware import ConcernedHardware, read_hardware
 from valence_sched.drivers.identity import with_identity
 from valence_sched.errors import PodmError, SchedulerError
 from valence_sched.lifecycle.claim import ClaimSource
 from valence_sched.lifecycle.compose import NodeComposer
+from valence_sched.lifecycle.guard import ConcernedParts, GuardedComposer, HardwareGuard
 from valence_sched.lifecycle.provision import Provisioner
 from valence_sched.lifecycle.reconcile import Reconciler
 from valence_sched.model.claim import Claim
@@ -55,7 +56,7 @@ class PodmAccess:
 
     ``timeout_s`` is how long to wait for an answer, ``patience_s`` for what a pod manager does
     after it has answered, ``ttl_s`` until a claim that is being composed is reaped, at least.
-    ``progress`` is told whom it waits for.
+    ``progress`` is told whom it waits for. ``guard`` refuses to change hardware that is in use.
     """
 
     store: Store
@@ -66,6 +67,7 @@ class PodmAccess:
     ttl_s: float = 0.0
     dialects: Dialects = field(default_factory=lambda: plugins.installed(plugins.DIALECTS))
     progress: Progress = field(default_factory=NoProgress)
+    guard: HardwareGuard = field(default_factory=HardwareGuard)
     checkpoint: Callable[[str], None] = field(default=lambda _point: None)
 
     @property
@@ -83,19 +85,27 @@ class PodmAccess:
 
     def provisioner(self, claim_source: ClaimSource | None = None) -> Provisioner:
         """Return the provisioner of what a source claims, or only of claims that are held."""
-        return Provisioner(self.store, claim_source, self.composer, self.read, self.refusals)
+        return Provisioner(self.store, claim_source, self.composer, self.read, self.refusals,
+                           self.guard.listed)  # fmt: skip
 
     @contextlib.contextmanager
-    def connect(self, name: str) -> Iterator[Composer]:
-        """Yield the composer of one pod manager.
+    def connect(self, name: str) -> Iterator[GuardedComposer]:
+        """Yield the composer of one pod manager, which changes only what the guard lets it change.
 
         Raises:
             PodmError: it is not registered, or cannot be reached.
             CredentialError: its password cannot be had.
         """
         target = self._target(name)
-        with connect(target, self.dialects, self.timeout_s, self.patience_s) as composer:
-            yield composer
+        with connect(target, self.dialects, self.timeout_s, self.patience_s) as podm:
+
+            def check(concerned: Callable[[], ConcernedParts]) -> None:
+                def read() -> ConcernedHardware:
+                    return read_hardware(podm.session, *concerned())
+
+                self.guard.check(name, target.registered.url, read)
+
+            yield GuardedComposer(podm.composer, check)
 
     def read(self, name: str) -> FullPodm | None:
         """Return a pod manager as it is now, None where it does not answer, or another does."""

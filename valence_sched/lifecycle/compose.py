@@ -23,15 +23,18 @@ from msgspec.structs import replace
 
 from valence_sched.drivers.composer import Composer
 from valence_sched.errors import (
+    BaremetalUnavailable,
     ClaimLost,
     ClaimState,
     ComposeFailed,
+    HardwareInUse,
     PodmError,
     SchedulerError,
     StillComposing,
     Unverified,
     one_line,
 )
+from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model.claim import Claim
 from valence_sched.model.composition import (
     ComposedNode,
@@ -47,7 +50,7 @@ from valence_sched.model.progress import NoProgress, Progress, awaiting
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
 
-Connector = Callable[[str], contextlib.AbstractContextManager[Composer]]
+Connector = Callable[[str], contextlib.AbstractContextManager[GuardedComposer]]
 
 RECONCILE_HINT = "podm claim reap reconciles it"
 
@@ -76,6 +79,7 @@ class NodeComposer:
             ClaimState: the claim is not held any more.
             StoreError: the intent could not be stored; nothing was begun.
             ClaimLost: another system uses a block by now; the claim is given up.
+            HardwareInUse, BaremetalUnavailable: the blocks may not be changed; it is given up.
             ComposeFailed: the pod manager refuses; nothing is left there, the claim is given up.
             StillComposing: the pod manager goes on after all waiting.
             Unverified: the node could not be read back, taken back, or stored.
@@ -93,7 +97,8 @@ class NodeComposer:
                 awaiting(self.progress, _subject(wanted.name, part.podm), "checking")
             )
             composer = self._connect_and_check(stack, claim, part.podm, wanted)
-            result = self._reserve_and_compose(composer, claim, part.podm, wanted)
+            changes = self._permit(composer, claim, part.podm, wanted)
+            result = self._reserve_and_compose(changes, claim, part.podm, wanted)
             if result.state != "composed":
                 raise self._give_up(composer, claim, part.podm, wanted, result)
             node = composed_node(claim, part, allocation, result)
@@ -108,6 +113,7 @@ class NodeComposer:
 
         Raises:
             PodmError: its pod manager cannot be reached; nothing was begun.
+            HardwareInUse, BaremetalUnavailable: it may not be changed; nothing was begun.
             Unverified: something of it remains, or that could not be read back or stored.
         """
         unsure = f"of {node.podm} may be gone: {RECONCILE_HINT}"
@@ -123,10 +129,13 @@ class NodeComposer:
             stack.enter_context(awaiting(self.progress, subject, "connecting"))
             try:
                 composer = stack.enter_context(self.connect(node.podm))
+                changes = composer.may_change(wanted, node.uri)
             except PodmError as error:
                 raise PodmError(f"{node.podm}: {node.uri}: {error}") from None
+            except (HardwareInUse, BaremetalUnavailable) as error:
+                raise error.at(f"node {node.id}") from None
             watch = functools.partial(self.progress.begin, subject)
-            result = _result_or_unknown(lambda: composer.remove(wanted, node.uri, watch))
+            result = _result_or_unknown(lambda: changes.remove(wanted, node.uri, watch))
         self.checkpoint("removed")
         if result.state != "absent":
             raise Unverified(f"{node.podm}: {result.reason}: look there, then try again")
@@ -139,7 +148,7 @@ class NodeComposer:
 
     def _connect_and_check(
         self, stack: contextlib.ExitStack, claim: Claim, podm: str, wanted: CompositionRequest
-    ) -> Composer:
+    ) -> GuardedComposer:
         """Return the composer of a pod manager on which every block of the request is still free.
 
         Nothing was written yet, so any problem gives the claim up.
@@ -160,6 +169,18 @@ class NodeComposer:
             more = f", and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
             raise ClaimLost(f"{podm}: {conflicts[0]}{more}, expected it free", podm)
         return composer
+
+    def _permit(
+        self, composer: GuardedComposer, claim: Claim, podm: str, wanted: CompositionRequest
+    ) -> Composer:
+        """Return what changes the blocks; nothing was written yet, so a refusal gives them up."""
+        try:
+            return composer.may_change(wanted)
+        except SchedulerError as error:
+            self._fail(claim, podm, f"not begun: {error}")
+            if isinstance(error, PodmError):
+                raise ComposeFailed(f"{podm}: {error}", podm) from None
+            raise
 
     def _reserve_and_compose(
         self, composer: Composer, claim: Claim, podm: str, wanted: CompositionRequest
@@ -187,7 +208,11 @@ class NodeComposer:
         return result
 
     def _record_node(
-        self, composer: Composer, claim: Claim, wanted: CompositionRequest, node: ComposedNode
+        self,
+        composer: GuardedComposer,
+        claim: Claim,
+        wanted: CompositionRequest,
+        node: ComposedNode,
     ) -> None:
         """Store a node that was composed, or take back one that must not be."""
         try:
@@ -203,7 +228,7 @@ class NodeComposer:
 
     def _give_up(
         self,
-        composer: Composer,
+        composer: GuardedComposer,
         claim: Claim,
         podm: str,
         wanted: CompositionRequest,
@@ -217,12 +242,14 @@ class NodeComposer:
             return StillComposing(text, wanted.name, podm, claim.id)
         if result.state == "left" and (node := result.node):
             watch = functools.partial(self.progress.begin, _subject(wanted.name, podm))
-            result = _result_or_unknown(lambda: composer.remove(wanted, node, watch))
+            result = _result_or_unknown(
+                lambda: composer.may_change(wanted, node).remove(wanted, node, watch)
+            )
             self.checkpoint("taken back")
         problems = [first, result.reason]
         if result.state == "absent":
             try:
-                composer.unreserve(wanted)
+                composer.may_change(wanted).unreserve(wanted)
             except Exception as error:
                 result, problems = replace(result, state="left"), [first, _error_text(error)]
         if result.state != "absent":

@@ -18,9 +18,11 @@ from functools import partial
 from msgspec.structs import replace
 
 from valence_sched.errors import (
+    BaremetalUnavailable,
     ClaimLost,
     ClaimState,
     ComposeFailed,
+    HardwareInUse,
     NameTaken,
     SchedulerError,
     StillComposing,
@@ -58,6 +60,7 @@ class _Progress:
     unverified: list[Unverified] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     claim_lost: bool = False
+    cannot_tell: bool = False
 
     @property
     def node_count(self) -> int:
@@ -73,6 +76,7 @@ class _Progress:
             unverified=tuple(map(_unverified_node, self.unverified)),
             notes=tuple(self.notes),
             claim_lost=self.claim_lost,
+            cannot_tell=self.cannot_tell,
         )
 
 
@@ -83,7 +87,8 @@ class Provisioner:
     ``read`` reads a pod manager, None where it does not answer.
 
     ``refusals`` are the pod managers that can never compose a request, with the reasons: they are
-    left out before anything is claimed, and named.
+    left out before anything is claimed, and named. ``prepare`` raises, before anything is claimed,
+    where it cannot be told which hardware may be changed.
     """
 
     store: Store
@@ -91,6 +96,7 @@ class Provisioner:
     composer: NodeComposer
     read: Callable[[str], FullPodm | None]
     refusals: Callable[[Request], Mapping[str, str]] = field(default=lambda _request: {})
+    prepare: Callable[[], object] = field(default=lambda: None)
     parallel_per_podm: int = PARALLEL_PER_PODM
     _decision_lock: threading.Lock = field(default_factory=threading.Lock)
     _podm_semaphores: dict[str, threading.Semaphore] = field(default_factory=dict)
@@ -117,6 +123,7 @@ class Provisioner:
             ClaimLost: another claimer was faster every time; nothing is held.
             ClaimState: the key stands for nodes that are being composed.
             NameTaken: the key stands for another request.
+            BaremetalUnavailable: Ironic does not tell which hardware it uses.
         """
         source = self.claim_source
         assert source is not None, "a request is claimed before it is composed"
@@ -124,6 +131,7 @@ class Provisioner:
         earlier = self._earlier_nodes(request, key, content)
         if earlier:
             return ProvisionResult(nodes=tuple(earlier))
+        self.prepare()
         refusals = self.refusals(request)
         asked = [name for name in request.podms if name not in refusals]
         if request.podms and not asked:
@@ -148,6 +156,7 @@ class Provisioner:
 
         Raises:
             ClaimState, UnknownName: the claim is not held; there is none.
+            BaremetalUnavailable: Ironic does not tell which hardware it uses.
         """
         self.store.claims.expire()
         claim = self.store.claims.show(claim_id)
@@ -157,6 +166,7 @@ class Provisioner:
             why = f" ({reason})" if reason else ""
             text = f"claim {claim_id} is {claim.state}{why}: only one that is held is composed"
             raise ClaimState(one_line(text))
+        self.prepare()
         progress = _Progress()
         self._compose_all(progress, claim, claim.nodes, lambda _avoid, _key: None)
         return progress.result(None)
@@ -206,7 +216,8 @@ class Provisioner:
             progress.unverified.append(node)
         else:
             progress.failures.append(str(node))
-            progress.claim_lost |= isinstance(node, ClaimLost)
+            progress.claim_lost |= isinstance(node, ClaimLost | HardwareInUse)
+            progress.cannot_tell |= isinstance(node, BaremetalUnavailable)
 
     def _earlier_nodes(self, request: Request, key: str | None, content: str) -> list[ComposedNode]:
         """Return the nodes that a key stands for already; one that is only held is composed now."""
@@ -237,7 +248,7 @@ class Provisioner:
             try:
                 with self._podm_semaphores[part.podm]:
                     return self.composer.compose(claim), notes
-            except ComposeFailed as error:
+            except (ComposeFailed, HardwareInUse) as error:
                 avoid, problem = (*avoid, part.podm), error
             except ClaimLost as error:
                 self._read_again(part.podm)

@@ -11,9 +11,15 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from valence_sched.drivers.composer import Composer
-from valence_sched.errors import ClaimLost, SchedulerError, one_line
+from valence_sched.errors import (
+    BaremetalUnavailable,
+    ClaimLost,
+    HardwareInUse,
+    SchedulerError,
+    one_line,
+)
 from valence_sched.lifecycle.compose import Connector
+from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim, ClaimPart, NodeAllocation
 from valence_sched.model.composition import (
     ComposedNode,
@@ -31,6 +37,9 @@ from valence_sched.model.lifecycle import Action
 from valence_sched.model.progress import NoProgress, Progress, awaiting
 from valence_sched.store.store import Store
 
+#: What was done about a claim or a node, and the exit code of that, which is 0 but for a refusal.
+Done = tuple[str, int]
+
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
@@ -46,20 +55,20 @@ class Reconciler:
         """Yield each action once it is done."""
         for expiry in self.store.claims.reap(dry_run=self.dry_run):
             if expiry.claim.state != "COMPOSING":
-                yield _claim_action(expiry.claim, expiry.outcome)
+                yield _claim_action(expiry.claim, (expiry.outcome, 0))
         for claim in self.store.claims.list_stuck():
             yield _claim_action(claim, self._decide(claim))
         yield from self._reconcile_nodes()
 
     @contextlib.contextmanager
-    def _composer(self, podm: str, subject: str) -> Iterator[Composer]:
+    def _composer(self, podm: str, subject: str) -> Iterator[GuardedComposer]:
         with (
             awaiting(self.progress, f"{subject} on {podm}", "reconciling"),
             self.connect(podm) as composer,
         ):
             yield composer
 
-    def _decide(self, claim: Claim) -> str:
+    def _decide(self, claim: Claim) -> Done:
         """Read what became of a claim that was being composed, and say what was done about it."""
         nodes: list[ComposedNode] = []
         remains: list[str] = []
@@ -68,49 +77,53 @@ class Reconciler:
                 with self._composer(part.podm, f"claim {claim.id}") as composer:
                     result = self._find_result(composer, claim, part, allocation)
             except SchedulerError as error:
-                return one_line(f"left as it is: {part.podm} does not tell: {error}", 200)
+                return _left(part.podm, error)
             if result.works:
-                return one_line(f"left as it is: {part.podm} goes on: {result.reason}", 200)
+                return one_line(f"left as it is: {part.podm} goes on: {result.reason}", 200), 0
             if result.state == "composed":
                 nodes.append(composed_node(claim, part, allocation, result))
             elif result.state == "left" and result.node is None and not result.amounts:
                 remains.append(result.reason)  # the status of its blocks counts it
             elif result.state != "absent":
-                return one_line(f"left as it is: {result.reason}", 200)
+                return one_line(f"left as it is: {result.reason}", 200), 0
         return self._finish_composing(claim, nodes) if nodes else self._fail(claim, remains)
 
-    def _finish_composing(self, claim: Claim, nodes: list[ComposedNode]) -> str:
+    def _finish_composing(self, claim: Claim, nodes: list[ComposedNode]) -> Done:
         if not self.dry_run:
             try:
                 self.store.claims.finish_composing(claim.id, nodes)
             except ClaimLost as error:
                 return self._undo(claim, nodes, error)
-        return f"composed: found {', '.join(node.uri for node in nodes)}"
+        return f"composed: found {', '.join(node.uri for node in nodes)}", 0
 
-    def _fail(self, claim: Claim, remains: list[str]) -> str:
+    def _fail(self, claim: Claim, remains: list[str]) -> Done:
         text = f"nothing was composed, but look at {'; '.join(remains)}"
         note = one_line(text if remains else "nothing was composed", 200)
         if not self.dry_run:
             self.store.claims.fail(claim.id, note)
-        return f"freed what it held: {note}"
+        return f"freed what it held: {note}", 0
 
-    def _undo(self, claim: Claim, nodes: list[ComposedNode], lost: ClaimLost) -> str:
+    def _undo(self, claim: Claim, nodes: list[ComposedNode], lost: ClaimLost) -> Done:
         for node in nodes:
             try:
                 result = self._remove(node.podm, request_from_node(node), node.uri)
             except SchedulerError as error:
-                return one_line(f"left as it is: {node.podm} does not tell: {error}", 200)
+                return _left(node.podm, error)
             if result.state != "absent":
-                return one_line(f"left as it is: {lost}; {result.reason}", 200)
+                return one_line(f"left as it is: {lost}; {result.reason}", 200), 0
         self.store.claims.fail(claim.id, one_line(str(lost), 200))
-        return one_line(f"taken apart, and freed what it held: {lost}", 200)
+        return one_line(f"taken apart, and freed what it held: {lost}", 200), 0
 
     def _remove(self, podm: str, wanted: CompositionRequest, uri: str) -> CompositionResult:
+        """Decompose a node that may be changed; a dry run tells whether it may."""
         with self._composer(podm, f"node {wanted.name}") as composer:
-            return composer.remove(wanted, uri, lambda _state: None)
+            changes = composer.may_change(wanted, uri)
+            if self.dry_run:
+                return CompositionResult(state="absent")
+            return changes.remove(wanted, uri, lambda _state: None)
 
     def _find_result(
-        self, composer: Composer, claim: Claim, part: ClaimPart, allocation: NodeAllocation
+        self, composer: GuardedComposer, claim: Claim, part: ClaimPart, allocation: NodeAllocation
     ) -> CompositionResult:
         """Return what there is of a node; a part of a node is taken back."""
         known = self.store.load_podms([part.podm]).get(part.podm)
@@ -119,10 +132,14 @@ class Reconciler:
         if self.dry_run or result.works:
             return result
         if result.state == "left" and (result.node or result.amounts):
-            result = composer.remove(wanted, result.node or "", lambda _state: None)
+            uri = result.node or ""
+            changes = composer.may_change(wanted, uri)
+            result = changes.remove(wanted, uri, lambda _state: None)
         began = any(event.kind == "reserving" for event in self.store.events(claim.id))
         if began and (result.state == "composed" or result.node is None):
-            composer.unreserve(wanted)  # before that, a reservation is another system's
+            # before that, a reservation is another system's; so it is once the node is in use
+            with contextlib.suppress(HardwareInUse):
+                composer.may_change(wanted, result.node).unreserve(wanted)
         return result
 
     def _reconcile_nodes(self) -> Iterator[Action]:
@@ -159,17 +176,20 @@ class Reconciler:
                 wanted = request_from_node(node)
                 result = composer.read_node(wanted, node.uri)
                 if result.node is None and result.amounts and not self.dry_run:
-                    result = composer.remove(wanted, node.uri, lambda _state: None)
+                    changes = composer.may_change(wanted, node.uri)
+                    result = changes.remove(wanted, node.uri, lambda _state: None)
+        except (HardwareInUse, BaremetalUnavailable) as error:
+            return _node_action(node.id, node.podm, _left(node.podm, error))
         except SchedulerError as error:
             result = CompositionResult(state="unknown", reason=str(error))
         amounts_stay = bool(result.amounts) and not self.dry_run
         if result.node is not None or result.state == "unknown" or amounts_stay:
             done = f"left as it is: the reading does not show it, {result.reason or 'it is there'}"
-            return _node_action(node.id, node.podm, one_line(done, 200))
+            return _node_action(node.id, node.podm, (one_line(done, 200), 0))
         if not self.dry_run:
             self.store.nodes.forget(node.id)
         done = "forgotten, and its claim released: it is not there any more"
-        return _node_action(node.id, node.podm, done)
+        return _node_action(node.id, node.podm, (done, 0))
 
     def _remove_orphan(self, podm: str, node: Node, names: Mapping[str, Claim]) -> Action | None:
         """Decompose a node that was composed after its claim was given up.
@@ -180,25 +200,35 @@ class Reconciler:
         claim = names.get(name)
         if claim is None:
             done = "left as it is: no claim is known for it (podm node list --live)"
-            return _node_action(node.uri, podm, done)
+            return _node_action(node.uri, podm, (done, 0))
         if claim.state not in FINAL_STATES:
             return None
         grants = [it.grants for _, it in node_allocations(claim) if node_name(claim, it) == name]
         wanted = CompositionRequest(name=name, blocks=node.blocks, grants=grants[0])
-        if not self.dry_run:
-            try:
-                result = self._remove(podm, wanted, node.uri)
-            except SchedulerError as error:
-                result = CompositionResult(state="unknown", reason=str(error))
-            if result.state != "absent":
-                done = one_line(f"left as it is: {result.reason}", 200)
-                return _node_action(node.uri, podm, done)
-        return _node_action(node.uri, podm, f"taken apart: its claim {claim.id} is {claim.state}")
+        try:
+            result = self._remove(podm, wanted, node.uri)
+        except (HardwareInUse, BaremetalUnavailable) as error:
+            return _node_action(node.uri, podm, _left(podm, error))
+        except SchedulerError as error:
+            result = CompositionResult(state="unknown", reason=str(error))
+        if result.state != "absent":
+            done = one_line(f"left as it is: {result.reason}", 200)
+            return _node_action(node.uri, podm, (done, 0))
+        done = f"taken apart: its claim {claim.id} is {claim.state}"
+        return _node_action(node.uri, podm, (done, 0))
 
 
-def _node_action(id_: str, podm: str, done: str) -> Action:
-    return Action(kind="node", id=id_, podm=podm, done=done)
+def _left(podm: str, error: SchedulerError) -> Done:
+    """Return that something is left as it is, for an error about its pod manager."""
+    if isinstance(error, HardwareInUse | BaremetalUnavailable):
+        return one_line(f"left as it is: {error}", 400), error.exit_code
+    return one_line(f"left as it is: {podm} does not tell: {error}", 200), 0
 
 
-def _claim_action(claim: Claim, done: str) -> Action:
-    return Action(kind="claim", id=claim.id, podm=", ".join(claim.podms), done=done)
+def _node_action(id_: str, podm: str, done: Done) -> Action:
+    return Action(kind="node", id=id_, podm=podm, done=done[0], exit_code=done[1])
+
+
+def _claim_action(claim: Claim, done: Done) -> Action:
+    podms = ", ".join(claim.podms)
+    return Action(kind="claim", id=claim.id, podm=podms, done=done[0], exit_code=done[1])

@@ -62,7 +62,8 @@ class ProvisionResult(Struct, frozen=True, kw_only=True):
     """The nodes of a request; ``decision`` is None where its key was used before.
 
     ``failures`` has a line for each node that was not composed; with ``claim_lost`` another claim
-    has what one of them needed. ``notes`` are about nodes that were composed elsewhere instead.
+    or system has what one of them needed, with ``cannot_tell`` it is not known whether another
+    system has. ``notes`` are about nodes that were composed elsewhere instead.
     """
 
     decision: DecisionResult | None = None
@@ -71,6 +72,7 @@ class ProvisionResult(Struct, frozen=True, kw_only=True):
     unverified: tuple[UnverifiedNode, ...] = ()
     notes: tuple[str, ...] = ()
     claim_lost: bool = False
+    cannot_tell: bool = False
 
     @property
     def still_composing(self) -> tuple[UnverifiedNode, ...]:
@@ -96,12 +98,16 @@ class NodeRecord(NodeStatus, frozen=True, kw_only=True):
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """What was done, or would be: to a claim or node, on a pod manager, and why."""
+    """What was done, or would be: to a claim or node, on a pod manager, and why.
+
+    ``exit_code`` is that of the error for which it was left as it is, where that must be told.
+    """
 
     kind: str
     id: str
     podm: str
     done: str
+    exit_code: int = 0
 
 
 class ReconcileResult(Struct, frozen=True, kw_only=True):

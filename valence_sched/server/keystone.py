@@ -22,6 +22,7 @@ from keystonemiddleware import auth_token  # type: ignore[import-untyped]
 from oslo_config import cfg
 
 from valence_sched.errors import AccessDenied, IdentityUnavailable, Unauthenticated, one_line
+from valence_sched.model.baremetal import CloudLogin
 from valence_sched.server.access_rules import ALL_OWNERS, AccessRules
 from valence_sched.service.microversion import SERVICE_TYPE
 from valence_sched.service.settings import KeystoneSettings
@@ -215,24 +216,36 @@ def _confirm(_environ: dict[str, Any], start_response: Callable[..., Any]) -> li
     return []
 
 
+def cloud_login(settings: KeystoneSettings, password: str) -> CloudLogin:
+    """Return the login of the service itself, whose catalogue names other services."""
+    kind, login = _login(settings, password)
+    loader: loading.BaseLoader[Any] = loading.get_plugin_loader(kind)
+    auth = loader.load_from_options(auth_url=settings.auth_url, **login)
+    session = Session(auth=auth, verify=settings.cafile or True, timeout=settings.timeout_s)
+    return CloudLogin(session, settings.interface, settings.region_name)
+
+
+def _login(settings: KeystoneSettings, password: str) -> tuple[str, dict[str, str | None]]:
+    """Return the kind of the login of the service, and its options."""
+    if settings.application_credential_id is not None:
+        return "v3applicationcredential", {
+            "application_credential_id": settings.application_credential_id,
+            "application_credential_secret": password,
+        }
+    return "password", {
+        "username": settings.username,
+        "password": password,
+        "user_domain_name": settings.user_domain_name,
+        "project_name": settings.project_name,
+        "project_domain_name": settings.project_domain_name,
+    }
+
+
 def _options(settings: KeystoneSettings, password: str, public: str) -> dict[str, Any]:
     """Return the options of the middleware; those to log in with stand in its configuration."""
     config = cfg.ConfigOpts()
     config([], project="valence-scheduler", default_config_files=[], default_config_dirs=[])
-    login: dict[str, str | None]
-    if settings.application_credential_id is not None:
-        kind = "v3applicationcredential"
-        login = {"application_credential_id": settings.application_credential_id,
-                 "application_credential_secret": password}  # fmt: skip
-    else:
-        kind = "password"
-        login = {
-            "username": settings.username,
-            "password": password,
-            "user_domain_name": settings.user_domain_name,
-            "project_name": settings.project_name,
-            "project_domain_name": settings.project_domain_name,
-        }
+    kind, login = _login(settings, password)
     loader: loading.BaseLoader[Any] = loading.get_plugin_loader(kind)
     config.register_opts(loading.get_auth_plugin_conf_options(loader), group=GROUP)
     for name, value in {**login, "auth_url": settings.auth_url}.items():

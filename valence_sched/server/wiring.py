@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from valence_sched.app import App
 from valence_sched.errors import InputError, SchedulerError, StoreError
+from valence_sched.model.baremetal import CloudLogin
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.decision_summary import DecisionSummary
@@ -125,7 +126,7 @@ class ServiceProcess:
         self._settings, self._environ, self._clock = settings, environ, clock
         self._state = state = SharedState(environ, settings.state, settings.audit_lines)
         self._address = event_address(settings, environ)
-        make_app = functools.partial(App, environ=environ)
+        make_app = app_maker(settings, environ)
         self.hints: ServiceHints | None = None
         self.operations = Operations(state, settings.limits.operations, ended=self._hint_others)
         state_reader = StateReader(make_app, selection_of(settings), state.store)
@@ -257,6 +258,30 @@ class ServiceProcess:
         return app.zone_poller(self._state.store(), zones, tell, clock=self._clock, sleep=sleep)
 
 
+def app_maker(settings: ServiceSettings, environ: Mapping[str, str]) -> Callable[[], App]:
+    """Return what makes an application that asks Ironic as the settings of the service say."""
+    ironic, keystone = settings.ironic_settings, settings.keystone
+
+    @functools.cache
+    def login() -> CloudLogin | None:
+        if keystone is None:
+            return None
+        from valence_sched.server.keystone import cloud_login  # only where Keystone is
+
+        secret = App(environ=environ).secret(keystone.password, "keystone: password")
+        return cloud_login(keystone, secret)
+
+    def make_app() -> App:
+        app = App(environ=environ)
+        if ironic is None:
+            app.config.baremetals = tuple
+        else:
+            app.ask_ironic(login, lambda: ironic)
+        return app
+
+    return make_app
+
+
 def _reads(settings: ServiceSettings, environ: Mapping[str, str]) -> bool:
     """Return whether a process reads pod managers: not where only recordings are decided on."""
     chosen = selection_of(settings)
@@ -337,11 +362,18 @@ def configuration_problems(
         registry = App(environ=environ).registry(settings.state)
         registry.zone_keys(settings.zones, make=settings.zones.enable_zone_routing)
 
+    ironic = settings.ironic_settings
+
+    def check_ironic_password() -> None:
+        if ironic is not None and ironic.password is not None:
+            App(environ=environ).secret(ironic.password, "ironic: password")
+
     config = App(environ=environ).config
     checks: tuple[Callable[[], object], ...] = (
         lambda: access_of(settings, environ),
         lambda: rate_limiter(settings, environ),
         lambda: event_address(settings, environ),
+        check_ironic_password,
         open_state,
         *((check_messaging,) if settings.messaging is not None else ()),
         check_keys,

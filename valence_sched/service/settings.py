@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from valence_sched import files
 from valence_sched.errors import UsageError, one_line
+from valence_sched.model.baremetal import IronicSettings, check_ironic
 from valence_sched.model.base import Noun
 from valence_sched.model.codec import convert, load_yaml
 from valence_sched.model.effect import AUDIT_LINES
@@ -139,6 +140,8 @@ class ServiceSettings(Noun, frozen=True, kw_only=True):
     which processes hint at changes. ``zones`` are the settings of this zone and of those below it.
     ``proxies`` are addresses and networks whose header ``X-Forwarded-For`` says who the client is.
     The state keeps the newest ``audit_lines``, each of a change.
+    ``ironic`` says which Ironic is asked before hardware changes: without a URL it is the one in
+    the catalogue of ``keystone``, and with False none.
     """
 
     host: str = "127.0.0.1"
@@ -167,6 +170,7 @@ class ServiceSettings(Noun, frozen=True, kw_only=True):
     zones: ZoneSettings = DEFAULT_ZONE_SETTINGS
     proxies: tuple[str, ...] = ()
     audit_lines: Positive = AUDIT_LINES
+    ironic: IronicSettings | bool = IronicSettings()
 
     @property
     def proxy_networks(self) -> tuple[Network, ...]:
@@ -179,6 +183,13 @@ class ServiceSettings(Noun, frozen=True, kw_only=True):
         if isinstance(self.reader, bool):
             return ReaderSettings() if self.reader else None
         return self.reader
+
+    @property
+    def ironic_settings(self) -> IronicSettings | None:
+        """Return how Ironic is reached, None where it is not asked."""
+        if isinstance(self.ironic, bool):
+            return IronicSettings() if self.ironic else None
+        return self.ironic
 
 
 DEFAULT_SETTINGS = ServiceSettings()
@@ -201,7 +212,7 @@ def read_settings(path: str, *, check: bool = True) -> ServiceSettings:
 def check_settings(settings: ServiceSettings, path: str) -> None:
     """Raise UsageError for settings that contradict each other, or would let anybody in.
 
-    InputError for a message broker whose URL has no source.
+    InputError for a message broker whose URL has no source, and for a wrong URL of Ironic.
     """
     if settings.messaging is not None:
         check_messaging(settings.messaging, path)
@@ -210,6 +221,7 @@ def check_settings(settings: ServiceSettings, path: str) -> None:
     except ValueError as error:
         raise UsageError(one_line(f"{path}: proxies: {error}")) from None
     _check_events(settings, path)
+    check_ironic(settings.ironic_settings or IronicSettings(), path, "$.ironic")
     check_zone_settings(settings.zones, path, "$.zones")
     if settings.auth == "basic" and settings.users_file is None:
         raise UsageError(f"{path}: auth is basic without a users_file: name the file of users")

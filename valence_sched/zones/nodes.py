@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from valence_sched.errors import (
+    BaremetalUnavailable,
     ClaimLost,
     ClaimState,
     SchedulerError,
@@ -46,6 +47,7 @@ class _Outcome:
     notes: list[str] = field(default_factory=list)
     failed_zones: set[str] = field(default_factory=set)
     claim_lost: bool = False
+    cannot_tell: bool = False
 
     def add(self, zone: str, result: ProvisionResult) -> None:
         self.nodes += [(zone, node) for node in result.nodes]
@@ -53,6 +55,7 @@ class _Outcome:
         self.unverified += [paths.unverified_below(zone, one) for one in result.unverified]
         self.notes += [paths.line_below(zone, line) for line in result.notes]
         self.claim_lost |= result.claim_lost
+        self.cannot_tell |= result.cannot_tell
         if result.failures:
             self.failed_zones.add(zone)
 
@@ -66,6 +69,7 @@ class _Outcome:
         self.failures.append(line)
         self.failed_zones.add(zone)
         self.claim_lost |= isinstance(error, ClaimLost)
+        self.cannot_tell |= isinstance(error, BaremetalUnavailable)
 
     @property
     def node_count(self) -> int:
@@ -79,6 +83,7 @@ class _Outcome:
             unverified=tuple(self.unverified),
             notes=tuple(self.notes),
             claim_lost=self.claim_lost,
+            cannot_tell=self.cannot_tell,
         )
 
 

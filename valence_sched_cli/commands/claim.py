@@ -80,8 +80,9 @@ class ComposeClaim(base.Lister):
 
     The pod managers compose them, and it is read back that they did. Nothing else is composed in
     its place: where a pod manager refuses a node of the claim, none is left of the others. Exit
-    codes: 0 composed; 1 error, or nothing was composed; 4 composed in part; 6 another system uses
-    a block by now; 7 what was composed could not be verified, or not all of it be told.
+    codes: 0 composed; 1 error, or nothing was composed; 4 composed in part; 5 Ironic does not tell
+    whether it uses the hardware; 6 another system uses a block by now; 7 what was composed could
+    not be verified, or not all of it be told.
     """
 
     through_service = True
@@ -154,7 +155,8 @@ class ReapClaim(base.Lister):
 
     Claims whose time is over are freed. A claim that died while it was being composed becomes
     its node where that is there, and is freed where nothing is. Nodes that went are forgotten,
-    and so is what ended long ago.
+    and so is what ended long ago. Exit codes: 5 when something is left because Ironic does not
+    tell whether it uses the hardware, 6 when it does.
     """
 
     through_service = True
@@ -171,6 +173,7 @@ class ReapClaim(base.Lister):
             type=age,
             default=30 * 86400.0,
         )
+        claim_options.add_ironic_option(parser)
         inventory.add_live_options(parser)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
@@ -180,6 +183,7 @@ class ReapClaim(base.Lister):
         scheduler = self.scheduler(parsed_args)
         result = scheduler.reconcile(dry_run=parsed_args.dry_run, keep_s=parsed_args.keep)
         rows = [(action.kind, action.id, action.podm, action.done) for action in result.actions]
+        self.exit_code = max((action.exit_code for action in result.actions), default=0)
         counts = (("claims", result.forgotten_claims), ("decisions", result.forgotten_decisions))
         rows += [(kind, "", "", f"forgot {n} that ended long ago") for kind, n in counts if n]
         self.closing += _composing_lines(result.composing)

@@ -181,7 +181,7 @@ def describe_result(
     elif expected:
         command.exit_code = 4
     else:
-        command.exit_code = 6 if result.claim_lost else 1
+        command.exit_code = 6 if result.claim_lost else 5 if result.cannot_tell else 1
 
 
 def dispatch(

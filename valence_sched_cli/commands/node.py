@@ -143,7 +143,8 @@ def _cells(status: NodeStatus) -> dict[str, Any]:
 class DeleteNode(base.Command):
     """Decompose nodes and verify that they are gone.
 
-    Exits 7 when something is left or that cannot be told; the node stays in the list then.
+    The node stays in the list where it could not be: exit codes are 5 when Ironic does not tell
+    whether it uses the hardware, 6 when it does, 7 when something is left or that cannot be told.
     """
 
     through_service = True
@@ -153,6 +154,7 @@ class DeleteNode(base.Command):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_option(parser, "<node>...: node (ID or URI; repeat for several)")
         claim.add_timeout_option(parser)
+        claim.add_ironic_option(parser)
         inventory.add_live_options(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:

@@ -68,6 +68,15 @@ def add_wait_options(parser: argparse.ArgumentParser) -> None:
         """,
     )
     add_timeout_option(parser)
+    add_ironic_option(parser)
+
+
+def add_ironic_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option that leaves Ironic out."""
+    words = ("do not ask Ironic whether it uses the hardware: a server that it has there is lost "
+             "(default: where VALENCE_SCHED_IRONIC_URL, ironic.yaml or the catalogue of the cloud "
+             "names an Ironic, hardware that it uses is not changed)")  # fmt: skip
+    add_option(section(parser, "then"), f"--no-ironic: {words}")
 
 
 def add_timeout_option(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +105,8 @@ def wait_s(args: argparse.Namespace) -> float:
 
 def refuse_idle(args: argparse.Namespace, *, holds: bool, composes: bool) -> None:
     """Refuse options that would do nothing, as nothing is held, or nothing composed."""
-    waiting = {"--timeout": args.timeout, "--wait": args.wait, "--no-wait": args.no_wait}
+    waiting = {"--timeout": args.timeout, "--wait": args.wait, "--no-wait": args.no_wait,
+               "--no-ironic": args.no_ironic}  # fmt: skip
     given = {"--ttl": args.ttl, "--key": args.key} | waiting
     if not holds and (idle := _given(given)):
         raise UsageError(f"{idle}: nothing is held or composed: add --claim or --compose")

@@ -38,7 +38,7 @@ class Making(Scripted):
 class ProvisionCase(StoreCase):
     """A store with pod managers that answer as they are told."""
 
-    def site(self, *names, blocks=3, readings=None, refusals=None, **composers):
+    def site(self, *names, blocks=3, readings=None, refusals=None, prepare=None, **composers):
         self.url = self.fresh_url()
         self.one = self.store()
         self.one.remember_all([podm(name, blocks) for name in names])
@@ -58,7 +58,9 @@ class ProvisionCase(StoreCase):
 
         self.claimer = claimer(self.one)
         composer = NodeComposer(self.one, connect, read, checkpoint=self.points.append)
-        words = {"refusals": lambda asked: refusals if asked.count else {}} if refusals else {}
+        words = {"prepare": prepare} if prepare else {}
+        if refusals:
+            words["refusals"] = lambda asked: refusals if asked.count else {}
         self.provisioner = Provisioner(self.one, self.claimer, composer, read, **words)
         return self.provisioner
 

@@ -42,7 +42,7 @@ class ToldProgress(NoProgress):
 
 
 class Scripted:
-    """A composer that answers as it is told, and notes what was asked of it."""
+    """A composer that answers as it is told, may change anything, and notes what it is asked."""
 
     def __init__(self, compose=COMPOSED, read_node=ABSENT, remove=ABSENT):
         self._answers = {"compose": compose, "read_node": read_node, "remove": remove}
@@ -53,6 +53,9 @@ class Scripted:
         if isinstance(answer := self._answers[verb], Exception):
             raise answer
         return answer
+
+    def may_change(self, _request, _node=None):
+        return self
 
     def refusal(self, _request):
         return None

@@ -17,6 +17,7 @@ from valence_sched.drivers.crawl import pool
 from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
 from valence_sched.lifecycle.claim import Claimer
 from valence_sched.lifecycle.compose import NodeComposer
+from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.lifecycle.provision import Provisioner
 from valence_sched.lifecycle.reconcile import Reconciler
 from valence_sched.model.inventory import FullPodm
@@ -52,8 +53,11 @@ class Site:
     def target(self, name: str) -> ReadTarget:
         return ReadTarget(Registration(name=name, url=self.podms[name].url))
 
+    @contextlib.contextmanager
     def connect(self, name: str):
-        return connect(self.target(name), plugins.installed(plugins.DIALECTS), 20, PATIENCE_S)
+        dialects = plugins.installed(plugins.DIALECTS)
+        with connect(self.target(name), dialects, 20, PATIENCE_S) as podm:
+            yield GuardedComposer(podm.composer)
 
     def read(self, name: str) -> FullPodm | None:
         dialects = plugins.load(plugins.DIALECTS).by_name

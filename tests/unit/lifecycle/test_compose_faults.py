@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from tests.unit.lifecycle.site import Site, request, site
-from valence_sched.drivers.composer import Composer
+from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model.composition import CompositionRequest
 
 SYSTEMS = "/redfish/v1/Systems"
@@ -131,9 +131,10 @@ class TestOthers(unittest.TestCase):
             again = here.store.claims.show(mine.claim)
             second = CompositionRequest(name="vs-second", pool=mine.pool, blocks=mine.blocks)
             with here.connect(mine.podm) as hands:
-                outcome = hands.compose(second, lambda _state: None)
+                outcome = hands.may_change(second).compose(second, lambda _state: None)
                 self.assertEqual("left", outcome.state)
-                gone = hands.remove(second, outcome.node, lambda _state: None)
+                changes = hands.may_change(second, outcome.node)
+                gone = changes.remove(second, outcome.node, lambda _state: None)
                 self.assertEqual("absent", gone.state)
             self.assertEqual("SETTLED", again.state)
             self.assertEqual([mine.name], here.node_names())
@@ -143,8 +144,9 @@ class TestOthers(unittest.TestCase):
             claim = here.claim(request())
             (part,) = claim.parts
             uris = part.shares[0].blocks
+            wanted = wanted_blocks(uris)
             with here.connect(part.podm) as hands:
-                self.assertTrue(hands.reserve(wanted_blocks(uris)))
+                self.assertTrue(hands.may_change(wanted).reserve(wanted))
             with self.assertRaisesRegex(Exception, "found Unused, reserved"):
                 here.composer.compose(claim)
             for uri in uris:
@@ -186,6 +188,7 @@ def wanted_blocks(blocks):
     return CompositionRequest(name="somebody", blocks=tuple(blocks))
 
 
-def stolen(hands: Composer, blocks) -> None:
-    outcome = hands.compose(wanted_blocks(blocks), lambda _state: None)
+def stolen(hands: GuardedComposer, blocks) -> None:
+    wanted = wanted_blocks(blocks)
+    outcome = hands.may_change(wanted).compose(wanted, lambda _state: None)
     assert outcome.state == "composed", outcome

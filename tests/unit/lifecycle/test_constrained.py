@@ -101,7 +101,8 @@ class TestPublicTree(unittest.TestCase):
             for there in here.read(name).nodes:  # all of its compute blocks are in use
                 wanted = CompositionRequest(name=there.name or "", blocks=there.blocks)
                 with here.connect(name) as hands:
-                    hands.remove(wanted, there.uri, lambda _state: None)
+                    changes = hands.may_change(wanted, there.uri)
+                    changes.remove(wanted, there.uri, lambda _state: None)
             here.store.remember(here.read(name))
             free = here.free_blocks()
             asked = {"processor": {"total_cores": 16}, "memory": {"capacity_mib": 8192}}

@@ -115,7 +115,7 @@ class TestHabits(unittest.TestCase):
             here.store.claims.start_composing(claim.id)
             here.store.claims.fail(claim.id, "the reply was lost")
             with here.connect("podm") as composer:
-                composer.compose(wanted, lambda _state: None)
+                composer.may_change(wanted).compose(wanted, lambda _state: None)
             (action,) = here.reconciler.reconcile()
             self.assertEqual(f"taken apart: its claim {claim.id} is FAILED", action.done)
 
@@ -134,10 +134,10 @@ class TestHabits(unittest.TestCase):
             for name, block in (("vs-1", "C1"), ("vs-2", "C2")):
                 blocks = (f"{BLOCKS}/{block}", f"{BLOCKS}/D1")
                 wanted = CompositionRequest(name=name, blocks=blocks)
-                result = composer.compose(wanted, lambda _state: None)
+                result = composer.may_change(wanted).compose(wanted, lambda _state: None)
                 self.assertEqual(("composed", blocks), (result.state, result.blocks))
                 nodes.append((wanted, result.node))
-            gone = composer.remove(*nodes[0], lambda _state: None)
+            gone = composer.may_change(*nodes[0]).remove(*nodes[0], lambda _state: None)
             self.assertEqual(("absent", ""), (gone.state, gone.reason))
             self.assertEqual("composed", composer.read_node(*nodes[1]).state)
 
@@ -146,7 +146,7 @@ class TestHabits(unittest.TestCase):
             mine = here.composer.compose(here.claim(request()))
             second = CompositionRequest(name="vs-second", pool=mine.pool, blocks=mine.blocks)
             with here.connect("podm") as composer:
-                result = composer.compose(second, lambda _state: None)
+                result = composer.may_change(second).compose(second, lambda _state: None)
             self.assertEqual("left", result.state)
             self.assertEqual(f"its blocks are part of {mine.uri} too", result.reason)
 

@@ -144,9 +144,9 @@ class TestReaping(unittest.TestCase):
         with site() as here:
             node = here.composer.compose(here.claim(request()))
             with here.connect(node.podm) as hands:
-                hands.remove(
-                    CompositionRequest(name="", blocks=node.blocks), node.uri, lambda _state: None
-                )
+                wanted = CompositionRequest(name="", blocks=node.blocks)
+                changes = hands.may_change(wanted, node.uri)
+                changes.remove(wanted, node.uri, lambda _state: None)
             actions = [action.done for action in here.reconciler.reconcile()]
             self.assertRegex(actions[0], "forgotten, and its claim released")
             self.assertEqual([], here.store.claims.list())
@@ -185,7 +185,7 @@ class TestReaping(unittest.TestCase):
             here.store.claims.start_composing(claim.id)
             here.store.claims.fail(claim.id, "the reply was lost")
             with here.connect(part.podm) as hands:
-                hands.compose(wanted, lambda _state: None)
+                hands.may_change(wanted).compose(wanted, lambda _state: None)
             self.assertEqual([wanted.name], here.node_names())
             (action,) = here.reconciler.reconcile()
             self.assertEqual(f"taken apart: its claim {claim.id} is FAILED", action.done)
@@ -198,7 +198,7 @@ class TestReaping(unittest.TestCase):
                 name="vs-0123", pool=part.shares[0].pool, blocks=part.blocks
             )
             with here.connect(part.podm) as hands:
-                hands.compose(wanted, lambda _state: None)
+                hands.may_change(wanted).compose(wanted, lambda _state: None)
             (action,) = [action for action in here.reconciler.reconcile() if action.kind == "node"]
             self.assertRegex(action.done, "left as it is: no claim is known for it")
             self.assertEqual(["vs-0123"], here.node_names())
@@ -213,7 +213,7 @@ class TestReaping(unittest.TestCase):
                 if began:
                     here.store.claims.note_reserving(claim.id)
                 with here.connect(part.podm) as hands:
-                    hands.reserve(wanted)
+                    hands.may_change(wanted).reserve(wanted)
                 here.reconcile()
                 documents = here.podms[part.podm].documents
                 flags = {documents.get(uri)["CompositionStatus"]["Reserved"] for uri in part.blocks}
@@ -243,8 +243,8 @@ class TestLogin(unittest.TestCase):
             dialects = plugins.installed(plugins.DIALECTS)
             (block,) = [uri for uri in podm.documents if uri.endswith("/Compute-02")]
             wanted = CompositionRequest(name="vs-1", pool="row-a", blocks=(block,))
-            with connect(ReadTarget(entry, "secret"), dialects, 10, 1) as hands:
-                outcome = hands.compose(wanted, lambda _state: None)
+            with connect(ReadTarget(entry, "secret"), dialects, 10, 1) as connected:
+                outcome = connected.composer.compose(wanted, lambda _state: None)
             self.assertEqual(("composed", ""), (outcome.state, outcome.reason))
             self.assertEqual(0, podm.open_sessions)
             with (

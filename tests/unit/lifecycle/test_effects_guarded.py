@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every effect on hardware passes the guard: what changes it is reached by no other way."""
+
+import ast
+import unittest
+from collections.abc import Iterator
+
+from tests.unit.structure import Module, every_import, every_module
+from valence_sched.drivers.composer import Composer, ComposerReads
+from valence_sched.lifecycle.guard import GuardedComposer
+
+WRITES = {"post", "patch", "put", "delete"}
+#: What sends anything but reads to a pod manager, by way of drivers/http. A new one is a part of a
+#: composer, or says here why it changes no hardware.
+WRITERS = {
+    "drivers/connect": "the session that composers write with",
+    "drivers/events/subscription": "asks for events",
+    "drivers/redfish/amounts": "a part of the composer",
+    "drivers/redfish/composer": "a composer",
+    "drivers/redfish/reservations": "a part of the composer",
+    "drivers/rsd/composer": "a composer",
+}
+#: Who sees a composer that changes, or what connects to one.
+SEES_CHANGES = {
+    ("lifecycle/access", "valence_sched.drivers.connect.connect"),  # and guards it
+    ("lifecycle/compose", "valence_sched.drivers.composer.Composer"),
+    ("lifecycle/guard", "valence_sched.drivers.composer.Composer"),
+}
+#: Each effect: the function that has it, and the verb of a composer. A new one is a new line.
+EFFECTS = {
+    ("lifecycle/compose", "_remove", "remove"),
+    ("lifecycle/compose", "_reserve_and_compose", "reserve"),
+    ("lifecycle/compose", "_reserve_and_compose", "compose"),
+    ("lifecycle/compose", "_give_up", "remove"),
+    ("lifecycle/compose", "_give_up", "unreserve"),
+    ("lifecycle/reconcile", "_remove", "remove"),
+    ("lifecycle/reconcile", "_find_result", "remove"),
+    ("lifecycle/reconcile", "_find_result", "unreserve"),
+    ("lifecycle/reconcile", "_forget_missing", "remove"),
+}
+#: What has verbs of the same names, and passes the guard itself.
+NODE_COMPOSERS = {"self.composer", "access.composer"}
+
+
+def verbs(protocol: type) -> set[str]:
+    return {name for name in vars(protocol) if not name.startswith("_")}
+
+
+CHANGES = verbs(Composer)
+
+
+class TestEffects(unittest.TestCase):
+    """The source, read as a tree."""
+
+    def test_a_guarded_composer_has_all_that_reads_and_nothing_that_changes(self):
+        self.assertTrue(CHANGES.isdisjoint(verbs(ComposerReads)))
+        self.assertEqual({*verbs(ComposerReads), "may_change"}, verbs(GuardedComposer))
+
+    def test_only_the_guard_and_what_it_lets_pass_see_a_composer_that_changes(self):
+        names = {"valence_sched.drivers.connect.connect", "valence_sched.drivers.composer.Composer",
+                 "valence_sched.drivers.connect", "valence_sched.drivers.composer"}  # fmt: skip
+        imports = (one for one in every_import() if one.module.room != "drivers")
+        found = {(one.module.address, one.name) for one in imports if one.name in names}
+        self.assertEqual(SEES_CHANGES, found)
+
+    def test_each_change_is_made_by_what_may_change_has_returned(self):
+        found = set()
+        for module in every_module():
+            if module.room in ("lifecycle", "engine", "inventory", "server", "service", "zones"):
+                found |= set(self.effects(module))
+        self.assertEqual(EFFECTS, found)
+
+    def test_nothing_but_a_composer_writes_to_a_pod_manager(self):
+        found = {module.address for module in every_module()
+                 if module.room in ("drivers", "lifecycle", "inventory", "engine")
+                 and not module.address.startswith("drivers/http/")
+                 and any(map(_writes, ast.walk(module.tree)))}  # fmt: skip
+        self.assertEqual(set(WRITERS), found)
+
+    def effects(self, module: Module) -> Iterator[tuple[str, str, str]]:
+        for function in ast.walk(module.tree):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            typed = (arg for arg in function.args.args if arg.annotation is not None)
+            permitted = {it.arg for it in typed if ast.unparse(it.annotation) == "Composer"}
+            permitted |= {
+                ast.unparse(target)
+                for node in ast.walk(function)
+                if isinstance(node, ast.Assign) and _permits(node.value)
+                for target in node.targets
+            }
+            for node in ast.walk(function):
+                match node:
+                    case ast.Call(func=ast.Attribute(value=receiver, attr=verb)) if (
+                        verb in CHANGES and self.composes(function, receiver)
+                    ):
+                        ok = _permits(receiver) or ast.unparse(receiver) in permitted
+                        self.assertTrue(ok, f"{module.at(node.lineno)}: {ast.unparse(node)}")
+                        yield module.address, function.name, verb
+
+    def composes(self, function: ast.FunctionDef, receiver: ast.expr) -> bool:
+        """Return whether the receiver of a call may be a composer: lists and others are none."""
+        text = ast.unparse(receiver)
+        return text not in NODE_COMPOSERS and ("compose" in text or "change" in text)
+
+
+def _permits(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".may_change")
+
+
+def _writes(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(value=receiver, attr=verb):
+            of = ast.unparse(receiver).rpartition(".")[2].lstrip("_")
+            return verb in WRITES and of in ("session", "connection", "transport")
+        case ast.Constant(value=str(word)):
+            return word.lower() in WRITES and word.isupper()
+    return False

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What may be changed: hardware of which no Ironic says that it uses it."""
+
+import unittest
+from unittest import mock
+
+from msgspec.structs import replace
+
+from valence_sched.drivers.hardware import ConcernedHardware
+from valence_sched.errors import BaremetalUnavailable, HardwareInUse
+from valence_sched.lifecycle import guard as guards
+from valence_sched.lifecycle.guard import HardwareGuard
+from valence_sched.model.baremetal import BaremetalNode
+
+UUID, INSTANCE = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+SYSTEM_UUID, MAC = "33333333-3333-4333-8333-333333333333", "00:5c:52:31:3a:9c"
+SYSTEM = "/redfish/v1/Systems/7"
+URL = "https://podm.example:8443"
+HOSTS = {"podm.example": "192.0.2.7", "bmc.example": "192.0.2.99", "localhost": "127.0.0.1",
+         "six.example": "2001:db8::7"}  # fmt: skip
+NODE = BaremetalNode(
+    uuid=UUID, name="n7", provision_state="active",
+    driver_info={"redfish_address": URL, "redfish_system_id": SYSTEM},
+)  # fmt: skip
+
+
+class FakeIronic:
+    """An Ironic with these nodes, and with ports by their MAC address; notes what it is asked."""
+
+    def __init__(self, *nodes, ports=None, error=None):
+        self.by_uuid = {node.uuid: node for node in nodes}
+        self.ports, self.error, self.asked = ports or {}, error, []
+
+    def nodes(self):
+        self.asked.append("nodes")
+        if self.error:
+            raise self.error
+        return list(self.by_uuid.values())
+
+    def node(self, uuid):
+        self.asked.append(uuid)
+        return self.by_uuid.get(uuid)
+
+    def owners(self, mac_addresses):
+        return {self.ports[mac] for mac in mac_addresses if mac in self.ports}
+
+
+def hardware(**words):
+    return ConcernedHardware(**{"systems": {SYSTEM}, **words})
+
+
+def addresses(name, _port):
+    if name not in HOSTS:
+        raise OSError("no such name")
+    return [(0, 0, 0, "", (HOSTS[name], 0))]
+
+
+class GuardCase(unittest.TestCase):
+    """A pod manager at URL, and names that have addresses here."""
+
+    def setUp(self):
+        resolve = mock.patch.object(guards.socket, "getaddrinfo", addresses)
+        self.enterContext(resolve)
+
+    def check(self, *nodes, url=URL, ports=None, **words):
+        guard = HardwareGuard(lambda: [FakeIronic(*nodes, ports=ports)])
+        guard.check("east", url, lambda: hardware(**words))
+
+    def refused(self, *nodes, **words):
+        with self.assertRaises(HardwareInUse) as caught:
+            self.check(*nodes, **words)
+        return str(caught.exception)
+
+
+class TestUses(GuardCase):
+    """What uses a node, whatever state it is in."""
+
+    def test_only_a_node_that_nothing_uses_in_an_idle_state_may_be_changed(self):
+        for state in ("enroll", "manageable", "available"):
+            for maintenance in (False, True):
+                self.check(replace(NODE, provision_state=state, maintenance=maintenance))
+
+    def test_every_other_state_is_a_use_in_maintenance_too(self):
+        for state in (
+            "active", "deploying", "wait call-back", "deploy failed", "deploy hold", "rescue",
+            "rescuing", "rescue wait", "unrescuing", "unrescue failed", "cleaning", "clean wait",
+            "clean failed", "clean hold", "inspecting", "inspect wait", "inspect failed", "error",
+            "adopting", "adopt failed", "verifying", "deleting", "deleted", "undeploy", "rebuild",
+            "servicing", "service wait", "service hold", "service failed", "a state to come", None,
+        ):  # fmt: skip
+            for maintenance in (False, True):
+                with self.subTest(state, maintenance=maintenance):
+                    told = self.refused(
+                        replace(NODE, provision_state=state, maintenance=maintenance)
+                    )
+                    self.assertIn(f"node {UUID} (called 'n7'): provision state {state}", told)
+                    self.assertEqual(maintenance, "in maintenance" in told)
+
+    def test_an_instance_an_allocation_and_a_lock_are_uses_of_an_idle_node(self):
+        idle = replace(NODE, provision_state="available")
+        for words, told in (
+            ({"instance_uuid": INSTANCE}, f"instance {INSTANCE}"),
+            ({"allocation_uuid": INSTANCE}, f"allocation {INSTANCE}"),
+            ({"reservation": "conductor-1"}, "locked by conductor conductor-1"),
+        ):
+            with self.subTest(told):
+                self.assertIn(told, self.refused(replace(idle, **words)))
+
+    def test_the_refusal_names_node_and_server(self):
+        node = replace(NODE, instance_uuid=INSTANCE, instance_info={"display_name": "db-7"})
+        told = f"east: in use in Ironic as node {UUID} (called 'n7'), of server 'db-7': "
+        told += f"provision state active; instance {INSTANCE}: undeploy it there first"
+        self.assertEqual(told, self.refused(node))
+        self.assertEqual(6, HardwareInUse.exit_code)
+
+    def test_a_node_is_read_again_before_each_change(self):
+        ironic = FakeIronic(replace(NODE, provision_state="available"))
+        guard = HardwareGuard(lambda: [ironic])
+        guard.check("east", URL, hardware)
+        ironic.by_uuid[UUID] = NODE
+        with self.assertRaises(HardwareInUse):
+            guard.check("east", URL, hardware)
+        del ironic.by_uuid[UUID]
+        guard.check("east", URL, hardware)
+        self.assertEqual(["nodes", UUID, UUID, UUID], ironic.asked)
+
+    def test_the_list_is_read_again_after_some_seconds(self):
+        ironic, now = FakeIronic(), [0.0]
+        guard = HardwareGuard(lambda: [ironic], lambda: now[0])
+        guard.check("east", URL, hardware)
+        ironic.by_uuid[UUID] = NODE
+        now[0] = guards.LIST_AGE_S + 1
+        with self.assertRaises(HardwareInUse):
+            guard.check("east", URL, hardware)
+
+    def test_each_ironic_is_asked(self):
+        for ironics in ([FakeIronic(NODE), FakeIronic()], [FakeIronic(), FakeIronic(NODE)]):
+            with self.assertRaises(HardwareInUse):
+                HardwareGuard(lambda it=ironics: it).check("east", URL, hardware)
+
+    def test_without_an_ironic_or_its_nodes_no_hardware_is_read(self):
+        for ironics in ((), (FakeIronic(),)):
+            HardwareGuard(lambda it=ironics: it).check("east", URL, self.fail)
+
+    def test_an_ironic_that_does_not_answer_lets_nothing_change(self):
+        down = FakeIronic(error=BaremetalUnavailable("Ironic is away"))
+        for ironics in ([down], [FakeIronic(), down]):
+            with self.assertRaisesRegex(BaremetalUnavailable, "Ironic is away"):
+                HardwareGuard(lambda it=ironics: it).check("east", URL, hardware)
+        self.assertEqual(5, BaremetalUnavailable.exit_code)
+
+
+class TestMatches(GuardCase):
+    """Which nodes are the hardware."""
+
+    def node(self, address, system=SYSTEM, **info):
+        known = {"redfish_address": address, "redfish_system_id": system, **info}
+        info = {key: value for key, value in known.items() if value is not None}
+        return replace(NODE, driver_info=info)
+
+    def test_spellings_of_one_address_are_one(self):
+        for url, addresses_ in (
+            (URL, ("https://podm.example:8443/", "https://PODM.example:8443/redfish/v1/",
+                   "podm.example:8443", "https://192.0.2.7:8443", "https://[::ffff:192.0.2.7]:8443",
+                   "https://podm.example.:8443", "https://root:secret@podm.example:8443")),
+            ("https://podm.example", ("podm.example", "192.0.2.7", "https://192.0.2.7:443/",
+                                      "http://podm.example", "https://podm.example:443")),
+            ("http://podm.example:80/redfish/v1", ("http://192.0.2.7", "https://192.0.2.7")),
+            ("https://[2001:db8::7]", ("2001:db8:0::7", "[2001:DB8::7]", "https://[2001:db8::7]:443",
+                                       "https://six.example")),
+            ("http://127.0.0.1:8000", ("http://localhost:8000", "http://127.0.0.1:8000/")),
+        ):  # fmt: skip
+            for address in addresses_:
+                with self.subTest(url, address=address):
+                    self.refused(self.node(address), url=url)
+
+    def test_other_addresses_are_of_other_hardware(self):
+        for address in ("https://podm.example:9443", "https://192.0.2.8:8443", "bmc.example",
+                        "https://podm.example", "https://no.example:9443", "", None, 7,
+                        "https://[2001", "https://podm.example:seven"):  # fmt: skip
+            with self.subTest(address):
+                self.check(self.node(address))
+
+    def test_spellings_of_one_system_are_one(self):
+        for system in (f"{SYSTEM}/", "/redfish/v1/systems/7", "redfish/v1/Systems/7",
+                       "/redfish/v1/Systems/%37", f"{URL}{SYSTEM}"):  # fmt: skip
+            with self.subTest(system):
+                self.refused(self.node(URL, system))
+
+    def test_other_systems_of_the_pod_manager_may_be_changed(self):
+        for system in ("/redfish/v1/Systems/77", "/redfish/v1/Systems", "7"):
+            with self.subTest(system):
+                self.check(self.node(URL, system))
+
+    def test_a_node_without_a_system_is_any_of_its_address(self):
+        for system in (None, ""):
+            self.refused(self.node(URL, system))
+            self.check(self.node("https://192.0.2.8:8443", system))
+
+    def test_a_host_without_an_address_here_may_be_the_one(self):
+        with self.assertRaisesRegex(BaremetalUnavailable, "may be in use .* no address here"):
+            self.check(self.node("https://no.example:8443"))
+        idle = replace(self.node("https://no.example:8443"), provision_state="available")
+        self.check(idle)
+        self.check(self.node("https://no.example:8443", "/redfish/v1/Systems/1"))
+        self.check(self.node("https://no.example:8443", None))
+
+    def test_the_uuid_of_a_system_counts_at_any_address(self):
+        for node in (self.node("https://192.0.2.8", f"/redfish/v1/Systems/{SYSTEM_UUID.upper()}"),
+                     replace(NODE, uuid=SYSTEM_UUID, driver_info={})):  # fmt: skip
+            self.refused(node, uuids={SYSTEM_UUID})
+            self.check(node, uuids={INSTANCE})
+
+    def test_a_port_with_a_mac_address_counts_at_any_address(self):
+        elsewhere = replace(NODE, driver_info={"ipmi_address": "192.0.2.8"})
+        self.refused(elsewhere, mac_addresses={MAC}, ports={MAC: UUID})
+        self.check(elsewhere, mac_addresses={"00:00:00:00:00:01"}, ports={MAC: UUID})
+        idle = replace(elsewhere, provision_state="available")
+        self.check(idle, mac_addresses={MAC}, ports={MAC: UUID})
+
+    def test_the_address_of_a_bmc_counts_for_every_driver(self):
+        for info in ({"ipmi_address": "192.0.2.99"}, {"ipmi_address": "bmc.example"},
+                     {"ilo_address": "192.0.2.99"}, {"drac_address": "192.0.2.99"},
+                     {"irmc_address": "192.0.2.99"}, {"xclarity_manager_ip": "192.0.2.99"},
+                     {"ibmc_address": "https://192.0.2.99"},
+                     {"redfish_address": "https://192.0.2.99"},
+                     {"redfish_address": "bmc.example", "redfish_system_id": "/redfish/v1/S/1"},
+                     {"snmp_address": "192.0.2.7"}):  # fmt: skip
+            with self.subTest(info):
+                node = replace(NODE, driver_info=info)
+                self.refused(node, bmc_hosts={"192.0.2.99"})
+        self.check(replace(NODE, driver_info={"ipmi_address": "192.0.2.98", "deploy_kernel": "x"}),
+                   bmc_hosts={"192.0.2.99"})  # fmt: skip
+
+    def test_the_own_address_of_the_pod_manager_tells_no_system_apart(self):
+        other = self.node(URL, "/redfish/v1/Systems/8")
+        self.check(other, bmc_hosts={"podm.example", "192.0.2.7"})
+
+    def test_free_blocks_are_no_system(self):
+        for system in (SYSTEM, None):
+            self.check(self.node(URL, system), systems=set(), blocks={"/b/1"})
+
+    def test_blocks_that_only_a_system_in_use_names_are_its_own(self):
+        asked = []
+
+        def blocks_of(uri):
+            asked.append(uri)
+            return {"/b/1", "/b/2"}
+
+        words = {"systems": set(), "blocks_of": blocks_of}
+        told = self.refused(self.node(f"{URL}/", f"{SYSTEM}/"), blocks={"/b/2"}, **words)
+        self.assertIn(f"in use in Ironic as node {UUID} (called 'n7')", told)
+        self.assertEqual([SYSTEM], asked)
+        self.check(self.node(URL), blocks={"/b/3"}, **words)
+        self.check(self.node("https://podm.example:9443"), blocks={"/b/2"}, **words)
+        idle = replace(self.node(URL), provision_state="available")
+        self.check(idle, blocks={"/b/2"}, **words)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Concerned hardware: which computer systems a change concerns, and what else tells them apart.
+
+Other systems may know the same hardware by another address: by its UUID, by the MAC addresses of
+its network interfaces, or by the address of its own BMC.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from valence_sched.drivers.composer import Session, get_document
+from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, links, text, words
+from valence_sched.drivers.links import Get, collection_pages, fold_uri, link_path
+from valence_sched.drivers.redfish.device_schema import EthernetInterface
+from valence_sched.drivers.redfish.schema import ListedSystem, ResourceBlock
+from valence_sched.drivers.rsd.schema import RackNode
+from valence_sched.model.identity import UUID_KIND, uuid_identity
+
+_SYSTEM = re.compile(r"/redfish/v1/systems/[^/?#]+", re.IGNORECASE)
+_MAC_DIGITS = 12
+
+
+def addresses(value: Any) -> tuple[str, ...]:
+    """Read the addresses of an array of IP addresses; what is none of them is left out."""
+    items = value if isinstance(value, list) else [value]
+    found = (item.get("Address") for item in items if isinstance(item, dict))
+    return tuple(one for one in found if isinstance(one, str) and one)
+
+
+class IdentifiedSystem(Resource):
+    """ComputerSystem as far as it tells which hardware it is."""
+
+    uuid = Field("UUID", text, "the UUID of the system")
+    ethernet = Field("EthernetInterfaces", links, "its network interfaces, or their collection")
+    managers = Field("Links/ManagedBy", links, "its BMC")
+
+
+class BmcInterface(Resource):
+    """EthernetInterface of a manager."""
+
+    ipv4 = Field("IPv4Addresses", addresses, "its addresses")
+    ipv6 = Field("IPv6Addresses", addresses, "its addresses")
+    full_name = Field("FQDN", words, "its name and domain")
+    name = Field("HostName", words, "its name")
+
+
+@dataclass
+class ConcernedHardware:
+    """The systems that a change concerns, by the URIs that their pod manager gives them.
+
+    UUIDs are in the usual spelling, MAC addresses in lower case with colons. ``bmc_hosts`` are the
+    addresses and names of the BMCs of the systems. ``blocks`` are those that are to be a new node,
+    and ``blocks_of`` reads of which blocks a system is made: some blocks do not tell their system.
+    """
+
+    systems: set[str] = field(default_factory=set)
+    uuids: set[str] = field(default_factory=set)
+    mac_addresses: set[str] = field(default_factory=set)
+    bmc_hosts: set[str] = field(default_factory=set)
+    blocks: set[str] = field(default_factory=set)
+    blocks_of: Callable[[str], set[str]] = field(default=lambda _uri: set(), compare=False)
+
+
+def read_hardware(session: Session, node: str | None, blocks: Sequence[str]) -> ConcernedHardware:
+    """Return the hardware of a node, if there is one, and of blocks, by their URIs.
+
+    The systems are the node, those that it and the blocks link, and those that a block is a part
+    of by its URI. Other nodes that share a block are not concerned.
+
+    Raises:
+        PodmError: a document cannot be read.
+    """
+    get = functools.cache(functools.partial(get_document, session))
+
+    def blocks_of(uri: str) -> set[str]:
+        listed = ListedSystem(uri, get(uri) or {}, NO_NOTES).blocks
+        return {fold_uri(block) for block in map(link_path, listed) if block}
+
+    hardware = ConcernedHardware(blocks_of=blocks_of)
+    if node:
+        hardware.systems.add(node)
+    else:
+        hardware.blocks.update(map(fold_uri, blocks))
+    for uri in filter(None, (node, *blocks)):
+        json = get(uri) or {}
+        kind = json.get("@odata.type")
+        if isinstance(kind, str) and kind.startswith("#ComputerSystem."):
+            hardware.systems.add(uri)
+        parts = (_SYSTEM.match(one) for one in (uri, *_linked_systems(uri, json)))
+        hardware.systems.update(part[0] for part in parts if part)
+        hardware.mac_addresses.update(_mac_addresses(get, uri, json))
+    for uri in sorted(hardware.systems):
+        json = get(uri) or {}
+        system = IdentifiedSystem(uri, json, NO_NOTES)
+        if identity := uuid_identity(system.uuid):
+            hardware.uuids.add(identity.removeprefix(UUID_KIND))
+        hardware.mac_addresses.update(_mac_addresses(get, uri, json))
+        for manager in filter(None, map(link_path, system.managers)):
+            hardware.bmc_hosts.update(_hosts(get, manager))
+    return hardware
+
+
+def _linked_systems(uri: str, json: Json) -> Iterator[str]:
+    block, node = ResourceBlock(uri, json, NO_NOTES), RackNode(uri, json, NO_NOTES)
+    is_shared = block.sharing_capable and block.sharing_enabled
+    users = () if is_shared else block.in_systems
+    yield from filter(None, map(link_path, (*block.systems, *users, *node.system)))
+
+
+def _hosts(get: Get, manager: str) -> Iterator[str]:
+    for uri, json in _interfaces(get, manager, get(manager) or {}):
+        bmc = BmcInterface(uri, json, NO_NOTES)
+        yield from (*bmc.ipv4, *bmc.ipv6, *bmc.full_name, *bmc.name)
+
+
+def _mac_addresses(get: Get, uri: str, json: Json) -> Iterator[str]:
+    for one, document in _interfaces(get, uri, json):
+        port = EthernetInterface(one, document, NO_NOTES)
+        for spelled in (*port.mac, *port.permanent_mac):
+            digits = re.sub(r"[^0-9a-f]", "", spelled.lower())
+            if len(digits) == _MAC_DIGITS and digits.strip("0"):
+                yield ":".join(re.findall("..", digits))
+
+
+def _interfaces(get: Get, uri: str, json: Json) -> Iterator[tuple[str, Json]]:
+    """Yield the network interfaces that a document links, one by one or by their collection."""
+    for link in filter(None, map(link_path, IdentifiedSystem(uri, json, NO_NOTES).ethernet)):
+        document = get(link) or {}
+        if "Members" not in document:
+            yield link, document
+            continue
+        for page in collection_pages(get, link):
+            for member in filter(None, map(link_path, page.members)):
+                yield member, get(member) or {}

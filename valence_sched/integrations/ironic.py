@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ironic: the bare metal nodes of a cloud, or of an Ironic that stands alone.
+
+Anything but a complete answer is an error: a list that lacks nodes, or nodes that lack their
+``driver_info``, would tell that hardware is not in use.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from keystoneauth1.exceptions import ClientException
+from keystoneauth1.exceptions.connection import SSLError
+from keystoneauth1.http_basic import HTTPBasicAuth
+from keystoneauth1.noauth import NoAuth
+from keystoneauth1.session import Session
+
+from valence_sched.errors import BaremetalUnavailable, one_line
+from valence_sched.model.baremetal import WITHOUT, BaremetalNode, CloudLogin
+
+T = TypeVar("T")
+
+SERVICE_TYPE = "baremetal"
+VERSION_HEADER = "X-OpenStack-Ironic-API-Version"
+LATEST_HEADER = "X-OpenStack-Ironic-API-Maximum-Version"
+LEAST_MINOR = 52  # tells the allocation of a node
+PROJECT_MINOR = 65  # filters nodes by project, before by owner
+CHILDREN_MINOR = 83  # has nodes below others, which its lists leave out unless they are asked for
+PAGE_NODES = 500
+MOST_NODES = 100_000
+HIDDEN = "** Redacted"  # what stands for a value that the user may not read begins so
+#: An answer with the allocations of a list of nodes is an error of Ironic 39; they are instances.
+_LISTED = "uuid,name,driver_info,provision_state,instance_uuid,reservation"
+_SHOWN = ("uuid,name,driver_info,provision_state,maintenance,instance_uuid,allocation_uuid,"
+          "reservation,instance_info")  # fmt: skip
+
+
+class _Version(msgspec.Struct):
+    version: str
+
+
+class _VersionAnswer(msgspec.Struct):
+    version: _Version
+
+
+class _NodesAnswer(msgspec.Struct):
+    nodes: list[BaremetalNode]
+    next: str | None = None
+
+
+class _Port(msgspec.Struct):
+    node_uuid: str
+
+
+class _PortsAnswer(msgspec.Struct):
+    ports: list[_Port]
+
+
+class Ironic:
+    """The Ironic at a URL; ``session`` logs in. Threads may share it."""
+
+    def __init__(self, session: Session, url: str, timeout_s: float = 30.0) -> None:
+        self._session, self._timeout_s = session, timeout_s
+        self.url = url.rstrip("/").removesuffix("/v1").rstrip("/")
+        self._known_minor: int | None = None
+
+    def is_ironic(self) -> bool:
+        """Return whether what answers at the URL is an Ironic; BaremetalUnavailable for nothing."""
+        return LATEST_HEADER in self._send("/v1", {}, None).headers
+
+    def nodes(self) -> list[BaremetalNode]:
+        """Return all nodes; the service lists them in pages."""
+        self._check_sees_all()
+        query: dict[str, Any] = {"fields": _LISTED, "limit": PAGE_NODES}
+        if self._minor >= CHILDREN_MINOR:
+            query["include_children"] = True
+        found: dict[str, BaremetalNode] = {}
+        while len(found) <= MOST_NODES:
+            page = self._get("/v1/nodes", _NodesAnswer, query)
+            new = {node.uuid: self._checked(node) for node in page.nodes}
+            if page.next is not None and new.keys() <= found.keys():
+                raise self._error("a page of nodes that names another and has none of its own")
+            found |= new
+            if page.next is None:
+                return list(found.values())
+            # where the next page is Ironic may say with an address that only others reach
+            query["marker"] = page.nodes[-1].uuid
+        raise self._error(f"more than {MOST_NODES:,} nodes")
+
+    def node(self, uuid: str) -> BaremetalNode | None:
+        """Return a node as it is now, None where it is gone."""
+        status, content = self._ask(f"/v1/nodes/{uuid}", {"fields": _SHOWN}, self._minor)
+        if status == 404:
+            return None
+        return self._checked(self._decode(status, content, BaremetalNode))
+
+    def owners(self, mac_addresses: Iterable[str]) -> set[str]:
+        """Return the UUIDs of the nodes that have ports with these addresses."""
+        found: set[str] = set()
+        for address in sorted(mac_addresses):
+            query = {"address": address, "fields": "uuid,node_uuid"}
+            found |= {one.node_uuid for one in self._get("/v1/ports", _PortsAnswer, query).ports}
+        return found
+
+    @property
+    def _minor(self) -> int:
+        """Return the minor version to speak: the newest that both sides know."""
+        if self._known_minor is None:
+            told = self._decode(*self._ask("/v1", {}, None), _VersionAnswer).version.version
+            match = re.fullmatch(r"1\.([0-9]{1,4})", told)
+            if match is None or int(match[1]) < LEAST_MINOR:
+                raise self._error(f"API version {told[:20]!r}, expected 1.{LEAST_MINOR} or later")
+            self._known_minor = min(int(match[1]), CHILDREN_MINOR)
+        return self._known_minor
+
+    def _check_sees_all(self) -> None:
+        """Raise where the user sees the nodes of one project alone.
+
+        To such a user Ironic lists these as if there were no others, and refuses to list those of
+        another project.
+        """
+        name = "project" if self._minor >= PROJECT_MINOR else "owner"
+        query = {name: uuid.uuid4().hex, "limit": 1, "fields": "uuid"}
+        status, content = self._ask("/v1/nodes", query, self._minor)
+        if status == 403:
+            raise self._error("HTTP 403: the user does not see the nodes of all projects")
+        self._decode(status, content, _NodesAnswer)
+
+    def _checked(self, node: BaremetalNode) -> BaremetalNode:
+        """Return a node of which nothing is hidden."""
+        values = (*node.driver_info.values(), node.reservation)
+        if any(isinstance(one, str) and one.startswith(HIDDEN) for one in values):
+            raise self._error(f"node {node.uuid} without its driver_info or its lock, which the "
+                              "user may not read")  # fmt: skip
+        return node
+
+    def _get(self, path: str, kind: type[T], query: Mapping[str, Any]) -> T:
+        return self._decode(*self._ask(path, query, self._minor), kind)
+
+    def _ask(self, path: str, query: Mapping[str, Any], minor: int | None) -> tuple[int, bytes]:
+        answer = self._send(path, query, minor)
+        return answer.status_code, answer.content
+
+    def _send(self, path: str, query: Mapping[str, Any], minor: int | None) -> Any:
+        headers = {"Accept": "application/json"}
+        if minor is not None:
+            headers[VERSION_HEADER] = f"1.{minor}"
+        try:
+            return self._session.get(
+                self.url + path, params=query, headers=headers, raise_exc=False, redirect=False,
+                timeout=self._timeout_s, log=False,
+            )  # fmt: skip
+        except SSLError:
+            raise self._error("a certificate that is not trusted") from None
+        except (ClientException, OSError, ValueError) as error:
+            raise self._error(f"no answer ({type(error).__name__})") from None
+
+    def _decode(self, status: int, content: bytes, kind: type[T]) -> T:
+        if status in (401, 403):
+            raise self._error(f"HTTP {status}: the user may not list nodes")
+        if status != 200:
+            raise self._error(f"HTTP {status}")
+        try:
+            return msgspec.json.decode(content, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise self._error("no document of Ironic") from None
+
+    def _error(self, found: str) -> BaremetalUnavailable:
+        return _unavailable(f"Ironic at {self.url} does not tell what it uses: found {found}")
+
+
+def ironic_at(
+    url: str,
+    username: str | None = None,
+    password: str | None = None,
+    verify: bool | str = True,
+    timeout_s: float = 30.0,
+) -> Ironic:
+    """Return the Ironic at a URL, without a login or with one of HTTP basic."""
+    auth: Any = NoAuth(endpoint=url)
+    if username is not None:
+        auth = HTTPBasicAuth(endpoint=url, username=username, password=password)
+    return Ironic(Session(auth=auth, verify=verify), url, timeout_s)
+
+
+def ironics_of(login: CloudLogin, timeout_s: float) -> list[Ironic]:
+    """Return each Ironic of a cloud; none where its catalogue has no bare metal service.
+
+    Raises:
+        BaremetalUnavailable: the cloud does not tell.
+    """
+    session = login.session
+    try:
+        if hasattr(session.auth, "get_access"):
+            urls = [login.endpoint] if login.endpoint else _catalogue_urls(login)
+            return [Ironic(session, url, timeout_s) for url in urls]
+        url = login.endpoint or session.auth.get_endpoint(session, service_type=SERVICE_TYPE)
+    except (ClientException, OSError, ValueError) as error:
+        raise _no_catalogue(f"it gives no token ({type(error).__name__})") from None
+    # a login without a catalogue has one endpoint for whatever it is asked for
+    only = [Ironic(session, url, timeout_s)] if url else []
+    return [one for one in only if one.is_ironic()]
+
+
+def _catalogue_urls(login: CloudLogin) -> list[str]:
+    access = login.session.auth.get_access(login.session)
+    if not access.has_service_catalog():
+        raise _no_catalogue("its token has no scope, and so no catalogue")
+
+    def urls(interface: Any) -> list[str]:
+        found = access.service_catalog.get_endpoints_data(
+            service_type=SERVICE_TYPE, interface=interface, region_name=login.region
+        )
+        return list(dict.fromkeys(one.url for some in found.values() for one in some))
+
+    found = urls(login.interface)
+    if not found and urls(None):
+        raise _no_catalogue(f"its catalogue has Ironic, but not for interface {login.interface}")
+    return found
+
+
+def _no_catalogue(why: str) -> BaremetalUnavailable:
+    return _unavailable(f"the cloud does not tell where Ironic is: {why}")
+
+
+def _unavailable(what: str) -> BaremetalUnavailable:
+    return BaremetalUnavailable(one_line(f"{what}: no hardware is changed ({WITHOUT})"))

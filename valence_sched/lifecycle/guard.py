@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hardware guard: refuses to change hardware that another system uses.
+
+Every effect on a node passes :meth:`GuardedComposer.may_change`: nothing else returns what changes
+a pod manager. Hardware is not changed while Ironic has a server on it, or is at work there.
+"""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from valence_sched.drivers.composer import Composer
+from valence_sched.drivers.hardware import ConcernedHardware
+from valence_sched.drivers.links import fold_uri, path_of
+from valence_sched.errors import BaremetalUnavailable, HardwareInUse, one_line
+from valence_sched.model.baremetal import Baremetal, BaremetalNode, Baremetals
+from valence_sched.model.composition import CompositionRequest, CompositionResult
+from valence_sched.model.identity import UUID_KIND, uuid_identity
+
+#: How long a list of nodes counts: one that may be the hardware is read anew each time.
+LIST_AGE_S = 10.0
+_PORTS = {"http": 80, "https": 443}
+#: What the keys of driver_info end with that have the address of a BMC, whatever the driver.
+_ADDRESS_KEYS = ("_address", "_manager_ip", "_host")
+
+
+class ConcernedParts(NamedTuple):
+    """What a change concerns: a node by its URI, if there is one, and blocks."""
+
+    node: str | None
+    blocks: Sequence[str]
+
+
+#: Raises where the hardware may not be changed; the argument tells what the change concerns.
+Check = Callable[[Callable[[], ConcernedParts]], None]
+
+
+class GuardedComposer:
+    """A composer that tells everything, and changes what may be changed."""
+
+    def __init__(self, composer: Composer, check: Check = lambda _concerned: None) -> None:
+        self._composer, self._check = composer, check
+
+    def refusal(self, request: CompositionRequest) -> str | None:
+        return self._composer.refusal(request)
+
+    def conflicts(self, request: CompositionRequest) -> Sequence[str]:
+        return self._composer.conflicts(request)
+
+    def preview(self, request: CompositionRequest) -> str | None:
+        return self._composer.preview(request)
+
+    def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
+        return self._composer.read_node(request, node)
+
+    def may_change(self, request: CompositionRequest, node: str | None = None) -> Composer:
+        """Return what changes a node, or the blocks that are to be one.
+
+        Raises:
+            HardwareInUse: another system uses the hardware.
+            BaremetalUnavailable: Ironic does not tell whether it does.
+            PodmError: the pod manager does not tell which hardware it is.
+        """
+        self._check(lambda: self._concerned(request, node))
+        return self._composer
+
+    def _concerned(self, request: CompositionRequest, node: str | None) -> ConcernedParts:
+        """Return a node and its blocks as they are now: it may have another URI by now."""
+        if node is None:
+            return ConcernedParts(None, request.blocks)
+        found = self.read_node(request, node or None)
+        if found.state == "absent":  # a removal changes nothing
+            return ConcernedParts(None, ())
+        return ConcernedParts(found.node or node or None, found.blocks or request.blocks)
+
+
+class HardwareGuard:
+    """Asks each Ironic that ``baremetals`` returns what it uses; threads may share it."""
+
+    def __init__(
+        self, baremetals: Baremetals = tuple, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._baremetals, self._clock = baremetals, clock
+        self._lock = threading.Lock()
+        self._known: list[tuple[Baremetal, Sequence[BaremetalNode]]] = []
+        self._listed_at = float("-inf")
+        self._names = functools.cache(host_names)
+
+    def listed(self) -> Sequence[tuple[Baremetal, Sequence[BaremetalNode]]]:
+        """Return the nodes of each Ironic, as they were a short time ago.
+
+        Raises:
+            BaremetalUnavailable: an Ironic does not answer, or hides what is needed.
+        """
+        with self._lock:
+            if self._clock() - self._listed_at > LIST_AGE_S:
+                self._known = [(one, one.nodes()) for one in self._baremetals()]
+                self._listed_at = self._clock()
+            return self._known
+
+    def check(self, podm: str, url: str, read_hardware: Callable[[], ConcernedHardware]) -> None:
+        """Check that some hardware of the pod manager at a URL may be changed.
+
+        It is read only where an Ironic has nodes at all.
+
+        Raises:
+            HardwareInUse, BaremetalUnavailable: an Ironic uses it, or does not tell.
+        """
+        known = [(one, nodes) for one, nodes in self.listed() if nodes]
+        if not known:
+            return
+        match = HardwareMatch(url, read_hardware(), self._names)
+        for baremetal, nodes in known:
+            found = {node.uuid: match.holds(node) for node in nodes}
+            found |= dict.fromkeys(baremetal.owners(match.hardware.mac_addresses), True)
+            for uuid, holds in found.items():
+                node = baremetal.node(uuid) if holds is not False else None
+                if node is not None and node.uses:
+                    raise _refusal(podm, node, sure=holds is True)
+
+
+def _refusal(podm: str, node: BaremetalNode, *, sure: bool) -> HardwareInUse | BaremetalUnavailable:
+    state = "; ".join((*node.uses, *(("in maintenance",) if node.maintenance else ())))
+    if sure:
+        text = f"{podm}: in use in Ironic as {node.text}: {state}: undeploy it there first"
+        return HardwareInUse(one_line(text))
+    text = f"{podm}: may be in use in Ironic as {node.text}: {state}: the host of its BMC has no "
+    return BaremetalUnavailable(one_line(f"{text}address here"))
+
+
+class BmcAddress(NamedTuple):
+    """Host and port of a URL; the port is None where it is the usual one of the scheme."""
+
+    host: str
+    port: int | None = None
+
+    @classmethod
+    def of(cls, text: object) -> BmcAddress | None:
+        """Return the endpoint of a URL, or of a bare host, None for what is neither."""
+        bare = text.strip() if isinstance(text, str) else ""
+        if _address(bare) is not None:
+            return cls(bare)
+        try:
+            parts = urlsplit(bare if "://" in bare else f"https://{bare}")
+            port = None if parts.port == _PORTS.get(parts.scheme) else parts.port
+        except ValueError:
+            return None
+        return cls(parts.hostname, port) if parts.hostname else None
+
+
+class HardwareMatch:
+    """Tells which nodes of Ironic are some hardware of the pod manager at a URL.
+
+    ``names`` returns the names and addresses of a host.
+    """
+
+    def __init__(
+        self, url: str, hardware: ConcernedHardware, names: Callable[[str], frozenset[str]]
+    ) -> None:
+        podm = BmcAddress.of(url)
+        assert podm is not None, "a pod manager is registered with a URL"
+        self.hardware, self._names, self._port = hardware, names, podm.port
+        self._systems = {fold_uri(path_of(uri)) for uri in hardware.systems}
+        self._uuids = {f"{UUID_KIND}{uuid}" for uuid in hardware.uuids}
+        self._podm = names(podm.host)
+        self._bmcs = frozenset().union(*map(names, hardware.bmc_hosts)) - self._podm
+
+    def holds(self, node: BaremetalNode) -> bool | None:
+        """Return whether a node is the hardware, None where its host has no address here."""
+        info = node.driver_info
+        address, uri = BmcAddress.of(info.get("redfish_address")), _system_of(node)
+        known_as = {uuid_identity(text) for text in (node.uuid, (uri or "").rpartition("/")[2])}
+        if not self._uuids.isdisjoint(known_as):
+            return True
+        hosts = (BmcAddress.of(value) for key, value in info.items()
+                 if key.endswith(_ADDRESS_KEYS) and key != "redfish_address")  # fmt: skip
+        if any(one and not (self._bmcs | self._podm).isdisjoint(self._names(one.host))
+               for one in hosts):  # fmt: skip
+            return True
+        if address is None:
+            return False
+        found = self._is_at(address, uri)
+        return self._has_blocks(address, node) if found is False else found
+
+    def _has_blocks(self, address: BmcAddress, node: BaremetalNode) -> bool:
+        """Return whether a node in use is made of a block that is to be another node's."""
+        uri, blocks = _system_of(node), self.hardware.blocks
+        if not (uri and blocks and node.uses and address.port == self._port):
+            return False
+        is_ours = not self._podm.isdisjoint(self._names(address.host))
+        return is_ours and not blocks.isdisjoint(self.hardware.blocks_of(uri))
+
+    def _is_at(self, address: BmcAddress, uri: str | None) -> bool | None:
+        """Return whether a system of a Redfish service is the hardware.
+
+        Without a URI the service has one system alone, as its operator says.
+        """
+        folded = uri and fold_uri(uri)
+        is_one = folded in self._systems if folded else bool(self._systems)
+        if not (is_one or self._bmcs):
+            return False
+        names = self._names(address.host)
+        if not self._bmcs.isdisjoint(names):
+            return True
+        if not is_one or address.port != self._port:
+            return False
+        if not self._podm.isdisjoint(names):
+            return True
+        is_known = len(names) > 1 or _address(address.host) is not None
+        return False if is_known or uri is None else None
+
+
+def host_names(host: str) -> frozenset[str]:
+    """Return the name of a host, and its addresses as far as they are known, each in one spelling.
+
+    Of an address that is itself.
+    """
+    if (address := _address(host)) is not None:
+        return frozenset({address})
+    name = host.casefold().rstrip(".")
+    try:
+        found = {str(info[4][0]) for info in socket.getaddrinfo(name, None)}
+    except (OSError, UnicodeError):
+        found = set()
+    return frozenset({name, *filter(None, map(_address, found))})
+
+
+def _address(host: str) -> str | None:
+    """Return an IP address in its one spelling, None for what is none."""
+    try:
+        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return None
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
+def _system_of(node: BaremetalNode) -> str | None:
+    """Return the path of the system that a node names, None where it names none."""
+    uri = node.driver_info.get("redfish_system_id")
+    if not isinstance(uri, str) or not uri:
+        return None
+    return path_of(uri.partition("://")[2].partition("/")[2] if "://" in uri else uri)
