@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from valence_sched.model.zone_registry import ZoneInfo, ZoneRegistration
     from valence_sched.model.zone_settings import ZoneSettings
     from valence_sched.pages.hardware import HardwareListing
+    from valence_sched.store.quarantine import Quarantine
     from valence_sched.store.store import Store
     from valence_sched.whatif.checks import Checker
     from valence_sched.whatif.site import Site as Site
@@ -92,6 +93,7 @@ class App:
     ``config`` reads the files of a user, ``sources`` the records of pod managers, ``loader``
     builds views of them, ``captures`` records them, ``diagnostics`` are about what was read.
     ``service`` is the scheduler behind HTTP that decides in place of one here, if there is one.
+    The stores that are opened share a ``quarantine``, if one is given.
     """
 
     def __init__(
@@ -101,7 +103,9 @@ class App:
         progress: Progress | None = None,
         cloud: Cloud | None = None,
         now: Now | None = None,
+        quarantine: Quarantine | None = None,
     ) -> None:
+        self._quarantine = quarantine
         self.diagnostics = Diagnostics()
         self.config = Configuration(environ, stdin, cloud)
         self.sources = SourceReader(self.config, self.diagnostics, self.registry, progress, now)
@@ -121,7 +125,7 @@ class App:
         """Return the registry whose state is at a URL, None for the usual one."""
         from valence_sched.inventory.registry import Registry  # only where a state is looked at
 
-        return Registry(self.config, state)
+        return Registry(self.config, state, self._quarantine)
 
     def record_changes(
         self, state: str | None, verb: str, outcomes: Iterable[tuple[str, str]]

@@ -285,11 +285,8 @@ class Engine(Scheduler):
             return stranded_amounts([decider.context(request) for request in requests])
 
     def decision(self, decision_id: str) -> Report | Reports:
-        from valence_sched.model.reports import parse_report
-
         with self._registry.store() as store:
-            report, _ = parse_report(store.decision(decision_id), f"decision {decision_id}")
-        return report
+            return store.decision(decision_id)
 
     def policies(self) -> Sequence[Policy]:
         return list(self._config.policies(self._selection.policy_files).values())

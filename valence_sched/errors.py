@@ -19,6 +19,7 @@
     ├── CredentialError       credential_invalid    1  401   no password, or no safe one
     ├── OutputError           output_failed         1  500   a stream takes no more
     ├── StoreError            store_failed          1  503   the state cannot be read or written
+    │   └── Undecodable       undecodable           1  500   what is stored cannot be decoded
     ├── Unauthenticated       unauthenticated       1  401   the service knows no such user
     ├── AccessDenied          access_denied         1  403   the role of the user does not allow it
     ├── QuotaExceeded         quota_exceeded        1  403   the project would have more than it may
@@ -203,11 +204,23 @@ class OutputError(SchedulerError):
 class StoreError(SchedulerError):
     """The state cannot be opened, read or written; nothing was written in part.
 
-    It is ``uncertain`` whether all was written where the answer to a commit was lost.
+    It is ``uncertain`` whether all was written where the answer to a commit was lost. The database
+    is ``away`` where it cannot be reached now, and may be later.
     """
 
     code, http_status = "store_failed", 503
-    uncertain = False
+    uncertain = away = False
+
+
+class Undecodable(StoreError):
+    """A stored document that cannot be decoded, of an ``owner`` where it has one; others can be."""
+
+    code, http_status = "undecodable", 500
+
+    def __init__(self, kind: str, id_: str, owner: str | None = None) -> None:
+        self.kind, self.id, self.owner = kind, id_, owner
+        super().__init__(one_line(f"{kind} {id_} cannot be decoded: an operator can look at it "
+                                  "(valence-scheduler store check --deep)"))  # fmt: skip
 
 
 class Unauthenticated(SchedulerError):

@@ -43,6 +43,7 @@ from valence_sched.model.zone_settings import ZoneSettings
 if TYPE_CHECKING:
     from valence_sched.model.diagnostic import Diagnostic
     from valence_sched.model.inventory import FullPodm
+    from valence_sched.store.quarantine import Quarantine
     from valence_sched.store.store import Store
 
 STATE = "VALENCE_SCHED_STATE"
@@ -62,11 +63,16 @@ class Registry:
     stored.
     """
 
-    def __init__(self, config: Configuration, state: str | None = None) -> None:
+    def __init__(
+        self,
+        config: Configuration,
+        state: str | None = None,
+        quarantine: Quarantine | None = None,
+    ) -> None:
         if state is not None and _PASSWORD.search(state):
             raise UsageError(f"--state: every user of this machine sees a password that stands on "
                              f"a command line: put the URL into {STATE}")  # fmt: skip
-        self._config = config
+        self._config, self._quarantine = config, quarantine
         self._home = Homes(config.environ).state
         url = state or config.environ.get(STATE)
         self.variable = STATE if url and not state else None
@@ -130,7 +136,8 @@ class Registry:
             if self.empty and self.file and self.file.is_relative_to(NO_HOME):
                 raise StoreError("no home folder for the state: set HOME or XDG_STATE_HOME, or "
                                  "name a state with --state")  # fmt: skip
-            return Store(self.url, effects=effects, remark=self._config.remarks.append)
+            remark = self._config.remarks.append
+            return Store(self.url, effects=effects, remark=remark, quarantine=self._quarantine)
 
     def registrations(self) -> list[Registration]:
         """Return the pod managers of the state, none when there is no state yet."""

@@ -36,6 +36,8 @@ class Noun(Portable, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 #: From here on not every whole number is a float: one would be rounded without a word.
 MAX_WHOLE = 2**53
 
+Whole = Annotated[int, Meta(gt=-MAX_WHOLE, lt=MAX_WHOLE)]
+
 #: What a pod manager tells of itself beside its hardware: a number, a word, or several words.
 Fact = Annotated[float, Meta(gt=-MAX_WHOLE, lt=MAX_WHOLE)] | str | tuple[str, ...]
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from valence_sched.model.base import Value, format_value
 from valence_sched.model.decision_zones import DecisionZones
 from valence_sched.model.explanation import Explanation
+from valence_sched.model.inventory import Amount, Count, Name, Positive
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
 
@@ -23,16 +24,16 @@ Outcome = Literal["placed", "placed_in_part", "nothing_fits", "undecided"]
 class BlockRef(Struct, frozen=True, kw_only=True):
     """A block of the node."""
 
-    uri: str
+    uri: Name
     type: tuple[str, ...]
 
 
 class GrantRef(Struct, frozen=True, kw_only=True):
     """An amount of a stock for the node, in the stock's unit."""
 
-    uri: str
+    uri: Name
     resource: str
-    amount: int | float  # read back as it was written: 600, or 600.0
+    amount: Count | Amount  # read back as it was written: 600, or 600.0
     unit: str
 
 
@@ -44,8 +45,8 @@ class Candidate(Struct, frozen=True, kw_only=True):
     blocks have beyond the request, in points.
     """
 
-    podm: str
-    pool: str
+    podm: Name
+    pool: Name
     score: float
     cost: int
     scores: dict[str, float]
@@ -60,8 +61,8 @@ class Placement(Struct, frozen=True, kw_only=True):
     ``choice`` is the number of the request's alternative that the node is made by, from 1.
     """
 
-    node: int
-    choice: int
+    node: Positive
+    choice: Positive
     chosen: Candidate
     alternates: tuple[Candidate, ...]
 
@@ -117,9 +118,9 @@ class PodmVerdict(Struct, frozen=True, kw_only=True):
     outcome: Literal["chosen", "alternate", "fits", "undecided", "rejected"]
     score: float | None
     behind: float | None
-    pools: int
-    pools_passed: int
-    fitting: int
+    pools: Count
+    pools_passed: Count
+    fitting: Count
     reason: Reason | None
     pool_reasons: tuple[PoolReasons, ...] = ()
 
@@ -139,18 +140,18 @@ class FunnelStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     filter: str
-    came_in: int = field(name="in")
-    went_on: int = field(name="out")
-    undecided: int = 0
+    came_in: Count = field(name="in")
+    went_on: Count = field(name="out")
+    undecided: Count = 0
 
 
 class InventorySummary(Struct, frozen=True, kw_only=True):
     """The inventory that the decision was made on."""
 
     digest: str
-    podms: int
-    pools: int
-    blocks: int
+    podms: Count
+    pools: Count
+    blocks: Count
     skipped: tuple[str, ...]
 
 
@@ -179,9 +180,9 @@ class Report(Struct, frozen=True, kw_only=True):
     schema: str = SCHEMA
     version: str = VERSION
     outcome: Outcome
-    requested: int
-    placed: int
-    fitting: int
+    requested: Count
+    placed: Count
+    fitting: Count
     seed: int
     request: Request
     policy: Policy
@@ -207,8 +208,8 @@ class Reports(Struct, frozen=True, kw_only=True):
     schema: str = DECISIONS_SCHEMA
     version: str = VERSION
     outcome: Outcome
-    requested: int
-    placed: int
+    requested: Count
+    placed: Count
     inventory: InventorySummary
     decisions: tuple[Report, ...]
     warnings: tuple[str, ...]

@@ -11,12 +11,14 @@ import msgspec
 from msgspec import Meta, Struct
 
 from valence_sched.errors import suggest
-from valence_sched.model.base import Noun, Portable
+from valence_sched.model.base import MAX_WHOLE, Noun, Portable, Whole
 from valence_sched.model.quantity import format_count
 
 NeedKind = Literal["processor", "memory", "accelerator", "drive", "nic", "stock"]
 Measure = Literal["cores", "sockets", "capacity_mib", "devices", "amount"]
 Unknown = Literal["reject", "allow", "penalise"]
+_Count = Annotated[int, Meta(ge=0, lt=MAX_WHOLE)]
+_Amount = Annotated[float, Meta(ge=0, lt=MAX_WHOLE)]
 
 
 class Test(Struct, frozen=True, gc=False):
@@ -24,7 +26,7 @@ class Test(Struct, frozen=True, gc=False):
 
     attribute: str
     operator: Literal["words", "equal", "at_least"]
-    value: str | int
+    value: str | Whole
 
 
 class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -37,8 +39,8 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     kind: NeedKind
     measure: Measure
-    amount: Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]  # read back as written
-    count: Annotated[int, Meta(ge=1)] = 1
+    amount: _Count | _Amount  # read back as written
+    count: Annotated[int, Meta(ge=1, lt=MAX_WHOLE)] = 1
     tests: tuple[Test, ...] = ()
     resource: str = ""
     name: str = ""

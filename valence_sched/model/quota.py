@@ -33,9 +33,9 @@ from valence_sched.model.inventory import Devices
 from valence_sched.model.need import Need, split_words
 from valence_sched.model.node_request import NodeRequest
 from valence_sched.model.quantity import format_count
+from valence_sched.model.request import MAX_OWNER
 
 MAX_LIMIT = 10**15
-MAX_OWNER = 255  # characters, as of a request
 Limit = Annotated[float, Meta(ge=0, le=MAX_LIMIT)]
 PLAIN = ("claims", "nodes", "cores", "processors", "memory_mib", "accelerators", "drives", "nics")
 _NAMED = re.compile(r"(accelerators|stock):[!-~]{1,200}")

@@ -34,7 +34,11 @@ MAX_NODES = 1_000_000  # and alternates
 MAX_ALTERNATIVES = 17  # ways to make the node
 MAX_NEEDS = 64  # of one alternative
 MAX_GRANTS = 4_000  # separate amounts of all needs together
+MAX_OWNER = 255  # characters of its name
 MAX_DOMAINS = 32  # that the rules of a group are about
+
+
+Owner = Annotated[str, Meta(min_length=1, max_length=MAX_OWNER)]
 
 
 class NameRequirements(Noun, frozen=True):
@@ -144,7 +148,7 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     traits: NameRequirements = NameRequirements()
     where: Any = None
     near: tuple[Proximity, ...] = ()
-    owner: str | None = None
+    owner: Owner | None = None
     group: Group | None = None
     company: GroupState = GroupState()
     mix: Mix = Mix()

@@ -12,7 +12,7 @@ from valence_sched.model.flavor import Flavor
 from valence_sched.model.flavor_properties import Properties
 from valence_sched.model.group import Group
 from valence_sched.model.inventory import capability_map
-from valence_sched.model.request import NameRequirements, Proximity, Request
+from valence_sched.model.request import NameRequirements, Owner, Proximity, Request
 
 ExternalResourceNames = dict[str, str | tuple[str, ...]]
 
@@ -42,7 +42,7 @@ class RequestSpec(Noun, frozen=True, kw_only=True):
     where: Any = None
     near: ExternalResourceNames = {}
     prefer_near: ExternalResourceNames = {}
-    owner: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    owner: Owner | None = None
     group: Group | None = None
     policy: Annotated[str, Meta(min_length=1)] | None = None
     seed: int | None = None

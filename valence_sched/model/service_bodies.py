@@ -216,6 +216,15 @@ class Operation(Noun, frozen=True, kw_only=True):
     problem: Problem | None = None
 
 
+class RecordedReply(msgspec.Struct, frozen=True):
+    """An answer by its idempotency key, and a digest of what was asked for."""
+
+    content: str
+    status: int
+    headers: dict[str, str]
+    body: msgspec.Raw
+
+
 class ApiVersion(Noun, frozen=True, kw_only=True, omit_defaults=False):
     """One version of the API, with the least and the greatest microversion of it."""
 
@@ -236,7 +245,8 @@ class Health(Noun, frozen=True, kw_only=True, omit_defaults=False):
     """Whether the service can decide, and a line for each thing that is wrong.
 
     One that is ``starting`` waits until every registered pod manager was read, or that was tried.
+    One that is ``degraded`` decides, without stored rows that cannot be decoded.
     """
 
-    status: Literal["ok", "starting", "failing"]
+    status: Literal["ok", "degraded", "starting", "failing"]
     problems: tuple[str, ...] = ()

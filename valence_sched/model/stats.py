@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from valence_sched.errors import InputError
+from valence_sched.model.base import Noun
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import FullPodm, parse_capabilities, to_json
 
@@ -22,6 +23,17 @@ FIELDS = {name: name for name in (
 )} | {"availability_zone": "zone"}  # fmt: skip
 STRUCTURE = ("pools", "blocks", "stocks", "amounts")  # what nodes are made of
 MERGED_BY_KEY = ("facts", "amounts")  # each of their keys is reported separately
+
+
+class ReportedStats(Noun, frozen=True):
+    """What a pod manager reported by itself; ``alone`` when it was never read.
+
+    ``at`` is when it did so last, in seconds since 1970 by the clock of the database.
+    """
+
+    stats: Stats
+    alone: bool = False
+    at: float | None = None
 
 
 def podm_id(name: str | tuple[str, str]) -> str:

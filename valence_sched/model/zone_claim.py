@@ -52,6 +52,9 @@ class ZoneClaimPart(Noun, frozen=True, kw_only=True):
     nodes: tuple[int, ...] = ()
 
 
+ZoneClaimParts = tuple[ZoneClaimPart, ...]
+
+
 class ZoneClaim(Noun, frozen=True, kw_only=True):
     """A claim over zones directly below; times are seconds since 1970 by the database's clock.
 
@@ -67,4 +70,4 @@ class ZoneClaim(Noun, frozen=True, kw_only=True):
     created_at: float = 0.0
     expires_at: float | None = None
     note: str | None = None
-    parts: tuple[ZoneClaimPart, ...] = ()
+    parts: ZoneClaimParts = ()

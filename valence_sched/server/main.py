@@ -16,6 +16,7 @@ from valence_sched.errors import (
     InputError,
     OutputError,
     SchedulerError,
+    StoreError,
     UsageError,
     errors_at,
 )
@@ -88,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
             action="append",
             help="Inventory to decide on in place of registered pod managers (repeat option)",
         )
-    text = "Look after the state: check, upgrade, downgrade, back up"
+    text = "Look after the state: check, upgrade, downgrade, back up, repair"
     store = commands.add_parser("store", help=text, description=f"{text}.")
     add_store_commands(store, CONFIG_VARIABLE)
     return top
@@ -114,7 +115,7 @@ def run(
 
 
 def _check_names(arguments: argparse.Namespace) -> None:
-    for name in ("config", "state", "inventory", "file"):
+    for name in ("config", "state", "inventory", "file", "backup"):
         value = getattr(arguments, name, None)
         if "" in (value if isinstance(value, list) else [value]):
             option = "<file>" if name == "file" else f"--{name}"
@@ -130,10 +131,12 @@ def _run(
 
     settings = _settings(arguments, environ)
     problems = list(configuration_problems(settings, environ))
+    waits = [one for one in problems if arguments.command == "serve" and _is_away(one)]
     for problem in problems:
-        stderr.write(f"{problem}\n")
-    if problems:
-        stderr.write(f"{format_count(len(problems), 'problem')} in the settings\n")
+        stderr.write(f"{problem}{': the service waits for it' if problem in waits else ''}\n")
+    if len(problems) > len(waits):
+        count = len(problems) - len(waits)
+        stderr.write(f"{format_count(count, 'problem')} in the settings\n")
         return 1
     if arguments.command == "check-config":
         stdout.write(dump_yaml(_every_field(settings)))
@@ -160,8 +163,14 @@ def _checked_settings(arguments: argparse.Namespace, environ: Mapping[str, str])
 
     settings = _settings(arguments, environ)
     for problem in configuration_problems(settings, environ):
-        raise problem
+        if not _is_away(problem):
+            raise problem
     return settings
+
+
+def _is_away(problem: Exception) -> bool:
+    """Return whether a problem is a database that does not answer now, and may later."""
+    return isinstance(problem, StoreError) and problem.away
 
 
 def _settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> ServiceSettings:

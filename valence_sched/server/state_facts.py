@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from valence_sched.app import App
@@ -45,6 +45,7 @@ class StateReader:
         problems: list[str] = []
         try:
             self._store().registry_count()
+            undecodable = self._store().sweep.step()
             if not self._has_started:
                 problems += self._unread_lines()
                 self._has_started = not problems
@@ -59,6 +60,8 @@ class StateReader:
             self._log(error)
             return Health(status="failing", problems=(_public_text("policies", error),))
         self._problem = ""
+        if undecodable:
+            return Health(status="degraded", problems=(_undecodable_line(undecodable),))
         return Health(status="ok")
 
     def facts(self) -> StateFacts | None:
@@ -80,6 +83,7 @@ class StateReader:
                 oldest_reading_s=max((age for age in ages if age is not None), default=None),
                 reader=store.leases.holder(LEASE),
                 changes=0 if self._recorded(self._make_app()) else store.change_count(),
+                undecodable=store.sweep.step(),
             )
         except SchedulerError as error:
             self._log(error)
@@ -108,6 +112,12 @@ class StateReader:
         if error.code != self._problem:
             LOG.warning("not ready: %s", redact_text(str(error)))
         self._problem = error.code
+
+
+def _undecodable_line(rows: Mapping[str, int]) -> str:
+    """Return how many rows of which tables cannot be decoded: an answer to anybody has no ids."""
+    counts = ", ".join(f"{table} {count:,}" for table, count in rows.items())
+    return f"stored rows that cannot be decoded: {counts} (valence-scheduler store check --deep)"
 
 
 def _public_text(what: str, error: SchedulerError) -> str:

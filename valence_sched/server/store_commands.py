@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands ``valence-scheduler store``: check, upgrade, downgrade and back up a state."""
+"""The commands ``valence-scheduler store``: check, upgrade, downgrade, back up, repair a state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from valence_sched.app import App
-from valence_sched.errors import errors_at
+from valence_sched.errors import UsageError, errors_at
+from valence_sched.model.quantity import format_count
 
 if TYPE_CHECKING:
     from valence_sched.store.maintenance import Maintenance
@@ -25,6 +26,7 @@ def add_store_commands(parser: argparse.ArgumentParser, config_variable: str) ->
         ("upgrade", "Bring the tables of the state up to date"),
         ("downgrade", "Take the tables back to the version of an older program"),
         ("backup", "Write a copy of a state in a file, also while it is in use"),
+        ("repair", "Show the rows that cannot be decoded, and with --yes take them out"),
     ):
         one = actions.add_parser(name, help=text, description=f"{text}.")
         one.add_argument("--config", metavar="<file>",
@@ -34,6 +36,13 @@ def add_store_commands(parser: argparse.ArgumentParser, config_variable: str) ->
             one.add_argument("--to", metavar="<version>", required=True, help="Version to go to")
         if name == "backup":
             one.add_argument("file", metavar="<file>", help="File to write, which is not there yet")
+        if name == "check":
+            one.add_argument("--deep", action="store_true", help="Decode every row")
+        if name == "repair":
+            one.add_argument("--yes", action="store_true", help="Repair; needs --backup")
+            one.add_argument("--backup", metavar="<file>",
+                             help="File for a copy of a SQLite state before it is repaired; "
+                             "<file>.rows takes the rows that are taken out")  # fmt: skip
 
 
 def run_store_command(
@@ -46,6 +55,7 @@ def run_store_command(
     registry = app.registry(state)
     commands: dict[str, Command] = {
         "check": _check, "upgrade": _upgrade, "downgrade": _downgrade, "backup": _backup,
+        "repair": _repair,
     }  # fmt: skip
     with errors_at(registry.variable):
         opened = Maintenance(registry.url)
@@ -58,14 +68,36 @@ def run_store_command(
     return code
 
 
-def _check(store: Maintenance, _arguments: argparse.Namespace, stdout: TextIO) -> int:
-    found = store.check()
+def _check(store: Maintenance, arguments: argparse.Namespace, stdout: TextIO) -> int:
+    found = store.check(deep=arguments.deep)
     stdout.write(f"{found.address}: version {found.revision or 'none'} of {found.latest}\n")
     for name, count in found.rows.items():
         stdout.write(f"{name}: {count:,}\n")
+    if found.unread and found.revision == found.latest:
+        stdout.write(f"not decoded: {format_count(found.unread, 'row')} (--deep decodes all)\n")
     for problem in found.problems:
         stdout.write(f"problem: {problem}\n")
     return 1 if found.problems else 0
+
+
+def _repair(store: Maintenance, arguments: argparse.Namespace, stdout: TextIO) -> int:
+    if arguments.yes and arguments.backup is None:
+        raise UsageError("--yes: name a file for what is taken out (--backup FILE)")
+    repairs = store.repairs()
+    for one in repairs:
+        stdout.write(f"{one}\n")
+    count = format_count(len(repairs), "row")
+    if not repairs or not arguments.yes:
+        hint = ": --yes --backup FILE repairs the state" if repairs else ""
+        stdout.write(f"{store.address}: {count} that cannot be decoded{hint}\n")
+        return 0
+    path, rows = Path(arguments.backup), Path(f"{arguments.backup}.rows")
+    if store.is_file:
+        store.backup(path)
+        stdout.write(f"{path}: a copy of {store.address}\n")
+    store.repair(repairs, rows)
+    stdout.write(f"{rows}: {count} of {store.address}\n")
+    return 1 if store.repairs() else 0
 
 
 def _upgrade(store: Maintenance, _arguments: argparse.Namespace, stdout: TextIO) -> int:

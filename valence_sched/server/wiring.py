@@ -38,6 +38,7 @@ from valence_sched.service.operations import Operations
 from valence_sched.service.rate_limits import RateLimiter
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.service.users import Access, BasicAccess, OpenAccess
+from valence_sched.store.quarantine import Quarantine
 
 if TYPE_CHECKING:
     from valence_sched.inventory.background_reader import BackgroundReader
@@ -56,10 +57,14 @@ class SharedState:
     """The state of all processes: records, and marks of what changed; opened when first used."""
 
     def __init__(
-        self, environ: Mapping[str, str], state: str | None, audit_lines: int = AUDIT_LINES
+        self,
+        environ: Mapping[str, str],
+        state: str | None,
+        audit_lines: int = AUDIT_LINES,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self._audit_lines = audit_lines
-        self._registry = App(environ=environ).registry(state)
+        self._registry = App(environ=environ, quarantine=quarantine).registry(state)
         self._lock = threading.Lock()
         self._store: Store | None = None
 
@@ -84,8 +89,8 @@ class SharedState:
     def put_new(self, id_: str, document: bytes) -> bytes:
         return self.store().records.put_new(id_, document)
 
-    def replace(self, id_: str, document: bytes) -> None:
-        self.store().records.replace(id_, document)
+    def replace(self, id_: str, document: bytes, patience_s: float = 0.0) -> None:
+        self.store().records.replace(id_, document, patience_s)
 
     def get(self, id_: str) -> tuple[bytes, float] | None:
         return self.store().records.get(id_)
@@ -124,9 +129,10 @@ class ServiceProcess:
         prepare_process()
         environ = os.environ if environ is None else environ
         self._settings, self._environ, self._clock = settings, environ, clock
-        self._state = state = SharedState(environ, settings.state, settings.audit_lines)
+        quarantine = Quarantine()  # of all stores of this process: each row is named once
+        self._state = state = SharedState(environ, settings.state, settings.audit_lines, quarantine)
         self._address = event_address(settings, environ)
-        make_app = app_maker(settings, environ)
+        self._make_app = make_app = app_maker(settings, environ, quarantine)
         self.hints: ServiceHints | None = None
         self.operations = Operations(state, settings.limits.operations, ended=self._hint_others)
         state_reader = StateReader(make_app, selection_of(settings), state.store)
@@ -215,7 +221,7 @@ class ServiceProcess:
         live = replace(selection_of(settings).live, timeout_s=chosen.request_timeout_s)
         hints = self.hints
         words = {} if hints is None else {"changed": lambda names: hints.start().send(names)}
-        reader = App(environ=self._environ).background_reader(
+        reader = self._make_app().background_reader(
             live,
             self._state.store(),
             tell,
@@ -254,11 +260,13 @@ class ServiceProcess:
     def _zone_poller(
         self, tell: Callable[[str], object], sleep: Callable[[float], object]
     ) -> ZonePoller:
-        app, zones = App(environ=self._environ), self._settings.zones
+        app, zones = self._make_app(), self._settings.zones
         return app.zone_poller(self._state.store(), zones, tell, clock=self._clock, sleep=sleep)
 
 
-def app_maker(settings: ServiceSettings, environ: Mapping[str, str]) -> Callable[[], App]:
+def app_maker(
+    settings: ServiceSettings, environ: Mapping[str, str], quarantine: Quarantine | None = None
+) -> Callable[[], App]:
     """Return what makes an application that asks Ironic as the settings of the service say."""
     ironic, keystone = settings.ironic_settings, settings.keystone
 
@@ -272,7 +280,7 @@ def app_maker(settings: ServiceSettings, environ: Mapping[str, str]) -> Callable
         return cloud_login(keystone, secret)
 
     def make_app() -> App:
-        app = App(environ=environ)
+        app = App(environ=environ, quarantine=quarantine)
         if ironic is None:
             app.config.baremetals = tuple
         else:

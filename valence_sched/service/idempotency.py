@@ -8,11 +8,15 @@ import re
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
-from valence_sched.errors import InputError, NameTaken, UnknownName
+from valence_sched.errors import InputError, NameTaken, Undecodable, UnknownName
 from valence_sched.model.inventory import to_json
-from valence_sched.model.service_bodies import ClaimBody, NodesBody, ReconcileBody
+from valence_sched.model.service_bodies import (
+    ClaimBody,
+    NodesBody,
+    ReconcileBody,
+    RecordedReply,
+)
 from valence_sched.model.zone_claim import ZoneClaimBody
 from valence_sched.service.call import Call, CallResult
 from valence_sched.service.routes import Route
@@ -24,15 +28,6 @@ PREFIX = "answer-"
 #: Claims and nodes have the key themselves, and an operation is one of its key.
 KEYED_BODIES = (ClaimBody, NodesBody, ReconcileBody, ZoneClaimBody)
 _KEY = re.compile(r"[!-~]([ -~]{0,253}[!-~])?")
-
-
-class RecordedReply(Struct, frozen=True):
-    """An answer, and a digest of what was asked for."""
-
-    content: str
-    status: int
-    headers: dict[str, str]
-    body: msgspec.Raw
 
 
 def check_key(key: str | None) -> str | None:
@@ -75,7 +70,7 @@ def _answer(route: Route, call: Call) -> CallResult:
     """Return what the handler answers, as the user may see it."""
     try:
         result = route.handler(call)
-    except UnknownName as error:
+    except (UnknownName, Undecodable) as error:
         raise visible_error(error, call.user.owner) from None
     answer = result if isinstance(result, CallResult) else CallResult(result)
     return answer._replace(body=call.visible(answer.body))

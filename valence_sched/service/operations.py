@@ -26,6 +26,9 @@ LOG = logging.getLogger(__name__)
 
 BEAT_S = 10.0  # how often a process says that it still works on an operation
 LOST_S = 6 * BEAT_S  # without a word for so long, its process is gone
+END_PATIENCE_S = (
+    3600.0  # for a state that is away when an operation ends: no other word of it is left
+)
 PREFIX = "operation-"
 
 
@@ -80,7 +83,8 @@ class Operations:
         """Return an operation of an owner, None: of anybody; UnknownName where there is none."""
         found = self._records.get(PREFIX + operation_id) if len(operation_id) <= 40 else None
         if found is not None:
-            operation = _current(*found)
+            document, age_s = found
+            operation = _current(document, 0.0 if operation_id in self._running else age_s)
             if owner in (None, operation.owner):
                 return operation
         raise UnknownName("operation", operation_id, ())
@@ -100,7 +104,7 @@ class Operations:
             over.set()
             beating.join()
         try:
-            self._records.replace(PREFIX + operation.id, to_json(ended))
+            self._records.replace(PREFIX + operation.id, to_json(ended), END_PATIENCE_S)
         except SchedulerError as error:
             LOG.error("operation %s: its end is not recorded: %s", operation.id, error)
         finally:

@@ -24,8 +24,8 @@ class RecordStore(Protocol):
     def put_new(self, id_: str, document: bytes) -> bytes:
         """Store a record unless there is one of this id; return the one that is stored."""
 
-    def replace(self, id_: str, document: bytes) -> None:
-        """Replace a record that is there."""
+    def replace(self, id_: str, document: bytes, patience_s: float = 0.0) -> None:
+        """Replace a record that is there; a state that is away is waited for so long."""
 
     def get(self, id_: str) -> tuple[bytes, float] | None:
         """Return a record and its age in seconds, None where there is none."""

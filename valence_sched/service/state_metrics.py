@@ -17,13 +17,14 @@ class StateFacts(NamedTuple):
     """What all processes of a service have in common: their pod managers, and who reads them.
 
     ``podms`` counts them by state, ``changes`` those of the change log so far, 0 where no process
-    follows it.
+    follows it, ``undecodable`` the rows that cannot be decoded, by table.
     """
 
     podms: Mapping[str, int]
     oldest_reading_s: float | None
     reader: str | None
     changes: int
+    undecodable: Mapping[str, int]
 
 
 class StateMetrics(Collector):
@@ -67,6 +68,14 @@ class StateMetrics(Collector):
                 "Age of the oldest last reading of the pod managers that do not fail.",
                 facts.oldest_reading_s,
             )
+        rows = GaugeMetricFamily(
+            "valence_scheduler_undecodable_rows",
+            "Stored rows that cannot be decoded and are left out, by table.",
+            labels=("table",),
+        )
+        for table, count in facts.undecodable.items():
+            rows.add_metric((table,), count)
+        yield rows
         reader = GaugeMetricFamily(
             "valence_scheduler_reader",
             "The process that reads the pod managers, 1; none where nobody does.",

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from valence_sched.errors import SchedulerError, UnknownName
+from valence_sched.errors import SchedulerError, Undecodable, UnknownName
 from valence_sched.model.explanation import NodeRemoval
 from valence_sched.model.foreign_text import without_foreign_texts
 from valence_sched.model.inventory import Podm
@@ -65,9 +65,11 @@ def visible_problem(problem: Problem, *, is_tenant: bool) -> Problem:
 
 
 def visible_error(error: SchedulerError, owner: str | None) -> SchedulerError:
-    """Return an error as an owner may see it: one about an unknown name suggests none of others."""
-    if owner is None or not isinstance(error, UnknownName) or error.kind not in OWNED:
+    """Return an error as an owner may see it: it tells nothing of what others have."""
+    if owner is None or not isinstance(error, UnknownName | Undecodable) or error.kind not in OWNED:
         return error
+    if isinstance(error, Undecodable):
+        return error if error.owner == owner else UnknownName(error.kind, error.id, ())
     return UnknownName(error.kind, error.name, ())
 
 

@@ -15,10 +15,12 @@ from valence_sched.model.inventory import to_json
 from valence_sched.model.lifecycle import Event
 from valence_sched.store import tables
 from valence_sched.store.holds import ExpiredConflict, hold, lock
+from valence_sched.store.quarantine import one_readable, readable
 from valence_sched.store.tables import key_of, now
 
 _table = tables.claims
 decode_parts = msgspec.json.Decoder(tuple[ClaimPart, ...]).decode
+FIELDS = ("id", "state", "owner", "group", "key", "content", "created_at", "expires_at", "note")
 _COLUMNS = (
     _table.c.id, _table.c.state, _table.c.owner, _table.c.group_name, _table.c.idempotency_key,
     _table.c.content, _table.c.created_at, _table.c.expires_at, _table.c.note, _table.c.document,
@@ -52,9 +54,17 @@ def columns(claim: Claim) -> dict[str, Any]:
 
 
 def find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Claim]:
-    """Return claims in the order in which they were created."""
+    """Return claims in the order in which they were created, but for what cannot be decoded."""
     query = sa.select(*_COLUMNS).where(*where).order_by(_table.c.created_at, _table.c.id)
     return _claims(connection, query)
+
+
+def find_one(connection: sa.Connection, where: sa.ColumnElement[bool]) -> Claim | None:
+    """Return the claim of a unique key, None for none; Undecodable where it cannot be decoded."""
+    row = connection.execute(sa.select(*_COLUMNS).where(where)).first()
+    if row is None:
+        return None
+    return one_readable(connection, _table, "claim", row, _claim, row.owner)
 
 
 def newest(
@@ -79,22 +89,22 @@ def holds_of(connection: sa.Connection, podm: str) -> sa.ColumnElement[bool]:
 
 
 def _claims(connection: sa.Connection, query: sa.Select[Any]) -> list[Claim]:
-    return [
-        Claim(id=id_, state=state, owner=owner, group=group, key=key, content=content,
-              created_at=created_at, expires_at=expires_at, note=note,
-              parts=decode_parts(document))
-        for id_, state, owner, group, key, content, created_at, expires_at, note, document
-        in connection.execute(query)
-    ]  # fmt: skip
+    return [*readable(connection, _table, connection.execute(query), _claim)]
+
+
+def _claim(*values: Any) -> Claim:
+    *scalars, document = values
+    fields = dict(zip(FIELDS, scalars, strict=True))
+    return msgspec.convert({**fields, "parts": decode_parts(document)}, Claim)
 
 
 def get(connection: sa.Connection, claim_id: str) -> Claim:
-    """Return a claim; UnknownName when there is none."""
-    claims = find(connection, _table.c.id == claim_id)
-    if not claims:
+    """Return a claim; UnknownName when there is none, Undecodable as to find one."""
+    claim = find_one(connection, _table.c.id == claim_id)
+    if claim is None:
         others = connection.scalars(sa.select(_table.c.id).order_by(_table.c.id).limit(50))
         raise UnknownName("claim", claim_id, others)
-    return claims[0]
+    return claim
 
 
 def change_state(
@@ -190,10 +200,9 @@ def find_by_key(
         ClaimLost: it is being prepared.
     """
     of = tables.claims.c
-    claims = find(connection, of.consumer_key == consumer_key(owner, key))
-    if not claims:
+    claim = find_one(connection, of.consumer_key == consumer_key(owner, key))
+    if claim is None:
         return None
-    claim = claims[0]
     if connection.scalar(sa.select(of.sweep_at <= now()).where(of.id == claim.id)):
         raise ExpiredConflict
     if claim.content != content:
@@ -220,12 +229,13 @@ def events(connection: sa.Connection, claim: str | None, last: int) -> list[Even
 
 def _creation_events(connection: sa.Connection, claim: str | None, last: int) -> list[Event]:
     of = tables.claims.c
-    query = sa.select(of.created_at, of.id, of.owner, of.document)
+    query = sa.select(of.id, of.created_at, of.owner, of.document)
     if claim is not None:
         query = query.where(of.id == claim)
     rows = connection.execute(query.order_by(of.created_at.desc(), of.id.desc()).limit(last)).all()
-    return [
-        Event(at=at, kind="prepared" if len(decode_parts(document)) > 1 else "held",
-              claim=claim_id, words=owner)
-        for at, claim_id, owner, document in reversed(rows)
-    ]  # fmt: skip
+
+    def created(claim_id: str, at: float, owner: str | None, document: bytes) -> Event:
+        kind = "prepared" if len(decode_parts(document)) > 1 else "held"
+        return Event(at=at, kind=kind, claim=claim_id, words=owner)
+
+    return [*readable(connection, tables.claims, reversed(rows), created)]

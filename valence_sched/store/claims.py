@@ -141,8 +141,10 @@ class Claims:
 
         return self._write(work, "renewing a claim")
 
-    def release(self, claim_id: str, note: str | None = None) -> Claim:
+    def release(self, claim_id: str, note: str | None = None) -> None:
         """End a claim and free all that it holds; of one that has ended it changes nothing.
+
+        Its parts need not be decodable.
 
         Raises:
             ClaimState, InUse: it is being composed; a node was composed of it.
@@ -156,17 +158,16 @@ class Claims:
             states: tuple[State, ...] = ("PREPARED", "HELD", "COMPOSED", "SETTLED")
             return claim_rows.end(connection, claim_id, states, "RELEASED", note)
 
-        return self._end(claim_id, work, "releasing a claim", FINAL_STATES)
+        self._end(claim_id, work, "releasing a claim", FINAL_STATES)
 
-    def fail(self, claim_id: str, note: str) -> Claim:
+    def fail(self, claim_id: str, note: str) -> None:
         """End a claim that could not be composed and of which its pod manager has nothing."""
 
         def work(connection: sa.Connection) -> bool:
             return claim_rows.end(connection, claim_id, ("HELD", "COMPOSING"), "FAILED", note)
 
-        failed = self._end(claim_id, work, "giving up a claim", ("FAILED",), self._patient)
+        self._end(claim_id, work, "giving up a claim", ("FAILED",), self._patient)
         self._effects.forget("claim", claim_id)
-        return failed
 
     def start_composing(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
         """Let a held claim expire no more, as it is to be composed; ClaimState if it is not."""
@@ -342,12 +343,11 @@ class Claims:
     def _end(
         self, claim_id: str, work: Work[bool], doing: str, states: Sequence[State],
         database: Database | None = None,
-    ) -> Claim:  # fmt: skip
+    ) -> None:  # fmt: skip
         database = database or self._database
-        ended = database.write(work, doing)
-        claim = database.read(lambda c: claim_rows.get(c, claim_id), "reading claims")
-        if not ended and claim.state not in states:
-            hint = claim_rows.end_hint(claim)
-            raise ClaimState(one_line(f"claim {claim_id} is {claim.state}: {hint}"))
+        if not database.write(work, doing):
+            claim = database.read(lambda c: claim_rows.get(c, claim_id), "reading claims")
+            if claim.state not in states:
+                hint = claim_rows.end_hint(claim)
+                raise ClaimState(one_line(f"claim {claim_id} is {claim.state}: {hint}"))
         expiry.free_claim(database, claim_id)
-        return claim

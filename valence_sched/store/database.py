@@ -12,15 +12,16 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import msgspec
 import sqlalchemy as sa
 
 from valence_sched.store.database_errors import (
+    is_away,
     is_disconnect,
     is_retryable,
     is_unreachable,
     store_error,
 )
+from valence_sched.store.quarantine import Quarantine
 from valence_sched.store.url import StoreUrl
 
 T = TypeVar("T")
@@ -56,6 +57,7 @@ class Database:
         sleep: Callable[[float], object] = time.sleep,
         jitter: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.monotonic,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self.address = address
         self.counts = WorkCounts()
@@ -64,6 +66,9 @@ class Database:
         self.watches: list[Callable[[Database], object]] = []  # called before each transaction
         self.writer = _engine(address, write=True)
         self.reader = self.writer if address.in_memory else _engine(address, write=False)
+        self.quarantine = quarantine or Quarantine()
+        for engine in {self.writer, self.reader}:
+            self.quarantine.follow(engine)
         self._row_connections: list[sa.PoolProxiedConnection] = []  # between two calls, one
         self._alone: sa.Engine | None = None
         if address.engine == "postgresql":  # over the connections of the writer
@@ -210,11 +215,10 @@ class Database:
                 if not (again or ((away or cut) and self._clock() < until)):
                     problem = store_error(error, self.address, doing)
                     problem.uncertain = lost or (write and cut)
+                    problem.away = self.address.file is None and is_away(error)
                     raise problem from None
                 lost |= write and cut
                 self._pause(attempt)
-            except msgspec.DecodeError as error:  # of a document that is stored
-                raise store_error(error, self.address, doing) from None
         raise AssertionError("unreachable")
 
     def _pause(self, attempt: int) -> None:

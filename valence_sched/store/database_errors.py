@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-import msgspec
+import re
+
 import sqlalchemy as sa
 
 from valence_sched.errors import StoreError, one_line
@@ -15,6 +16,9 @@ RETRYABLE_MYSQL_NUMBERS = {1205, 1213, 1020, 1637}
 # Too many connections; read-only, as while another server takes over.
 PASSING_SQLSTATES = {"53300", "25006"}
 PASSING_MYSQL_NUMBERS = {1040, 1203, 1290, 1836}
+# Nothing but other settings lets these in. PostgreSQL gives no SQLSTATE before the login.
+REFUSED_MYSQL_NUMBERS = {1044, 1045, 1049}
+REFUSED_LOGIN = re.compile(r"FATAL: .*(does not exist|authentication failed|pg_hba\.conf)")
 RETRYABLE_SQLITE_CODES = {5, 6}  # SQLITE_BUSY, SQLITE_LOCKED
 
 HINTS = {
@@ -67,15 +71,21 @@ def is_unreachable(error: sa.exc.SQLAlchemyError) -> bool:
     return passing or _kind(error) == "unreachable"
 
 
+def is_away(error: sa.exc.SQLAlchemyError) -> bool:
+    """Return whether a server may answer later what it does not now: it did not refuse a login."""
+    if not (is_unreachable(error) or is_disconnect(error)):
+        return False
+    refused = _mysql_number(error) in REFUSED_MYSQL_NUMBERS  # type: ignore[arg-type]
+    return not (refused or REFUSED_LOGIN.search(str(error)))
+
+
 class RowRefused(StoreError):
     """The engine cannot store a value of one row; it may well store other rows."""
 
 
 def store_error(error: Exception, address: StoreUrl, doing: str = "") -> StoreError:
     """Return the error of one line: the store, the message of the engine, what to do."""
-    if isinstance(error, msgspec.DecodeError):
-        message, hint = f"a document in it cannot be read: {error}", HINTS["corrupt"]
-    elif not isinstance(error, sa.exc.DBAPIError):
+    if not isinstance(error, sa.exc.DBAPIError):
         message, hint = _engine_message(error), ""
     else:
         message, hint = _engine_message(error.orig or error), HINTS.get(_kind(error), "")

@@ -9,12 +9,15 @@ import msgspec
 import sqlalchemy as sa
 
 from valence_sched.errors import UnknownName
+from valence_sched.model.decision import Report, Reports
 from valence_sched.model.decision_summary import DecisionSummary, dated
 from valence_sched.store import tables
 from valence_sched.store.database import Database
+from valence_sched.store.quarantine import decoded, one_readable
 from valence_sched.store.tables import key_of, now
 
-_of = tables.decisions.c
+_table = tables.decisions
+_of = _table.c
 
 
 class StoredDecisions:
@@ -40,15 +43,24 @@ class StoredDecisions:
 
         self._database.write(work, "keeping a decision")
 
-    def get(self, id_: str) -> bytes:
-        """Return a stored decision; UnknownName, with one of the latest, when there is none."""
+    def get(self, id_: str) -> Report | Reports:
+        """Return a stored decision.
 
-        def work(connection: sa.Connection) -> bytes:
-            document = connection.scalar(sa.select(_of.document).where(_of.id == id_))
-            if document is None:
+        Raises:
+            UnknownName: there is none; the error has one of the latest.
+            Undecodable: it cannot be decoded.
+        """
+
+        def work(connection: sa.Connection) -> Report | Reports:
+            columns = _of.id, _of.document, _of.summary
+            row = connection.execute(sa.select(*columns).where(_of.id == id_)).first()
+            if row is None:
                 latest = sa.select(_of.id).order_by(_of.decided_at.desc()).limit(20)
                 raise UnknownName("decision", id_, connection.scalars(latest))
-            return bytes(document)
+            summary = decoded(connection, _of.summary, id_, row.summary)
+            decode, owner = _of.document.type.decode, summary.owner if summary else None
+            pair = row[:2]
+            return one_readable(connection, _table, "decision", pair, lambda _, one: decode(one), owner)
 
         return self._database.read(work, "reading a decision")
 
@@ -65,12 +77,10 @@ class StoredDecisions:
         query = query.order_by(_of.decided_at.desc(), _of.id).limit(most).offset(skip)
 
         def work(connection: sa.Connection) -> Sequence[DecisionSummary]:
-            return [_summary(*row) for row in connection.execute(query)]
+            return [
+                dated(decoded(connection, _of.summary, id_, summary)
+                      or DecisionSummary(id=id_, decided_at=decided_at), decided_at)
+                for id_, decided_at, summary in connection.execute(query).all()
+            ]  # fmt: skip
 
         return self._database.read(work, "reading decisions")
-
-
-def _summary(id_: str, decided_at: float, summary: bytes | None) -> DecisionSummary:
-    if summary is None:
-        return DecisionSummary(id=id_, decided_at=decided_at)
-    return dated(msgspec.json.decode(summary, type=DecisionSummary), decided_at)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
 import sqlalchemy as sa
 from msgspec.structs import replace
 
@@ -13,6 +12,7 @@ from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.read_failure import ReadFailure
 from valence_sched.store import change_log, podms, tables
 from valence_sched.store.podms import EncodedPodm, PodmRow, PodmUpdate
+from valence_sched.store.quarantine import decoded
 from valence_sched.store.tables import key_of, now
 
 _podms = tables.podms
@@ -30,9 +30,10 @@ def record_failures(connection: sa.Connection, readings: FailedReadings) -> list
     at = float(connection.scalar(sa.select(now())) or 0.0)
     changed: dict[str, bytes] = {}
     unknown: list[PodmUpdate] = []
-    for key, (_, podm, failure) in by_key.items():
+    for key, (name, podm, failure) in by_key.items():
         row = rows.get(key)
-        known = _known_failure(row)
+        was = row.failure if row and not row.gone else None
+        known = known_failure(connection, name, was)
         present = replace(failure, since=known.since if known else at)
         if present == known:
             continue
@@ -56,11 +57,14 @@ def failures(connection: sa.Connection) -> dict[str, ReadFailure]:
     """Return why pod managers are not read at present, by name."""
     of = _podms.c
     query = sa.select(of.name, of.failure).where(~of.gone, of.failure.is_not(None))
-    return {name: msgspec.json.decode(document, type=ReadFailure)
-            for name, document in connection.execute(query.order_by(of.name))}  # fmt: skip
+    rows = connection.execute(query.order_by(of.name))
+    found = {name: known_failure(connection, name, document) for name, document in rows}
+    return {name: failure for name, failure in found.items() if failure is not None}
 
 
-def _known_failure(row: PodmRow | None) -> ReadFailure | None:
-    if row is None or row.gone or row.failure is None:
-        return None
-    return msgspec.json.decode(row.failure, type=ReadFailure)
+def known_failure(
+    connection: sa.Connection, name: str, document: bytes | None
+) -> ReadFailure | None:
+    """Return a stored failure, None for none and for one that cannot be decoded."""
+    failure: ReadFailure | None = decoded(connection, _podms.c.failure, name, document)
+    return failure

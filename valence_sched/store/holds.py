@@ -111,7 +111,9 @@ def _stock_query() -> sa.CompoundSelect[Any]:
     """Select what some stocks of a pod manager have left, and what claims hold of them."""
     of = tables.stocks.c
     supply = sa.select(of.stock_key, of.left_over, sa.literal(1))
-    held = sa.select(_amounts.c.stock_key, sa.func.sum(_amounts.c.amount), sa.literal(0))
+    held = sa.select(_amounts.c.stock_key, sa.func.sum(_amounts.c.amount), sa.literal(0)).where(
+        _amounts.c.amount > 0
+    )
     return sa.union_all(
         supply.where(of.podm_key == _KEY, of.stock_key.in_(_WANTED)),
         held.where(_amounts.c.podm_key == _KEY, _amounts.c.stock_key.in_(_WANTED)).group_by(

@@ -21,6 +21,7 @@ from valence_sched.model.identity import (
 from valence_sched.model.inventory import to_json
 from valence_sched.model.registration import Registration
 from valence_sched.store import tables
+from valence_sched.store.quarantine import readable
 from valence_sched.store.tables import chunks, key_of
 from valence_sched.store.usage import uses
 
@@ -116,9 +117,10 @@ def _registered_identities(connection: sa.Connection, keys: Sequence[str]) -> di
 
 def _stored_blocks(connection: sa.Connection, key: str) -> set[str]:
     of = _podms.c
-    document = connection.scalar(sa.select(of.document).where(of.podm_key == key, ~of.gone))
-    stored = msgspec.json.decode(document, type=_StoredBlocks) if document else _StoredBlocks()
-    return {block.uri for block in stored.blocks}
+    query = sa.select(of.name, of.document).where(of.podm_key == key, ~of.gone)
+    decode = msgspec.json.Decoder(_StoredBlocks).decode
+    stored = readable(connection, _podms, connection.execute(query), lambda _, text: decode(text))
+    return {block.uri for one in stored for block in one.blocks}
 
 
 def _other_names(connection: sa.Connection, keys: Mapping[str, str]) -> dict[str, str]:
@@ -159,10 +161,12 @@ def forget_read(connection: sa.Connection, name: str) -> None:
 def learn(connection: sa.Connection, identities: Mapping[str, str]) -> None:
     """Note the identities of registered pod managers, by key, as they were read."""
     of, rows = _registry.c, []
+    decode = msgspec.json.Decoder(Registration).decode
     for some in chunks(sorted(identities)):
-        query = sa.select(of.podm_key, of.document).where(of.podm_key.in_(some))
-        for key, document in connection.execute(query):
-            known = msgspec.json.decode(document, type=Registration)
+        query = sa.select(of.name, of.podm_key, of.document).where(of.podm_key.in_(some))
+        found = connection.execute(query).all()
+        made = readable(connection, _registry, found, lambda _, key, text: (key, decode(text)))
+        for key, known in made:
             if known.identity != identities[key]:
                 changed = registration_columns(replace(known, identity=identities[key]))
                 rows.append({"key": key, **changed})

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -12,6 +14,8 @@ import sqlalchemy as sa
 from valence_sched.errors import StoreError, one_line
 from valence_sched.store import schema, tables
 from valence_sched.store.database import Database
+from valence_sched.store.repair import Repair, repair, repair_of
+from valence_sched.store.sweep import Page, table_pages
 from valence_sched.store.url import StoreUrl
 
 TOOLS = {
@@ -22,13 +26,17 @@ TOOLS = {
 
 
 class StoreCheck(NamedTuple):
-    """What there is to know of a store: its version, its rows by table, and what is wrong."""
+    """What there is to know of a store: its version, its rows by table, and what is wrong.
+
+    ``unread`` rows were not decoded.
+    """
 
     address: str
     revision: str | None
     latest: str
     rows: dict[str, int]
     problems: tuple[str, ...]
+    unread: int
 
 
 class Maintenance:
@@ -56,12 +64,20 @@ class Maintenance:
         return str(self._database.address)
 
     @property
+    def is_file(self) -> bool:
+        """Return whether the store is a file, of which this program makes copies."""
+        return self._database.address.file is not None
+
+    @property
     def revision(self) -> str | None:
         """Return the version of the schema, None where there are no tables yet."""
         return self._database.read(schema.stored_revision, "looking")
 
-    def check(self) -> StoreCheck:
-        """Return what is known of the store; SQLite reads all of it for that."""
+    def check(self, *, deep: bool = False) -> StoreCheck:
+        """Return what is known of the store; SQLite reads all of it for that.
+
+        The first rows of each table are decoded, and with ``deep`` all of them.
+        """
         revision = self.revision
         problems = list(self._damages())
         if revision is None:
@@ -73,7 +89,34 @@ class Maintenance:
             problems.append(f"its schema is version {revision}, this program knows up to "
                             f"{tables.REVISION}: use a newer valence-sched")  # fmt: skip
         rows = self._database.read(_row_counts, "counting rows")
-        return StoreCheck(self.address, revision, tables.REVISION, rows, tuple(problems))
+        unread = sum(rows.values())
+        for page in self._pages(deep=deep):
+            problems += map(str, page.undecodable)
+            unread -= page.rows
+        return StoreCheck(self.address, revision, tables.REVISION, rows, tuple(problems),
+                          max(0, unread))  # fmt: skip
+
+    def repairs(self) -> list[Repair]:
+        """Return what a repair does about each row that cannot be decoded, and do none of it.
+
+        Raises:
+            StoreError: the schema is not that of this program.
+        """
+        if (revision := self.revision) != tables.REVISION:
+            raise StoreError(f"{self.address}: version {revision or 'none'} of {tables.REVISION}: "
+                             "upgrade it first, or use its own program")  # fmt: skip
+        return [repair_of(row) for page in self._pages(deep=True) for row in page.undecodable]
+
+    def repair(self, repairs: Sequence[Repair], rows: Path) -> None:
+        """Take rows out of the store, once they stand in a file that is not there yet."""
+        repair(self._database, repairs, rows)
+
+    def _pages(self, *, deep: bool) -> Iterator[Page]:
+        """Yield pages of each table of a store of the present version: the first, or all."""
+        if self.revision == tables.REVISION:
+            for table in tables.METADATA.sorted_tables:
+                every = table_pages(self._database, table)
+                yield from every if deep else itertools.islice(every, 1)
 
     def upgrade(self) -> str | None:
         """Bring the schema up to date; return the version that it had."""

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
-import msgspec
 import sqlalchemy as sa
 
-from valence_sched.errors import UnknownName
+from valence_sched.errors import Undecodable, UnknownName
 from valence_sched.model.composition import ComposedNode
 from valence_sched.store import claim_rows, expiry, tables
 from valence_sched.store.database import Database
+from valence_sched.store.quarantine import readable
+from valence_sched.store.settle import decode_node
 from valence_sched.store.tables import key_of
 
 _of = tables.nodes.c
@@ -25,12 +27,12 @@ class Nodes:
 
     def list(self, podm: str | None = None, claim: str | None = None) -> Sequence[ComposedNode]:
         """Return nodes by id: all, or those of one pod manager or of one claim."""
-        query = sa.select(_of.document).order_by(_of.id)
+        query = sa.select(_of.id, _of.document).order_by(_of.id)
         if podm is not None:
             query = query.where(_of.podm_key == key_of(podm))
         if claim is not None:
             query = query.where(_of.claim_id == claim)
-        return self._database.read(lambda c: _decoded(c.scalars(query)), "reading nodes")
+        return self._database.read(lambda c: _decoded(c, query), "reading nodes")
 
     def newest(
         self, most: int, *, skip: int = 0, podm: str | None = None, owner: str | None = None
@@ -45,22 +47,31 @@ class Nodes:
         if owner is not None:
             where.append(claims.c.owner == owner)
         order = (sa.func.coalesce(claims.c.created_at, 0.0).desc(), _of.id)
-        query = sa.select(_of.document).select_from(both).where(*where).order_by(*order)
+        query = sa.select(_of.id, _of.document).select_from(both).where(*where).order_by(*order)
         count = sa.select(sa.func.count()).select_from(both).where(*where)
 
         def work(connection: sa.Connection) -> tuple[Sequence[ComposedNode], int]:
-            found = _decoded(connection.scalars(query.limit(most).offset(skip)))
+            found = _decoded(connection, query.limit(most).offset(skip))
             return found, connection.scalar(count) or 0
 
         return self._database.read(work, "reading nodes")
 
     def show(self, node_id: str) -> ComposedNode:
-        """Return a node by its id, or by its URI where only one has it; else UnknownName."""
+        """Return a node by its id, or by its URI where only one has it.
+
+        Raises:
+            UnknownName, Undecodable: there is none; it cannot be decoded.
+        """
         nodes = self.list()
         for name in ("id", "uri"):
             matching = [node for node in nodes if getattr(node, name) == node_id]
             if len(matching) == 1:
                 return matching[0]
+        claims = tables.claims.c
+        both = tables.nodes.outerjoin(tables.claims, claims.id == _of.claim_id)
+        query = sa.select(_of.id, claims.owner).select_from(both).where(_of.id == node_id)
+        if row := self._database.read(lambda c: c.execute(query).first(), "reading nodes"):
+            raise Undecodable("node", *row)
         raise UnknownName("node", node_id, [node.id for node in nodes])
 
     def forget(self, node_id: str) -> None:
@@ -85,5 +96,6 @@ def _forget(connection: sa.Connection, node_id: str) -> str | None:
     return claim_id
 
 
-def _decoded(rows: Iterable[bytes]) -> Sequence[ComposedNode]:
-    return [msgspec.json.decode(row, type=ComposedNode) for row in rows]
+def _decoded(connection: sa.Connection, query: sa.Select[Any]) -> Sequence[ComposedNode]:
+    rows = connection.execute(query)
+    return [*readable(connection, tables.nodes, rows, lambda _id, document: decode_node(document))]

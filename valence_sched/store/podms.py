@@ -4,45 +4,38 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import sqlalchemy as sa
 from msgspec.structs import replace
 
 from valence_sched.errors import IdentityConflict
-from valence_sched.model.base import Noun
 from valence_sched.model.identity import is_address
 from valence_sched.model.inventory import FREE_STATUS, FullPodm, LeanPodm, to_json
-from valence_sched.model.stats import Stats, apply_stats
+from valence_sched.model.stats import ReportedStats, apply_stats
 from valence_sched.model.stock import free_amount
 from valence_sched.store import change_log, identities, settle, tables
 from valence_sched.store.identities import IdentityMove
+from valence_sched.store.quarantine import decoded, quarantine_of, readable
 from valence_sched.store.tables import chunks, digest_of, key_of, now
 
 _table = tables.podms
 _full_decoder = msgspec.json.Decoder(FullPodm)
 _lean_decoder = msgspec.json.Decoder(LeanPodm)
+T = TypeVar("T")
 Row = dict[str, Any]
 Keys = Sequence[str]
 _UPDATE = sa.update(_table).where(_table.c.podm_key == sa.bindparam("key"))
 
 
-class ReportedStats(Noun, frozen=True):
-    """What a pod manager reported by itself; ``alone`` when it was never read.
-
-    ``at`` is when it did so last, in seconds since 1970 by the clock of the database.
-    """
-
-    stats: Stats
-    alone: bool = False
-    at: float | None = None
-
-
 class PodmRow(NamedTuple):
-    """What the store keeps beside the document of a pod manager."""
+    """What the store keeps beside the document of a pod manager.
+
+    ``reported`` is what it reported by itself: nothing where its ``stats`` cannot be decoded.
+    """
 
     generation: int
     digest: str
@@ -52,13 +45,7 @@ class PodmRow(NamedTuple):
     failure: bytes | None
     identity: str | None
     queried_at: float
-
-    @property
-    def reported(self) -> ReportedStats:
-        """Return what the pod manager reported by itself."""
-        if self.stats is None:
-            return ReportedStats({})
-        return msgspec.json.decode(self.stats, type=ReportedStats)
+    reported: ReportedStats
 
 
 class EncodedPodm:
@@ -84,6 +71,7 @@ Readings = Mapping[str, EncodedPodm]
 class StoredPodm(NamedTuple):
     """A pod manager as the store has it: generation and time of reading are not in the document."""
 
+    name: str
     generation: int
     read_at: str | None
     document: bytes
@@ -167,7 +155,8 @@ class PodmUpdate(NamedTuple):
     def stored(self) -> StoredPodm:
         """Return the pod manager as the store has it once it is stored."""
         read_at, content = self.reading.podm.read_at, self.reading.content
-        return StoredPodm(self.generation, read_at, content, self.content_changed)
+        name = self.reading.podm.id
+        return StoredPodm(name, self.generation, read_at, content, self.content_changed)
 
 
 def lock_rows(connection: sa.Connection, keys: Iterable[str]) -> dict[str, PodmRow]:
@@ -183,16 +172,21 @@ def lock_row(connection: sa.Connection, key: str) -> PodmRow | None:
 def _rows(connection: sa.Connection, keys: Iterable[str], lock: bool = False) -> dict[str, PodmRow]:
     """Return the rows of pod managers, by key; they are locked in the order of their keys."""
     of = _table.c
-    query = sa.select(of.podm_key, of.generation, of.digest, of.read_at, of.gone, of.stats,
-                      of.failure, of.identity, now())  # fmt: skip
+    query = sa.select(of.podm_key, of.name, of.generation, of.digest, of.read_at, of.gone,
+                      of.stats, of.failure, of.identity, now())  # fmt: skip
     if lock:
         query = query.with_for_update()
     query = query.order_by(of.podm_key)
-    return {
-        key: PodmRow(*columns)
-        for some in chunks(sorted(keys))
-        for key, *columns in connection.execute(query.where(of.podm_key.in_(some)))
-    }
+    found = {}
+    for some in chunks(sorted(keys)):
+        for key, name, *columns in connection.execute(query.where(of.podm_key.in_(some))).all():
+            row = PodmRow(*columns, ReportedStats({}))
+            if reported := decoded(connection, of.stats, name, row.stats):
+                row = row._replace(reported=reported)
+            if quarantine_of(connection).has(_table.name, name):
+                row = row._replace(digest="")  # what is read next takes its place
+            found[key] = row
+    return found
 
 
 def remember(
@@ -225,12 +219,14 @@ def _compare(
     connection: sa.Connection, rows: Mapping[str, PodmRow], readings: Readings
 ) -> tuple[list[PodmUpdate], dict[str, StoredPodm]]:
     """Return what is to be stored, by key in order, and what is stored of a later reading."""
-    later = {key: row for key, row in rows.items()
+    later = [key for key, row in rows.items()
              if not row.gone and not row.reported.alone
-             and _is_older(readings[key].podm.read_at, row)}  # fmt: skip
-    keys = sorted(readings.keys() - later.keys())
+             and _is_older(readings[key].podm.read_at, row)]  # fmt: skip
+    stored = documents(connection, later)
+    stored = {key: stored[key] for key in decodable(connection, stored, StoredPodm.lean)}
+    keys = sorted(readings.keys() - stored.keys())
     updates = [_update(key, readings[key], rows.get(key)) for key in keys]
-    return updates, documents(connection, list(later))
+    return updates, stored
 
 
 def _update(key: str, reading: EncodedPodm, row: PodmRow | None) -> PodmUpdate:
@@ -263,6 +259,8 @@ def write(connection: sa.Connection, updates: Sequence[PodmUpdate]) -> None:
     ])  # fmt: skip
     recovered = {update.key for update in updates if update.recovered}
     _execute(connection, _UPDATE, [{"key": key, "failure": None} for key in sorted(recovered)])
+    for update in changed.values():
+        quarantine_of(connection).discard(_table.name, update.reading.podm.id)
     known = {update.key: (update.identity, update.known_identity) for update in updates}
     identities.learn(
         connection, {key: now for key, (now, was) in known.items() if now not in (None, was)}
@@ -298,19 +296,26 @@ def settle_stored(connection: sa.Connection, name: str) -> None:
 def load(connection: sa.Connection, names: Iterable[str] | None = None) -> dict[str, FullPodm]:
     """Return pod managers as last read, by name; all by default."""
     keys = None if names is None else sorted({key_of(name) for name in names})
-    found = (stored.full() for stored in documents(connection, keys).values())
+    found = decodable(connection, documents(connection, keys), StoredPodm.full).values()
     return {podm.id: podm for podm in sorted(found, key=lambda podm: podm.id)}
+
+
+def decodable(
+    connection: sa.Connection, found: Mapping[str, StoredPodm], decode: Callable[[StoredPodm], T]
+) -> dict[str, T]:
+    """Return pod managers as ``decode`` has them, without those that cannot be decoded."""
+    rows = ((stored.name, key, stored) for key, stored in found.items())
+    return dict(readable(connection, _table, rows, lambda _, key, stored: (key, decode(stored))))
 
 
 def documents(connection: sa.Connection, keys: Keys | None = None) -> dict[str, StoredPodm]:
     """Return pod managers that are not gone, by key: these, or all."""
     of = _table.c
-    query = sa.select(of.podm_key, of.generation, of.read_at, of.document).where(~of.gone)
+    columns = of.podm_key, of.name, of.generation, of.read_at, of.document
+    query = sa.select(*columns).where(~of.gone)
     queries = [query] if keys is None else [query.where(of.podm_key.in_(c)) for c in chunks(keys)]
     return {
-        key: StoredPodm(generation, read_at, document)
-        for query in queries
-        for key, generation, read_at, document in connection.execute(query)
+        key: StoredPodm(*values) for query in queries for key, *values in connection.execute(query)
     }
 
 

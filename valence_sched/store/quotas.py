@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 
 from valence_sched.errors import QuotaExceeded, one_line
@@ -13,6 +15,7 @@ from valence_sched.model.quota import Quota, claim_charges
 from valence_sched.store import tables
 from valence_sched.store.database import Database
 from valence_sched.store.holds import SLACK, ExpiredConflict
+from valence_sched.store.quarantine import readable
 from valence_sched.store.tables import key_of, now
 
 _quotas, _locks, _charges = tables.quotas, tables.quota_locks, tables.quota_charges
@@ -60,9 +63,9 @@ class Quotas:
 
         def work(connection: sa.Connection) -> list[Quota]:
             of = _quotas.c
-            query = sa.select(of.owner, of.resource, of.most).order_by(of.resource)
+            query = sa.select(of.owner_key, of.owner, of.resource, of.most).order_by(of.resource)
             limits: dict[str | None, dict[str, float]] = {}
-            for owner, name, most in connection.execute(query):
+            for _, owner, name, most in _limit_rows(connection, query):
                 limits.setdefault(owner, {})[name] = most
             by_name = sorted(limits.items(), key=lambda item: (item[0] is not None, item[0] or ""))
             return [Quota(owner=owner, limits=found) for owner, found in by_name]
@@ -154,9 +157,25 @@ def _quota(connection: sa.Connection, owner: str | None) -> Quota:
 def _limits(connection: sa.Connection, owner: str | None) -> dict[str, float]:
     """Return the limits that hold for an owner: of each resource its own before the one of all."""
     of, key, default = _quotas.c, owner_key(owner), owner_key(None)
-    query = sa.select(of.owner_key, of.resource, of.most).where(of.owner_key.in_((key, default)))
-    rows = sorted(connection.execute(query), key=lambda row: bool(row[0] == key))
-    return {name: most for _, name, most in rows}
+    query = sa.select(of.owner_key, of.owner, of.resource, of.most)
+    found = _limit_rows(connection, query.where(of.owner_key.in_((key, default))))
+    rows = sorted(found, key=lambda row: bool(row[0] == key))
+    return {name: most for _, _, name, most in rows}
+
+
+def _limit_rows(
+    connection: sa.Connection, query: sa.Select[Any]
+) -> Iterator[tuple[str, str | None, str, float]]:
+    """Yield key and owner, resource and limit of each row that is one."""
+    kind = _quotas.c.most.info[tables.KIND]
+
+    def limit(
+        _label: str, key: str, owner: str | None, name: str, most: Any
+    ) -> tuple[str, str | None, str, float]:
+        return key, owner, name, msgspec.convert(most, kind)
+
+    rows = [(f"{row[1] or '-'} {row[2]}", *row) for row in connection.execute(query)]
+    return readable(connection, _quotas, rows, limit)
 
 
 def _lock(key: str) -> sa.Select[tuple[str]]:
@@ -169,6 +188,7 @@ def _used(connection: sa.Connection, owner: str) -> dict[str, float]:
         sa.select(of.resource, sa.func.sum(of.amount))
         .join(_claims, _claims.c.id == of.claim_id)
         .where(of.owner_key == owner_key(owner), _claims.c.state.in_(ACTIVE_STATES))
+        .where(of.amount > 0)
         .group_by(of.resource)
     )
     rows = connection.execute(query)

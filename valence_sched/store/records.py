@@ -7,10 +7,27 @@ import sqlalchemy as sa
 
 from valence_sched.store import tables
 from valence_sched.store.database import Database
+from valence_sched.store.document import Document
+from valence_sched.store.quarantine import one_readable
 from valence_sched.store.tables import now
 
 _of = tables.records.c
 _END = b"\0"  # of a word
+
+
+#: What the records of a service are, by how their ids begin; those of other ids are no documents.
+_KINDS = {"operation": Document("model.service_bodies.Operation"),
+          "answer": Document("model.service_bodies.RecordedReply")}  # fmt: skip
+
+
+def record_kind(id_: str) -> Document | None:
+    """Return what a record of an id is, None for what is no document."""
+    return _KINDS.get(id_.partition("-")[0])
+
+
+def _check(id_: str, document: bytes) -> None:
+    if kind := record_kind(id_):
+        kind.check(document)
 
 
 class Records:
@@ -21,11 +38,11 @@ class Records:
 
     def put_new(self, id_: str, document: bytes) -> bytes:
         """Store a record unless there is one of this id; return the one that is stored."""
+        _check(id_, document)
 
         def work(connection: sa.Connection) -> bytes:
-            known = _document(connection, id_)
-            if known is not None:
-                return known
+            if known := _record(connection, id_):
+                return known[0]
             row = {"id": id_, "at": now(), "document": document}
             connection.execute(sa.insert(tables.records).values(row))
             return document
@@ -64,23 +81,36 @@ class Records:
             return []
         return self._database.write(work, "taking a record")
 
-    def replace(self, id_: str, document: bytes) -> None:
-        """Replace a record; one that is not there is not made."""
+    def replace(self, id_: str, document: bytes, patience_s: float = 0.0) -> None:
+        """Replace a record; one that is not there is not made.
+
+        A database that is away is waited for.
+        """
+        _check(id_, document)
         values = {"at": now(), "document": document}
         statement = sa.update(tables.records).where(_of.id == id_).values(values)
-        self._database.write(lambda c: c.execute(statement), "keeping a record")
+        database = self._database.patient(patience_s)
+        database.write(lambda c: c.execute(statement), "keeping a record")
 
     def get(self, id_: str) -> tuple[bytes, float] | None:
-        """Return a record and its age in seconds, None where there is none of this id."""
-        query = sa.select(_of.document, now() - _of.at).where(_of.id == id_)
+        """Return a record and its age in seconds, None where there is none of this id.
 
-        def work(connection: sa.Connection) -> tuple[bytes, float] | None:
-            row = connection.execute(query).first()
-            return None if row is None else (bytes(row[0]), float(row[1]))
-
-        return self._database.read(work, "reading a record")
+        Raises:
+            Undecodable: it is none of the documents that its id stands for.
+        """
+        return self._database.read(lambda c: _record(c, id_), "reading a record")
 
 
-def _document(connection: sa.Connection, id_: str) -> bytes | None:
-    found = connection.scalar(sa.select(_of.document).where(_of.id == id_))
-    return None if found is None else bytes(found)
+def _record(connection: sa.Connection, id_: str) -> tuple[bytes, float] | None:
+    columns = _of.id, _of.document, now() - _of.at
+    row = connection.execute(sa.select(*columns).where(_of.id == id_)).first()
+    if row is None:
+        return None
+    kind = record_kind(id_)
+
+    def record(_id: str, document: bytes, age_s: float) -> tuple[bytes, float]:
+        if kind is not None:
+            kind.decode(document)
+        return bytes(document), float(age_s)
+
+    return one_readable(connection, tables.records, "record", row, record)

@@ -12,19 +12,21 @@ import sqlalchemy as sa
 from valence_sched.errors import InUse, NameTaken, UnknownName, one_line
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.registration import Registration, alters_reading, reregistered
-from valence_sched.model.stats import Stats, apply_stats, merge_stats
+from valence_sched.model.stats import ReportedStats, Stats, apply_stats, merge_stats
 from valence_sched.store import change_log, identities, podms, tables
-from valence_sched.store.podms import EncodedPodm, PodmUpdate, ReportedStats
+from valence_sched.store.podms import EncodedPodm, PodmUpdate
+from valence_sched.store.quarantine import decoded, readable
 from valence_sched.store.tables import key_of, now
 from valence_sched.store.usage import uses
 
 _table = tables.registry
+_decode = msgspec.json.Decoder(Registration).decode
 
 
 def registrations(connection: sa.Connection) -> list[Registration]:
-    """Return all registered pod managers by name."""
-    rows = connection.scalars(sa.select(_table.c.document))
-    registered = [msgspec.json.decode(row, type=Registration) for row in rows]
+    """Return all registered pod managers by name, but for what cannot be decoded."""
+    rows = connection.execute(sa.select(_table.c.name, _table.c.document))
+    registered = readable(connection, _table, rows, lambda _name, text: _decode(text))
     return sorted(registered, key=lambda registration: registration.name)
 
 
@@ -57,7 +59,8 @@ def change(connection: sa.Connection, registration: Registration) -> None:
     identities.check_free(connection, registration)
     update = sa.update(_table).where(_table.c.podm_key == key)
     connection.execute(update.values(**identities.registration_columns(registration)))
-    _alter_reading(connection, msgspec.json.decode(known, type=Registration), registration)
+    if old := decoded(connection, _table.c.document, registration.name, known):
+        _alter_reading(connection, old, registration)
     if registration.identity is None:
         identities.forget_read(connection, registration.name)
 
@@ -130,7 +133,9 @@ def _reports(connection: sa.Connection) -> list[tuple[str, ReportedStats, float]
     of = tables.podms.c
     query = sa.select(of.name, of.stats, now()).where(~of.gone, of.stats.is_not(None))
     rows = connection.execute(query.order_by(of.name))
-    return [(name, msgspec.json.decode(row, type=ReportedStats), at) for name, row, at in rows]
+    decode = msgspec.json.Decoder(ReportedStats).decode
+    made = readable(connection, tables.podms, rows, lambda name, text, at: (name, decode(text), at))
+    return [*made]
 
 
 def forget_report(connection: sa.Connection, name: str) -> None:

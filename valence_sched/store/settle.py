@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -12,9 +13,11 @@ from msgspec.structs import replace
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.inventory import FREE_STATUS, FullPodm, to_json
 from valence_sched.store import claim_rows, holds, tables
+from valence_sched.store.quarantine import readable
 from valence_sched.store.tables import chunks, key_of, now
 
 _nodes = tables.nodes
+decode_node = msgspec.json.Decoder(ComposedNode).decode
 NodesByClaim = dict[tuple[str, str], list[ComposedNode]]
 
 
@@ -33,8 +36,8 @@ def write_nodes(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> Non
 def are_written(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> bool:
     """Return whether these very nodes were written before."""
     ids = [one.id for one in nodes]
-    rows = connection.scalars(sa.select(_nodes.c.document).where(_nodes.c.id.in_(ids)))
-    found = {one.id: one for one in (msgspec.json.decode(row, type=ComposedNode) for row in rows)}
+    rows = connection.execute(sa.select(_nodes.c.id, _nodes.c.document).where(_nodes.c.id.in_(ids)))
+    found = dict(readable(connection, _nodes, rows, lambda id_, text: (id_, decode_node(text))))
     return all(one.id in found and found[one.id].uri == one.uri for one in nodes)
 
 
@@ -64,21 +67,33 @@ def keys_of_composed_claims(connection: sa.Connection, keys: Iterable[str]) -> s
 
 
 def _composed_claims(connection: sa.Connection, keys: Iterable[str]) -> NodesByClaim:
-    """Return the nodes of composed claims that hold something, by pod manager and claim."""
+    """Return the nodes of composed claims that hold something, by pod manager and claim.
+
+    A claim of which a node cannot be decoded is left out: what a reading must show is not known.
+    """
     parts, claims = tables.claim_parts, tables.claims
     of_claim, of_podm = _nodes.c.claim_id == parts.c.claim_id, _nodes.c.podm_key == parts.c.podm_key
     query = (
-        sa.select(parts.c.podm_key, parts.c.claim_id, _nodes.c.document)
+        sa.select(_nodes.c.id, parts.c.podm_key, parts.c.claim_id, _nodes.c.document)
         .join(claims, claims.c.id == parts.c.claim_id)
         .join(_nodes, sa.and_(of_claim, of_podm))
         .where(claims.c.state == "COMPOSED")
     )
     found: NodesByClaim = {}
+    counts: Counter[tuple[str, str]] = Counter()
+
     for some in chunks(sorted(keys)):
-        for key, claim, document in connection.execute(query.where(parts.c.podm_key.in_(some))):
-            node = msgspec.json.decode(document, type=ComposedNode)
-            found.setdefault((key, claim), []).append(node)
-    return found
+        rows = connection.execute(query.where(parts.c.podm_key.in_(some))).all()
+        counts.update((key, claim) for _, key, claim, _ in rows)
+        for of_claim, node in readable(connection, _nodes, rows, _node_of_claim):
+            found.setdefault(of_claim, []).append(node)
+    return {claim: nodes for claim, nodes in found.items() if len(nodes) == counts[claim]}
+
+
+def _node_of_claim(
+    _id: str, key: str, claim: str, document: bytes
+) -> tuple[tuple[str, str], ComposedNode]:
+    return (key, claim), decode_node(document)
 
 
 def _shows(shown: dict[str, frozenset[str]], in_use: set[str], node: ComposedNode) -> bool:

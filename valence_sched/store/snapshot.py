@@ -17,7 +17,9 @@ from valence_sched.model.read_failure import ReadFailure
 from valence_sched.model.usage import NO_USAGE, Usage
 from valence_sched.store import tables
 from valence_sched.store.database import Database, WorkCounts
-from valence_sched.store.podms import documents
+from valence_sched.store.failures import known_failure
+from valence_sched.store.podms import StoredPodm, decodable, documents
+from valence_sched.store.quarantine import readable
 from valence_sched.store.tables import statement_time
 from valence_sched.store.usage import usages
 
@@ -104,7 +106,7 @@ class PodmChange:
 
     ``usage`` is all that claims hold of it or, if ``incremental``, only what new claims hold: then
     nothing else changed. ``failure`` is why it is not read at present. ``report`` has what counts
-    of its own report, None where it never reported.
+    of its own report, None where it never reported. One that cannot be decoded counts as gone.
     """
 
     id: str
@@ -171,31 +173,32 @@ def take_snapshot(
     counts.rows_read += len(shards) + sum(len(row.claims or "1") for row in rows)
     changed = [row for row in rows if row.content_changed and not row.gone]
     podms = _changed_podms(connection, changed, known, counts)
+    lost = {row.key for row in changed} - podms.keys()
     total_keys = [row.key for row in rows if row.claims is None and not row.gone]
     total = usages(connection, total_keys, everything=not since.shards)
     claims = [claim for row in rows for claim in row.claims or ()]
     added = usages(connection, [row.key for row in rows if row.claims], claims=claims)
     counts.usages_read += sum(len(usage.blocks) for usage in (*total.values(), *added.values()))
     changes = [
-        PodmChange(row.name, row.gone, podms.get(row.key),
+        PodmChange(row.name, row.gone or row.key in lost, podms.get(row.key),
              (total if row.claims is None else added).get(row.key, NO_USAGE),
-             row.claims is not None, _failure(row.failure), _report(row.stats))
+             row.claims is not None, known_failure(connection, row.name, row.failure),
+             _report(connection, row))
         for row in rows
     ]  # fmt: skip
     ordered = tuple(sorted(changes, key=lambda change: change.id))
     return StoreSnapshot(ordered, LogPosition(shards), expired, registry_changed)
 
 
-def _failure(document: bytes | None) -> ReadFailure | None:
-    return None if document is None else msgspec.json.decode(document, type=ReadFailure)
-
-
 class _Report(msgspec.Struct, frozen=True):
     stats: ReportedSwitch
 
 
-def _report(document: bytes | None) -> ReportedSwitch | None:
-    return None if document is None else msgspec.json.decode(document, type=_Report).stats
+def _report(connection: sa.Connection, row: _ChangedRow) -> ReportedSwitch | None:
+    if row.stats is None:
+        return None
+    rows, decode = [(row.name, row.stats)], msgspec.json.Decoder(_Report).decode
+    return next(readable(connection, tables.podms, rows, lambda _, text: decode(text).stats), None)
 
 
 def _changed_rows(
@@ -250,7 +253,10 @@ def _changed_podms(
     known: Mapping[str, LeanPodm],
     counts: WorkCounts,
 ) -> dict[str, LeanPodm]:
-    """Return changed pod managers by key: the caller's own if of this generation, else read."""
+    """Return changed pod managers by key: the caller's own if of this generation, else read.
+
+    One that cannot be decoded is left out.
+    """
     found = {}
     for row in rows:
         podm = known.get(row.name)
@@ -259,4 +265,4 @@ def _changed_podms(
             found[row.key] = podm if same_time else replace(podm, read_at=row.read_at)
     unknown = [row.key for row in rows if row.key not in found]
     counts.podms_decoded += len(unknown)
-    return found | {key: stored.lean() for key, stored in documents(connection, unknown).items()}
+    return found | decodable(connection, documents(connection, unknown), StoredPodm.lean)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import random
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import Connection
 
-from valence_sched.errors import IdentityConflict, StoreError, one_line
+from valence_sched.errors import IdentityConflict, InputError, StoreError, one_line
+from valence_sched.model.decision import Report, Reports
 from valence_sched.model.decision_summary import DecisionSummary
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.inventory import FullPodm, LeanPodm
@@ -34,6 +36,7 @@ from valence_sched.store.failures import FailedReadings
 from valence_sched.store.leases import Leases
 from valence_sched.store.nodes import Nodes
 from valence_sched.store.podms import EncodedPodm, StoredPodm
+from valence_sched.store.quarantine import Quarantine
 from valence_sched.store.quotas import Quotas
 from valence_sched.store.records import Records
 from valence_sched.store.snapshot import (
@@ -50,6 +53,7 @@ from valence_sched.store.url import StoreUrl
 from valence_sched.store.usage import usages_by_name
 
 if TYPE_CHECKING:
+    from valence_sched.store.sweep import Sweep
     from valence_sched.store.zone_claims import ZoneClaimRows
     from valence_sched.store.zones import Zones
 
@@ -63,7 +67,7 @@ class Store:
     ``sleep`` makes the pauses between attempts, ``jitter`` (0..1) draws their length. Time that
     processes must agree on, such as the end of a claim, is the database's. ``effects`` has what
     became of claims; ``remark`` takes a line when the clock of a machine jumped, which ``watch``
-    finds.
+    finds. Rows that cannot be decoded are noted in a ``quarantine``, its own if none is given.
 
     Raises:
         StoreError: it cannot be opened, is no store, or is of a newer version.
@@ -73,9 +77,9 @@ class Store:
         self, url: str, *,
         sleep: Callable[[float], object] = time.sleep, jitter: Callable[[], float] = random.random,
         effects: EffectLog | None = None, remark: Callable[[str], object] = lambda _line: None,
-        watch: ClockWatch | None = None,
+        watch: ClockWatch | None = None, quarantine: Quarantine | None = None,
     ) -> None:  # fmt: skip
-        self._database = Database(StoreUrl(url), sleep, jitter)
+        self._database = Database(StoreUrl(url), sleep, jitter, quarantine=quarantine)
         self._read, self._write = self._database.read, self._database.write
         self.effects = effects if effects is not None else EffectLog()
         self.claims = Claims(self._database, self.effects)
@@ -121,6 +125,13 @@ class Store:
         from valence_sched.store.zone_claims import ZoneClaimRows  # only of such a zone, too
 
         return ZoneClaimRows(self._database)
+
+    @functools.cached_property
+    def sweep(self) -> Sweep:
+        """What looks for rows that cannot be decoded."""
+        from valence_sched.store.sweep import Sweep  # only of a store that a service has open
+
+        return Sweep(self._database)
 
     @property
     def address(self) -> str:
@@ -212,12 +223,13 @@ class Store:
     def _store_all(self, readings: Mapping[str, EncodedPodm]) -> dict[str, StoredPodm | Refusal]:
         stored: dict[str, StoredPodm | Refusal] = {}
         if readings:
-            stored |= self._read(lambda c: podms.unchanged(c, readings), "storing what was read")
+            with contextlib.suppress(InputError):  # of one that cannot be stored, which is named next
+                stored |= self._read(lambda c: podms.unchanged(c, readings), "storing what was read")
         for keys in chunks(sorted(readings.keys() - stored.keys()), BATCH_SIZE):
             batch = {key: readings[key] for key in keys}
             try:
                 stored |= self._write_readings(batch)
-            except RowRefused:
+            except (RowRefused, InputError):
                 stored |= {key: self._write_alone(key, one) for key, one in batch.items()}
         return stored
 
@@ -232,7 +244,7 @@ class Store:
     def _write_alone(self, key: str, reading: EncodedPodm) -> StoredPodm | Refusal:
         try:
             return self._write_readings({key: reading})[key]
-        except RowRefused as error:
+        except (RowRefused, InputError) as error:
             return StoreError(one_line(f"{reading.podm.id}: {error}"))
 
     def record_failures(self, readings: FailedReadings) -> list[str]:
@@ -350,6 +362,6 @@ class Store:
         """Store a decision as a document; one of the same id that is stored already stays."""
         self.decisions.save(decision_id, document, summary)
 
-    def decision(self, decision_id: str) -> bytes:
-        """Return a stored decision; UnknownName, with one of the latest, when there is none."""
+    def decision(self, decision_id: str) -> Report | Reports:
+        """Return a stored decision; errors as of :meth:`StoredDecisions.get`."""
         return self.decisions.get(decision_id)

@@ -5,19 +5,31 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import sqlalchemy as sa
+from msgspec import Meta
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.sql.functions import FunctionElement
+
+from valence_sched.model.claim import ClaimPart, State
+from valence_sched.model.composition import ComposedNode
+from valence_sched.model.decision_summary import DecisionSummary
+from valence_sched.model.inventory import FullPodm
+from valence_sched.model.read_failure import ReadFailure
+from valence_sched.model.registration import Registration
+from valence_sched.model.stats import ReportedStats
+from valence_sched.store.document import BINARY_BYTES, Document, decode_decision
 
 CHUNK = 500  # of values in one statement
 METADATA = sa.MetaData()
 _INNODB = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin"}
 KEY = sa.String(32)
 TEXT = sa.String(1024)
-DOCUMENT = sa.LargeBinary(2**32 - 1)  # MySQL chooses its column type by the size
+DOCUMENT = sa.LargeBinary(BINARY_BYTES)  # of any kind, where a migration makes a column
+KIND = "kind"  # of a column's ``info``: the type of what it may have, where its SQL type has more
+AMOUNT = {KIND: Annotated[float, Meta(ge=0)]}
 SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
@@ -109,7 +121,7 @@ registry = table(
     "registry",
     sa.Column("podm_key", KEY, primary_key=True),
     sa.Column("name", TEXT, nullable=False),
-    sa.Column("document", DOCUMENT, nullable=False),
+    sa.Column("document", Document(Registration), nullable=False),
     sa.Column("identity", TEXT),
     sa.Column("identity_key", KEY),
     sa.Index("registry_identity", "identity_key", unique=True),
@@ -132,9 +144,9 @@ podms = table(
     sa.Column("moved", sa.BigInteger, nullable=False),
     sa.Column("read_moved", sa.BigInteger, nullable=False),
     sa.Column("gone", sa.Boolean, nullable=False),
-    sa.Column("document", DOCUMENT, nullable=False),
-    sa.Column("stats", DOCUMENT),
-    sa.Column("failure", DOCUMENT),
+    sa.Column("document", Document(FullPodm), nullable=False),
+    sa.Column("stats", Document(ReportedStats)),
+    sa.Column("failure", Document(ReadFailure)),
     sa.Column("identity", TEXT),
     sa.Column("identity_key", KEY),
     sa.Index("podms_moved", "shard", "moved"),
@@ -154,7 +166,7 @@ stocks = table(
     sa.Column("podm_key", KEY, primary_key=True),
     sa.Column("stock_key", KEY, primary_key=True),
     sa.Column("uri", TEXT, nullable=False),
-    sa.Column("left_over", sa.Double, nullable=False),
+    sa.Column("left_over", sa.Double, nullable=False, info=AMOUNT),
 )
 
 #: Blocks that several nodes may use, and how many more nodes may.
@@ -171,7 +183,7 @@ shares = table(
 claims = table(
     "claims",
     sa.Column("id", sa.String(40), primary_key=True),
-    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("state", sa.String(16), nullable=False, info={KIND: State}),
     sa.Column("owner", TEXT),
     sa.Column("group_name", TEXT),
     sa.Column("idempotency_key", TEXT),
@@ -181,7 +193,7 @@ claims = table(
     sa.Column("expires_at", sa.Double),
     sa.Column("sweep_at", sa.Double),
     sa.Column("note", TEXT),
-    sa.Column("document", DOCUMENT, nullable=False),
+    sa.Column("document", Document(tuple[ClaimPart, ...]), nullable=False),
     sa.Index("claims_sweep_at", "sweep_at"),
 )
 
@@ -215,7 +227,7 @@ claimed_amounts = table(
     sa.Column("stock_key", KEY, primary_key=True),
     sa.Column("claim_id", sa.String(40), sa.ForeignKey("claims.id"), primary_key=True),
     sa.Column("uri", TEXT, nullable=False),
-    sa.Column("amount", sa.Double, nullable=False),
+    sa.Column("amount", sa.Double, nullable=False, info=AMOUNT),
     sa.Index("claimed_amounts_claim", "claim_id", "podm_key"),
 )
 
@@ -225,7 +237,7 @@ nodes = table(
     sa.Column("id", sa.String(40), primary_key=True),
     sa.Column("podm_key", KEY, nullable=False),
     sa.Column("claim_id", sa.String(40), nullable=False),
-    sa.Column("document", DOCUMENT, nullable=False),
+    sa.Column("document", Document(ComposedNode), nullable=False),
     sa.Index("nodes_podm", "podm_key"),
     sa.Index("nodes_claim", "claim_id"),
 )
@@ -254,9 +266,9 @@ decisions = table(
     "decisions",
     sa.Column("id", sa.String(40), primary_key=True),
     sa.Column("decided_at", sa.Double, nullable=False),
-    sa.Column("document", DOCUMENT, nullable=False),
+    sa.Column("document", Document(decode_decision), nullable=False),
     sa.Column("owner_key", KEY),
-    sa.Column("summary", DOCUMENT),
+    sa.Column("summary", Document(DecisionSummary)),
     sa.Index("decisions_decided_at", "decided_at"),
     sa.Index("decisions_owner", "owner_key", "decided_at"),
 )
@@ -275,7 +287,7 @@ quotas = table(
     sa.Column("owner_key", KEY, primary_key=True),
     sa.Column("resource", sa.String(255), primary_key=True),
     sa.Column("owner", TEXT),
-    sa.Column("most", sa.Double, nullable=False),
+    sa.Column("most", sa.Double, nullable=False, info=AMOUNT),
 )
 
 #: A row for each owner with limits, which its claims lock: of two at a time one sees the other.
@@ -287,7 +299,7 @@ quota_charges = table(
     sa.Column("claim_id", sa.String(40), primary_key=True),
     sa.Column("resource", sa.String(255), primary_key=True),
     sa.Column("owner_key", KEY, nullable=False),
-    sa.Column("amount", sa.Double, nullable=False),
+    sa.Column("amount", sa.Double, nullable=False, info=AMOUNT),
     sa.Index("quota_charges_owner", "owner_key"),
 )
 
@@ -296,7 +308,7 @@ quota_charges = table(
 zone_claims = table(
     "zone_claims",
     sa.Column("id", sa.String(40), primary_key=True),
-    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("state", sa.String(16), nullable=False, info={KIND: "model.zone_claim.ZoneClaimState"}),
     sa.Column("owner", TEXT),
     sa.Column("group_name", TEXT),
     sa.Column("idempotency_key", TEXT),
@@ -305,7 +317,7 @@ zone_claims = table(
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("expires_at", sa.Double),
     sa.Column("note", TEXT),
-    sa.Column("document", DOCUMENT, nullable=False),
+    sa.Column("document", Document("model.zone_claim.ZoneClaimParts"), nullable=False),
     sa.Index("zone_claims_state", "state", "expires_at"),
 )
 
@@ -341,9 +353,9 @@ zones = table(
     sa.Column("id", SERIAL, primary_key=True, autoincrement=True),
     sa.Column("zone_key", KEY, nullable=False, unique=True),
     sa.Column("name", TEXT, nullable=False),
-    sa.Column("document", DOCUMENT, nullable=False),
+    sa.Column("document", Document("model.zone_registry.ZoneRegistration"), nullable=False),
     sa.Column("digest", KEY, nullable=False),
-    sa.Column("report", DOCUMENT, nullable=False),
+    sa.Column("report", Document("model.zone_registry.ZoneReport"), nullable=False),
     sa.Column("heard_at", sa.Double),
     sa.Column("polled_at", sa.Double),
 )

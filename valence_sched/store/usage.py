@@ -12,6 +12,7 @@ from valence_sched.model.inventory import Node
 from valence_sched.model.quantity import format_count
 from valence_sched.model.usage import Usage
 from valence_sched.store import claim_rows, tables
+from valence_sched.store.quarantine import readable
 from valence_sched.store.tables import CHUNK, chunks, key_of
 
 _Condition = Callable[[sa.Table], sa.ColumnElement[bool]]
@@ -78,7 +79,9 @@ def _read_usages(connection: sa.Connection, among: _Condition) -> dict[str, Usag
     for key, uri in connection.execute(of_blocks):
         slots = blocks.setdefault(key, {})
         slots[uri] = slots.get(uri, 0) + 1
-    of_amounts = sa.select(stock.c.podm_key, stock.c.uri, stock.c.amount).where(among(stock))
+    # less than nothing is held by none: it would add to what is free
+    held_any = among(stock), stock.c.amount > 0
+    of_amounts = sa.select(stock.c.podm_key, stock.c.uri, stock.c.amount).where(*held_any)
     for key, uri, amount in connection.execute(of_amounts):
         held = amounts.setdefault(key, {})
         held[uri] = held.get(uri, 0.0) + amount
@@ -95,16 +98,22 @@ def _planned_nodes(connection: sa.Connection, among: _Condition) -> Iterator[tup
     """Yield the nodes of claims with an owner or a group, which the rules of groups count."""
     parts, claims = tables.claim_parts, tables.claims.c
     query = (
-        sa.select(parts.c.podm_key, claims.id, claims.owner, claims.group_name, claims.document)
+        sa.select(claims.id, parts.c.podm_key, claims.owner, claims.group_name, claims.document)
         .join(tables.claims, claims.id == parts.c.claim_id)
         .where(among(parts))
         .where(sa.or_(claims.owner.is_not(None), claims.group_name.is_not(None)))
         .order_by(claims.created_at, claims.id)
     )
-    for key, claim, owner, group, document in connection.execute(query):
-        for part in claim_rows.decode_parts(document):
-            if key_of(part.podm) == key:
-                for share in part.shares:
-                    uri = f"claim:{claim}#{share.node}"
-                    yield key, Node(uri=uri, owner=owner, group=group, blocks=share.blocks,
-                                    flavor=share.flavor, request=part.request)  # fmt: skip
+
+    def nodes_of(
+        claim: str, key: str, owner: str | None, group: str | None, document: bytes
+    ) -> list[tuple[str, Node]]:
+        return [
+            (key, Node(uri=f"claim:{claim}#{share.node}", owner=owner, group=group,
+                       blocks=share.blocks, flavor=share.flavor, request=part.request))
+            for part in claim_rows.decode_parts(document) if key_of(part.podm) == key
+            for share in part.shares
+        ]  # fmt: skip
+
+    for nodes in readable(connection, tables.claims, connection.execute(query), nodes_of):
+        yield from nodes

@@ -91,11 +91,14 @@ def is_plain(part: ClaimPart) -> bool:
 def insert(connection: sa.Connection, claim: Claim, part: ClaimPart, ttl_s: float) -> Claim | None:
     """Hold a plain part with a new claim; return it with its times, None where nothing is written.
 
-    Where it raises IntegrityError, what it wrote is to be rolled back.
+    Where it raises IntegrityError, what it wrote is to be rolled back. InvalidDocument is raised as
+    for each document.
     """
     podm, owner_key = key_of(part.podm), quotas.owner_key(claim.owner)
+    columns = claim_rows.columns(claim)
+    tables.claims.c.document.type.check(columns["document"])  # the driver's statement does not
     row = {
-        **claim_rows.columns(claim),
+        **columns,
         "podm": podm,
         "generation": part.generation,
         "shard": change_log.shard_of(podm),

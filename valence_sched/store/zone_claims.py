@@ -24,8 +24,9 @@ from valence_sched.model.zone_claim import (
     ZoneClaimState,
 )
 from valence_sched.store import tables
-from valence_sched.store.claim_rows import consumer_key
+from valence_sched.store.claim_rows import FIELDS, consumer_key
 from valence_sched.store.database import Database
+from valence_sched.store.quarantine import one_readable, readable
 from valence_sched.store.tables import key_of, now
 
 _table = tables.zone_claims
@@ -69,9 +70,9 @@ class ZoneClaimRows:
         id_, digest = self._ids(), key_of(content)
 
         def work(connection: sa.Connection) -> tuple[ZoneClaim, bool]:
-            own = _find(connection, _of.id == id_)
-            if own:
-                return own[0], True  # the answer to the commit was lost, the commit was not
+            own = _find_one(connection, _of.id == id_)
+            if own is not None:
+                return own, True  # the answer to the commit was lost, the commit was not
             _free_key(connection, owner, key)
             earlier = _find_by_key(connection, owner, key, digest)
             if earlier is not None:
@@ -134,11 +135,7 @@ class ZoneClaimRows:
     def get(self, claim_id: str) -> ZoneClaim | None:
         """Return a claim, None where there is none of this id."""
 
-        def work(connection: sa.Connection) -> ZoneClaim | None:
-            found = _find(connection, _of.id == claim_id)
-            return found[0] if found else None
-
-        return self._database.read(work, "reading claims")
+        return self._database.read(lambda c: _find_one(c, _of.id == claim_id), "reading claims")
 
     def list(
         self, states: Sequence[ZoneClaimState] = LIVE_STATES, owner: str | None = None
@@ -172,20 +169,26 @@ class ZoneClaimRows:
 
 def _find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[ZoneClaim]:
     query = sa.select(*_COLUMNS).where(*where).order_by(_of.created_at, _of.id)
-    return [
-        ZoneClaim(id=id_, state=state, owner=owner, group=group, key=key, content=content,
-                  created_at=created_at, expires_at=expires_at, note=note,
-                  parts=_decode_parts(document))
-        for id_, state, owner, group, key, content, created_at, expires_at, note, document
-        in connection.execute(query)
-    ]  # fmt: skip
+    return [*readable(connection, _table, connection.execute(query), _claim)]
+
+
+def _find_one(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> ZoneClaim | None:
+    """Return the claim of a unique key, None for none; Undecodable where it cannot be decoded."""
+    row = connection.execute(sa.select(*_COLUMNS).where(*where)).first()
+    return row and one_readable(connection, _table, "claim", row, _claim, row.owner)
+
+
+def _claim(*values: Any) -> ZoneClaim:
+    *scalars, document = values
+    fields = dict(zip(FIELDS, scalars, strict=True))
+    return msgspec.convert({**fields, "parts": _decode_parts(document)}, ZoneClaim)
 
 
 def _get(connection: sa.Connection, claim_id: str) -> ZoneClaim:
-    found = _find(connection, _of.id == claim_id)
-    if not found:
+    claim = _find_one(connection, _of.id == claim_id)
+    if claim is None:
         raise UnknownName("claim", claim_id, ())
-    return found[0]
+    return claim
 
 
 def _find_by_key(
@@ -194,10 +197,9 @@ def _find_by_key(
     """Return the claim of a key, None for none, or for one whose time is over."""
     if key is None:
         return None
-    found = _find(connection, _of.consumer_key == consumer_key(owner, key), sa.not_(_IS_OVER))
-    if not found:
+    claim = _find_one(connection, _of.consumer_key == consumer_key(owner, key), sa.not_(_IS_OVER))
+    if claim is None:
         return None
-    claim = found[0]
     if claim.content != digest:
         text = f"key {key!r} stands for claim {claim.id}, which asked for something else"
         raise NameTaken(one_line(f"{text}: choose another key"))

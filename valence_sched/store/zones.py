@@ -16,6 +16,7 @@ from valence_sched.model.inventory import to_json
 from valence_sched.model.zone_registry import ZoneOverview, ZoneRegistration, ZoneReport
 from valence_sched.store import change_log, tables
 from valence_sched.store.database import Database
+from valence_sched.store.quarantine import decoded, readable
 from valence_sched.store.tables import digest_of, key_of, now
 
 _table, _identity = tables.zones, tables.zone_identity
@@ -160,17 +161,21 @@ def _changes_text(dialect: sa.Dialect) -> str:
 
 def _zones(connection: sa.Connection) -> Sequence[ZoneOverview]:
     of = _table.c
-    query = sa.select(of.id, of.document, of.report, of.heard_at, of.polled_at, now())
-    return [
-        ZoneOverview(
+    query = sa.select(of.name, of.id, of.document, of.report, of.heard_at, of.polled_at, now())
+
+    def overview(
+        name: str, id_: int, document: bytes, report: bytes,
+        heard_at: float | None, polled_at: float | None, queried_at: float,
+    ) -> ZoneOverview:  # fmt: skip
+        return ZoneOverview(
             id=id_,
             registration=msgspec.json.decode(document, type=ZoneRegistration),
-            report=msgspec.json.decode(report, type=ZoneReport),
+            report=decoded(connection, of.report, name, report) or ZoneReport(),
             heard_age_s=_age_s(heard_at, queried_at),
             polled_age_s=_age_s(polled_at, queried_at),
         )
-        for id_, document, report, heard_at, polled_at, queried_at in connection.execute(query)
-    ]
+
+    return [*readable(connection, _table, connection.execute(query).all(), overview)]
 
 
 def _age_s(at: float | None, queried_at: float) -> float | None:

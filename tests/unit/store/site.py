@@ -9,7 +9,10 @@ import sqlalchemy as sa
 from tests.unit.core.deciders import built_in, cpu
 from valence_sched.lifecycle.claim import Claimer
 from valence_sched.model.claim import Claim, ClaimPart, Grant, NodeAllocation
-from valence_sched.model.inventory import FullPodm
+from valence_sched.model.decision import InventorySummary, Report
+from valence_sched.model.inventory import FullPodm, to_json
+from valence_sched.model.policy import Policy
+from valence_sched.model.request import Request
 from valence_sched.store import tables
 from valence_sched.store.store import Store
 
@@ -28,6 +31,17 @@ def part(name: str, generation: int, *blocks: str, **amounts: float) -> ClaimPar
     grants = tuple(Grant(uri, amount) for uri, amount in amounts.items())
     share = NodeAllocation(node=1, pool="all", blocks=blocks, grants=grants)
     return ClaimPart(podm=name, generation=generation, shares=(share,))
+
+
+def decision(seed: int = 0) -> Report:
+    """Return a decision on nothing."""
+    nothing = InventorySummary(digest="", podms=0, pools=0, blocks=0, skipped=())
+    return Report(outcome="nothing_fits", requested=1, placed=0, fitting=0, seed=seed,
+                  request=Request(), policy=Policy(name="default"), policy_digest="",
+                  inventory=nothing, placements=(), podms=(), funnel=(), warnings=())  # fmt: skip
+
+
+DECISION = to_json(decision())
 
 
 def claimer(store: Store, **words: Any) -> Claimer:

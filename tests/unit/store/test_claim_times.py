@@ -166,8 +166,8 @@ class TestEnds:
         self.assertEqual(self.claim, self.claims.create([part("p", 1, "c1")], owner="o", key="k"))
 
     def test_a_note_says_why_and_the_history_repeats_it(self):
-        ended = self.claims.release(self.claim.id, "not needed")
-        self.assertEqual("not needed", ended.note)
+        self.claims.release(self.claim.id, "not needed")
+        self.assertEqual("not needed", self.claims.show(self.claim.id).note)
         words = [(one.kind, one.words) for one in self.one.events(self.claim.id)]
         self.assertEqual([("held", "o"), ("released", "not needed")], words)
 
@@ -188,9 +188,10 @@ class TestEnds:
         self.assertEqual(f"claim {self.claim.id} is COMPOSING: {hint}", str(caught.exception))
 
     def test_giving_up_twice_changes_nothing(self):
-        failed = self.claims.fail(self.claim.id, "first")
-        self.assertEqual(("FAILED", "first"), (failed.state, failed.note))
-        self.assertEqual(failed, self.claims.fail(self.claim.id, "second"))
+        for note in ("first", "second"):
+            self.claims.fail(self.claim.id, note)
+            failed = self.claims.show(self.claim.id)
+            self.assertEqual(("FAILED", "first"), (failed.state, failed.note))
         self.assertFalse(usage(self.one))
 
     def test_the_same_node_is_noted_once_and_another_in_its_place_never(self):

@@ -268,10 +268,12 @@ class TestStates:
         return podm(blocks=blocks, nodes=list(nodes))
 
     def test_a_released_claim_holds_nothing_and_is_released_only_once(self):
-        first = self.one.claims.release(self.claim.id)
+        self.one.claims.release(self.claim.id)
+        first = self.one.claims.show(self.claim.id)
         self.assertEqual("RELEASED", first.state)
         self.assertFalse(usage(self.one))
-        self.assertEqual(first, self.one.claims.release(self.claim.id))
+        self.one.claims.release(self.claim.id)
+        self.assertEqual(first, self.one.claims.show(self.claim.id))
         with self.assertRaisesRegex(ClaimState, "is RELEASED: only one that is held is composed"):
             self.one.claims.start_composing(self.claim.id)
         with self.assertRaises(UnknownName):
@@ -285,7 +287,8 @@ class TestStates:
         for claim, state in ((self.claim, "EXPIRED"), (other, "FAILED")):
             before = self.one.claims.show(claim.id)
             self.assertEqual(state, before.state)
-            self.assertEqual(before, self.one.claims.release(claim.id))
+            self.one.claims.release(claim.id)
+            self.assertEqual(before, self.one.claims.show(claim.id))
 
     def test_a_claim_whose_time_is_over_is_free_for_the_next(self):
         expire(self, self.claim)
@@ -356,7 +359,8 @@ class TestStates:
             self.one.claims.release(self.claim.id)
         self.assertEqual(["n1"], [node.id for node in self.one.nodes.list()])
         self.one.nodes.forget("n1")
-        self.assertEqual("RELEASED", self.one.claims.release(self.claim.id).state)
+        self.one.claims.release(self.claim.id)
+        self.assertEqual("RELEASED", self.one.claims.show(self.claim.id).state)
 
     def test_what_happened_is_told_in_order(self):
         self.compose()

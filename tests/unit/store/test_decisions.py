@@ -4,8 +4,10 @@
 import sqlalchemy as sa
 
 from tests.unit.store.engines import StoreCase, on_each_engine
+from tests.unit.store.site import DECISION, decision
 from valence_sched.errors import UnknownName
 from valence_sched.model.decision_summary import DecisionSummary
+from valence_sched.model.inventory import to_json
 from valence_sched.store import tables
 
 
@@ -21,18 +23,17 @@ def decide_in_turn(case, ids):
 class TestDocuments(StoreCase):
     def test_a_decision_is_found_by_its_id_as_it_was_first_saved(self):
         store = self.store()
-        store.save_decision("a", b"first")
-        store.save_decision("b", b"other")
-        store.save_decision("a", b"second")
-        self.assertEqual(b"first", self.store().decisions.get("a"))
-        self.assertEqual(b"other", self.store().decisions.get("b"))
+        for id_, seed in (("a", 1), ("b", 2), ("a", 3)):
+            store.save_decision(id_, to_json(decision(seed)))
+        self.assertEqual(decision(1), self.store().decisions.get("a"))
+        self.assertEqual(decision(2), self.store().decisions.get("b"))
 
     def test_of_an_unknown_id_the_nearest_of_the_latest_is_named(self):
         store = self.store()
         with self.assertRaisesRegex(UnknownName, "^no decision named 'week-1' "):
             store.decisions.get("week-1")
         for number in range(21):
-            store.save_decision(f"week-{number:02}", b"{}")
+            store.save_decision(f"week-{number:02}", DECISION)
         decide_in_turn(self, [f"week-{number:02}" for number in range(21)])
         with self.assertRaisesRegex(UnknownName, "^no decision named 'week-2O' .*week-20"):
             store.decisions.get("week-2O")
@@ -45,7 +46,7 @@ class TestDocuments(StoreCase):
 class TestNewest(StoreCase):
     def save(self, store, id_, owner=None):
         summary = DecisionSummary(id=id_, decided_at=0.0, owner=owner, request="r", placed=1)
-        store.save_decision(id_, b"{}", summary)
+        store.save_decision(id_, DECISION, summary)
 
     def test_the_newest_come_first_and_in_parts(self):
         store = self.store()
@@ -77,7 +78,7 @@ class TestNewest(StoreCase):
 
     def test_one_without_a_summary_has_its_id_and_time(self):
         store = self.store()
-        store.save_decision("old", b"{}")
+        store.save_decision("old", DECISION)
         (old,) = store.decisions.newest(9)
         self.assertEqual(("old", None, None), (old.id, old.request, old.outcome))
         self.assertEqual([], list(store.decisions.newest(9, owner="mo")))

@@ -9,7 +9,7 @@ from functools import partial
 import sqlalchemy as sa
 
 from tests.unit.store.engines import StoreCase
-from tests.unit.store.site import expire, part, podm
+from tests.unit.store.site import DECISION, expire, part, podm
 from valence_sched.errors import StoreError
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.inventory import FullPodm
@@ -168,9 +168,9 @@ class TestDoing(StoreCase):
             ("reading failures", lambda s: s.failures),
             ("reading pod managers", lambda s: lambda: s.read_times(["p"])),
             ("looking", lambda s: s.log_counts),
-            ("keeping a decision", lambda s: lambda: s.save_decision("d", b"{}")),
+            ("keeping a decision", lambda s: lambda: s.save_decision("d", DECISION)),
             ("reading a decision",
-             lambda s: s.save_decision("d", b"{}") or (lambda: s.decision("d"))),
+             lambda s: s.save_decision("d", DECISION) or (lambda: s.decision("d"))),
             ("reading decisions", lambda s: lambda: s.decisions.newest(1)),
             ("setting a quota", lambda s: lambda: s.quotas.set("o", {"claims": 1})),
             ("reading quotas", lambda s: s.quotas.list),

@@ -4,7 +4,7 @@
 import sqlalchemy as sa
 
 from tests.unit.store.engines import on_each_engine
-from tests.unit.store.site import part, podm
+from tests.unit.store.site import DECISION, part, podm
 from valence_sched.errors import UnknownName
 from valence_sched.model.composition import ComposedNode
 from valence_sched.store import tables
@@ -36,7 +36,7 @@ class TestPurge:
     def test_what_ended_long_ago_goes_with_all_that_happened_to_it(self):
         released, active = self.create("c0"), self.create("c1")
         self.one.claims.release(released.id)
-        self.one.save_decision("d", b"{}")
+        self.one.save_decision("d", DECISION)
         self.age()
         recent = self.create("c2")
         self.one.claims.release(recent.id)

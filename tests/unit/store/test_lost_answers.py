@@ -7,7 +7,7 @@ import sqlite3
 import sqlalchemy as sa
 
 from tests.unit.store.engines import StoreCase
-from tests.unit.store.site import part, podm
+from tests.unit.store.site import DECISION, decision, part, podm
 from tests.unit.store.test_claims import usage
 from tests.unit.store.test_holds import nodes_of
 from valence_sched.model.composition import ComposedNode
@@ -130,6 +130,6 @@ class TestLostAnswers(StoreCase):
 
     def test_a_decision_is_stored_once(self):
         def stored(_):
-            self.assertEqual(b"{}", self.one.decision("d"))
+            self.assertEqual(decision(), self.one.decision("d"))
 
-        self.each(lambda: None, lambda _: self.one.save_decision("d", b"{}"), stored)
+        self.each(lambda: None, lambda _: self.one.save_decision("d", DECISION), stored)

@@ -10,7 +10,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from tests.unit.store.engines import StoreCase, on_each_engine, raw_engine
-from tests.unit.store.site import part, podm
+from tests.unit.store.site import DECISION, part, podm
 from valence_sched.errors import StoreError
 from valence_sched.model.registration import Registration
 from valence_sched.store import schema, tables
@@ -28,7 +28,7 @@ class MaintenanceCase:
         store.register(Registration(name="p", url="http://127.0.0.1:1"))
         store.remember_all([podm("p", 4)])
         self.claim = store.claims.create([part("p", 1, "c0")]).id
-        store.save_decision("d", b"{}")
+        store.save_decision("d", DECISION)
         store.close()
 
     def maintenance(self):

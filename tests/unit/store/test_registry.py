@@ -4,8 +4,9 @@
 import msgspec
 
 from tests.unit.store.engines import on_each_engine
-from tests.unit.store.site import part, podm
+from tests.unit.store.site import DECISION, decision, part, podm
 from valence_sched.errors import InUse, NameTaken, UnknownName
+from valence_sched.model.inventory import to_json
 from valence_sched.model.registration import PasswordReference, Registration
 
 ONE = Registration(
@@ -172,8 +173,8 @@ class TestDecisions:
 
     def test_a_decision_is_kept_once_and_as_it_was(self):
         store = self.store()
-        store.save_decision("d-1", b'{"a": 1}')
-        store.save_decision("d-1", b"{}")
-        self.assertEqual(b'{"a": 1}', self.store().decision("d-1"))
+        store.save_decision("d-1", to_json(decision(1)))
+        store.save_decision("d-1", DECISION)
+        self.assertEqual(decision(1), self.store().decision("d-1"))
         with self.assertRaisesRegex(UnknownName, "no decision named 'd-2' .*'d-1'"):
             store.decision("d-2")

@@ -7,7 +7,13 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from valence_sched.errors import SchedulerError, ServiceError, UnknownName, one_line
+from valence_sched.errors import (
+    SchedulerError,
+    ServiceError,
+    Undecodable,
+    UnknownName,
+    one_line,
+)
 from valence_sched.model.inventory import to_json
 from valence_sched.model.lifecycle import NodeRecord, ProvisionResult, ReconcileResult
 from valence_sched.model.scheduler import Scheduler
@@ -107,7 +113,7 @@ def start(call: Call, kind: str, work: Callable[[Scheduler], Any], *, repeat: bo
                 result = call.visible(work(scheduler))
             outcome = "done"
             changed = [f"nodes/{one.id}" for one in getattr(result, "nodes", ())] or changed
-        except UnknownName as error:
+        except (UnknownName, Undecodable) as error:
             outcome = error.code
             raise visible_error(error, user.owner) from None
         except SchedulerError as error:

@@ -6,7 +6,9 @@ from alembic import op
 
 from valence_sched.model.claim import ACTIVE_STATES
 from valence_sched.model.quota import claim_charges
+from valence_sched.store import tables
 from valence_sched.store.claim_rows import decode_parts
+from valence_sched.store.quarantine import readable
 from valence_sched.store.tables import KEY, TEXT, key_of, table_options
 
 revision = "0006"
@@ -41,11 +43,15 @@ def upgrade() -> None:
     claims = sa.table("claims", *map(sa.column, ("id", "state", "owner", "document")))
     active = claims.c.state.in_(ACTIVE_STATES), claims.c.owner.is_not(None)
     query = sa.select(claims.c.id, claims.c.owner, claims.c.document).where(*active)
-    rows = [
-        {"claim_id": id_, "resource": name, "owner_key": key_of(owner), "amount": amount}
-        for id_, owner, document in op.get_bind().execute(query)
-        for name, amount in claim_charges(decode_parts(document)).items()
-    ]
+
+
+    def charges_of(id_: str, owner: str, document: bytes) -> list[dict[str, object]]:
+        row = {"claim_id": id_, "owner_key": key_of(owner)}
+        return [{**row, "resource": name, "amount": amount}
+                for name, amount in claim_charges(decode_parts(document)).items()]  # fmt: skip
+
+    found = readable(op.get_bind(), tables.claims, op.get_bind().execute(query), charges_of)
+    rows = [row for charged in found for row in charged]
     if rows:
         op.bulk_insert(charges, rows)
 

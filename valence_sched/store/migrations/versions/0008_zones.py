@@ -33,17 +33,20 @@ def upgrade() -> None:
         sa.Column("polled_at", sa.Double),
         **words,  # type: ignore[arg-type]
     )
-    op.create_table(
-        "zone_identity",
-        sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
-        sa.Column("id", sa.String(40), nullable=False),
-        **words,  # type: ignore[arg-type]
-    )
+    if not sa.inspect(op.get_bind()).has_table("zone_identity"):  # it stays when this is taken back
+        op.create_table(
+            "zone_identity",
+            sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+            sa.Column("id", sa.String(40), nullable=False),
+            **words,  # type: ignore[arg-type]
+        )
     op.bulk_insert(shards, [{"shard": ZONES_SHARD, "moved": 0}])
 
 
 def downgrade() -> None:
-    """Remove the child zones, the id of this one and the count; the services below are not told."""
+    """Remove the child zones and the count; the services below are not told.
+
+    The id of this zone stays, in a table that an older program passes over: others know it by that.
+    """
     op.execute(sa.delete(shards).where(shards.c.shard == ZONES_SHARD))
-    for table in ("zone_identity", "zones"):
-        op.drop_table(table)
+    op.drop_table("zones")

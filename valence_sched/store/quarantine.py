@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quarantine: the rows of a store that cannot be decoded, which are named and left out."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from valence_sched.errors import Undecodable, one_line
+from valence_sched.store.document import UNDECODABLE
+
+LOG = logging.getLogger("valence_sched.store")
+T = TypeVar("T")
+_KEY = "valence_sched.quarantine"
+
+
+class Quarantine:
+    """The rows of one store that are known to be undecodable, by table; each is logged once."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, set[str]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, table: str, label: str, error: BaseException | str) -> None:
+        """Note a row by the words that name it."""
+        with self._lock:
+            rows = self._rows.setdefault(table, set())
+            is_new = label not in rows
+            rows.add(label)
+        if is_new:
+            text = "%s %s cannot be decoded and is left out (valence-scheduler store check --deep): %s"
+            LOG.warning(text, table, label, one_line(str(error), 200))
+
+    def keep(self, table: str, labels: Iterable[str]) -> None:
+        """Forget the rows of a table but these: every row of it was decoded just now."""
+        with self._lock:
+            self._rows[table] = self._rows.get(table, set()).intersection(labels)
+
+    def has(self, table: str, label: str) -> bool:
+        """Return whether a row is known."""
+        return label in self._rows.get(table, ())
+
+    def discard(self, table: str, label: str) -> None:
+        """Forget a row, which is written anew."""
+        with self._lock:
+            self._rows.get(table, set()).discard(label)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many rows are known, by table where there are any."""
+        with self._lock:
+            return {table: len(rows) for table, rows in sorted(self._rows.items()) if rows}
+
+    def follow(self, engine: sa.Engine) -> None:
+        """Let what reads rows over the connections of an engine find this."""
+
+        def note(_connection: object, record: Any) -> None:
+            record.info[_KEY] = self
+
+        sa.event.listen(engine, "connect", note)
+
+
+def quarantine_of(connection: sa.Connection) -> Quarantine:
+    """Return where the undecodable rows of a connection's store are noted."""
+    found: Quarantine = connection.info.setdefault(_KEY, Quarantine())
+    return found
+
+
+def readable(
+    connection: sa.Connection, table: sa.Table, rows: Iterable[Any], make: Callable[..., T]
+) -> Iterator[T]:
+    """Yield what ``make`` makes of each row, without those of which it can make nothing.
+
+    These are noted by their first column.
+    """
+    for row in rows:
+        try:
+            found = make(*row)
+        except UNDECODABLE as error:
+            quarantine_of(connection).add(table.name, str(row[0]), error)
+        else:
+            yield found
+
+
+def decoded(connection: sa.Connection, column: sa.Column[Any], label: str, data: Any) -> Any:
+    """Return the document of a column, None for none and for one that is noted as undecodable."""
+    if not data:
+        return None
+    rows = ((label, data),)
+    return next(readable(connection, column.table, rows, lambda _, text: column.type.decode(text)), None)  # type: ignore[attr-defined]
+
+
+def one_readable(
+    connection: sa.Connection,
+    table: sa.Table,
+    kind: str,
+    row: Any,
+    make: Callable[..., T],
+    owner: str | None = None,
+) -> T:
+    """Return what ``make`` makes of a row; Undecodable, with its first column, for nothing."""
+    for found in readable(connection, table, (row,), make):
+        return found
+    raise Undecodable(kind, str(row[0]), owner)
