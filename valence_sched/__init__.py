@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         SchedulerError as SchedulerError, ServiceBusy as ServiceBusy,
         ServiceError as ServiceError, StaleOffer as StaleOffer,
         StillComposing as StillComposing, StoreError as StoreError,
-        Unauthenticated as Unauthenticated,
+        Unauthenticated as Unauthenticated, Undecodable as Undecodable,
         UnknownName as UnknownName, Unverified as Unverified,
         UsageError as UsageError
     )
@@ -84,7 +84,7 @@ _MODULES = {
             InventoryStale NameTaken NewerSchema NoPodm NothingFits NothingMatches OutputError
             PluginError PodmError QuotaExceeded RateLimited RequestError SchedulerError
             ServiceBusy ServiceError StaleOffer StillComposing StoreError Unauthenticated
-            UnknownName Unverified UsageError
+            Undecodable UnknownName Unverified UsageError
         """,
         "model.codec": "convert decode load_yaml",
         "model.diagnostic": "Diagnostic Diagnostics",

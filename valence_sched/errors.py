@@ -62,6 +62,14 @@ class SchedulerError(Exception):
         self.args = (one_line(f"{place}: {self}"),)
         return self
 
+    @property
+    def public_text(self) -> str:
+        """Return the text without the place of a state, and without what its database says."""
+        cause, text = self.__cause__, str(self)
+        if not isinstance(cause, SchedulerError) or (public := cause.public_text) == str(cause):
+            return text
+        return text.replace(str(cause), public) if str(cause) in text else public
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what the error says, not the arguments that its class makes the text of."""
         return _restored, (type(self), self.args, self.__dict__)
@@ -211,6 +219,11 @@ class StoreError(SchedulerError):
     code, http_status = "store_failed", 503
     uncertain = away = False
 
+    @property
+    def public_text(self) -> str:
+        unsure = ", and whether this change was made is unknown" if self.uncertain else ""
+        return f"the state cannot be used{unsure}: try again later, the log says why"
+
 
 class Undecodable(StoreError):
     """A stored document that cannot be decoded, of an ``owner`` where it has one; others can be."""
@@ -221,6 +234,10 @@ class Undecodable(StoreError):
         self.kind, self.id, self.owner = kind, id_, owner
         super().__init__(one_line(f"{kind} {id_} cannot be decoded: an operator can look at it "
                                   "(valence-scheduler store check --deep)"))  # fmt: skip
+
+    @property
+    def public_text(self) -> str:
+        return str(self)
 
 
 class Unauthenticated(SchedulerError):

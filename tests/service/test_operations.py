@@ -17,7 +17,7 @@ class MemoryRecords:
     def put_new(self, id_, document):
         return self.documents.setdefault(id_, document)
 
-    def replace(self, id_, document):
+    def replace(self, id_, document, patience_s=0.0):
         if id_ in self.documents:
             self.documents[id_] = document
 
@@ -123,7 +123,7 @@ class TestOperations(unittest.TestCase):
         seen = threading.Event()
         replace = self.records.replace
 
-        def note(id_, document):
+        def note(id_, document, patience_s=0.0):
             replace(id_, document)
             seen.set()
 

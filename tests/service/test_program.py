@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -114,6 +115,28 @@ class TestStore(ApplicationCase):
         self.assertIn("not in it: ", out)
         self.state = f"sqlite:///{copy}"
         self.assertEqual(0, self.run_program("check")[0])
+
+    def test_what_cannot_be_decoded_is_shown_and_taken_out_after_a_copy(self):
+        with contextlib.closing(sqlite3.connect(self.folder / "state.sqlite")) as state, state:
+            state.execute("UPDATE podms SET document = 'xx'")
+        code, out, _ = self.run_program("check", "--deep")
+        problem = "podms r: document: JSON is malformed: invalid character (byte 0)"
+        self.assertEqual((1, [f"problem: {problem}"]), (code, out.splitlines()[-1:]))
+        code, out, _ = self.run_program("repair")
+        self.assertEqual(
+            (0, f"{problem}: forgotten until it is read again"), (code, out.splitlines()[0])
+        )
+        self.assertIn("1 row that cannot be decoded: --yes --backup FILE repairs the state", out)
+        self.assertEqual(1, self.run_program("check", "--deep")[0])
+        code, out, err = self.run_program("repair", "--yes")
+        self.assertEqual((2, "", 1), (code, out, err.count("\n")))
+        backup = self.folder / "before"
+        self.assertEqual((0, ""), self.run_program("repair", "--yes", "--backup", str(backup))[::2])
+        self.assertEqual(0, self.run_program("check", "--deep")[0])
+        (row,) = map(json.loads, (self.folder / "before.rows").read_text().splitlines())
+        self.assertEqual(("podms", "xx"), (row["table"], row["row"]["document"]))
+        self.state = f"sqlite:///{backup}"
+        self.assertEqual(1, self.run_program("check")[0])
 
     def test_what_cannot_be_is_one_line(self):
         for words, text in (

@@ -3,7 +3,15 @@
 
 import unittest
 
-from valence_sched.errors import UnknownName, suggest
+from valence_sched.errors import (
+    PodmError,
+    StoreError,
+    Undecodable,
+    UnknownName,
+    Unverified,
+    suggest,
+)
+from valence_sched.model.problem import problem_of
 
 FLAVORS = ("gpu-large", "large", "small")
 
@@ -31,6 +39,30 @@ class TestSuggest(unittest.TestCase):
         error = UnknownName("pod manager", "gpu\u2010large", FLAVORS)
         self.assertIn("'gpu-large', without HYPHEN (U+2010)?", str(error))
         self.assertEqual("did you mean 'café'?", suggest("caféx", ("café",)))
+
+
+class TestPublicText(unittest.TestCase):
+    """What a tenant reads of an error about the state: an id, and neither a file nor a host."""
+
+    def wrapped(self, cause, text):
+        try:
+            raise Unverified(text) from cause
+        except Unverified as error:
+            return error
+
+    def test_the_place_of_a_state_is_in_the_text_for_an_operator_alone(self):
+        cause = StoreError("/var/lib/state.sqlite: claiming: disk full")
+        for text in (f"p: /n/1 is composed: {cause}: claim c", f"p: {cause}"[:30]):
+            error = self.wrapped(cause, text)
+            self.assertIn("/var/lib", str(error))
+            self.assertNotIn("/var/lib", problem_of(error).detail)
+        self.assertRegex(problem_of(cause).detail, "^the state cannot be used: try again later")
+        cause.uncertain = True
+        self.assertIn("whether this change was made is unknown", problem_of(cause).detail)
+
+    def test_another_error_is_as_it_is(self):
+        for error in (Undecodable("claim", "c1"), self.wrapped(PodmError("p: no"), "of p: no")):
+            self.assertEqual(str(error), problem_of(error).detail)
 
 
 if __name__ == "__main__":

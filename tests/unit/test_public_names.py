@@ -84,6 +84,7 @@ PUBLIC = [
     "StoreError",
     "Term",
     "Unauthenticated",
+    "Undecodable",
     "UnknownName",
     "Unverified",
     "UsageError",

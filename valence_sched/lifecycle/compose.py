@@ -143,7 +143,7 @@ class NodeComposer:
             self.store.nodes.forget(node.id)
         except SchedulerError as error:
             gone = f"{node.podm}: {node.uri} is taken apart, and that could not be noted"
-            raise Unverified(f"{gone}: {error}: {RECONCILE_HINT}") from None
+            raise Unverified(f"{gone}: {error}: {RECONCILE_HINT}") from error
         self.checkpoint("forgotten")
 
     def _connect_and_check(
@@ -158,8 +158,8 @@ class NodeComposer:
             refusal = composer.refusal(wanted)
             conflicts = [] if refusal else composer.conflicts(wanted)
         except SchedulerError as error:
-            self._fail(claim, podm, f"not begun: {error}")
-            raise ComposeFailed(f"{podm}: {error}", podm) from None
+            self._fail(claim, podm, f"not begun: {error.public_text}")
+            raise ComposeFailed(f"{podm}: {error}", podm) from error
         self.checkpoint("checked")
         if refusal:
             self._fail(claim, podm, f"not begun: {refusal}")
@@ -222,7 +222,7 @@ class NodeComposer:
             problem = str(error)
         except SchedulerError as error:
             there = f"{node.podm}: {node.uri} is composed, and that could not be noted"
-            raise Unverified(f"{there}: {error}: claim {claim.id}: {RECONCILE_HINT}") from None
+            raise Unverified(f"{there}: {error}: claim {claim.id}: {RECONCILE_HINT}") from error
         left = CompositionResult(state="left", node=node.uri, reason=problem)
         raise self._give_up(composer, claim, node.podm, wanted, left)
 
@@ -268,7 +268,7 @@ class NodeComposer:
         except SchedulerError as error:
             nothing = f"{podm}: nothing is composed, and that could not be noted"
             text = f"{nothing}: {error}: claim {claim.id} stays COMPOSING ({RECONCILE_HINT}): {why}"
-            raise Unverified(one_line(text)) from None
+            raise Unverified(one_line(text)) from error
 
     def _refresh(self, podm: str) -> None:
         """Store a new reading, which counts what was composed; without one, the next does."""

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from valence_sched import errors
-from valence_sched.errors import SchedulerError, ServiceError, StoreError, Undecodable, one_line
+from valence_sched.errors import SchedulerError, ServiceError, one_line
 
 MEDIA_TYPE = "application/problem+json"
 TYPE = "urn:valence-sched:error:"
@@ -33,18 +33,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def problem_of(error: SchedulerError, request_id: str = "") -> Problem:
-    """Return the document of an error; it names neither the state nor what its database says."""
-    detail = str(error)
-    if isinstance(error, StoreError) and not isinstance(error, Undecodable):
-        unsure = ", and whether this change was made is unknown" if error.uncertain else ""
-        detail = f"the state cannot be used{unsure}: try again later, the log of the service says why"
+    """Return the document of an error, which says of the state only what anybody may know."""
     plain = (str, int, float, bool)
     members = {name: value for name, value in vars(error).items() if isinstance(value, plain)}
     return Problem(
         type=f"{TYPE}{error.code}",
         title=error.code.replace("_", " ").capitalize(),
         status=error.http_status,
-        detail=one_line(detail),
+        detail=one_line(error.public_text),
         code=error.code,
         exit_code=error.exit_code,
         request_id=request_id,

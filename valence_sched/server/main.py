@@ -127,15 +127,8 @@ def _run(
 ) -> int:
     if arguments.command == "store":
         return _run_store(arguments, environ, stdout)
-    from valence_sched.server.wiring import configuration_problems
-
     settings = _settings(arguments, environ)
-    problems = list(configuration_problems(settings, environ))
-    waits = [one for one in problems if arguments.command == "serve" and _is_away(one)]
-    for problem in problems:
-        stderr.write(f"{problem}{': the service waits for it' if problem in waits else ''}\n")
-    if len(problems) > len(waits):
-        count = len(problems) - len(waits)
+    if count := report_problems(settings, environ, stderr, waits=arguments.command == "serve"):
         stderr.write(f"{format_count(count, 'problem')} in the settings\n")
         return 1
     if arguments.command == "check-config":
@@ -145,6 +138,24 @@ def _run(
 
     serve(settings, functools.partial(_checked_settings, arguments, environ))
     return 0
+
+
+def report_problems(
+    settings: ServiceSettings, environ: Mapping[str, str], stderr: TextIO, *, waits: bool
+) -> int:
+    """Write a line for each thing that is wrong with settings; return how many there are.
+
+    A database that is away is none where the service ``waits``: it opens the state once that is
+    there, as it does while it runs.
+    """
+    from valence_sched.server.wiring import configuration_problems
+
+    count = 0
+    for problem in configuration_problems(settings, environ):
+        passes = waits and _is_away(problem)
+        stderr.write(f"{problem}{': the service waits for it' if passes else ''}\n")
+        count += not passes
+    return count
 
 
 def _run_store(arguments: argparse.Namespace, environ: Mapping[str, str], stdout: TextIO) -> int:

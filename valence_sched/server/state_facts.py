@@ -45,7 +45,7 @@ class StateReader:
         problems: list[str] = []
         try:
             self._store().registry_count()
-            undecodable = self._store().sweep.step()
+            undecodable = self._store().scrub.step()
             if not self._has_started:
                 problems += self._unread_lines()
                 self._has_started = not problems
@@ -83,7 +83,7 @@ class StateReader:
                 oldest_reading_s=max((age for age in ages if age is not None), default=None),
                 reader=store.leases.holder(LEASE),
                 changes=0 if self._recorded(self._make_app()) else store.change_count(),
-                undecodable=store.sweep.step(),
+                undecodable=store.scrub.step(),
             )
         except SchedulerError as error:
             self._log(error)

@@ -215,7 +215,8 @@ class Database:
                 if not (again or ((away or cut) and self._clock() < until)):
                     problem = store_error(error, self.address, doing)
                     problem.uncertain = lost or (write and cut)
-                    problem.away = self.address.file is None and is_away(error)
+                    if self.address.file is None and is_away(error):
+                        problem.away = True
                     raise problem from None
                 lost |= write and cut
                 self._pause(attempt)

@@ -75,8 +75,9 @@ def is_away(error: sa.exc.SQLAlchemyError) -> bool:
     """Return whether a server may answer later what it does not now: it did not refuse a login."""
     if not (is_unreachable(error) or is_disconnect(error)):
         return False
-    refused = _mysql_number(error) in REFUSED_MYSQL_NUMBERS  # type: ignore[arg-type]
-    return not (refused or REFUSED_LOGIN.search(str(error)))
+    if isinstance(error, sa.exc.DBAPIError) and _mysql_number(error) in REFUSED_MYSQL_NUMBERS:
+        return False
+    return not REFUSED_LOGIN.search(str(error))
 
 
 class RowRefused(StoreError):

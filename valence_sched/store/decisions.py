@@ -13,6 +13,7 @@ from valence_sched.model.decision import Report, Reports
 from valence_sched.model.decision_summary import DecisionSummary, dated
 from valence_sched.store import tables
 from valence_sched.store.database import Database
+from valence_sched.store.document import decode_decision
 from valence_sched.store.quarantine import decoded, one_readable
 from valence_sched.store.tables import key_of, now
 
@@ -58,9 +59,9 @@ class StoredDecisions:
                 latest = sa.select(_of.id).order_by(_of.decided_at.desc()).limit(20)
                 raise UnknownName("decision", id_, connection.scalars(latest))
             summary = decoded(connection, _of.summary, id_, row.summary)
-            decode, owner = _of.document.type.decode, summary.owner if summary else None
+            owner = summary.owner if summary else None
             pair = row[:2]
-            return one_readable(connection, _table, "decision", pair, lambda _, one: decode(one), owner)
+            return one_readable(connection, _table, "decision", pair, _decision, owner)
 
         return self._database.read(work, "reading a decision")
 
@@ -84,3 +85,7 @@ class StoredDecisions:
             ]  # fmt: skip
 
         return self._database.read(work, "reading decisions")
+
+
+def _decision(_id: str, document: bytes) -> Report | Reports:
+    return decode_decision(document)

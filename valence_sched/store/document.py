@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Document: a column type whose JSON is decoded as it will be read before a row is written."""
+"""Column types whose values are checked as they will be read before a row is written."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import functools
 import importlib
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import sqlalchemy as sa
+from msgspec import Meta
 
 from valence_sched.errors import InputError, describe_error
 from valence_sched.model.codec import decode
@@ -59,6 +60,27 @@ class Document(sa.TypeDecorator[bytes]):
         if value:
             self.check(value)
         return value
+
+
+class NonNegative(sa.TypeDecorator[float]):
+    """A column of amounts, none of which is negative."""
+
+    impl = sa.Double
+    cache_ok = True
+    kind = Annotated[float, Meta(ge=0)]
+
+    def process_bind_param(self, value: float | None, _dialect: sa.Dialect) -> float | None:
+        """Return an amount that is about to be written; InvalidDocument for what is none."""
+        try:
+            return None if value is None else msgspec.convert(value, self.kind)
+        except msgspec.ValidationError:
+            raise InvalidDocument("stored amount", "", repr(value), "0 or more") from None
+
+
+def document_of(column: sa.Column[Any]) -> Document:
+    """Return what the documents of a column are."""
+    assert isinstance(column.type, Document), column
+    return column.type
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from valence_sched.errors import StoreError, one_line
 from valence_sched.store import schema, tables
 from valence_sched.store.database import Database
 from valence_sched.store.repair import Repair, repair, repair_of
-from valence_sched.store.sweep import Page, table_pages
+from valence_sched.store.scrub import RowPage, table_pages
 from valence_sched.store.url import StoreUrl
 
 TOOLS = {
@@ -111,7 +111,7 @@ class Maintenance:
         """Take rows out of the store, once they stand in a file that is not there yet."""
         repair(self._database, repairs, rows)
 
-    def _pages(self, *, deep: bool) -> Iterator[Page]:
+    def _pages(self, *, deep: bool) -> Iterator[RowPage]:
         """Yield pages of each table of a store of the present version: the first, or all."""
         if self.revision == tables.REVISION:
             for table in tables.METADATA.sorted_tables:

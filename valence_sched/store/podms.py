@@ -26,6 +26,7 @@ _table = tables.podms
 _full_decoder = msgspec.json.Decoder(FullPodm)
 _lean_decoder = msgspec.json.Decoder(LeanPodm)
 T = TypeVar("T")
+NOTHING_REPORTED = ReportedStats({})
 Row = dict[str, Any]
 Keys = Sequence[str]
 _UPDATE = sa.update(_table).where(_table.c.podm_key == sa.bindparam("key"))
@@ -45,7 +46,7 @@ class PodmRow(NamedTuple):
     failure: bytes | None
     identity: str | None
     queried_at: float
-    reported: ReportedStats
+    reported: ReportedStats = NOTHING_REPORTED
 
 
 class EncodedPodm:
@@ -177,13 +178,13 @@ def _rows(connection: sa.Connection, keys: Iterable[str], lock: bool = False) ->
     if lock:
         query = query.with_for_update()
     query = query.order_by(of.podm_key)
-    found = {}
+    found, quarantine = {}, quarantine_of(connection)
     for some in chunks(sorted(keys)):
         for key, name, *columns in connection.execute(query.where(of.podm_key.in_(some))).all():
-            row = PodmRow(*columns, ReportedStats({}))
+            row = PodmRow(*columns)
             if reported := decoded(connection, of.stats, name, row.stats):
                 row = row._replace(reported=reported)
-            if quarantine_of(connection).has(_table.name, name):
+            if quarantine.has(_table.name, name):
                 row = row._replace(digest="")  # what is read next takes its place
             found[key] = row
     return found
@@ -236,7 +237,7 @@ def _update(key: str, reading: EncodedPodm, row: PodmRow | None) -> PodmUpdate:
     reported = replace(row.reported, alone=False)
     if reported.stats:
         reading = EncodedPodm(apply_stats(reading.podm, reported.stats))
-    stats = to_json(reported) if reported != ReportedStats({}) else None
+    stats = to_json(reported) if reported != NOTHING_REPORTED else None
     return PodmUpdate(key, reading, row, stats)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from valence_sched.errors import Undecodable, one_line
-from valence_sched.store.document import UNDECODABLE
+from valence_sched.store.document import UNDECODABLE, document_of
 
 LOG = logging.getLogger("valence_sched.store")
 T = TypeVar("T")
@@ -32,8 +32,8 @@ class Quarantine:
             is_new = label not in rows
             rows.add(label)
         if is_new:
-            text = "%s %s cannot be decoded and is left out (valence-scheduler store check --deep): %s"
-            LOG.warning(text, table, label, one_line(str(error), 200))
+            LOG.warning("%s %s cannot be decoded and is left out: %s (valence-scheduler store "
+                        "check --deep)", table, label, one_line(str(error), 200))  # fmt: skip
 
     def keep(self, table: str, labels: Iterable[str]) -> None:
         """Forget the rows of a table but these: every row of it was decoded just now."""
@@ -65,8 +65,8 @@ class Quarantine:
 
 def quarantine_of(connection: sa.Connection) -> Quarantine:
     """Return where the undecodable rows of a connection's store are noted."""
-    found: Quarantine = connection.info.setdefault(_KEY, Quarantine())
-    return found
+    found: Quarantine | None = connection.info.get(_KEY)
+    return connection.info.setdefault(_KEY, Quarantine()) if found is None else found
 
 
 def readable(
@@ -87,10 +87,8 @@ def readable(
 
 def decoded(connection: sa.Connection, column: sa.Column[Any], label: str, data: Any) -> Any:
     """Return the document of a column, None for none and for one that is noted as undecodable."""
-    if not data:
-        return None
-    rows = ((label, data),)
-    return next(readable(connection, column.table, rows, lambda _, text: column.type.decode(text)), None)  # type: ignore[attr-defined]
+    decode, rows = document_of(column).decode, ((label, data),) if data else ()
+    return next(readable(connection, column.table, rows, lambda _, text: decode(text)), None)
 
 
 def one_readable(

@@ -14,6 +14,7 @@ from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
 from valence_sched.model.quota import Quota, claim_charges
 from valence_sched.store import tables
 from valence_sched.store.database import Database
+from valence_sched.store.document import NonNegative
 from valence_sched.store.holds import SLACK, ExpiredConflict
 from valence_sched.store.quarantine import readable
 from valence_sched.store.tables import key_of, now
@@ -167,12 +168,11 @@ def _limit_rows(
     connection: sa.Connection, query: sa.Select[Any]
 ) -> Iterator[tuple[str, str | None, str, float]]:
     """Yield key and owner, resource and limit of each row that is one."""
-    kind = _quotas.c.most.info[tables.KIND]
 
     def limit(
         _label: str, key: str, owner: str | None, name: str, most: Any
     ) -> tuple[str, str | None, str, float]:
-        return key, owner, name, msgspec.convert(most, kind)
+        return key, owner, name, msgspec.convert(most, NonNegative.kind)
 
     rows = [(f"{row[1] or '-'} {row[2]}", *row) for row in connection.execute(query)]
     return readable(connection, _quotas, rows, limit)

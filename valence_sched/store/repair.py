@@ -23,7 +23,7 @@ from valence_sched.store import change_log, claim_rows, expiry, podms, tables
 from valence_sched.store.claim_rows import change_state
 from valence_sched.store.database import Database
 from valence_sched.store.document import Document
-from valence_sched.store.sweep import UndecodableRow
+from valence_sched.store.scrub import UndecodableRow
 
 Change = Callable[[sa.Connection, UndecodableRow], object]
 NO_PARTS, EMPTY_REPORT = b"[]", b"{}"

@@ -85,9 +85,9 @@ def _composed_claims(connection: sa.Connection, keys: Iterable[str]) -> NodesByC
     for some in chunks(sorted(keys)):
         rows = connection.execute(query.where(parts.c.podm_key.in_(some))).all()
         counts.update((key, claim) for _, key, claim, _ in rows)
-        for of_claim, node in readable(connection, _nodes, rows, _node_of_claim):
-            found.setdefault(of_claim, []).append(node)
-    return {claim: nodes for claim, nodes in found.items() if len(nodes) == counts[claim]}
+        for claim_key, node in readable(connection, _nodes, rows, _node_of_claim):
+            found.setdefault(claim_key, []).append(node)
+    return {key: nodes for key, nodes in found.items() if len(nodes) == counts[key]}
 
 
 def _node_of_claim(

@@ -53,7 +53,7 @@ from valence_sched.store.url import StoreUrl
 from valence_sched.store.usage import usages_by_name
 
 if TYPE_CHECKING:
-    from valence_sched.store.sweep import Sweep
+    from valence_sched.store.scrub import Scrub
     from valence_sched.store.zone_claims import ZoneClaimRows
     from valence_sched.store.zones import Zones
 
@@ -127,11 +127,11 @@ class Store:
         return ZoneClaimRows(self._database)
 
     @functools.cached_property
-    def sweep(self) -> Sweep:
+    def scrub(self) -> Scrub:
         """What looks for rows that cannot be decoded."""
-        from valence_sched.store.sweep import Sweep  # only of a store that a service has open
+        from valence_sched.store.scrub import Scrub  # only of a store that a service has open
 
-        return Sweep(self._database)
+        return Scrub(self._database)
 
     @property
     def address(self) -> str:
@@ -223,8 +223,12 @@ class Store:
     def _store_all(self, readings: Mapping[str, EncodedPodm]) -> dict[str, StoredPodm | Refusal]:
         stored: dict[str, StoredPodm | Refusal] = {}
         if readings:
-            with contextlib.suppress(InputError):  # of one that cannot be stored, which is named next
-                stored |= self._read(lambda c: podms.unchanged(c, readings), "storing what was read")
+            with contextlib.suppress(
+                InputError
+            ):  # of one that cannot be stored, which is named next
+                stored |= self._read(
+                    lambda c: podms.unchanged(c, readings), "storing what was read"
+                )
         for keys in chunks(sorted(readings.keys() - stored.keys()), BATCH_SIZE):
             batch = {key: readings[key] for key in keys}
             try:

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import sqlalchemy as sa
-from msgspec import Meta
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.sql.functions import FunctionElement
@@ -20,7 +19,7 @@ from valence_sched.model.inventory import FullPodm
 from valence_sched.model.read_failure import ReadFailure
 from valence_sched.model.registration import Registration
 from valence_sched.model.stats import ReportedStats
-from valence_sched.store.document import BINARY_BYTES, Document, decode_decision
+from valence_sched.store.document import BINARY_BYTES, Document, NonNegative, decode_decision
 
 CHUNK = 500  # of values in one statement
 METADATA = sa.MetaData()
@@ -29,7 +28,6 @@ KEY = sa.String(32)
 TEXT = sa.String(1024)
 DOCUMENT = sa.LargeBinary(BINARY_BYTES)  # of any kind, where a migration makes a column
 KIND = "kind"  # of a column's ``info``: the type of what it may have, where its SQL type has more
-AMOUNT = {KIND: Annotated[float, Meta(ge=0)]}
 SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
@@ -166,7 +164,7 @@ stocks = table(
     sa.Column("podm_key", KEY, primary_key=True),
     sa.Column("stock_key", KEY, primary_key=True),
     sa.Column("uri", TEXT, nullable=False),
-    sa.Column("left_over", sa.Double, nullable=False, info=AMOUNT),
+    sa.Column("left_over", NonNegative, nullable=False),
 )
 
 #: Blocks that several nodes may use, and how many more nodes may.
@@ -227,7 +225,7 @@ claimed_amounts = table(
     sa.Column("stock_key", KEY, primary_key=True),
     sa.Column("claim_id", sa.String(40), sa.ForeignKey("claims.id"), primary_key=True),
     sa.Column("uri", TEXT, nullable=False),
-    sa.Column("amount", sa.Double, nullable=False, info=AMOUNT),
+    sa.Column("amount", NonNegative, nullable=False),
     sa.Index("claimed_amounts_claim", "claim_id", "podm_key"),
 )
 
@@ -287,7 +285,7 @@ quotas = table(
     sa.Column("owner_key", KEY, primary_key=True),
     sa.Column("resource", sa.String(255), primary_key=True),
     sa.Column("owner", TEXT),
-    sa.Column("most", sa.Double, nullable=False, info=AMOUNT),
+    sa.Column("most", NonNegative, nullable=False),
 )
 
 #: A row for each owner with limits, which its claims lock: of two at a time one sees the other.
@@ -299,7 +297,7 @@ quota_charges = table(
     sa.Column("claim_id", sa.String(40), primary_key=True),
     sa.Column("resource", sa.String(255), primary_key=True),
     sa.Column("owner_key", KEY, nullable=False),
-    sa.Column("amount", sa.Double, nullable=False, info=AMOUNT),
+    sa.Column("amount", NonNegative, nullable=False),
     sa.Index("quota_charges_owner", "owner_key"),
 )
 
@@ -308,7 +306,9 @@ quota_charges = table(
 zone_claims = table(
     "zone_claims",
     sa.Column("id", sa.String(40), primary_key=True),
-    sa.Column("state", sa.String(16), nullable=False, info={KIND: "model.zone_claim.ZoneClaimState"}),
+    sa.Column(
+        "state", sa.String(16), nullable=False, info={KIND: "model.zone_claim.ZoneClaimState"}
+    ),
     sa.Column("owner", TEXT),
     sa.Column("group_name", TEXT),
     sa.Column("idempotency_key", TEXT),

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from valence_sched.model.claim import Claim, ClaimPart
 from valence_sched.model.quota import claim_charges
 from valence_sched.store import change_log, claim_rows, quotas, tables
+from valence_sched.store.document import document_of
 from valence_sched.store.tables import key_of
 
 #: The lock comes first: all others read it. A statement that waited for it sees the row of the pod
@@ -96,7 +97,7 @@ def insert(connection: sa.Connection, claim: Claim, part: ClaimPart, ttl_s: floa
     """
     podm, owner_key = key_of(part.podm), quotas.owner_key(claim.owner)
     columns = claim_rows.columns(claim)
-    tables.claims.c.document.type.check(columns["document"])  # the driver's statement does not
+    document_of(tables.claims.c.document).check(columns["document"])  # the driver does not
     row = {
         **columns,
         "podm": podm,

@@ -134,7 +134,6 @@ class ZoneClaimRows:
 
     def get(self, claim_id: str) -> ZoneClaim | None:
         """Return a claim, None where there is none of this id."""
-
         return self._database.read(lambda c: _find_one(c, _of.id == claim_id), "reading claims")
 
     def list(

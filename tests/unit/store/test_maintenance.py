@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from tests.unit.store.engines import StoreCase, on_each_engine, raw_engine
 from tests.unit.store.site import DECISION, part, podm
-from valence_sched.errors import StoreError
+from valence_sched.errors import IdentityConflict, StoreError
 from valence_sched.model.registration import Registration
 from valence_sched.store import schema, tables
 from valence_sched.store.maintenance import Maintenance
@@ -69,6 +69,32 @@ class TestVersions(MaintenanceCase):
         self.assertEqual(["d"], [one.id for one in store.decisions.newest(9)])
         self.assertEqual(["p"], [*store.load_podms()])
         store.update_stats("p", {"load": 1})
+
+    def test_it_keeps_identities_through_each_older_version(self):
+        """One that is lost lets another service answer under the name, and a zone be another."""
+        store = self.store()
+        store.register(Registration(name="q", url="http://127.0.0.1:2", identity="uuid:of-q"))
+        store.remember_all([podm("p", 4, identity="uuid:of-p"), podm("q", 2), podm("r", 1)])
+        known, zone = store.identities(), store.zones.own_id()
+        self.assertEqual({"p": "uuid:of-p", "q": "uuid:of-q"}, known)
+        store.close()
+        before = self.identity_rows()
+        for revision in ("0007", "0001"):
+            with self.subTest(revision):
+                maintenance = self.maintenance()
+                maintenance.downgrade(revision)
+                maintenance.upgrade()
+                store = self.store()
+                self.assertEqual((known, zone), (store.identities(), store.zones.own_id()))
+                self.assertEqual(before, self.identity_rows())
+                with self.assertRaises(IdentityConflict):
+                    store.remember(podm("p", 4, identity="uuid:of-another"))
+                store.close()
+
+    def identity_rows(self):
+        columns = ([one.c.name, one.c.identity, one.c.identity_key]
+                   for one in (tables.podms, tables.registry))  # fmt: skip
+        return [sorted(map(repr, self.execute(sa.select(*names)))) for names in columns]
 
     def test_one_that_a_process_works_on_stays(self):
         store = self.store()

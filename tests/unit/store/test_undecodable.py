@@ -2,6 +2,7 @@
 """Rows that cannot be decoded: never written, left out where they are, named, and taken out."""
 
 import contextlib
+import itertools
 import json
 import stat
 
@@ -22,7 +23,7 @@ from valence_sched.model.zone_registry import ZoneRegistration
 from valence_sched.store import tables
 from valence_sched.store.document import Document, InvalidDocument
 from valence_sched.store.maintenance import Maintenance
-from valence_sched.store.sweep import label_of
+from valence_sched.store.scrub import PAGE_DOCUMENTS, STEP_PAUSE_S, Scrub, label_of
 from valence_sched.store.tables import key_of
 
 COLUMNS = [one for table in tables.METADATA.sorted_tables for one in table.c
@@ -48,7 +49,9 @@ class DamageCase(StoreCase):
         generation = store.load_podms()[name].generation
         claim = store.claims.create([part(name, generation, "c0")], owner=name, key="k")
         store.claims.start_composing(claim.id)
-        node = ComposedNode(id=name, podm=name, uri="/n", claim=claim.id, owner=name, blocks=("c0",))
+        node = ComposedNode(
+            id=name, podm=name, uri="/n", claim=claim.id, owner=name, blocks=("c0",)
+        )
         store.claims.finish_composing(claim.id, [node])
         held = store.claims.create([part(name, generation, "c1")], owner=name)
         store.save_decision(name, DECISION, DecisionSummary(id=name, decided_at=0.0, owner=name))
@@ -108,7 +111,7 @@ class TestReading(DamageCase):
             with self.subTest(str(column)), self.damaged(column):
                 store = self.store()
                 with self.assertLogs("valence_sched.store", "WARNING") as logged:
-                    counts = store.sweep.step()
+                    counts = store.scrub.step()
                     after = self.seen(store)
                 missing = {verb for verb, names in after.items() if "good" not in names}
                 self.assertEqual((set(), {column.table.name}), (missing, counts.keys()))
@@ -121,7 +124,7 @@ class TestReading(DamageCase):
             self.assertEqual(["good"], [*self.one.load_podms()])
         self.one.remember_all([podm("bad", 4), podm("good", 4)])
         self.assertEqual({"bad", "good"}, {*self.one.load_podms()})
-        self.assertEqual({}, self.one.sweep.step())
+        self.assertEqual({}, self.one.scrub.step())
 
     def test_what_is_asked_for_by_its_id_is_an_error_that_names_nothing_else(self):
         for garbage in GARBAGE:
@@ -130,13 +133,12 @@ class TestReading(DamageCase):
                 self.damage(column, garbage)
             self.execute(sa.text("update records set document = :g"), {"g": garbage})
             store, (claim, _) = self.store(), self.claims["bad"]
-            for ask in (
-                lambda: store.claims.show(claim), lambda: store.nodes.show("bad"),
-                lambda: store.decision("bad"), lambda: store.records.get("answer-bad"),
-                lambda: store.claims.find_by_key("bad", "k", ""),
+            for ask, *words in (
+                (store.claims.show, claim), (store.nodes.show, "bad"), (store.decision, "bad"),
+                (store.records.get, "answer-bad"), (store.claims.find_by_key, "bad", "k", ""),
             ):  # fmt: skip
                 with self.assertRaises(Undecodable) as raised:
-                    ask()
+                    ask(*words)
                 self.assertRegex(str(raised.exception), "^[a-z]+ [a-z0-9-]+ cannot be decoded: ")
                 self.assertNotIn(str(self.folder), str(raised.exception))
 
@@ -155,15 +157,41 @@ class TestReading(DamageCase):
         """An older program stored such amounts: they would add to what a stock has."""
         _, held = self.claims["bad"]
         row = {"podm_key": key_of("good"), "stock_key": "s", "claim_id": held, "uri": "s"}
-        self.execute(sa.insert(tables.claimed_amounts).values(**row, amount=-5.0))
+        amounts = sa.table("claimed_amounts", *map(sa.column, (*row, "amount")))
+        self.execute(sa.insert(amounts).values(**row, amount=-5.0))
         self.assertEqual({}, self.one.usages(["good"])["good"].amounts)
-        self.assertEqual({"claimed_amounts": 1}, self.one.sweep.step())
+        self.assertEqual({"claimed_amounts": 1}, self.one.scrub.step())
 
     def holds(self, claim):
         return sa.select(tables.claimed_blocks).where(tables.claimed_blocks.c.claim_id == claim)
 
     def generation(self, name):
         return self.one.load_podms()[name].generation
+
+
+@on_each_engine
+class TestScrub(StoreCase):
+    """Rows are looked at a page after another, in the order of their keys."""
+
+    def test_every_row_is_looked_at_once_and_the_next_look_goes_on(self):
+        store, names = self.store(), [f"p{number}" for number in range(2 * PAGE_DOCUMENTS + 3)]
+        store.remember_all([podm(name, 1) for name in names])
+        self.execute(sa.text("update podms set document = :g"), {"g": b"xx"})
+        maintenance = self.enterContext(Maintenance(self.url))
+        labels = [one.row.label for one in maintenance.repairs()]
+        self.assertEqual(sorted(names), sorted(labels))
+        found = maintenance.check()
+        self.assertEqual((PAGE_DOCUMENTS, len(names) - PAGE_DOCUMENTS),
+                         (len(found.problems), found.unread))  # fmt: skip
+        scrub = Scrub(store._database, itertools.count(0.0, STEP_PAUSE_S).__next__)
+        with self.assertLogs("valence_sched.store", "WARNING") as logged:
+            counts = [scrub.step(1).get("podms", 0) for _ in range(3 * len(tables.METADATA.tables))]
+        self.assertEqual({0, 20, 40, 43}, {*counts})
+        self.assertEqual(len(names), len(logged.records))
+        store.remember_all([podm(name, 1) for name in names])
+        for _ in counts:
+            scrub.step(1)
+        self.assertEqual({}, store._database.quarantine.counts())
 
 
 @on_each_engine
@@ -179,8 +207,11 @@ class TestWriting(DamageCase):
                     self.one._write(lambda c, update=update: c.execute(update))
                 self.assertRegex(str(raised.exception), "^stored document: ")
         self.assertEqual(before, self.seen(self.one))
-        with self.assertRaises(InvalidDocument):
-            self.one.records.replace("answer-bad", b"[]")
+        for write, *words in ((self.one.records.replace, "answer-bad", b"[]"),
+                              (self.one.quotas.set, "bad", {"claims": -1.0}),
+                              (self.one.quotas.set, "bad", {"claims": float("nan")})):  # fmt: skip
+            with self.assertRaises(InvalidDocument):
+                write(*words)
 
     def test_a_claim_that_could_not_be_read_back_leaves_no_row(self):
         generation, rows = self.one.load_podms()["good"].generation, self.counts()

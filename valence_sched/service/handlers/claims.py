@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from valence_sched.errors import AccessDenied, UnknownName
+from valence_sched.errors import AccessDenied, Undecodable, UnknownName
 from valence_sched.model.claim import Claim
 from valence_sched.model.lifecycle import ClaimRecord, ClaimResult
 from valence_sched.model.plan import Plan
@@ -82,9 +82,17 @@ def visible_claim(call: Call, scheduler: Scheduler, claim_id: str) -> ClaimRecor
 
 
 def check_claim(call: Call, scheduler: Scheduler, claim_id: str) -> None:
-    """Raise UnknownName for a claim that is another user's."""
-    if call.user.owner is not None:
+    """Raise UnknownName for a claim that is another user's.
+
+    One of the user's own that cannot be decoded can be released all the same.
+    """
+    if call.user.owner is None:
+        return
+    try:
         visible_claim(call, scheduler, claim_id)
+    except Undecodable as error:
+        if error.owner != call.user.owner:
+            raise
 
 
 def check_plan(call: Call, scheduler: Scheduler, plan: Plan) -> None:

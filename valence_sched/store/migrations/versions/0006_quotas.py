@@ -44,7 +44,6 @@ def upgrade() -> None:
     active = claims.c.state.in_(ACTIVE_STATES), claims.c.owner.is_not(None)
     query = sa.select(claims.c.id, claims.c.owner, claims.c.document).where(*active)
 
-
     def charges_of(id_: str, owner: str, document: bytes) -> list[dict[str, object]]:
         row = {"claim_id": id_, "owner_key": key_of(owner)}
         return [{**row, "resource": name, "amount": amount}

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweep: decodes every row of a store as it will be read, a page of rows at a time."""
+"""Scrub: decodes every row of a store as it will be read, a page of rows at a time."""
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,15 +15,16 @@ import sqlalchemy as sa
 from valence_sched.errors import describe_error, one_line
 from valence_sched.store import tables
 from valence_sched.store.database import Database
-from valence_sched.store.document import UNDECODABLE, Document, resolved
+from valence_sched.store.document import UNDECODABLE, Document, NonNegative, resolved
 from valence_sched.store.records import record_kind
 
 PAGE_ROWS, PAGE_DOCUMENTS = 500, 20  # of one query: of small rows, of large documents
 LARGE = (tables.podms, tables.decisions, tables.records)
 #: What names a row, where a column of its key is a digest.
 LABELS = {
-    "podms": ("name",), "registry": ("name",), "zones": ("name",), "quotas": ("owner", "resource"),
-    "stocks": ("uri",), "claimed_amounts": ("claim_id", "uri"), "claimed_blocks": ("claim_id", "uri"),
+    "podms": ("name",), "registry": ("name",), "zones": ("name",), "stocks": ("uri",),
+    "quotas": ("owner", "resource"), "claimed_amounts": ("claim_id", "uri"),
+    "claimed_blocks": ("claim_id", "uri"),
 }  # fmt: skip
 STEP_ROWS, STEP_PAUSE_S = 2000, 0.5  # of one look at a part of the store, and between two
 
@@ -49,7 +51,7 @@ class UndecodableRow(NamedTuple):
         return one_line(f"{self.table.name} {self.label}: {self.column}: {self.problem}")
 
 
-class Page(NamedTuple):
+class RowPage(NamedTuple):
     """Some rows of a table, those of them that cannot be decoded, and whether they are the last."""
 
     table: sa.Table
@@ -64,20 +66,21 @@ def label_of(table: sa.Table, values: Mapping[str, Any]) -> str:
     return " ".join("-" if values[name] is None else str(values[name]) for name in names)
 
 
-def pages(database: Database) -> Iterator[Page]:
+def pages(database: Database) -> Iterator[RowPage]:
     """Yield every row of every table, page by page."""
     for table in tables.METADATA.sorted_tables:
         yield from table_pages(database, table)
 
 
-def table_pages(database: Database, table: sa.Table) -> Iterator[Page]:
+def table_pages(database: Database, table: sa.Table) -> Iterator[RowPage]:
     """Yield every row of a table, each page read in a transaction of its own."""
     size = PAGE_DOCUMENTS if table in LARGE else PAGE_ROWS
     after: Sequence[Any] | None = None
     while True:
-        rows = database.read(lambda c: _page(c, table, size, after), "checking rows")
+        work = functools.partial(_page, table=table, size=size, after=after)
+        rows = database.read(work, "checking rows")
         found = [one for values in rows if (one := undecodable(table, values)) is not None]
-        yield Page(table, len(rows), found, is_last=len(rows) < size)
+        yield RowPage(table, len(rows), found, is_last=len(rows) < size)
         if len(rows) < size:
             break
         after = [rows[-1][column.name] for column in table.primary_key]
@@ -118,17 +121,18 @@ def _check(column: sa.Column[Any], values: Mapping[str, Any]) -> None:
         if record := record_kind(values["id"]):
             record.decode(value)
     else:
-        wanted = resolved(column.info.get(tables.KIND, kind.python_type))
+        plain = kind.kind if isinstance(kind, NonNegative) else kind.python_type
+        wanted = resolved(column.info.get(tables.KIND, plain))
         msgspec.convert(value, wanted, strict=wanted is not bool)
 
 
-class Sweep:
+class Scrub:
     """Looks at a store a part at a time, over and over, for its quarantine to be what is there."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
         self._database, self._clock = database, clock
         self._lock = threading.Lock()
-        self._pages: Iterator[Page] = iter(())
+        self._pages: Iterator[RowPage] = iter(())
         self._found: dict[str, set[str]] = {}
         self._due_at = -float("inf")
 
@@ -156,11 +160,11 @@ class Sweep:
             rows += page.rows * (PAGE_ROWS // PAGE_DOCUMENTS if page.table in LARGE else 1)
             ended += page.is_last
 
-    def _note(self, page: Page) -> None:
-        quarantine, found = self._database.quarantine, self._found.setdefault(page.table.name, set())
+    def _note(self, page: RowPage) -> None:
+        quarantine, table = self._database.quarantine, page.table.name
+        found = self._found.setdefault(table, set())
         for row in page.undecodable:
-            quarantine.add(page.table.name, row.label, f"{row.column}: {row.problem}")
+            quarantine.add(table, row.label, f"{row.column}: {row.problem}")
             found.add(row.label)
         if page.is_last:
-            quarantine.keep(page.table.name, found)
-            self._found.pop(page.table.name)
+            quarantine.keep(table, found)
