@@ -28,6 +28,7 @@ WRITERS = {
     "files": ["report", "plan", "inventory", "page", "results and golden decisions"],
     "inventory/view_cache": ["cache of views"],
     "store/maintenance": ["copy of a state"],
+    "store/repair": ["rows of a repair"],
     "store/schema": ["state file"],
     "testing/generate": ["generated inventory"],
 }
