@@ -26,7 +26,7 @@ class TestProblem(unittest.TestCase):
                 problem = msgspec.json.decode(to_json(problem_of(error)), type=Problem)
                 arrived = error_of(problem)
                 self.assertIs(kind, type(arrived))
-                self.assertEqual("what went wrong", str(arrived))
+                self.assertEqual(error.public_text, str(arrived))
                 self.assertEqual((kind.http_status, kind.exit_code),
                                  (problem.status, problem.exit_code))  # fmt: skip
 
