@@ -19,6 +19,7 @@ import requests
 
 from tests.service.application import EXAMPLE, SMALL, ApplicationCase
 from valence_sched.inventory.background_reader import LEASE
+from valence_sched.model.effect import AuditQuery
 from valence_sched.model.registration import Registration
 from valence_sched.server import main
 from valence_sched.store.store import Store
@@ -116,6 +117,10 @@ class TestStore(ApplicationCase):
         self.state = f"sqlite:///{copy}"
         self.assertEqual(0, self.run_program("check")[0])
 
+    def audited(self):
+        with Store(self.state) as store:
+            return [(one.verb, one.object, one.outcome) for one in store.audit.newest(AuditQuery())]
+
     def test_what_cannot_be_decoded_is_shown_and_taken_out_after_a_copy(self):
         with contextlib.closing(sqlite3.connect(self.folder / "state.sqlite")) as state, state:
             state.execute("UPDATE podms SET document = 'xx'")
@@ -132,6 +137,7 @@ class TestStore(ApplicationCase):
         self.assertEqual((2, "", 1), (code, out, err.count("\n")))
         backup = self.folder / "before"
         self.assertEqual((0, ""), self.run_program("repair", "--yes", "--backup", str(backup))[::2])
+        self.assertIn(("store repair", "rows", "done"), self.audited())
         self.assertEqual(0, self.run_program("check", "--deep")[0])
         (row,) = map(json.loads, (self.folder / "before.rows").read_text().splitlines())
         self.assertEqual(("podms", "xx"), (row["table"], row["row"]["document"]))

@@ -63,6 +63,8 @@ def run_store_command(
         code = commands[arguments.action](store, arguments, stdout)
     if arguments.action == "upgrade":
         app.record_changes(state, "store upgrade", [("schema", "done")])
+    if arguments.action == "repair" and arguments.yes:
+        app.record_changes(state, "store repair", [("rows", "undecodable" if code else "done")])
     if arguments.action == "backup" and registry.passwords.path.exists():
         stdout.write(f"not in it: {registry.passwords.path} has the passwords that were typed\n")
     return code
