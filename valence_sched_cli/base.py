@@ -300,7 +300,8 @@ class PodmCommand:
             return ReadOptions(state=getattr(parsed_args, "state", None))
         catalogue, every = None, parsed_args.all_regions
         if parsed_args.from_catalog:
-            catalogue = cloud.catalogue(self.app.client_manager, all_regions=every)
+            found = cloud.catalogue(self.app.client_manager, all_regions=every)
+            catalogue = self.scheduler_app.registry(parsed_args.state).named_catalogue(found)
         elif every:
             raise UsageError("--all-regions: only with --from-catalog")
         return ReadOptions(

@@ -41,7 +41,7 @@ def sdk_connector(manager: Any) -> Callable[[], Any] | None:
 def catalogue(manager: Any, *, all_regions: bool = False) -> tuple[Registration, ...]:
     """Return the pod managers of the service catalogue, named by region and endpoint id.
 
-    A name stays what it is whatever other endpoints there are. The zone of each is its region.
+    The registry names them after their services. The zone of each is its region.
     Without ``all_regions`` they are those of the region that is configured, if one is.
 
     Raises:

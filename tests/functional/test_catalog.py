@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pod managers of a cloud's service catalogue: named by region, and sent no password of others."""
+"""Pod managers of a cloud's service catalogue: named by service, and sent no password of others."""
 
 import json
 
@@ -38,7 +38,7 @@ class TestCatalog(Case):
             self.assertNotIn(secret, done.out + done.err)
         return done
 
-    def test_regions_and_endpoint_ids_name_them_whatever_others_there_are(self):
+    def test_regions_and_endpoint_ids_name_those_that_do_not_answer(self):
         every = (("west", SILENT), ("east", f"{SILENT}1"), ("east", f"{SILENT}0"))
         names = {}
         for gone in (None, *every):
@@ -109,7 +109,9 @@ class TestCatalog(Case):
         cloud = self.cloud(("west", self.podm.url))
         done = self.listed(cloud)
         self.assertEqual("Unknown", done.data[0]["Status"])
-        self.assertRegex(done.err, r"^unread: west-\d+p: .*")
+        self.assertRegex(done.err, r"^unread: west-[0-9a-f]{12}: .*")
+        internal = self.listed(cloud, OS_INTERFACE="internal")
+        self.assertEqual(done.data, internal.data)  # the same service has the same name
         self.assertNotIn("POST", [seen.method for seen in self.podm.requests])
 
     def test_an_entry_of_its_url_names_it_and_says_how_to_log_in(self):

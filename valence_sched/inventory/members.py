@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,13 +97,39 @@ def select_members(
     return [one for one in members if one.registration.name in names]
 
 
+def named_by_service(
+    found: Iterable[tuple[Registration, str | None]], names: Mapping[str, str]
+) -> Iterator[Registration]:
+    """Yield the pod managers of a catalogue named after the services that answer.
+
+    Each comes with the identity of its service, None where that is unknown; ``names`` are those
+    that the state has for identities. Where no service answers, or another endpoint is the same
+    service, the name stays that of the endpoint.
+    """
+    taken: set[str] = set()
+    for one, identity in found:
+        name, prefix = one.name, one.zone or "podm"
+        if identity is not None:
+            if name != prefix:  # which is that of the one endpoint that a login names
+                digest = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
+                name = f"{prefix}-{digest}"
+            name = names.get(identity, name)
+        if name in taken:
+            yield one
+        else:
+            yield msgspec.structs.replace(one, name=name, identity=identity)
+        taken.add(name)
+
+
 def catalogue_members(catalogue: tuple[Registration, ...], known: list[Member]) -> Iterator[Member]:
     """Yield the members of a catalogue: the ``known`` one of the same endpoint, if there is one.
 
-    A known one without a zone has that of the catalogue, which is its region.
+    Else that of the same name, which is the same service at another URL: its own is used, for it
+    has a login. A known one without a zone has that of the catalogue, which is its region.
     """
     for one in catalogue:
         same = [m for m in known if podm_url.same_endpoint(m.registration.url, one.url)]
+        same += [m for m in known if m.registration.name == one.name]
         if not same:
             yield Member(one, "the service catalogue", False)
         elif same[0].registration.zone is None:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 STATE = "VALENCE_SCHED_STATE"
 PROBE_TIMEOUT_S = 5.0  # how long a service has to tell its identity when it is registered
+MOST_PROBES = 16  # at a time
 
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?://(?:/([^?]*))?")
 _IN_MEMORY = ("", ":memory:")
@@ -241,15 +243,37 @@ class Registry:
     def delete(self, name: str) -> None:
         """Delete a pod manager, its readings and its password.
 
+        One of a file or a catalogue has readings in the state once it was composed on.
+
         Raises:
             UnknownName, InUse: none has this name; the state holds claims or nodes of it.
             CredentialError: its password cannot be deleted, so nothing is.
         """
-        self.get(name)
+        if self.empty:
+            self.get(name)
         self.passwords.check()
         with self.store() as store:
+            if not store.load_podms([name]):
+                self.get(name)
             store.unregister(name)
         self.passwords.put(name, None)
+
+    def named_catalogue(self, catalogue: Sequence[Registration]) -> tuple[Registration, ...]:
+        """Return the pod managers of a catalogue named after the services that answer.
+
+        One that does not answer has the name that the state knows for its URL.
+        """
+        with ThreadPoolExecutor(MOST_PROBES) as threads:
+            identities = list(threads.map(lambda one: self._find_identity(one, None), catalogue))
+        if self.empty:
+            return tuple(members.named_by_service(zip(catalogue, identities, strict=True), {}))
+        with self.store() as store:
+            names = {identity: name for name, identity in store.identities().items()}
+            stored = store.load_podms().values() if None in identities else ()
+        known = {endpoint_key(one.url): one.identity for one in stored if one.url}
+        found = [(one, identity or known.get(endpoint_key(one.url)))
+                 for one, identity in zip(catalogue, identities, strict=True)]  # fmt: skip
+        return tuple(members.named_by_service(found, names))
 
     def password(self, registration: Registration) -> str | None:
         """Return the password of a pod manager; CredentialError as for a reference."""

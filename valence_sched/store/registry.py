@@ -83,11 +83,15 @@ def _alter_reading(connection: sa.Connection, old: Registration, new: Registrati
 
 
 def unregister(connection: sa.Connection, name: str) -> None:
-    """Remove a registration and what was read of its pod manager, unless that is in use."""
+    """Remove a registration and what was read of its pod manager, unless that is in use.
+
+    What was read is there without a registration where a file or a catalogue named it.
+    """
     key = key_of(name)
-    if connection.scalar(_document(name).with_for_update()) is None:
-        raise _unknown(connection, name)
+    is_registered = connection.scalar(_document(name).with_for_update()) is not None
     row = podms.lock_row(connection, key)  # a claim locks this row, too
+    if not is_registered and (row is None or row.gone or row.reported.alone):
+        raise _unknown(connection, name)
     check_unused(connection, name)
     connection.execute(sa.delete(_table).where(_table.c.podm_key == key))
     if row and not row.gone:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The registry: members of the state, of the user's own file, of named files, of a catalogue."""
 
+import json
 import tempfile
 import unittest
 from pathlib import Path
 
 from tests.unit.store.site import podm
+from tests.unit.zones.in_process import inventory
 from valence_sched.config.settings import Configuration
 from valence_sched.errors import (
     CredentialError,
@@ -19,6 +21,7 @@ from valence_sched.inventory.members import read_podms
 from valence_sched.inventory.registry import Registry
 from valence_sched.model.read_options import ReadOptions
 from valence_sched.model.registration import PasswordReference, Registration
+from valence_sched.testing.served import served
 
 ONE = b"podms: {%s: {url: 'https://%s'}}"
 
@@ -140,6 +143,52 @@ class TestRegistry(unittest.TestCase):
         )
         live = ReadOptions(podm_files=(file,), catalogue=catalogue)
         self.assertEqual(["mine", "w"], self.names(live))
+
+    def test_names_of_a_catalogue_follow_services_and_not_endpoints(self):
+        site = self.write("site.json", json.dumps(inventory({"a": 1, "b": 1})).encode())
+        with served(site) as there:
+            urls = {name: one.url for name, one in there.items()}
+            also = urls["a"].replace("127.0.0.1", "localhost")  # as another interface has it
+            public = self.registry().named_catalogue(
+                [Registration(name=f"west-{n}p", url=url, zone="west") for n, url in urls.items()]
+            )
+            names = {n: one.name for n, one in zip(urls, public, strict=True)}
+            for name in names.values():
+                self.assertRegex(name, "^west-[0-9a-f]{12}$")
+            internal = Registration(name="west-ai", url=also, zone="west")
+            self.assertEqual([names["a"]], self.names(self.catalogue(internal)))
+            again = [Registration(name=f"west-{n}", url=urls["a"], zone="west") for n in "pq"]
+            self.assertEqual([names["a"], "west-q"], self.names(self.catalogue(*again)))
+            token = Registration(name="podm", url=urls["a"])
+            self.assertEqual(["podm"], self.names(self.catalogue(token)))
+            self.registry().create(Registration(name="mine", url=urls["a"]))
+            (member,) = self.registry().members(self.catalogue(internal))
+            found = member.registration
+            self.assertEqual(
+                ("mine", urls["a"]), (found.name, found.url)
+            )  # its own, with its login
+            with self.registry().store() as store:
+                store.remember(podm(id="old", url=urls["b"], identity=public[1].identity))
+            b = Registration(name="west-bp", url=urls["b"], zone="west")
+            self.assertEqual(["old"], self.names(self.catalogue(b)))
+        self.assertEqual(["old"], self.names(self.catalogue(b)))  # it does not answer any more
+        gone = Registration(name="west-cp", url="http://127.0.0.1:1", zone="west")
+        self.assertEqual(["west-cp"], self.names(self.catalogue(gone)))
+
+    def catalogue(self, *found: Registration) -> ReadOptions:
+        return ReadOptions(catalogue=self.registry().named_catalogue(found))
+
+    def test_what_was_read_without_a_registration_can_be_deleted(self):
+        registry = self.registry()
+        with registry.store() as store:
+            store.remember(podm(id="west-1"))
+            store.update_stats("reporting", {"load": 1})
+        registry.delete("west-1")
+        with registry.store() as store:
+            self.assertEqual(["reporting"], list(store.load_podms()))
+        for name in ("west-1", "reporting", "nothing"):
+            with self.assertRaises(UnknownName):
+                registry.delete(name)
 
     def test_paths_are_found_from_the_folder_of_the_file(self):
         text = b"podms: {a: {url: 'https://h', username: u, password: {file: w}, cacert: c/d}}"
