@@ -105,9 +105,16 @@ class TestCompany(Case):
                 self.assertEqual((2, ""), (done.code, done.out))
                 self.assertIn(line, done.err)
 
+    def test_a_policy_without_filters_keeps_to_target_zone_and_reservation(self):
+        words = ("podm", "schedule", *SMALL, "--policy", "chance", "--seed", "7", "-f", "json")
+        for program in ("openstack", "valence-sched"):
+            done = asked(program, *words, "--owner", "physics", "--zone", "b", "--count", "2")
+            self.assertLessEqual({row["Podm"] for row in done.data}, {"hall-b-1", "hall-b-2"})
+        done = asked("openstack", *words, "--owner", "biology", "--podm", "hall-b-1")
+        self.assertEqual(3, done.code, done.err)
+
     def test_a_policy_that_does_not_read_them_refuses_them(self):
         for words, line in (
-            (("--owner", "me"), "no weigher 'owner'"),
             (("--anti-affinity", "podm"), "no filter 'spread'"),
             (("--soft-affinity", "podm"), "no weigher 'affinity'"),
         ):

@@ -431,6 +431,22 @@ class ComposingContract:
             self.scheduler.compose_claim(released.id)
         self.assertEqual(2, len(self.composed_ids()))
 
+    def test_a_claim_on_a_pod_manager_disabled_since_is_named_and_stays_held(self):
+        claim = self.scheduler.claim(request(), key="k").claim
+        (name,) = claim.podms
+        self.scheduler.change_registration(name, RegistrationChange(enabled=False))
+        line = rf"claim {claim.id}: pod manager '{name}' is disabled: .*podm set {name} --enable"
+        for compose in (
+            lambda: self.scheduler.compose_claim(claim.id, wait_s=60),
+            lambda: self.scheduler.compose(request(), key="k"),
+        ):
+            with self.assertRaisesRegex(ClaimState, line):
+                compose()
+        self.assertEqual("HELD", self.scheduler.claim_record(claim.id).claim.state)
+        self.assertEqual([], self.composed_ids())
+        self.scheduler.change_registration(name, RegistrationChange(enabled=True))
+        self.assertEqual(1, len(self.scheduler.compose_claim(claim.id, wait_s=60).nodes))
+
     def test_a_node_is_listed_with_its_flavor_and_what_it_has(self):
         wanted = msgspec.structs.replace(request(16), flavor="medium")
         (node,) = self.scheduler.compose(wanted).nodes

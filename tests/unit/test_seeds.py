@@ -115,6 +115,8 @@ class TestS0(unittest.TestCase):
         site = view(
             *({"id": str(n), "blocks": cpus(1 + n, 16)} for n in range(3)),
             {"id": "lacks", "blocks": cpus(9, 15)},
+            {"id": "disabled", "enabled": False, "blocks": cpus(9, 16)},
+            {"id": "offline", "status": "Offline", "blocks": cpus(9, 16)},
         )
         empty = Policy(name="empty", filters=(), weighers=())
         for policy in ("empty", "chance"):
@@ -137,6 +139,11 @@ class TestS0(unittest.TestCase):
             {"id": "named", "name": "Rack 7", "blocks": cpus(1, 16)},
             {"id": "small", "blocks": cpus(1, 15)},
         )
+        for number in range(20):
+            asked = request(CORES, id=f"r{number}", podms=["named"], policy="chance")
+            self.assertEqual(["named"], chosen(found.select_destinations(asked)))
+        asked = request({"processor": {"total_cores": 64}}, podms=["small"], policy="chance")
+        self.assertEqual("nothing_fits", found.select_destinations(asked).outcome)
         for name in ("named", "Rack 7"):
             decision = found.select_destinations(request(CORES, podms=[name]))
             self.assertEqual(["named"], chosen(decision))
@@ -522,6 +529,14 @@ class TestS2(unittest.TestCase):
             asked = request(CORES, id=f"r{number}", policy="chance")
             counts.update(chosen(found.select_destinations(asked)))
         self.assertLess(chi_square(counts, 3), 9.21, counts)
+        reserved = {"id": "theirs", "capabilities": {"reserved_for": ["them"]}}
+        ours = engine_of({"id": "a", "blocks": cpus(9, 16)}, {**reserved, "blocks": cpus(9, 16)})
+        counts = Counter()
+        for owner in ("us", "them"):
+            for number in range(50):
+                asked = request(CORES, id=f"r{number}", owner=owner, policy="chance")
+                counts[owner, *chosen(ours.select_destinations(asked))] += 1
+        self.assertEqual({("us", "a"), ("them", "a"), ("them", "theirs")}, set(counts))
         self.assertIn("chance", plugins.load(plugins.SCHEDULERS).by_name)
 
     def test_only_the_zone_asked_for(self):
@@ -532,8 +547,10 @@ class TestS2(unittest.TestCase):
             {"id": "b", "zone": "b", "blocks": cpus(9, 16)},
             {"id": "none", "blocks": cpus(9, 16)},
         )
-        decision = found.select_destinations(request(CORES, zone="a", count=9, min_count=0))
-        self.assertEqual({"a1": 1, "a2": 2}, Counter(chosen(decision)))
+        for policy in ("default", "chance"):
+            asked = request(CORES, zone="a", count=9, min_count=0, policy=policy)
+            decision = found.select_destinations(asked)
+            self.assertEqual({"a1": 1, "a2": 2}, Counter(chosen(decision)))
         decision = found.select_destinations(request(CORES, zone="c"))
         self.assertEqual("nothing_fits", decision.outcome)
         self.assertEqual(

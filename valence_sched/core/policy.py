@@ -29,6 +29,10 @@ NO_OVERRIDES = WeightOverrides()
 UnknownRule = Literal["reject", "allow"]
 WEIGHT_UNITS = 1000  # weights count in thousandths, so that costs are whole numbers
 
+#: The filters of every policy, before those that it lists: what is available, and where the request
+#: says that its nodes must be.
+REQUIRED_FILTERS = ("enabled", "alive", "target", "zone", "isolation")
+
 
 class BoundFilter(Struct, frozen=True):
     """A filter with its options filled in."""
@@ -88,7 +92,8 @@ class BoundPolicy(Struct, frozen=True, dict=True):
     @property
     def filter_names(self) -> list[str]:
         """Return the names of all filters in order, idle ones included."""
-        return [use.name for use in (self.policy.filters if self.idle_filters else self.filters)]
+        uses = filter_uses(self.policy) if self.idle_filters else self.filters
+        return [use.name for use in uses]
 
     @property
     def plugins(self) -> tuple[BoundFilter | BoundWeigher, ...]:
@@ -161,16 +166,24 @@ def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
             hint = "answers go by its name: leave one out"
             raise InputError(where, "", f"{kind} {twice[0]!r} twice", "it once", hint)
     weighers = (*policy.weighers, *_unknown_penalties(policy))
-    used = {("filter", use.name) for use in policy.filters}
+    filters = filter_uses(policy)
+    used = {("filter", use.name) for use in filters}
     used.update(("weigher", use.name) for use in weighers)
     readers = installed_readers()
     return BoundPolicy(
         policy=policy,
-        filters=tuple(_bind_filter(use, where) for use in policy.filters),
+        filters=tuple(_bind_filter(use, where) for use in filters),
         weighers=tuple(_bind_weigher(use, where) for use in weighers),
         readers=tuple(one for one in readers if (one.kind, one.name) in used),
         absent_readers=tuple(one for one in readers if (one.kind, one.name) not in used),
     )
+
+
+def filter_uses(policy: Policy) -> tuple[FilterUse, ...]:
+    """Return the filters that a policy applies: the required ones it does not list, then its own."""
+    listed = {use.name for use in policy.filters}
+    required = (FilterUse(name) for name in REQUIRED_FILTERS if name not in listed)
+    return (*required, *policy.filters)
 
 
 def _unknown_penalties(policy: Policy) -> Iterator[WeigherUse]:

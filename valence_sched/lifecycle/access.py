@@ -86,7 +86,7 @@ class PodmAccess:
     def provisioner(self, claim_source: ClaimSource | None = None) -> Provisioner:
         """Return the provisioner of what a source claims, or only of claims that are held."""
         return Provisioner(self.store, claim_source, self.composer, self.read, self.refusals,
-                           self.guard.listed)  # fmt: skip
+                           self.guard.listed, self.disabled)  # fmt: skip
 
     @contextlib.contextmanager
     def connect(self, name: str) -> Iterator[GuardedComposer]:
@@ -170,6 +170,16 @@ class PodmAccess:
             if make_dialect and (refusal := make_dialect().refusal(needed)):
                 found[name] = refusal
         return found
+
+    def disabled(self) -> set[str]:
+        """Return the pod managers that an operator, or their own report, has disabled by now."""
+        reports = self.store.reported_stats()
+        switches = {name: reports.get(name, {}).get("enabled") for name in self.members}
+        return {
+            name
+            for name, one in self.members.items()
+            if not (one.enabled if switches[name] is None else switches[name])
+        }
 
     def preview(self, placement: Placement) -> Preview:
         """Ask the chosen pod manager whether it would compose a node."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import partial
@@ -88,7 +88,8 @@ class Provisioner:
 
     ``refusals`` are the pod managers that can never compose a request, with the reasons: they are
     left out before anything is claimed, and named. ``prepare`` raises, before anything is claimed,
-    where it cannot be told which hardware may be changed.
+    where it cannot be told which hardware may be changed. ``disabled`` are those on which no node
+    may be placed now.
     """
 
     store: Store
@@ -97,6 +98,7 @@ class Provisioner:
     read: Callable[[str], FullPodm | None]
     refusals: Callable[[Request], Mapping[str, str]] = field(default=lambda _request: {})
     prepare: Callable[[], object] = field(default=lambda: None)
+    disabled: Callable[[], Collection[str]] = field(default=frozenset)
     parallel_per_podm: int = PARALLEL_PER_PODM
     _decision_lock: threading.Lock = field(default_factory=threading.Lock)
     _podm_semaphores: dict[str, threading.Semaphore] = field(default_factory=dict)
@@ -121,7 +123,8 @@ class Provisioner:
 
         Raises:
             ClaimLost: another claimer was faster every time; nothing is held.
-            ClaimState: the key stands for nodes that are being composed.
+            ClaimState: the key stands for nodes that are being composed; a pod manager of the
+                claim was disabled, and the claim stays held.
             NameTaken: the key stands for another request.
             BaremetalUnavailable: Ironic does not tell which hardware it uses.
         """
@@ -155,7 +158,8 @@ class Provisioner:
         """Make all nodes of a claim, or none: what it holds, and nothing in its place.
 
         Raises:
-            ClaimState, UnknownName: the claim is not held; there is none.
+            ClaimState, UnknownName: the claim is not held, or a pod manager of it was disabled,
+                and then it stays held; there is none.
             BaremetalUnavailable: Ironic does not tell which hardware it uses.
         """
         self.store.claims.expire()
@@ -179,6 +183,7 @@ class Provisioner:
         ``find_another`` claims a node in place of one that failed, with pod managers to avoid and
         the key of the one that failed.
         """
+        self._refuse_disabled(claim)
         self.composer.checkpoint("taken")
         claims = [claim] if claim.nodes == 1 else self.store.claims.split(claim.id)
         self.composer.checkpoint("split")
@@ -194,6 +199,14 @@ class Provisioner:
             self._collect(progress, claim, future)
         if progress.node_count < required:
             self._remove_nodes(progress)
+
+    def _refuse_disabled(self, claim: Claim) -> None:
+        """Raise ClaimState where a pod manager of a claim was disabled since it was chosen."""
+        disabled = sorted(set(claim.podms).intersection(self.disabled()))
+        if disabled:
+            text = f"claim {claim.id}: pod manager {disabled[0]!r} is disabled: enable it"
+            raise ClaimState(one_line(f"{text} (podm set {disabled[0]} --enable) or release the "
+                                      f"claim (podm claim release {claim.id})"))  # fmt: skip
 
     def _collect(
         self,

@@ -39,6 +39,11 @@ OPTIONS = {
 REQUESTS = [request(properties, **words) for properties, words in scenes.REQUESTS]
 
 
+#: What every policy reads for a request that names no place, and for any request.
+USUAL = ("capabilities.reserved_for", "enabled", "status")
+ANY = ("capabilities.reserved_for", "enabled", "name", "status", "zone")
+
+
 def only(fields, podms=scenes.PODMS):
     """Return pod managers with the fields named, and what nodes are made of."""
     return [{"id": podm["id"], **select_stats({k: v for k, v in podm.items()
@@ -58,7 +63,7 @@ class TestDeclarations(unittest.TestCase):
     def check(self, whole, kind, name, options):
         use = FilterUse(name, options) if kind == "filters" else WeigherUse(name, options=options)
         policy = bind(Policy(name="p", **{kind: (use,)}))
-        (plugin,) = getattr(policy, kind)
+        (plugin,) = [one for one in getattr(policy, kind) if one.name == name]
         every = set(fields_read(policy.policy))
         self.assertIn("podm_fields", vars(plugin.evaluate.func), name)
         for one in REQUESTS:
@@ -108,25 +113,25 @@ class TestPolicies(unittest.TestCase):
         health = FilterUse("health", {"fact": "gpu_health"})
         zone = FilterUse("zone")
         with_gpu = Policy(name="p", filters=(health, zone))
-        self.assertEqual(("facts.gpu_health", "name", "zone"), fields_read(with_gpu))
-        self.assertEqual(("name", "zone"), fields_read(Policy(name="p", filters=(zone,))))
-        self.assertEqual((), fields_read(Policy(name="p", filters=(zone,)), REQUESTS[0]))
+        self.assertEqual(tuple(sorted(("facts.gpu_health", *ANY))), fields_read(with_gpu))
+        self.assertEqual(ANY, fields_read(Policy(name="p", filters=(zone,))))
+        self.assertEqual(USUAL, fields_read(Policy(name="p", filters=(zone,)), REQUESTS[0]))
 
     def test_weights_of_places_and_declared_resources_are_read(self):
         overrides = WeightOverrides(aggregate={"gold": 2.0})
         policy = Policy(name="p", weighers=(WeigherUse("room", overrides=overrides),))
         power = CustomResource(name="watts", fact="power_free_w", used_fact="power_w")
-        self.assertEqual(("aggregates", "name"), fields_read(policy))
+        self.assertEqual(("aggregates", *ANY), fields_read(policy))
         self.assertEqual(
-            ("aggregates", "facts.power_free_w", "facts.power_w"),
+            tuple(sorted(("aggregates", "facts.power_free_w", "facts.power_w", *USUAL))),
             fields_read(policy, REQUESTS[0], [power]),
         )
 
     def test_a_resource_of_some_pod_managers_is_read_by_their_names(self):
         policy = Policy(name="p")
         some = CustomResource(name="slots", podms={"a": 4})
-        self.assertEqual((), fields_read(policy, REQUESTS[0]))
-        self.assertEqual(("name",), fields_read(policy, REQUESTS[0], [some]))
+        self.assertEqual(USUAL, fields_read(policy, REQUESTS[0]))
+        self.assertEqual(tuple(sorted(("name", *USUAL))), fields_read(policy, REQUESTS[0], [some]))
 
     def test_all_facts_stand_for_each(self):
         policy = Policy(name="p", filters=(FilterUse("json"), FilterUse("health")))

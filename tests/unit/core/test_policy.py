@@ -7,7 +7,9 @@ from valence_sched.core import plugins
 from valence_sched.core.evaluate import evaluate, funnel
 from valence_sched.core.evaluation import COST_SCALE
 from valence_sched.core.policy import (
+    REQUIRED_FILTERS,
     bind,
+    filter_uses,
     idle_readers,
     missing_readers,
     resolve_unknown,
@@ -79,13 +81,21 @@ class TestBind(unittest.TestCase):
     def test_options_reach_the_plugin(self):
         for headroom, verdict in ((0.0, True), (0.5, False)):
             bound = bind(policy((FilterUse("capacity", {"headroom": headroom}),)))
-            self.assertEqual([verdict], bound.filters[0].evaluate(SITE, CORES).tolist())
-            (term,) = bound.filters[0].terms(SITE, CORES)
+            self.assertEqual([verdict], bound.filters[-1].evaluate(SITE, CORES).tolist())
+            (term,) = bound.filters[-1].terms(SITE, CORES)
             self.assertEqual(8 * (1 + headroom), term.need)
 
     def test_an_option_written_as_text_is_the_number_it_says(self):
         bound = bind(policy((FilterUse("capacity", {"headroom": "0.5"}),)))
-        self.assertEqual([False], bound.filters[0].evaluate(SITE, CORES).tolist())
+        self.assertEqual([False], bound.filters[-1].evaluate(SITE, CORES).tolist())
+
+    def test_a_policy_applies_the_required_filters_that_it_does_not_list(self):
+        self.assertEqual(list(REQUIRED_FILTERS), bind(policy()).filter_names)
+        own = (FilterUse("capacity"), FilterUse("alive", {"unknown": True}))
+        uses = filter_uses(policy(own))
+        self.assertEqual([FilterUse(one) for one in REQUIRED_FILTERS if one != "alive"],
+                         list(uses[:-2]))  # fmt: skip
+        self.assertEqual(own, uses[-2:])
 
     def test_weights_count_in_thousandths(self):
         bound = bind(policy((), (WeigherUse("room", 1.5), WeigherUse("pack", 0.25))))
@@ -134,8 +144,7 @@ class TestUnread(unittest.TestCase):
             where=0,
             near=(Proximity(thing="volume v", zone="z"),),
         )
-        names = ["target", "zone", "location", "aggregates", "capabilities", "traits",
-                 "attributes", "json", "near"]  # fmt: skip
+        names = ["location", "aggregates", "capabilities", "traits", "attributes", "json", "near"]
         self.assertEqual(names, [reader.name for reader in missing_readers(asked, bind(policy()))])
         with_all = bind(policy(tuple(map(FilterUse, names))))
         self.assertEqual([], missing_readers(asked, with_all))
@@ -163,11 +172,13 @@ class TestUnread(unittest.TestCase):
         uses = (FilterUse("zone"), FilterUse("capacity"), FilterUse("traits"))
         both = bind(policy(uses))
         part = without_readers(both, idle_readers(CORES, both))
-        self.assertEqual(["capacity"], [filter_.name for filter_ in part.filters])
-        self.assertEqual(["zone", "capacity", "traits"], part.filter_names)
+        busy = ["enabled", "alive", "isolation", "capacity"]
+        self.assertEqual(busy, [filter_.name for filter_ in part.filters])
+        names = ["enabled", "alive", "target", "isolation", "zone", "capacity", "traits"]
+        self.assertEqual(names, part.filter_names)
         for found in (both, part):
             steps = funnel(found, evaluate(SITE, CORES, found).verdicts, len(SITE))
-            self.assertEqual([("zone", 1, 1), ("capacity", 1, 1), ("traits", 1, 1)], steps)
+            self.assertEqual([(name, 1, 1) for name in names], steps)
 
 
 class TestRange(unittest.TestCase):

@@ -146,7 +146,7 @@ class TestDeclarations(unittest.TestCase):
         broken = reads("zone", when=lambda zone: zone.floor)(lambda view, request: None)
         with installed(plugins.FILTERS, broken=broken):
             bound = bind(policy("broken"))
-        self.assertEqual(1, len(idle_readers(Request(), bound)))
+        self.assertIn("broken", {one.name for one in idle_readers(Request(), bound)})
         with self.assertRaisesRegex(PluginError, "filter 'broken' cannot read 'zone': Attribute"):
             idle_readers(Request(zone="z"), bound)
         with installed(plugins.FILTERS, broken=broken):
@@ -155,18 +155,18 @@ class TestDeclarations(unittest.TestCase):
 
     def test_a_plugin_without_a_declaration_always_takes_part(self):
         with installed(plugins.FILTERS, plain=plain):
-            bound = bind(policy("plain", "zone"))
-        idle = idle_readers(Request(), bound)
-        self.assertEqual([("filter", "zone")], [(one.kind, one.name) for one in idle])
+            bound = bind(policy("plain", "traits"))
+        idle = {one.name for one in idle_readers(Request(), bound)}
+        self.assertEqual({"target", "zone", "traits"}, idle)
 
     def test_an_installed_plugin_makes_no_policy_refuse_what_another_reads(self):
-        mine = reads("zone")(lambda view, request: np.ones(len(view)))
-        asked = Request(zone="z")
+        mine = reads("locations")(lambda view, request: np.ones(len(view)))
+        asked = Request(locations=("dc1",))
         with installed(plugins.WEIGHERS, mine=mine):
-            self.assertEqual([], missing_readers(asked, bind(policy("zone"))))
+            self.assertEqual([], missing_readers(asked, bind(policy("location"))))
             self.assertEqual([], missing_readers(asked, bind(policy(weighers=("mine",)))))
             missing = missing_readers(asked, bind(policy()))
-            self.assertEqual(["zone", "mine"], [reader.name for reader in missing])
+            self.assertEqual(["location", "mine"], [reader.name for reader in missing])
 
     def test_hard_rules_are_not_served_by_what_reads_the_soft_ones(self):
         hard = Request(group=Group(name="g", anti_affinity=("podm",)))
@@ -174,11 +174,9 @@ class TestDeclarations(unittest.TestCase):
         self.assertEqual(["spread"], [one.name for one in missing])
 
     def test_a_plugin_to_which_a_field_is_optional_serves_it_and_is_never_idle(self):
-        bound = bind(policy("isolation"))
+        bound = bind(policy())
         self.assertEqual([], missing_readers(Request(owner="o"), bound))
-        self.assertEqual(frozenset(), idle_readers(Request(), bound))
-        missing = missing_readers(Request(owner="o"), bind(policy()))
-        self.assertEqual([("weigher", "owner")], [(reader.kind, reader.name) for reader in missing])
+        self.assertNotIn("isolation", {one.name for one in idle_readers(Request(), bound)})
 
     def test_the_weigher_that_penalises_unknown_attributes_declares_it(self):
         mine = penalises_unknown(lambda view, request: np.ones(len(view)))
