@@ -431,6 +431,24 @@ class ComposingContract:
             self.scheduler.compose_claim(released.id)
         self.assertEqual(2, len(self.composed_ids()))
 
+    def test_the_nodes_of_a_group_count_for_its_rules_until_they_are_deleted(self):
+        rules = {"name": "apart", "anti_affinity": ["podm"]}
+        names = [one.podm for one in self.scheduler.rank(request(), 99).candidates]
+        together = request(group={"name": "apart", "affinity": ["podm"]}, podms=[names[-1]])
+        plan = self.scheduler.plan(together).plan
+        first, second = (self.scheduler.compose(request(group=rules)).nodes[0] for _ in range(2))
+        self.assertNotIn(names[-1], (first.podm, second.podm))
+        self.assertNotEqual(first.podm, second.podm)
+        asked = request(group=rules, podms=[first.podm])
+        self.assertEqual((), self.scheduler.compose(asked).nodes)
+        self.assertIsNone(self.scheduler.claim(asked).claim)
+        self.assertEqual((), self.scheduler.select_destinations(asked).report.placements)
+        with self.assertRaisesRegex(ClaimLost, "would break a rule: group apart: all at one podm"):
+            self.scheduler.claim_plan(plan)
+        self.assertEqual([], list(self.scheduler.delete_nodes([first.id])))
+        (third,) = self.scheduler.compose(asked).nodes
+        self.assertEqual(first.podm, third.podm)
+
     def test_a_claim_on_a_pod_manager_disabled_since_is_named_and_stays_held(self):
         claim = self.scheduler.claim(request(), key="k").claim
         (name,) = claim.podms

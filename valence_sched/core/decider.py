@@ -18,8 +18,12 @@ from valence_sched.core.explain.undecided import undecided_text
 from valence_sched.core.explain.unknown_terms import unknown_terms
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.spending import Undecided
-from valence_sched.core.group_state import NONE_EARLIER, NodeCounts, with_group_state
-from valence_sched.core.policy import BoundPolicy
+from valence_sched.core.group_state import (
+    NONE_EARLIER,
+    NodeCounts,
+    with_group_state,
+)
+from valence_sched.core.policy import BoundFilter, BoundPolicy
 from valence_sched.core.preparation import Preparation
 from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import (
@@ -71,6 +75,7 @@ class Decider:
         self._supplied_mixes: BoundedMemo[tuple[str, str], bool] = BoundedMemo(MOST_MIXES)
         self._skipped = skipped
         self._strict = strict
+        self._elsewhere: Sequence[LeanPodm] = ()
 
     def snapshot(self) -> View:
         """Return the current snapshot; it never changes, a newer one replaces it."""
@@ -83,6 +88,10 @@ class Decider:
     def note_skipped(self, lines: Sequence[str]) -> None:
         """Let the decisions from now on name these lines as what could not be read."""
         self._skipped = lines
+
+    def note_elsewhere(self, podms: Sequence[LeanPodm]) -> None:
+        """Let the decisions from now on count the nodes of pod managers that the View lacks."""
+        self._elsewhere = podms
 
     def policies(self) -> Sequence[Policy]:
         """Return the policies a request may name."""
@@ -131,7 +140,8 @@ class Decider:
         """Return what decides on requests one after another, from the current snapshot on."""
         from valence_sched.core.succession import Succession  # only for several requests
 
-        return Succession(self._view, self._preparation, self._skipped, strict=self._strict)
+        return Succession(self._view, self._preparation, self._skipped, strict=self._strict,
+                          elsewhere=self._elsewhere)  # fmt: skip
 
     def rank(self, request: Request, limit: int) -> Ranking:
         """Return at most ``limit`` candidates, best first; errors as for a decision."""
@@ -164,6 +174,7 @@ class Decider:
             counts.add(one.group, one.owner, int(self._view.podm_of[fit.row]))
         decider = Decider(ledger.view, (), strict=self._strict)
         decider._preparation, decider._counts = self._preparation, counts
+        decider._elsewhere = self._elsewhere
         return decider
 
     def offers(
@@ -186,8 +197,7 @@ class Decider:
 
         request, bound = self._prepared_elsewhere(query.request)
         if query.company is None:
-            eligible = functools.partial(self._eligible, request, bound)
-            request = with_group_state(self._view, request, eligible, self._counts)
+            request = self._with_group_state(request, bound)
         else:
             request = without_candidates(self._view, request, query.company, earlier)
         found = offers(self._evaluate(request, bound), query, earlier)
@@ -210,9 +220,7 @@ class Decider:
             return self._after(others).group_state(query, earlier)
         from valence_sched.core.offers import with_candidates  # only in a tree of zones
 
-        request, bound = self._prepared_elsewhere(query.request)
-        eligible = functools.partial(self._eligible, request, bound)
-        request = with_group_state(self._view, request, eligible, self._counts)
+        request = self._with_group_state(*self._prepared_elsewhere(query.request))
         return with_candidates(self._view, request, earlier).company
 
     def verify(
@@ -363,8 +371,11 @@ class Decider:
         """Return what a decision on a request is made from; errors as for a decision."""
         alone, bound = self._preparation.prepare(request, self._view)
         # identity and open values do not depend on the group state
-        request = with_group_state(self._view, alone, lambda: self._eligible(alone, bound))
-        return self._evaluate(request, bound)
+        return self._evaluate(self._with_group_state(alone, bound), bound)
+
+    def _with_group_state(self, request: Request, bound: BoundPolicy) -> Request:
+        eligible = functools.partial(self._eligible, request, bound)
+        return with_group_state(self._view, request, eligible, self._counts, self._elsewhere)
 
     def _evaluate(self, request: Request, bound: BoundPolicy) -> EvaluationContext:
         active = self._preparation.active(request, bound)
@@ -375,6 +386,12 @@ class Decider:
         from valence_sched.core.succession import eligible_rows  # only for groups
 
         return eligible_rows(self._evaluate(msgspec.structs.replace(request, group=None), bound))
+
+
+def _label(rule: BoundFilter, view: View, request: Request) -> str:
+    """Return in words what rejects the only pool of a view."""
+    terms = rule.terms(view, request) if rule.terms is not None else ()
+    return next((term.label for term in terms if not term.mask[0]), rule.name)
 
 
 def _check_countable(request: Request) -> None:

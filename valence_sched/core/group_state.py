@@ -16,6 +16,7 @@ from valence_sched.core.evaluate import reevaluate_group_state
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.policy import BoundFilter, BoundPolicy, BoundWeigher
 from valence_sched.model.group import Group, GroupState, check_domain
+from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.request import Request
 from valence_sched.view.domains import domain_values
 from valence_sched.view.view import Mask, View
@@ -66,7 +67,11 @@ NONE_EARLIER = NodeCounts()
 
 
 def with_group_state(
-    view: View, request: Request, eligible: Callable[[], Mask], earlier: NodeCounts = NONE_EARLIER
+    view: View,
+    request: Request,
+    eligible: Callable[[], Mask],
+    earlier: NodeCounts = NONE_EARLIER,
+    elsewhere: Sequence[LeanPodm] = (),
 ) -> Request:
     """Return the request with its group state; only a request with a group or an owner has any.
 
@@ -74,7 +79,8 @@ def with_group_state(
     group; it is called only for a group that is spread. A full value of a domain is open: it
     counts for the skew, though no node can be placed there. A value whose pod managers are
     offline, excluded or of another zone is not open. Kubernetes' topology spread does so with
-    ``nodeAffinityPolicy: Honor``. Nodes placed ``earlier`` count like those in the inventory.
+    ``nodeAffinityPolicy: Honor``. Nodes placed ``earlier`` count like those in the inventory, and
+    so do those ``elsewhere``, on pod managers that the View lacks.
 
     Raises:
         RequestError: the group mentions a domain that does not exist.
@@ -90,8 +96,11 @@ def with_group_state(
         for counts in counted.members(group.name, request.owner) if group else ():
             group_counts.update(counts)
         owner_counts.update(counted.by_owner.get(request.owner, {}) if request.owner else {})
+    counts = [(view.podms[podm], number) for podm, number in (+group_counts).items()]
+    if group is not None:
+        counts += [(podm, _count_members(podm, group.name, request.owner)) for podm in elsewhere]
     state = GroupState(
-        members=_members(view, group, +group_counts) if group else {},
+        members=_members(group, counts) if group else {},
         owned={view.podms[podm].id: number for podm, number in (+owner_counts).items()},
         open=_open_values(view, group, eligible()) if group and group.spread else {},
     )
@@ -157,17 +166,24 @@ def _counts_by(use: BoundFilter | BoundWeigher) -> set[str | None]:
     return {one.counts_by for one in reads} or {None}
 
 
-def _members(view: View, group: Group, nodes: CountByPodm) -> dict[str, dict[str, int]]:
+def _members(group: Group, nodes: Iterable[tuple[LeanPodm, int]]) -> dict[str, dict[str, int]]:
     members: dict[str, dict[str, int]] = {}
     for domain in group.domains:
         check_domain(domain)
         counts: Counter[str] = Counter()
-        for podm, number in nodes.items():
-            for value in domain_values(view.podms[podm], domain):
+        for podm, number in nodes:
+            for value in domain_values(podm, domain):
                 counts[value] += number
-        if counts:
-            members[domain] = dict(counts)
+        if +counts:
+            members[domain] = dict(+counts)
     return members
+
+
+def _count_members(podm: LeanPodm, group: str, owner: str | None) -> int:
+    nodes = NodeCounts()
+    for node in podm.nodes:
+        nodes.add(node.group, node.owner, 0)
+    return sum(counts[0] for counts in nodes.members(group, owner))
 
 
 def _open_values(view: View, group: Group, eligible: Mask) -> dict[str, tuple[str, ...]]:

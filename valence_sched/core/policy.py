@@ -180,7 +180,7 @@ def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
 
 
 def filter_uses(policy: Policy) -> tuple[FilterUse, ...]:
-    """Return the filters that a policy applies: the required ones it does not list, then its own."""
+    """Return the filters that a policy applies: those required of all policies, and its own."""
     listed = {use.name for use in policy.filters}
     required = (FilterUse(name) for name in REQUIRED_FILTERS if name not in listed)
     return (*required, *policy.filters)

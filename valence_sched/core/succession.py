@@ -20,7 +20,7 @@ from valence_sched.core.ledger import Ledger
 from valence_sched.core.policy import BoundPolicy
 from valence_sched.core.preparation import Preparation
 from valence_sched.errors import StaleOffer, one_line
-from valence_sched.model.inventory import Node
+from valence_sched.model.inventory import LeanPodm, Node
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget, Policy
 from valence_sched.model.reason_phrases import ReasonPhrases
 from valence_sched.model.request import Request
@@ -34,7 +34,8 @@ class Succession:
 
     A decision is the one that a :class:`~valence_sched.core.decider.Decider` makes on an inventory
     in which these nodes are composed: by the same preparation, evaluation, scheduler and fit.
-    What a decision was read from changes with the next node: keep what must last.
+    What a decision was read from changes with the next node: keep what must last. The nodes of
+    pod managers ``elsewhere``, which the View lacks, count for groups.
     """
 
     def __init__(
@@ -44,12 +45,14 @@ class Succession:
         skipped: Sequence[str] = (),
         *,
         strict: bool = False,
+        elsewhere: Sequence[LeanPodm] = (),
     ) -> None:
         self.view = view
         self.skipped = skipped
         self._ledger = Ledger(view)
         self._preparation = preparation
         self._strict = strict
+        self._elsewhere = elsewhere
         self._counts = NodeCounts()
         #: By the id of a request, which is kept with it: no other request gets the same id.
         self._prepared: dict[int, tuple[Request, Request, BoundPolicy, BoundPolicy]] = {}
@@ -154,7 +157,7 @@ class Succession:
         if alone.group is not None or alone.owner is not None:
             view = self._ledger.view
             sealed = with_group_state(
-                view, alone, lambda: self._eligible(alone, bound), self._counts
+                view, alone, lambda: self._eligible(alone, bound), self._counts, self._elsewhere
             )
             active = self._preparation.active(sealed, bound)
         return self._ledger.context(sealed, active, strict=self._strict)

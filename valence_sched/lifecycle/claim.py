@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import random
 import re
 import secrets
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, cast
@@ -39,6 +41,7 @@ from valence_sched.view.view import View
 
 MOST_ATTEMPTS = 32
 MOST_CHANGES = 5  # of pod managers while what they offered is being claimed
+LONGEST_PAUSE_S = 0.5  # after another claim of the same group
 
 
 class ClaimOutcome(NamedTuple):
@@ -99,6 +102,7 @@ class Claimer:
         known: Mapping[str, LeanPodm] | None = None,
         follower: Follower | None = None,
         unclaimable: Callable[[], Collection[str]] = frozenset,
+        pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self._store, self._most_attempts = store, most_attempts
         self._salt = salt if salt is not None else secrets.token_bytes(8)
@@ -116,7 +120,7 @@ class Claimer:
 
         self._members = FixedMembers(among, prepare, skipped)
         self._follower = follower or Follower(store, make, self._members, known=known)
-        self._unclaimable = unclaimable
+        self._unclaimable, self._pause = unclaimable, pause
 
     def decider(self) -> Decider:
         """Return the decider on the present state of the store: what claims hold is in use."""
@@ -168,17 +172,21 @@ class Claimer:
                     return ClaimOutcome(earlier, None, retries)
                 if key and request.count > 1:
                     self._refuse_composed(owner, key)
+                generation = self._group_generation(request)
                 decision = self._decide(request)
                 if not decision.placed_nodes:
                     return ClaimOutcome(None, decision, retries)
                 nodes = [(one.chosen, decision.score(one.cost)) for _, one in decision.placed_nodes]
                 claim = self._hold(
-                    decision.request, decision.view, nodes, content, owner, key, ttl_s
+                    decision.request, decision.view, nodes, content, owner, key, ttl_s, generation
                 )
                 return ClaimOutcome(claim, decision, retries)
             except ClaimLost as error:
                 self._shuffle_blocks(error.podm)
                 lost = error
+                if not error.podm:  # of the group or the key: no other block helps
+                    longest_s = min(LONGEST_PAUSE_S, 0.005 * 2**retries)
+                    self._pause(longest_s * random.random())  # noqa: S311 - so that others win
         times = format_count(self._most_attempts, "time")
         raise ClaimLost(
             f"somebody was faster {times} in a row: at last {lost}",
@@ -194,15 +202,18 @@ class Claimer:
         ttl_s: float = TTL_S,
         content: str | None = None,
         elsewhere: bool = True,
+        generation: int | None = None,
     ) -> Claim:
         """Hold the very candidates that were chosen for a request, in the order of its nodes.
 
         No other node is claimed in place of one of them. ``content`` is what the key stands for,
         the request and the candidates where it is None; ``elsewhere`` as of a decider that
-        verifies them.
+        verifies them. ``generation`` is that of the group when they were offered, where members
+        elsewhere count.
 
         Raises:
-            ClaimLost: a candidate cannot be had any more, or its pod manager changed every time.
+            ClaimLost: a candidate cannot be had any more, the group has other members by now, or a
+                pod manager changed every time.
             NameTaken: the key stands for something else.
         """
         if content is None:
@@ -211,6 +222,7 @@ class Claimer:
         for _ in range(MOST_CHANGES):
             if key and (earlier := self._store.claims.find_by_key(owner, key, content)):
                 return earlier
+            known = generation if elsewhere else self._group_generation(request)
             decider = self.decider()
             try:
                 fits = decider.verify(request, candidates, elsewhere=elsewhere)
@@ -222,9 +234,11 @@ class Claimer:
                 if reason := closed(podm):
                     raise ClaimLost(f"pod manager {podm.id!r} {reason}", podm.id)
             try:
-                return self._hold(request, view, nodes, content, owner, key, ttl_s)
+                return self._hold(request, view, nodes, content, owner, key, ttl_s, known)
             except ClaimLost as error:
                 lost = error
+                if elsewhere and not error.podm:
+                    break
         raise lost
 
     def close(self) -> None:
@@ -266,7 +280,7 @@ class Claimer:
 
     def _hold(
         self, request: Request, view: View, nodes: Sequence[tuple[Fit, float]], content: str,
-        owner: str | None, key: str | None, ttl_s: float,
+        owner: str | None, key: str | None, ttl_s: float, generation: int | None,
     ) -> Claim:  # fmt: skip
         """Hold the blocks and amounts of nodes, each given as its fit and its score."""
         shares: dict[str, list[NodeAllocation]] = {}
@@ -290,10 +304,18 @@ class Claimer:
             ],
             owner=owner,
             group=group.name if group else None,
+            generation=generation,
             key=key,
             content=content,
             ttl_s=ttl_s,
         )
+
+    def _group_generation(self, request: Request) -> int | None:
+        """Return the generation of the group of a request with hard rules, before they are read."""
+        group = request.group
+        if group is None or not group.hard:
+            return None
+        return self._store.claims.group_generation(group.name)
 
     def _shuffle_blocks(self, podm: str) -> None:
         """Try the blocks of a podm in this claimer's own order from now on."""

@@ -16,7 +16,7 @@ from valence_sched.core.decider import Decider
 from valence_sched.errors import InputError
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.read_failure import ReadFailure
-from valence_sched.model.usage import NO_USAGE, PodmRemainder, Usage
+from valence_sched.model.usage import NO_USAGE, PodmRemainder, Usage, all_nodes
 from valence_sched.store.snapshot import LogPosition, PodmChange, ReportedSwitch, StoreSnapshot
 from valence_sched.store.store import Store
 from valence_sched.view.builder import ViewBuilder
@@ -114,19 +114,34 @@ class Follower:
             self._make(podm_id)
         decider = self._updated_decider(again | added)
         decider.note_skipped(self._members.skipped)
+        if again or added:
+            decider.note_elsewhere(self._without_rows())
         self._position = snapshot.position
         self._members.check(len(self._viewed))
         return decider
 
     def decider_without(self, ids: Collection[str]) -> Decider:
-        """Return a decider on the same state without some pod managers; it does not follow."""
+        """Return a decider on the same state without some pod managers; it does not follow.
+
+        The nodes that these have count for groups all the same.
+        """
         builder = ViewBuilder()
         for podm_id in self._viewed:
             if podm_id not in ids:
                 builder.add(self._remainders[podm_id].podm, _place(podm_id))
         decider = self._make_decider(builder.view())
         decider.note_skipped(self._members.skipped)
+        decider.note_elsewhere(self._without_rows(ids))
         return decider
+
+    def _without_rows(self, left_out: Collection[str] = ()) -> list[LeanPodm]:
+        """Return the pod managers that have nodes, and of which nothing is in the view."""
+        return [
+            replace(one.podm, nodes=all_nodes(one.podm.nodes, one.usage))
+            for podm_id, one in self._followed.items()
+            if (one.podm.nodes or one.usage.nodes)
+            and (podm_id in left_out or podm_id not in self._viewed)
+        ]
 
     @property
     def position(self) -> LogPosition:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Raw
@@ -24,7 +24,10 @@ IN_USE_STATES = ("Composing", "Composed", "ComposedAndAvailable")
 
 
 class Usage(Noun, frozen=True, kw_only=True):
-    """What claims hold of one podm: nodes per block URI, amounts per stock URI, future nodes."""
+    """What claims hold of one podm: nodes per block URI, amounts per stock URI.
+
+    ``nodes`` are those that are claimed or composed and have an owner or a group.
+    """
 
     blocks: dict[str, int] = {}
     amounts: dict[str, float] = {}
@@ -46,14 +49,14 @@ NO_USAGE = Usage()
 
 
 def subtract_usage(podm: LeanPodm, usage: Usage) -> LeanPodm:
-    """Return the podm after the usage: blocks and amounts are in use, future nodes are listed."""
+    """Return the podm after the usage: blocks and amounts are in use, its nodes are listed."""
     if not usage:
         return podm
     return msgspec.structs.replace(
         podm,
         blocks=_blocks(podm.blocks, usage.blocks),
         stocks=tuple(_stock(stock, usage.amounts) for stock in podm.stocks),
-        nodes=(*podm.nodes, *usage.nodes),
+        nodes=all_nodes(podm.nodes, usage),
     )
 
 
@@ -75,8 +78,12 @@ class PodmRemainder:
             if uri in self._block_indexes:  # else the pod manager does not have the block any more
                 index = self._block_indexes[uri]
                 blocks[index] = _block_after_use(blocks[index], nodes, self._encoded_statuses)
-        reduced = subtract_usage(self.podm, Usage(amounts=usage.amounts, nodes=usage.nodes))
-        self.podm = msgspec.structs.replace(reduced, blocks=tuple(blocks))
+        self.podm = msgspec.structs.replace(
+            self.podm,
+            blocks=tuple(blocks),
+            stocks=tuple(_stock(stock, usage.amounts) for stock in self.podm.stocks),
+            nodes=all_nodes(self.podm.nodes, usage),
+        )
 
 
 def status_after_use(status: Status, nodes: int) -> Status:
@@ -118,6 +125,28 @@ def _block_after_use(
     if key not in encoded:
         encoded[key] = Raw(to_json(status_after_use(parse_status(key[0]), nodes)))
     return msgspec.structs.replace(block, status=encoded[key])
+
+
+def all_nodes(read: Sequence[Node], usage: Usage) -> tuple[Node, ...]:
+    """Return the nodes that were read and those of the usage, each once.
+
+    Pod managers tell neither owner nor group. Of a node that is composed and was not read, only the
+    blocks that are held yet are its own for sure.
+    """
+    known = {node.uri: node for node in usage.nodes}
+    nodes = [_with_owner(node, known.pop(node.uri, None)) for node in read]
+    for node in known.values():
+        held = tuple(uri for uri in node.blocks if uri in usage.blocks)
+        nodes.append(msgspec.structs.replace(node, blocks=held))
+    return tuple(nodes)
+
+
+def _with_owner(node: Node, composed: Node | None) -> Node:
+    if composed is None:
+        return node
+    return msgspec.structs.replace(
+        node, owner=composed.owner or node.owner, group=composed.group or node.group
+    )
 
 
 def _stock(stock: Stock, held: Mapping[str, float]) -> Stock:

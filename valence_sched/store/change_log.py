@@ -34,6 +34,14 @@ _INSERT_PART = sa.insert(tables.claim_parts).values(
 )
 
 
+_RECOUNT_PART = (
+    sa.update(tables.claim_parts)
+    .where(tables.claim_parts.c.podm_key == _KEY)
+    .where(tables.claim_parts.c.claim_id == sa.bindparam("claim", type_=sa.String))
+    .values(moved=_count_of(_NUMBER))
+)
+
+
 def shard_of(key: str) -> int:
     """Return the shard that counts the changes of a pod manager."""
     return int(key[:8], 16) % tables.SHARDS
@@ -69,3 +77,15 @@ def add_claim_part(connection: sa.Connection, key: str, claim_id: str) -> None:
     """Record that a claim holds a part of a pod manager from now on."""
     connection.execute(_ADVANCE, {"number": shard_of(key)})
     connection.execute(_INSERT_PART, {"number": shard_of(key), "key": key, "claim": claim_id})
+
+
+def recount_claim(connection: sa.Connection, keys: Iterable[str], claim_id: str) -> None:
+    """Record that the nodes of a claim count from now on, on each of its pod managers.
+
+    Only the rows of its own parts change, and none of the pod managers.
+    """
+    shards = {key: shard_of(key) for key in keys}
+    connection.execute(_ADVANCE, [{"number": shard} for shard in sorted({*shards.values()})])
+    connection.execute(_RECOUNT_PART, [
+        {"number": shard, "key": key, "claim": claim_id} for key, shard in sorted(shards.items())
+    ])  # fmt: skip

@@ -13,7 +13,7 @@ from valence_sched.errors import ClaimLost, ClaimState, NameTaken, UnknownName, 
 from valence_sched.model.claim import ACTIVE_STATES, Claim, ClaimPart, State
 from valence_sched.model.inventory import to_json
 from valence_sched.model.lifecycle import Event
-from valence_sched.store import tables
+from valence_sched.store import change_log, groups, tables
 from valence_sched.store.holds import ExpiredConflict, hold, lock
 from valence_sched.store.quarantine import one_readable, readable
 from valence_sched.store.tables import key_of, now
@@ -179,15 +179,25 @@ def add_part(connection: sa.Connection, claim_id: str, part: ClaimPart) -> Claim
     return get(connection, claim_id)
 
 
-def commit(connection: sa.Connection, claim_id: str, ttl_s: float) -> Claim:
-    """Make a prepared claim a held one: its one row decides for all its parts."""
+def commit(connection: sa.Connection, claim_id: str, ttl_s: float, generation: int | None) -> Claim:
+    """Make a prepared claim a held one: its one row decides for all its parts.
+
+    From now on its nodes count as members of its group, of which ``generation`` is as of a claim.
+    """
+    claim = get(connection, claim_id)
+    if claim.state == "HELD":  # the answer to an earlier commit was lost
+        return claim
+    if claim.group is not None:
+        groups.lock(connection, claim.group, generation, claim.key)
+        groups.advance(connection, claim.group)
     unexpired, expires_at = _table.c.sweep_at > now(), now() + ttl_s
     times = {"expires_at": expires_at, "sweep_at": expires_at}
     changed = change_state(connection, claim_id, ["PREPARED"], "HELD", unexpired, **times)
-    claim = get(connection, claim_id)
-    if not changed and claim.state != "HELD":  # held: the answer to an earlier commit was lost
-        raise ClaimLost(f"claim {claim_id} took too long to prepare: it is {claim.state}")
-    return claim
+    held = get(connection, claim_id)
+    if not changed:
+        raise ClaimLost(f"claim {claim_id} took too long to prepare: it is {held.state}")
+    change_log.recount_claim(connection, map(key_of, claim.podms), claim_id)
+    return held
 
 
 def find_by_key(

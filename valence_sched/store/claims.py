@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import uuid
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from valence_sched.model.effect import EffectLog, held_state, unsure_state
 from valence_sched.store import (
     claim_rows,
     expiry,
+    groups,
     podms,
     quotas,
     settle,
@@ -65,6 +67,7 @@ class Claims:
         *,
         owner: str | None = None,
         group: str | None = None,
+        generation: int | None = None,
         key: str | None = None,
         content: str = "",
         ttl_s: float = TTL_S,
@@ -72,10 +75,12 @@ class Claims:
         """Hold all parts for ``ttl_s`` seconds, or none; return the claim.
 
         The same ``key`` of the same owner gives the same claim until that has ended. ``content``
-        identifies the request.
+        identifies the request. ``generation`` is that of the group at the decision, under hard
+        rules of the group.
 
         Raises:
-            ClaimLost: a pod manager changed since the decision, or another claim holds some of it.
+            ClaimLost: a pod manager or the group changed since the decision, or another claim holds
+                some of it.
             NameTaken: the key stands for a claim of another content.
             QuotaExceeded: with this claim its owner would have more than it may.
         """
@@ -93,24 +98,32 @@ class Claims:
         )
         unsure = unsure_state("held", claim.id)
         with self._effects.change("claim", claim.id, unsure, held_state(claim.id)):
-            created = self._create(claim, first, others, ttl_s)
+            created = self._create(claim, first, others, ttl_s, generation)
         if created.id != claim.id:  # which was there before
             self._effects.forget("claim", claim.id)
         return created
 
     def _create(
-        self, claim: Claim, first: ClaimPart, others: Sequence[ClaimPart], ttl_s: float
-    ) -> Claim:
-        begun = self._begin(claim, first, PREPARE_TTL_S if others else ttl_s)
+        self, claim: Claim, first: ClaimPart, others: Sequence[ClaimPart], ttl_s: float,
+        generation: int | None,
+    ) -> Claim:  # fmt: skip
+        begun = self._begin(claim, first, PREPARE_TTL_S if others else ttl_s, generation)
         if begun.id != claim.id or not others:
             return begun
         try:
             for part in others:
                 self._write_expiring(lambda c, part=part: claim_rows.add_part(c, claim.id, part))  # type: ignore[misc]
-            return self._write(lambda c: claim_rows.commit(c, claim.id, ttl_s), "claiming")
+            commit = functools.partial(
+                claim_rows.commit, claim_id=claim.id, ttl_s=ttl_s, generation=generation
+            )
+            return self._write(commit, "claiming")
         except BaseException:
             self._abort(claim.id)
             raise
+
+    def group_generation(self, group: str) -> int:
+        """Return the generation of a group: to be read before the members of the group are."""
+        return self._read(lambda c: groups.generation(c, group), "reading a group")
 
     def find_by_key(self, owner: str | None, key: str, content: str) -> Claim | None:
         """Return the claim of a key, None for none; NameTaken for other content."""
@@ -288,7 +301,7 @@ class Claims:
 
         return self._read(work, "reading claims")
 
-    def _begin(self, claim: Claim, part: ClaimPart, ttl_s: float) -> Claim:
+    def _begin(self, claim: Claim, part: ClaimPart, ttl_s: float, generation: int | None) -> Claim:
         may_be_written = False
 
         def work(connection: sa.Connection) -> Claim:
@@ -302,6 +315,9 @@ class Claims:
                 if other is not None:
                     return other
             quotas.check(connection, claim)  # before the pod manager: all lock in this order
+            if claim.group is not None and claim.state == "HELD":  # else once all parts are held
+                groups.lock(connection, claim.group, generation, claim.key)
+                groups.advance(connection, claim.group)
             locked = lock(connection, part)
             timed = replace(claim, created_at=locked.at, expires_at=locked.at + ttl_s)
             claim_rows.insert(connection, timed)
@@ -316,7 +332,7 @@ class Claims:
             may_be_written = written is not None
             return written
 
-        plain = single if whole_claim.is_plain(part) else None
+        plain = single if claim.group is None and whole_claim.is_plain(part) else None
         return self._write_expiring(work, "claiming", self._database, plain)
 
     def _write_expiring(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from valence_sched.model.claim import FINAL_STATES, Claim
-from valence_sched.store import change_log, claim_rows, holds, podms, quotas, tables
+from valence_sched.store import change_log, claim_rows, groups, holds, podms, quotas, tables
 from valence_sched.store.claim_rows import change_state
 from valence_sched.store.database import Database
 from valence_sched.store.tables import CHUNK, now, statement_time
@@ -145,6 +145,7 @@ def _delete_rest(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
     # of what goes on now, or was answered just now, the caller may ask again
     old = tables.records.c.at < statement_time() - max(older_than_s, RECORD_S)
     connection.execute(sa.delete(tables.records).where(old))
+    groups.purge(connection, max(older_than_s, RECORD_S))
     return PurgeCounts(zones.rowcount, events.rowcount, decisions.rowcount)
 
 

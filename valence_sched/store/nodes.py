@@ -9,8 +9,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from valence_sched.errors import Undecodable, UnknownName
+from valence_sched.model.claim import State
 from valence_sched.model.composition import ComposedNode
-from valence_sched.store import claim_rows, expiry, tables
+from valence_sched.store import change_log, claim_rows, expiry, podms, tables
 from valence_sched.store.database import Database
 from valence_sched.store.quarantine import readable
 from valence_sched.store.settle import decode_node
@@ -84,16 +85,20 @@ class Nodes:
 
 def _forget(connection: sa.Connection, node_id: str) -> str | None:
     """Delete the row of a node; return its claim if no other node of that is left."""
-    claim_id: str | None = connection.scalar(sa.select(_of.claim_id).where(_of.id == node_id))
-    connection.execute(sa.delete(tables.nodes).where(_of.id == node_id))
-    if claim_id is None:
+    query = sa.select(_of.claim_id, _of.podm_key).where(_of.id == node_id)
+    if (row := connection.execute(query).first()) is None:
         return None
+    claim_id, key = tuple(row)
+    podms.lock_row(connection, key)
+    connection.execute(sa.delete(tables.nodes).where(_of.id == node_id))
     claim_rows.add_event(connection, "gone", claim_id, words=node_id)
     others = sa.select(sa.func.count()).select_from(tables.nodes).where(_of.claim_id == claim_id)
-    if connection.scalar(others):
-        return None
-    claim_rows.end(connection, claim_id, ("COMPOSED", "SETTLED"), "RELEASED", "its node is gone")
-    return claim_id
+    is_last = not connection.scalar(others)
+    if is_last:
+        composed: tuple[State, ...] = ("COMPOSED", "SETTLED")
+        claim_rows.end(connection, claim_id, composed, "RELEASED", "its node is gone")
+    change_log.log_changes(connection, [key])  # the node counts no more for its owner and group
+    return claim_id if is_last else None
 
 
 def _decoded(connection: sa.Connection, query: sa.Select[Any]) -> Sequence[ComposedNode]:

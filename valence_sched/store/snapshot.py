@@ -207,6 +207,14 @@ def _changed_rows(
     """Return pod managers of which anything but a new claim changed."""
     if not behind:
         return []
+    newer = (sa.and_(_podms.shard == shard, _podms.moved > before[shard]) for shard in behind)
+    is_first = all(count < 0 for count in before.values())  # then all are newer
+    return _rows(connection, before, sa.true() if is_first else sa.or_(*newer))
+
+
+def _rows(
+    connection: sa.Connection, before: Mapping[int, int], where: sa.ColumnElement[bool]
+) -> list[_ChangedRow]:
     query = sa.select(
         _podms.podm_key,
         _podms.name,
@@ -218,33 +226,44 @@ def _changed_rows(
         _podms.failure,
         _podms.stats,
     )
-    if any(count >= 0 for count in before.values()):  # else all are newer
-        newer = (sa.and_(_podms.shard == shard, _podms.moved > before[shard]) for shard in behind)
-        query = query.where(sa.or_(*newer))
     return [
         _ChangedRow(key, name, bool(gone), read_moved > before[shard], *columns)
-        for key, name, gone, shard, read_moved, *columns in connection.execute(query)
+        for key, name, gone, shard, read_moved, *columns in connection.execute(query.where(where))
     ]
 
 
 def _newly_claimed(
     connection: sa.Connection, before: Mapping[int, int], behind: list[int], other_keys: set[str]
 ) -> list[_ChangedRow]:
-    """Return pod managers of which nothing changed but for new claims."""
+    """Return pod managers of which nothing changed but for new claims.
+
+    Where one of these is on several pod managers, anything of its own may be new: its blocks may be
+    known since it was prepared, while its nodes count only since it is held.
+    """
     if not behind:
         return []
     newer = [sa.and_(_parts.shard == shard, _parts.moved > before[shard]) for shard in behind]
+    others = tables.claim_parts.alias().c
+    several = sa.exists().where(
+        others.claim_id == _parts.claim_id, others.podm_key != _parts.podm_key
+    )
     query = (
-        sa.select(_parts.podm_key, _parts.claim_id, _podms.name)
+        sa.select(_parts.podm_key, _parts.claim_id, _podms.name, several)
         .join(tables.podms, _podms.podm_key == _parts.podm_key)
         .where(sa.or_(*newer))
     )
-    found: dict[str, _ChangedRow] = {}
-    for key, claim, name in connection.execute(query):
+    found: dict[str, list[str]] = {}
+    names: dict[str, str] = {}
+    whole = set()
+    for key, claim, name, has_others in connection.execute(query):
         if key not in other_keys:
-            claims = (found[key].claims or ()) if key in found else ()
-            found[key] = _ChangedRow(key, name, claims=(*claims, claim))
-    return list(found.values())
+            names[key] = name
+            found.setdefault(key, []).append(claim)
+            whole.update([key] if has_others else [])
+    rows = _rows(connection, before, _podms.podm_key.in_(sorted(whole))) if whole else []
+    rows += [_ChangedRow(key, names[key], claims=tuple(claims))
+             for key, claims in found.items() if key not in whole]  # fmt: skip
+    return rows
 
 
 def _changed_podms(

@@ -106,7 +106,7 @@ def _mysql_statement_time(_element: statement_time, _compiler: Any, **_words: An
     return "(unix_timestamp(now(6)) + 0e0)"
 
 
-REVISION = "0010"  # the latest of migrations/versions, so that opening need not import alembic
+REVISION = "0011"  # the latest of migrations/versions, so that opening need not import alembic
 SHARDS = 64
 REGISTRY_SHARD = SHARDS  # counts the changes of registrations, and has no pod manager
 ZONES_SHARD = SHARDS + 1  # counts the changes of child zones, and has no pod manager either
@@ -332,6 +332,15 @@ audit = table(
     sa.Column("verb", sa.String(64), nullable=False),
     sa.Column("object", TEXT, nullable=False),
     sa.Column("outcome", sa.String(64), nullable=False),
+)
+
+#: How often members were added to each group of nodes, by claims here and over the zones below: a
+#: claim under hard rules is written only at the generation that it was decided on.
+group_generations = table(
+    "group_generations",
+    sa.Column("group_key", KEY, primary_key=True),
+    sa.Column("generation", sa.BigInteger, nullable=False),
+    sa.Column("moved_at", sa.Double, nullable=False),
 )
 
 #: The history of claims after they were created, in order.

@@ -13,6 +13,7 @@ from valence_sched.model.quantity import format_count
 from valence_sched.model.usage import Usage
 from valence_sched.store import claim_rows, tables
 from valence_sched.store.quarantine import readable
+from valence_sched.store.settle import decode_node
 from valence_sched.store.tables import CHUNK, chunks, key_of
 
 _Condition = Callable[[sa.Table], sa.ColumnElement[bool]]
@@ -85,7 +86,7 @@ def _read_usages(connection: sa.Connection, among: _Condition) -> dict[str, Usag
     for key, uri, amount in connection.execute(of_amounts):
         held = amounts.setdefault(key, {})
         held[uri] = held.get(uri, 0.0) + amount
-    for key, node in _planned_nodes(connection, among):
+    for key, node in (*_planned_nodes(connection, among), *_composed_nodes(connection, among)):
         nodes.setdefault(key, []).append(node)
     return {
         key: Usage(blocks=blocks.get(key, {}), amounts=amounts.get(key, {}),
@@ -94,14 +95,20 @@ def _read_usages(connection: sa.Connection, among: _Condition) -> dict[str, Usag
     }  # fmt: skip
 
 
+#: Whether the rules of groups, or preferences about an owner, count the nodes of a claim.
+_IS_COUNTED = sa.or_(tables.claims.c.owner.is_not(None), tables.claims.c.group_name.is_not(None))
+
+
 def _planned_nodes(connection: sa.Connection, among: _Condition) -> Iterator[tuple[str, Node]]:
-    """Yield the nodes of claims with an owner or a group, which the rules of groups count."""
+    """Yield the nodes that are claimed and not composed yet, where they are counted.
+
+    A claim that is prepared may be given up: its nodes count once it is held.
+    """
     parts, claims = tables.claim_parts, tables.claims.c
     query = (
         sa.select(claims.id, parts.c.podm_key, claims.owner, claims.group_name, claims.document)
         .join(tables.claims, claims.id == parts.c.claim_id)
-        .where(among(parts))
-        .where(sa.or_(claims.owner.is_not(None), claims.group_name.is_not(None)))
+        .where(among(parts), _IS_COUNTED, claims.state.in_(("HELD", "COMPOSING")))
         .order_by(claims.created_at, claims.id)
     )
 
@@ -117,3 +124,21 @@ def _planned_nodes(connection: sa.Connection, among: _Condition) -> Iterator[tup
 
     for nodes in readable(connection, tables.claims, connection.execute(query), nodes_of):
         yield from nodes
+
+
+def _composed_nodes(connection: sa.Connection, among: _Condition) -> Iterator[tuple[str, Node]]:
+    """Yield the nodes that were composed and not deleted, where they are counted."""
+    nodes, claims = tables.nodes, tables.claims.c
+    query = (
+        sa.select(nodes.c.id, nodes.c.podm_key, nodes.c.document)
+        .join(tables.claims, claims.id == nodes.c.claim_id)
+        .where(among(nodes), _IS_COUNTED)
+        .order_by(claims.created_at, nodes.c.id)
+    )
+
+    def node_of(_id: str, key: str, document: bytes) -> tuple[str, Node]:
+        one = decode_node(document)
+        return key, Node(uri=one.uri, name=one.name, owner=one.owner, group=one.group,
+                         blocks=one.blocks, flavor=one.flavor, request=one.request)  # fmt: skip
+
+    yield from readable(connection, tables.nodes, connection.execute(query), node_of)

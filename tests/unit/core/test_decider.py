@@ -186,8 +186,8 @@ class TestRefused(unittest.TestCase):
         self.refuses(RequestError, "asks for nothing", Request())
 
     def test_a_wish_that_no_filter_of_the_policy_reads(self):
-        asked = request(CORES, zone="z", policy="chance")
-        self.refuses(RequestError, "policy 'chance' has no filter 'zone'", asked)
+        asked = request(CORES, locations=["z"], policy="chance")
+        self.refuses(RequestError, "policy 'chance' has no filter 'location'", asked)
 
     def test_unknown_attributes_reject_unless_the_policy_allows_or_penalises(self):
         unreported = {"id": "untold", "blocks": [cpu("c", None), cpu("d", None)]}

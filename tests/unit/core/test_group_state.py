@@ -215,15 +215,13 @@ class TestOwner(unittest.TestCase):
         self.assertEqual(*([p.chosen for p in d.placements] for d in (one, other)))
         self.assertEqual(one.batch.evaluation.cost.tolist(), other.batch.evaluation.cost.tolist())
 
-    def test_an_owner_whom_nobody_reads_is_refused_and_isolation_reads_it(self):
+    def test_a_policy_without_a_weigher_for_owners_keeps_to_reservations(self):
+        reserved = {"capabilities": {"reserved_for": ["them"]}}
         found = engine(
-            view({"id": "a", "blocks": cpus(1)}),
+            view({"id": "a", "blocks": cpus(1)}, {"id": "b", "blocks": cpus(9), **reserved}),
             Policy(name="none", filters=(FilterUse("capacity"),)),
-            Policy(name="apart", filters=(FilterUse("capacity"), FilterUse("isolation"))),
         )
-        with self.assertRaisesRegex(RequestError, "'none' has no weigher 'owner'"):
-            found.select_destinations(request(CORES, owner="me", policy="none"))
-        asked = request(CORES, owner="me", policy="apart")
+        asked = request(CORES, owner="me", policy="none", count=2, min_count=1)
         self.assertEqual(["a"], chosen(found.select_destinations(asked)))
 
     def test_soft_and_hard_rules_that_nobody_reads_are_refused(self):

@@ -235,7 +235,7 @@ class TestSuccession(unittest.TestCase):
         for asked, error in (
             (request(CORES, policy="no such"), UnknownName),
             (request(CORES, podms=["no such"]), UnknownName),
-            (request(CORES, policy="chance", zone="az1"), RequestError),
+            (request(CORES, policy="chance", locations=["az1"]), RequestError),
         ):
             with self.subTest(str(error)), self.assertRaises(error):
                 running.decide(asked)

@@ -194,7 +194,7 @@ class TestEvents(unittest.TestCase):
         asked = request(CORES, podms=["nowhere"])
         with self.assertRaisesRegex(UnknownName, "w.csv: line 7: no pod manager named 'nowhere'"):
             run(site(1), [WorkloadEntry(0.0, None, asked, 7)], place="w.csv: line {}".format)
-        asked = request(CORES, zone="z", policy="chance")
+        asked = request(CORES, locations=["z"], policy="chance")
         with self.assertRaisesRegex(RequestError, "request 1: policy 'chance' has no"):
             run(site(1), workload([(0, None, asked)]))
 
