@@ -546,12 +546,13 @@ class Engine(Scheduler):
         key: str | None = None,
         ttl_s: float = TTL_S,
         content: str | None = None,
+        generation: int | None = None,
     ) -> Claim:
         """Hold the very candidates that were offered for a request; errors as of a claimer."""
         self._refuse_recordings("claimed")
         with self._changing_store() as store, self._claimer(store) as claimer:
             return claimer.claim_candidates(
-                request, candidates, key=key, ttl_s=ttl_s, content=content
+                request, candidates, key=key, ttl_s=ttl_s, content=content, generation=generation
             )
 
     def compose(

@@ -322,13 +322,14 @@ class ClaimState(SchedulerError):
 class ClaimLost(SchedulerError):
     """Another claim holds what was chosen, or the pod manager changed; the message says which.
 
-    ``podm`` is the pod manager, ``claim`` the other claim if it is known.
+    ``podm`` is the pod manager, ``claim`` the other claim if it is known. ``group`` is the group of
+    which another claim was faster: trying again helps once that is over.
     """
 
     code, exit_code, http_status = "claim_lost", 6, 409
 
-    def __init__(self, text: str, podm: str = "", claim: str = "") -> None:
-        self.podm, self.claim = podm, claim
+    def __init__(self, text: str, podm: str = "", claim: str = "", group: str = "") -> None:
+        self.podm, self.claim, self.group = podm, claim, group
         super().__init__(one_line(text))
 
 

@@ -115,7 +115,7 @@ def _ranking(context: EvaluationContext, query: OfferQuery) -> tuple[list[Placed
 
 def _offers(decision: Decision, nodes: Sequence[PlacedNode]) -> Iterator[Offer]:
     group = decision.request.group
-    domains = group.affinity if group else ()
+    domains = group.known_domains if group else ()
     for node, candidate in zip(nodes, decision.candidates(nodes), strict=True):
         podm = decision.view.podm(node.chosen.row)
         place = {domain: tuple(sorted(domain_values(podm, domain))) for domain in domains}

@@ -184,7 +184,7 @@ class Claimer:
             except ClaimLost as error:
                 self._shuffle_blocks(error.podm)
                 lost = error
-                if not error.podm:  # of the group or the key: no other block helps
+                if error.group:
                     longest_s = min(LONGEST_PAUSE_S, 0.005 * 2**retries)
                     self._pause(longest_s * random.random())  # noqa: S311 - so that others win
         times = format_count(self._most_attempts, "time")
@@ -237,7 +237,7 @@ class Claimer:
                 return self._hold(request, view, nodes, content, owner, key, ttl_s, known)
             except ClaimLost as error:
                 lost = error
-                if elsewhere and not error.podm:
+                if elsewhere and error.group:
                     break
         raise lost
 

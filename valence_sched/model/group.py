@@ -57,6 +57,11 @@ class Group(Noun, frozen=True, kw_only=True):
         return bool(self.soft_affinity or self.soft_anti_affinity or soft_spread)
 
     @property
+    def known_domains(self) -> tuple[str, ...]:
+        """Return the domains of all rules, and those that rules of other requests may be about."""
+        return tuple(dict.fromkeys((*DOMAINS, *self.domains)))
+
+    @property
     def domains(self) -> tuple[str, ...]:
         """Return the domains of all rules, each once."""
         spread = tuple(rule.over for rule in self.spread)

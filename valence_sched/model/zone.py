@@ -28,6 +28,9 @@ Token = Annotated[str, Meta(min_length=1, max_length=1 << 20)]
 #: The values that a pod manager has in some domains, by domain.
 DomainValues = dict[str, tuple[str, ...]]
 
+#: The generation of a group in each zone, by the way down to it; that of the zone itself is "".
+Generations = dict[str, int]
+
 
 class OtherNode(Noun, frozen=True, kw_only=True):
     """A node of another request, which is decided together with this one, before it."""
@@ -55,8 +58,9 @@ class OfferQuery(Noun, frozen=True, kw_only=True):
 
     ``taken`` are the tokens of the zone's offers that the decision took before, and ``others``
     those that decisions on other requests took; ``turn`` is how many nodes it has placed in all
-    zones, and ``company`` is the group state of all of them. The first node goes to none of the
-    ``closed`` places, each of which has the values of its domains.
+    zones, and ``company`` is the group state of all of them, with the ``generations`` of the group
+    in the zones that told it. The first node goes to none of the ``closed`` places, each of which
+    has the values of its domains.
 
     No candidate costs more than ``most_cost``, whatever a zone says. ``left_out`` are the zones
     below that gave no answer to the same decision before: they are not asked again.
@@ -73,6 +77,7 @@ class OfferQuery(Noun, frozen=True, kw_only=True):
     others: tuple[OtherNode, ...] = ()
     turn: Annotated[int, Meta(ge=0, le=MAX_NODES)] = 0
     company: GroupState | None = None
+    generations: Generations = {}
     closed: tuple[DomainValues, ...] = ()
     most_cost: Annotated[int, Meta(ge=0)] | None = None
     left_out: Annotated[tuple[ZonePath, ...], Meta(max_length=MOST_LEFT_OUT)] = ()
@@ -85,7 +90,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     """A candidate of a zone, with the token by which the zone finds it again.
 
     ``zone`` is the way down to it, names with a slash between them; empty for the zone's own.
-    ``place`` has the values of the domains in which the group of the request stays together.
+    ``place`` has the values of the domains that rules of its group may be about.
     """
 
     candidate: Candidate
@@ -133,11 +138,13 @@ class ZoneAnswer(Struct, frozen=True, kw_only=True):
 class GroupAnswer(Struct, frozen=True, kw_only=True):
     """The group state of a request on the pod managers of a zone and of those below it.
 
-    ``supplies`` are those of all these pod managers. A zone of an older version says nothing of
-    them: it is ``uncounted``, as is one that gave amounts that are none.
+    ``generations`` were read before the members. ``supplies`` are those of all these pod managers.
+    A zone of an older version says nothing of them: it is ``uncounted``, as is one that gave
+    amounts that are none.
     """
 
     company: GroupState
+    generations: Generations = {}
     silent: tuple[SilentZone, ...] = ()
     supplies: ZoneSupplies | UnsetType = UNSET
     uncounted: tuple[SilentZone, ...] = ()

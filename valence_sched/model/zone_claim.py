@@ -11,7 +11,7 @@ from valence_sched.model.base import Noun
 from valence_sched.model.request import MAX_NODES, Request
 from valence_sched.model.scheduler import TTL_S
 from valence_sched.model.service_bodies import TtlSeconds
-from valence_sched.model.zone import Token, ZoneName
+from valence_sched.model.zone import DomainValues, Token, ZoneName
 from valence_sched.model.zone_depth import MOST_HOPS
 
 #: PREPARED: the zones are asked. RELEASING: a zone did not answer to a release. The last three are
@@ -44,12 +44,14 @@ class ZoneClaimPart(Noun, frozen=True, kw_only=True):
     """The part of a claim in one zone: its claim there, and the numbers of its nodes.
 
     ``zone`` is a child by its name, empty for the pod managers of the zone itself. ``claim`` is
-    empty until the zone has answered.
+    empty until the zone has answered. ``places`` are those of the nodes of a group: while the zone
+    does not answer, they count where they are.
     """
 
     zone: str
     claim: str = ""
     nodes: tuple[int, ...] = ()
+    places: tuple[DomainValues, ...] = ()
 
 
 ZoneClaimParts = tuple[ZoneClaimPart, ...]

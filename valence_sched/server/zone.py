@@ -252,7 +252,7 @@ class ProcessZone:
 
     def _tree(self, tenant: str, children: Sequence[ChildZone]) -> ZoneTree:
         id_, tokens = self._identity()
-        return ZoneTree(id_, tokens, self._podms(tenant), children)
+        return ZoneTree(id_, tokens, self._podms(tenant), children, members=self._claims())
 
     def _podms(self, tenant: str) -> LockedPodms:
         return LockedPodms(lambda: self._schedulers.reading(tenant))

@@ -43,11 +43,12 @@ class OwnClaims:
         key: str | None = None,
         ttl_s: float = TTL_S,
         content: str | None = None,
+        generation: int | None = None,
     ) -> Claim:
         """Hold these very candidates; errors as of a claimer."""
         with self._engines.reading(self._tenant) as engine:
             return cast(Engine, engine).claim_candidates(
-                request, candidates, key=key, ttl_s=ttl_s, content=content
+                request, candidates, key=key, ttl_s=ttl_s, content=content, generation=generation
             )
 
     def __getattr__(self, name: str) -> Any:

@@ -38,17 +38,17 @@ def lock(connection: sa.Connection, name: str, expected: int | None, claim: str 
     query = sa.select(_of.generation).where(_of.group_key == key_of(name))
     current: int | None = connection.scalar(query.with_for_update())
     if current is None:  # another transaction may insert it first: then this one is run again
-        at: float = connection.execute(sa.select(now())).scalar_one()
-        # a row that was purged begins anew above all its generations
-        row = {"group_key": key_of(name), "generation": int(at * 1000), "moved_at": at}
+        row = {"group_key": key_of(name), "generation": 0, "moved_at": now()}
         connection.execute(sa.insert(_table).values(row))
     if expected is not None and (current or 0) != expected:
-        raise ClaimLost(one_line(f"group {name!r}: another node of it was claimed meanwhile"))
+        text = f"group {name!r}: another node of it was claimed since the decision"
+        raise ClaimLost(one_line(text), group=name)
     of = _zone_claims.c
     other = (of.group_name == name, of.state == "PREPARED", of.expires_at > now())
     pending = sa.select(of.id).where(*other, of.id != (claim or ""))
     if connection.scalar(pending.limit(1)) is not None:
-        raise ClaimLost(one_line(f"group {name!r}: a claim of it over several zones is prepared"))
+        text = f"group {name!r}: another claim of it is being prepared over several zones"
+        raise ClaimLost(one_line(text), group=name)
 
 
 def advance(connection: sa.Connection, name: str) -> None:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
 from valence_sched.errors import ClaimLost, NameTaken, StoreError, UnknownName, one_line
+from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import to_json
+from valence_sched.model.request import Request
 from valence_sched.model.zone_claim import (
     ENDED_STATES,
     LIVE_STATES,
@@ -23,7 +26,7 @@ from valence_sched.model.zone_claim import (
     ZoneClaimPart,
     ZoneClaimState,
 )
-from valence_sched.store import tables
+from valence_sched.store import groups, tables
 from valence_sched.store.claim_rows import FIELDS, consumer_key
 from valence_sched.store.database import Database
 from valence_sched.store.quarantine import one_readable, readable
@@ -58,14 +61,18 @@ class ZoneClaimRows:
         key: str | None,
         content: str,
         ttl_s: float,
+        generation: int | None = None,
     ) -> tuple[ZoneClaim, bool]:
         """Store which zones are about to be asked; return the claim, and whether it is new.
 
-        The same ``key`` of the same owner gives the same claim until that has ended.
+        The same ``key`` of the same owner gives the same claim until that has ended. As long as it
+        is prepared, no other claim of its ``group`` is begun or held here. ``generation`` is that
+        of the group at the decision, under hard rules of the group.
 
         Raises:
             NameTaken: the key stands for a claim of another content.
-            ClaimLost: that claim is being prepared.
+            ClaimLost: that claim is being prepared; the group changed since the decision, or
+                another claim of it is being prepared.
         """
         id_, digest = self._ids(), key_of(content)
 
@@ -77,6 +84,8 @@ class ZoneClaimRows:
             earlier = _find_by_key(connection, owner, key, digest)
             if earlier is not None:
                 return earlier, False
+            if group is not None:
+                groups.lock(connection, group, generation, id_)
             at: float = connection.execute(sa.select(now())).scalar_one()
             row = {
                 "id": id_,
@@ -114,6 +123,7 @@ class ZoneClaimRows:
 
         One whose time is over, held or prepared, can only be released or ended. From now on the
         claim lasts ``ttl_s``, or for ever without. The key of one that is released or ends is free.
+        The generation of its group moves when it is held, or was prepared and is given up.
         """
         ends = after in ENDED_STATES or after == "RELEASING"
 
@@ -127,6 +137,10 @@ class ZoneClaimRows:
             where = [_of.id == claim_id, _of.state.in_(before)]
             if not ends:
                 where.append(sa.not_(_IS_OVER))
+            if "PREPARED" in before and after != "PREPARED":
+                group = connection.scalar(sa.select(_of.group_name).where(_of.id == claim_id))
+                if group is not None:
+                    groups.advance(connection, group)
             changed = connection.execute(sa.update(_table).where(*where).values(values))
             return _get(connection, claim_id) if changed.rowcount else None
 
@@ -142,6 +156,29 @@ class ZoneClaimRows:
         """Return claims in these states, the oldest first; of one owner if given."""
         where = _of.state.in_(states), sa.true() if owner is None else _of.owner == owner
         return self._database.read(lambda c: _find(c, *where), "reading claims")
+
+    def generation(self, group: str) -> int:
+        """Return the generation of a group: to be read before the members of the group are."""
+        return self._database.read(lambda c: groups.generation(c, group), "reading a group")
+
+    def known(self, request: Request, answering: Container[str]) -> GroupState:
+        """Return the members of the group of a request that were claimed through other zones.
+
+        Those are zones directly below that are not among the ``answering`` ones, which tell theirs.
+        """
+        group, owner = request.group, request.owner
+        name = group.name if group is not None else None
+        live = _of.state.in_(LIVE_STATES), _of.group_name == name
+        claims = self._database.read(lambda c: _find(c, *live), "reading claims")
+        members: dict[str, Counter[str]] = {}
+        for claim in claims:
+            if owner is not None and claim.owner not in (None, owner):
+                continue
+            for part in claim.parts:
+                places = part.places if part.zone and part.zone not in answering else ()
+                for domain, values in (one for place in places for one in place.items()):
+                    members.setdefault(domain, Counter()).update(values)
+        return GroupState(members={domain: dict(one) for domain, one in members.items()})
 
     def due(self) -> Sequence[ZoneClaim]:
         """Return claims of which something may be left below after their time is over."""

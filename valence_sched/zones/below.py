@@ -74,6 +74,7 @@ class ClaimingPodms(ClaimVerbs, Protocol):
         key: str | None = None,
         ttl_s: float = TTL_S,
         content: str | None = None,
+        generation: int | None = None,
     ) -> Claim:
         """Hold these very candidates; errors as of a claimer."""
 

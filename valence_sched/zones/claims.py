@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -36,11 +36,12 @@ from valence_sched.model.claim import Claim, NodeAllocation
 from valence_sched.model.decision import Candidate
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.effect import EffectLog, held_state, unsure_state
+from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import to_json
 from valence_sched.model.lifecycle import ClaimRecord
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import TTL_S
-from valence_sched.model.zone import Token
+from valence_sched.model.zone import DomainValues, Token
 from valence_sched.model.zone_claim import (
     ENDED_STATES,
     LIVE_STATES,
@@ -58,6 +59,8 @@ from valence_sched.zones.tokens import OwnToken, Tokens
 
 PREPARE_TTL_S = 60.0  # how long a part waits for the other zones
 MOST_ATTEMPTS = 8
+MOST_CONTENDED = 64  # attempts that another claim of the same group was in the way of
+LONGEST_PAUSE_S = 1.0
 OWN = "this zone"  # in words, for the pod managers of the zone itself
 
 #: What another decision may avoid: a part that is gone, or a zone that does not answer.
@@ -69,8 +72,12 @@ class ZoneClaimStore(Protocol):
 
     def begin(
         self, parts: Sequence[ZoneClaimPart], *, owner: str | None, group: str | None,
-        key: str | None, content: str, ttl_s: float,
+        key: str | None, content: str, ttl_s: float, generation: int | None = None,
     ) -> tuple[ZoneClaim, bool]: ...  # fmt: skip
+
+    def generation(self, group: str) -> int: ...
+
+    def known(self, request: Request, answering: Container[str]) -> GroupState: ...
 
     def find_by_key(self, owner: str | None, key: str, content: str) -> ZoneClaim | None: ...
 
@@ -115,12 +122,17 @@ Select = Callable[[Request, Sequence[SilentZone]], Selected]
 
 
 class _Share:
-    """What of some offers one zone is to hold, in the order of the nodes ``numbers``."""
+    """What of some offers one zone is to hold, in the order of the nodes ``numbers``.
+
+    ``generations`` are those of the group in this zone at which each was offered.
+    """
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
         self.tokens: list[Token] = []
         self.candidates: list[Candidate] = []
+        self.places: list[DomainValues] = []
+        self.generations: set[int] = set()
 
 
 @dataclass(frozen=True)
@@ -153,7 +165,9 @@ class ZoneClaims:
             NameTaken: the key stands for another request.
         """
         content = to_json(request).decode()
-        for retries in range(self.most_attempts):
+        lost_parts = contended = 0
+        while lost_parts < self.most_attempts and contended < MOST_CONTENDED:
+            retries = lost_parts + contended
             if key and (earlier := self.rows.find_by_key(request.owner, key, content)):
                 return ZoneClaimOutcome(self.merged(earlier), None, retries)
             selected = select(request, avoid)
@@ -167,8 +181,11 @@ class ZoneClaims:
             except (ClaimLost, StaleOffer) as error:
                 lost = error
                 avoid = (*avoid, *getattr(error, "silent", ()))
-            self.pause(0.01 * 2**retries * random.random())  # noqa: S311 - so that others win
-        raise ClaimLost(f"lost {self.most_attempts} times in a row: at last {lost}")
+            of_group = bool(getattr(lost, "group", ""))
+            lost_parts, contended = lost_parts + (not of_group), contended + of_group
+            longest_s = min(LONGEST_PAUSE_S, 0.01 * 2**retries)
+            self.pause(longest_s * random.random())  # noqa: S311 - so that others win
+        raise ClaimLost(f"lost {lost_parts + contended} times in a row: at last {lost}")
 
     def hold_offers(self, body: ZoneClaimBody, *, key: str | None = None) -> Claim:
         """Hold offers of this zone, in the order of the nodes: all, or none.
@@ -183,18 +200,23 @@ class ZoneClaims:
             raise SchedulerError("the zones are a circle: one of them is below itself")
         if self.below.children:
             return self._hold(body, key)
-        (share,) = self._shares(body).values()
-        return self._hold_own(body, share, key, body.ttl_s)
+        shares = self._shares(body)
+        return self._hold_own(body, shares[""], key, body.ttl_s, _generation(shares))
 
     def _hold(self, body: ZoneClaimBody, key: str | None) -> Claim:
         shares, request = self._shares(body), body.request
         if not body.hops and set(shares) != {""}:
             raise SchedulerError("the zones below are too deep to be asked")
-        parts = [ZoneClaimPart(zone=zone, nodes=tuple(one.numbers)) for zone, one in shares.items()]
+        parts = [
+            ZoneClaimPart(zone=zone, nodes=tuple(one.numbers), places=tuple(one.places))
+            for zone, one in shares.items()
+        ]
+        generation = _generation(shares)
         content = body.content or "\n".join((to_json(request).decode(), *body.tokens))
         group = request.group.name if request.group else None
         row, is_new = self.rows.begin(parts, owner=request.owner, group=group, key=key,
-                                      content=content, ttl_s=self.prepare_ttl_s)  # fmt: skip
+                                      content=content, ttl_s=self.prepare_ttl_s,
+                                      generation=generation)  # fmt: skip
         if not is_new:
             return self.merged(row)
         where = ", ".join(zone or OWN for zone in shares)
@@ -206,8 +228,9 @@ class ZoneClaims:
         """Let each zone hold its part for a short time, and then all for the whole one."""
         alone = len(shares) == 1
         ttl_s = body.ttl_s if alone else min(body.ttl_s, self.prepare_ttl_s)
-        calls = {zone: functools.partial(self._hold_share, zone, share, row, body, ttl_s)
-                 for zone, share in shares.items()}  # fmt: skip
+        generation = _generation(shares)
+        hold = functools.partial(self._hold_share, row, body, ttl_s, generation)
+        calls = {zone: functools.partial(hold, zone, share) for zone, share in shares.items()}
         deadline_s = min(self.below.deadline_s, body.deadline_s)
         answers: Mapping[str, Claim | SchedulerError] = call_all(calls, deadline_s)
         claims = {zone: one for zone, one in answers.items() if isinstance(one, Claim)}
@@ -226,22 +249,27 @@ class ZoneClaims:
         return merged_claim(held, {zone: [claim] for zone, claim in claims.items()})
 
     def _hold_share(
-        self, zone: str, share: _Share, row: ZoneClaim, body: ZoneClaimBody, ttl_s: float
-    ) -> Claim:
+        self, row: ZoneClaim, body: ZoneClaimBody, ttl_s: float, generation: int | None,
+        zone: str, share: _Share,
+    ) -> Claim:  # fmt: skip
         if not zone:
-            return self._hold_own(body, share, row.id, ttl_s)
+            return self._hold_own(body, share, row.id, ttl_s, generation)
         lower = replace(
             body, tokens=tuple(share.tokens), ttl_s=ttl_s, route=(*body.route, self.id),
             hops=body.hops - 1, deadline_s=body.deadline_s * DEADLINE_SHARE,
         )  # fmt: skip
         return self.below.child(zone).hold_offers(lower, key=row.id)
 
-    def _hold_own(self, body: ZoneClaimBody, share: _Share, key: str | None, ttl_s: float) -> Claim:
+    def _hold_own(
+        self, body: ZoneClaimBody, share: _Share, key: str | None, ttl_s: float,
+        generation: int | None,
+    ) -> Claim:  # fmt: skip
         if self.below.own is None:
             raise StaleOffer("this zone has no pod managers any more: ask again")
         return self.below.own.claim_candidates(
-            body.request, share.candidates, key=key, ttl_s=ttl_s, content=body.content
-        )
+            body.request, share.candidates, key=key, ttl_s=ttl_s, content=body.content,
+            generation=generation,
+        )  # fmt: skip
 
     def _check_answers(
         self,
@@ -402,13 +430,27 @@ class ZoneClaims:
             zone = "" if isinstance(content, OwnToken) else content.child
             share = shares.setdefault(zone, _Share())
             share.numbers.append(number)
+            if content.generation is not None:
+                share.generations.add(content.generation)
             if isinstance(content, OwnToken):
                 share.candidates.append(content.candidate)
             elif zone in self.below.children:
                 share.tokens.append(content.token)
+                share.places += [_stored_place(zone, content.place)] if content.place else []
             else:
                 raise StaleOffer(f"zone {zone!r} is no longer a child: ask again")
         return shares
+
+
+def _generation(shares: Mapping[str, _Share]) -> int | None:
+    """Return the oldest generation of the group at which a node was offered, None without any."""
+    return min((one for share in shares.values() for one in share.generations), default=None)
+
+
+def _stored_place(zone: str, place: DomainValues) -> DomainValues:
+    """Return the place of a node without its pod manager: the zone alone stores which that is."""
+    known = {domain: values for domain, values in place.items() if values}
+    return {**known, "podm": (f"{zone}/",)}
 
 
 def merged_claim(row: ZoneClaim, below: Mapping[str, Sequence[Claim]]) -> Claim:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from valence_sched.model.capacity import StrandedAmount
 from valence_sched.model.claim import Claim
 from valence_sched.model.composition import ComposedNode
+from valence_sched.model.group import GroupState
 from valence_sched.model.hardware import BlockOverview, PoolOverview
 from valence_sched.model.lifecycle import (
     ClaimRecord,
@@ -20,7 +21,9 @@ from valence_sched.model.lifecycle import (
     UnverifiedNode,
 )
 from valence_sched.model.podm_overview import PodmOverview
+from valence_sched.model.zone import DomainValues, Generations
 
+V = TypeVar("V")
 OnPodm = TypeVar("OnPodm", BlockOverview, PoolOverview, StrandedAmount)
 
 
@@ -96,6 +99,55 @@ def podm_below(zone: str, one: OnPodm) -> OnPodm:
 def paths(zone: str, names: str) -> str:
     """Return the paths of several names, which have commas between them."""
     return ", ".join(path(zone, name) for name in names.split(", "))
+
+
+def place_below(zone: str, place: DomainValues) -> DomainValues:
+    """Return the place of an offer of a zone as the zone above names it."""
+    return _renamed(place, lambda names: tuple(path(zone, name) for name in names))
+
+
+def place_for(zone: str, place: DomainValues) -> DomainValues:
+    """Return a place as a zone below names it: pod managers of others have names it lacks."""
+    return _renamed(place, lambda names: tuple(_name_for(zone, name) for name in names))
+
+
+def state_below(zone: str, state: GroupState) -> GroupState:
+    """Return the group state of a zone as the zone above names it."""
+    return _renamed_state(state, lambda name: path(zone, name))
+
+
+def state_for(zone: str, state: GroupState) -> GroupState:
+    """Return a group state as a zone below names it: pod managers of others have names it lacks."""
+    return _renamed_state(state, lambda name: _name_for(zone, name))
+
+
+def generations_for(zone: str, generations: Generations) -> Generations:
+    """Return the generations of a zone below and of those below it, as it names them."""
+    start = f"{zone}/"
+    return {f"{name}/".removeprefix(start).removesuffix("/"): number
+            for name, number in generations.items() if f"{name}/".startswith(start)}  # fmt: skip
+
+
+def _renamed_state(state: GroupState, rename: Callable[[str], str]) -> GroupState:
+    def counts(of: Mapping[str, int]) -> dict[str, int]:
+        return {rename(name): number for name, number in of.items()}
+
+    return replace(
+        state,
+        members=_renamed(state.members, counts),
+        owned=counts(state.owned),
+        open=_renamed(state.open, lambda names: tuple(sorted(map(rename, names)))),
+    )
+
+
+def _renamed(by_domain: Mapping[str, V], rename: Callable[[V], V]) -> dict[str, V]:
+    """Return values by domain, of which only those of pod managers are names of a zone."""
+    return {domain: rename(one) if domain == "podm" else one for domain, one in by_domain.items()}
+
+
+def _name_for(zone: str, name: str) -> str:
+    start = f"{zone}/"
+    return name.removeprefix(start) if name.startswith(start) else f"../{name}"
 
 
 def line_below(zone: str, line: str) -> str:

@@ -18,6 +18,7 @@ from valence_sched.zones.claims import OWN
 from valence_sched.zones.nodes import provision_below
 from valence_sched.zones.podms import ZonePodms
 from valence_sched.zones.scheduler import ZonedScheduler
+from valence_sched.zones.selection import crosses_zones
 
 if TYPE_CHECKING:
     from valence_sched.model.scheduler import Scheduler
@@ -40,8 +41,9 @@ class ZonePlans:
         """Return a plan for a request, made by the zone that its nodes are in.
 
         Raises:
-            RequestError: its nodes are in several zones.
+            RequestError: its nodes are in several zones, or the rules of its group reach over them.
         """
+        self._check_group(request)
         sealed, selected = self.zoned.select(request)
         if len(selected.nodes) < sealed.request.required_count:
             return PlanResult(decision=self.zoned.result(request, sealed, selected, "report"))
@@ -58,6 +60,7 @@ class ZonePlans:
 
     def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
         """Hold what a plan says, in the zone that has its pod managers."""
+        self._check_group(plan.decision.request)
         zone = self._zone_of(plan)
         claim = self._verbs(zone).claim_plan(plan, key=key, ttl_s=ttl_s)
         return paths.claim_below(zone, claim)
@@ -66,6 +69,7 @@ class ZonePlans:
         self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
     ) -> ProvisionResult:
         """Compose what a plan says, in the zone that has its pod managers."""
+        self._check_group(plan.decision.request)
         zone = self._zone_of(plan)
         result = self._verbs(zone).compose_plan(plan, key=key, ttl_s=ttl_s, wait_s=wait_s)
         return provision_below(zone, result) if zone else result
@@ -73,6 +77,14 @@ class ZonePlans:
     def refresh(self, plan: Plan) -> PlanRefresh:
         """Decide again on the request of a plan, in the zone that has its pod managers."""
         return self._verbs(self._zone_of(plan)).refresh(plan)
+
+    def _check_group(self, request: Request) -> None:
+        """Refuse hard rules over several zones: the zone of a plan knows its own members alone."""
+        group = request.group
+        if self.children and group is not None and group.hard and crosses_zones(request):
+            rules = f"the rules of group {group.name!r} are over all zones"
+            text = f"a plan is of one zone, and {rules}: claim the nodes here, without a plan"
+            raise RequestError(one_line(text))
 
     def _verbs(self, zone: str) -> Scheduler:
         return self.children[zone]() if zone else self.own

@@ -156,7 +156,7 @@ class ZoneSelection:
         one = self._alternative(1, count=1)
         query = replace(self._query, request=one, order="cost", limit=limit)
         if query.request.group is not None or query.request.owner is not None:
-            query = replace(query, company=self._group_state(query))
+            query = self._with_group_state(query)
         return self._ask(query).ranking[:limit]
 
     def most_nodes(self) -> int:
@@ -217,12 +217,15 @@ class ZoneSelection:
 
     def _best_by_anchor(self, attempt: Attempt, count: int) -> list[PlacedOffer]:
         """Return the nodes by the anchor at which most of them fit."""
+        group = self._request.group
+        assert group is not None, "only a group has an anchor"
         best = nodes = attempt(())
         closed: list[DomainValues] = []
         for _ in range(MOST_ANCHORS):
             if len(nodes) in (0, count):
                 break
-            closed.append(nodes[0].chosen.place)
+            place = nodes[0].chosen.place
+            closed.append({domain: place[domain] for domain in group.affinity if domain in place})
             nodes = attempt(tuple(closed))
             best = max(best, nodes, key=len)
         return best
@@ -254,7 +257,7 @@ class ZoneSelection:
         """Return the nodes of one alternative."""
         query = replace(query, closed=closed)
         by_lot = query.order == "lot" and query.request.count > 1
-        in_rounds = by_lot or self._policy.pick.best_of > 1 or _crosses_zones(query.request)
+        in_rounds = by_lot or self._policy.pick.best_of > 1 or crosses_zones(query.request)
         if not in_rounds:
             answer = self._ask(query)
             in_rounds = answer.coupled and query.request.count > 1
@@ -272,7 +275,7 @@ class ZoneSelection:
                 taken=tuple(taken), closed=() if turn else query.closed,
             )  # fmt: skip
             if query.request.group is not None or query.request.owner is not None:
-                current = replace(current, company=self._group_state(current))
+                current = self._with_group_state(current)
             answer = self._ask(current)
             offers = answer.ranking[:best_of] if limit else answer.nodes[:1]
             if not offers:
@@ -325,7 +328,7 @@ class ZoneSelection:
         group = self._request.group
         if group is None or not group.affinity:
             return False
-        members = self._group_state(self._query).members
+        members = self._group_answer(self._query).company.members
         return not any(map(members.get, group.affinity))
 
     def _ask(self, query: OfferQuery) -> ZoneAnswer:
@@ -344,8 +347,9 @@ class ZoneSelection:
             raise UnknownName("pod manager", answer.unknown_podms[0], ())
         return answer
 
-    def _group_state(self, query: OfferQuery) -> GroupState:
-        return self._group_answer(query).company
+    def _with_group_state(self, query: OfferQuery) -> OfferQuery:
+        answer = self._group_answer(query)
+        return replace(query, company=answer.company, generations=answer.generations)
 
     def _group_answer(self, query: OfferQuery) -> GroupAnswer:
         answer = self._zone.group_state(self._bounded(query))
@@ -377,7 +381,7 @@ def podm_of(offer: Offer) -> tuple[str, str]:
     return offer.zone, offer.candidate.podm
 
 
-def _crosses_zones(request: Request) -> bool:
+def crosses_zones(request: Request) -> bool:
     """Return whether a node of a request changes what is allowed on other pod managers."""
     group = request.group
     if group is None:

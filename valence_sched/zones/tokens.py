@@ -17,22 +17,29 @@ from msgspec.structs import replace
 from valence_sched.errors import AccessDenied, StaleOffer, one_line
 from valence_sched.model.decision import Candidate
 from valence_sched.model.plan import Plan, signed_content
-from valence_sched.model.zone import Token
+from valence_sched.model.zone import DomainValues, Token
 
 TOKEN_AGE_S = 900  # how long an offer can be claimed
 
 
 class ChildToken(msgspec.Struct, frozen=True, array_like=True, tag="child"):
-    """The token of a child, with the name under which this zone has it."""
+    """The token of a child, with the name under which this zone has it.
+
+    ``generation`` is that of the group in this zone when it was offered, under hard rules of the
+    group; ``place`` is that of the offer.
+    """
 
     child: str
     token: Token
+    generation: int | None = None
+    place: DomainValues = {}
 
 
 class OwnToken(msgspec.Struct, frozen=True, array_like=True, tag="own"):
-    """A candidate on a pod manager of this zone."""
+    """A candidate on a pod manager of this zone; ``generation`` as of a child."""
 
     candidate: Candidate
+    generation: int | None = None
 
 
 class _Codec:

@@ -11,10 +11,10 @@ import functools
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from valence_sched.errors import SchedulerError, StaleOffer, one_line
 from valence_sched.model.decision import Candidate
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.group import GroupState
+from valence_sched.model.request import Request
 from valence_sched.model.zone import (
     GroupAnswer,
     Offer,
@@ -34,6 +35,7 @@ from valence_sched.model.zone import (
     Token,
     ZoneAnswer,
 )
+from valence_sched.zones import paths
 from valence_sched.zones.calls import DEADLINE_SHARE
 from valence_sched.zones.capabilities import why_ruled_out
 from valence_sched.zones.merge import PLAIN, OfferOrder, Part, Weighting, merge_nodes, merge_ranking
@@ -44,7 +46,7 @@ A = TypeVar("A", ZoneAnswer, GroupAnswer)
 
 TokensByChild = dict[str, tuple[Token, ...]]
 
-MOST_NAMED = 1000  # silent or excluded zones, and undecided pools, of the answer of one child
+MOST_NAMED = 1000  # zones by name, and undecided pools, of the answer of one child
 MOST_PATH = 1 << 12  # characters of the way down to a zone
 
 
@@ -78,11 +80,25 @@ class ChildZone:
         return done
 
 
+class GroupMembers(Protocol):
+    """What the state of a zone knows of groups, without asking any zone below."""
+
+    def generation(self, group: str) -> int:
+        """Return the generation of a group: to be read before the members of the group are."""
+
+    def known(self, request: Request, answering: Container[str]) -> GroupState:
+        """Return the members of the group of a request that were claimed through other zones.
+
+        Those are zones directly below that are not among the ``answering`` ones, which tell theirs.
+        """
+
+
 class ZoneTree:
     """A zone: what is directly below it, asked as one.
 
     ``id`` tells it from all others, so that a loop of zones ends. A zone without ``own`` pod
-    managers is a router.
+    managers is a router. ``members`` is what its state knows of groups; without, no offer says at
+    which generation of its group it was made.
     """
 
     def __init__(
@@ -92,9 +108,11 @@ class ZoneTree:
         own: OwnPodms | None,
         children: Sequence[ChildZone] = (),
         *,
+        members: GroupMembers | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._id, self._tokens, self._own, self._children = id_, tokens, own, children
+        self._members = members
         self._names = {child.name for child in children}
         self._clock = clock
 
@@ -106,6 +124,9 @@ class ZoneTree:
             StaleOffer: a token is not one of this zone.
         """
         taken, below = self._taken(query)
+        generation = query.generations.get("")
+        if query.company is None:
+            generation = self._generation(query.request)
         children = self._asked(query, below)
         children.begin(_offers)
         others = self._others(query)
@@ -119,7 +140,7 @@ class ZoneTree:
         if own is not None:
             parts.append(Part(own))
         order = OfferOrder(query, parts)
-        above = functools.partial(self._above, order)
+        above = functools.partial(self._above, order, generation)
         count, mix = query.request.count, query.request.mix
         told = [part.answer.supplies for part in parts]
         return ZoneAnswer(
@@ -141,15 +162,23 @@ class ZoneTree:
         With what they supply to its mix. Errors as of ``offers``.
         """
         taken, below = self._taken(query)
-        children = self._asked(query, below)
+        generation = self._generation(query.request)  # before any member is counted
+        children = self._asked(query, below, for_group=query.request.group is not None)
         children.begin(_group_state)
         own, others = self._own, self._others(query)
         states = [own.group_state(query, taken, others)] if own is not None else []
         own_supplies = own.mix_supplies(query, others) if own is not None else None
         answers = children.answers()
         shares = len(query.request.mix.shares)
-        supplies, uncounted = zone_supplies(own_supplies, answers, shares)
-        states += [answer.company for answer in answers.values()]
+        counted = {name: answer for name, answer in answers.items() if children.may_place(name)}
+        supplies, uncounted = zone_supplies(own_supplies, counted, shares)
+        states += [paths.state_below(name, answer.company) for name, answer in answers.items()]
+        if self._members is not None and query.request.group is not None:
+            states.append(self._members.known(query.request, answers))
+        generations = {"": generation} if generation is not None else {}
+        for name, answer in answers.items():
+            for lower_zone, number in itertools.islice(answer.generations.items(), MOST_NAMED):
+                generations[_path(name, lower_zone)] = number
         lower = tuple(
             _below(name, one)
             for name, answer in answers.items()
@@ -162,24 +191,39 @@ class ZoneTree:
         )
         return GroupAnswer(
             company=merged_group_state(states),
+            generations=generations,
             silent=(*children.silent, *lower),
             supplies=supplies,
             uncounted=(*uncounted, *lower_uncounted),
         )
 
-    def _above(self, order: OfferOrder, part: Part, offer: Offer) -> Offer:
+    def _above(self, order: OfferOrder, generation: int | None, part: Part, offer: Offer) -> Offer:
         """Return an offer as the zone above sees it."""
-        content = ChildToken(part.child, offer.token) if part.child else OwnToken(offer.candidate)
-        token, zone = self._tokens.sign(content), _path(part.child, offer.zone)
-        return replace(order.as_above(part, offer), token=token, zone=zone)
+        place = paths.place_below(part.child, offer.place)
+        if part.child:
+            content = ChildToken(part.child, offer.token, generation, place)
+            token = self._tokens.sign(content)
+        else:
+            token = self._tokens.sign(OwnToken(offer.candidate, generation))
+        zone = _path(part.child, offer.zone)
+        return replace(order.as_above(part, offer), token=token, zone=zone, place=place)
 
-    def _asked(self, query: OfferQuery, taken: TokensByChild) -> _Children:
+    def _generation(self, request: Request) -> int | None:
+        """Return the generation of the group of a request with hard rules."""
+        group = request.group
+        if self._members is None or group is None or not group.hard:
+            return None
+        return self._members.generation(group.name)
+
+    def _asked(
+        self, query: OfferQuery, taken: TokensByChild, *, for_group: bool = False
+    ) -> _Children:
         others: dict[str, list[OtherNode]] = {child.name: [] for child in self._children}
         for other in query.others:
             content = self._read(other.token)
             if isinstance(content, ChildToken):
                 others[content.child].append(replace(other, token=content.token))
-        return _Children(self._id, self._children, query, taken, others, self._clock)
+        return _Children(self._id, self._children, query, taken, others, self._clock, for_group)
 
     def _taken(self, query: OfferQuery) -> tuple[list[Candidate], TokensByChild]:
         """Return the query's tokens as those of its own pod managers, and those by child."""
@@ -212,7 +256,7 @@ class _Children:
     """The children of a zone, asked once for one query, each at the same time as the others.
 
     ``silent`` are those that do not answer, and ``excluded`` those that their capabilities rule
-    out.
+    out. ``for_group`` asks these, too: they may have members of the group.
     """
 
     def __init__(
@@ -223,6 +267,7 @@ class _Children:
         taken: TokensByChild,
         others: Mapping[str, Sequence[OtherNode]],
         clock: Callable[[], float],
+        for_group: bool = False,
     ) -> None:
         if zone in query.route:
             raise SchedulerError("the zones are a circle: one of them is below itself")
@@ -237,9 +282,13 @@ class _Children:
         self._asked: dict[str, Future[Any]] = {}
         self.silent: list[SilentZone] = []
         self.excluded: list[SilentZone] = []
-        self._open = list(self._answering(children))
+        self._open = list(self._answering(children, for_group))
 
-    def _answering(self, children: Sequence[ChildZone]) -> Iterator[ChildZone]:
+    def may_place(self, name: str) -> bool:
+        """Return whether the capabilities of a child do not rule it out."""
+        return all(name != one.zone for one in self.excluded)
+
+    def _answering(self, children: Sequence[ChildZone], for_group: bool) -> Iterator[ChildZone]:
         """Yield the children that are asked, and name the others."""
         for child in children:
             if child.name in self._query.left_out:
@@ -248,13 +297,16 @@ class _Children:
             excluded = why_ruled_out(child.capabilities, self._query.request.capabilities)
             if excluded is not None:
                 self.excluded.append(SilentZone(zone=child.name, reason=excluded))
-            elif reason is not None:
+            if excluded is not None and (reason is not None or not for_group):
+                continue
+            if reason is not None:
                 self.silent.append(SilentZone(zone=child.name, reason=reason))
             else:
                 yield child
 
     def begin(self, ask: Callable[[OfferingZone, OfferQuery], Any]) -> None:
         """Begin to ask them."""
+        company = self._query.company
         for child in self._open:
             start = f"{child.name}/"
             left_out = (one.removeprefix(start) for one in self._query.left_out
@@ -264,6 +316,9 @@ class _Children:
                 taken=self._taken[child.name],
                 others=tuple(self._others[child.name]),
                 left_out=tuple(left_out),
+                company=company and paths.state_for(child.name, company),
+                generations=paths.generations_for(child.name, self._query.generations),
+                closed=tuple(paths.place_for(child.name, one) for one in self._query.closed),
             )
             self._asked[child.name] = child.begin(ask, query)
 

@@ -72,16 +72,16 @@ class TestNodes(unittest.TestCase):
         self.assertEqual(expected, [one.ranking[0].candidate.podm for one in drawn])
         self.assertGreater(len(set(expected)), 1)
 
-    def test_the_place_is_told_where_the_group_stays_together(self):
+    def test_the_place_of_a_node_of_a_group_is_told(self):
         group = {"name": "web", "affinity": ["zone", "aggregate"], "anti_affinity": ["podm"]}
         decider = engine_of({**site()[0], "aggregates": ["z", "y"]})
         found = decider.offers(query(group=group, limit=1), ())
-        expected = {"zone": ("az1",), "aggregate": ("y", "z")}
+        name = found.nodes[0].candidate.podm
+        expected = {"podm": (name,), "zone": ("az1",), "location": (), "aggregate": ("y", "z")}
         places = [one.place for one in (*found.nodes, *found.ranking)]
         self.assertEqual([expected, expected], places)
-        for other in (None, APART):
-            (offer,) = decider.offers(query(group=other), ()).nodes
-            self.assertEqual({}, offer.place)
+        (offer,) = decider.offers(query(), ()).nodes
+        self.assertEqual({}, offer.place)
 
 
 class TestRanking(unittest.TestCase):

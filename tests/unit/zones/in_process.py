@@ -64,12 +64,13 @@ class OwnEngine:
 class InProcessZone:
     """A zone of a tree: offers, claims and nodes of what is below it.
 
-    With ``dead`` it answers nothing; ``calls`` are the verbs that it was asked.
+    With ``dead`` it answers nothing; ``calls`` are the verbs that it was asked. ``areas`` are the
+    availability zones of pod managers.
     """
 
     def __init__(
         self, name: str, folder: Path, podms: Sequence[ServedPodm], children: Any = (),
-        *, url: str = "", **words: Any,
+        *, url: str = "", areas: Mapping[str, str] | None = None, **words: Any,
     ) -> None:  # fmt: skip
         self.name, self.dead, self.calls = name, False, []
         self.children: tuple[InProcessZone, ...] = tuple(children)
@@ -78,7 +79,8 @@ class InProcessZone:
         environ = dict.fromkeys(homes, str(folder))
         self.store = Store(self.state)
         for podm in podms:
-            self.store.register(Registration(name=podm.id, url=podm.url))
+            area = (areas or {}).get(podm.id)
+            self.store.register(Registration(name=podm.id, url=podm.url, zone=area))
         if podms:
             live = ReadOptions(state=self.state, timeout_s=10)
             App(environ=environ).watch(live, str, pace=ReadPace(), threads=2, once=True)
@@ -95,7 +97,8 @@ class InProcessZone:
 
     def tree(self) -> ZoneTree:
         children = [ChildZone(child.name, child) for child in self.children]
-        return ZoneTree(self.name, self.tokens, self.own, children)
+        members = self.store.zone_claims
+        return ZoneTree(self.name, self.tokens, self.own, children, members=members)
 
     def select(self, request: Request, avoid: Sequence[SilentZone] = ()) -> Selected:
         """Decide on a request here, without some zones."""

@@ -188,12 +188,15 @@ class TestAllOrNothing(TreeCase):
         self.assertEqual(["east/e1/e1-p", "east/east-p", "top-p"], sorted(outcome.claim.podms))
 
     def test_always_losing_ends_with_the_name_of_the_zone(self):
-        selected = self.top.select(self.apart())
-        self.west.dead = True
+        def select_and_die(asked, _left_out):
+            self.west.dead = False
+            selected = self.top.select(asked)
+            self.west.dead = True
+            return selected
+
         with self.assertRaisesRegex(ClaimLost, "lost 3 times in a row: at last zone west"):
-            dataclasses.replace(self.top.claims_here, most_attempts=3).claim(
-                self.apart(), lambda _request, _left_out: selected
-            )
+            claims = dataclasses.replace(self.top.claims_here, most_attempts=3)
+            claims.claim(self.apart(), select_and_die)
         self.assertEqual({}, self.held())
 
 
