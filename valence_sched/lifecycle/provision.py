@@ -32,7 +32,7 @@ from valence_sched.errors import (
 from valence_sched.lifecycle.claim import ClaimSource
 from valence_sched.lifecycle.compose import NodeComposer
 from valence_sched.lifecycle.decision_result import decision_result
-from valence_sched.model.claim import Claim
+from valence_sched.model.claim import Claim, disabled_error
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.decision_result import DecisionResult, Detail
 from valence_sched.model.inventory import FullPodm
@@ -204,9 +204,7 @@ class Provisioner:
         """Raise ClaimState where a pod manager of a claim was disabled since it was chosen."""
         disabled = sorted(set(claim.podms).intersection(self.disabled()))
         if disabled:
-            text = f"claim {claim.id}: pod manager {disabled[0]!r} is disabled: enable it"
-            raise ClaimState(one_line(f"{text} (podm set {disabled[0]} --enable) or release the "
-                                      f"claim (podm claim release {claim.id})"))  # fmt: skip
+            raise disabled_error(claim.id, disabled[0])
 
     def _collect(
         self,

@@ -4,6 +4,7 @@
 from collections import Counter
 from typing import Literal
 
+from valence_sched.errors import ClaimState, one_line
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Amount, Count, Name
 from valence_sched.model.node_request import NodeRequest
@@ -97,3 +98,11 @@ class Claim(Noun, frozen=True, kw_only=True):
     @property
     def nodes(self) -> int:
         return sum(len(part.shares) for part in self.parts)
+
+
+def disabled_error(claim_id: str, podm: str, zone: str = "") -> ClaimState:
+    """Return the error about a held claim on a pod manager of a zone that was disabled since."""
+    where = f" of zone {zone}" if zone else ""
+    enable, release = f"podm set {podm} --enable", f"podm claim release {claim_id}"
+    text = f"claim {claim_id}: pod manager {podm!r}{where} is disabled"
+    return ClaimState(one_line(f"{text}: enable it ({enable}) or release the claim ({release})"))

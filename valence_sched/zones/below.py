@@ -15,6 +15,7 @@ from valence_sched.model.claim import Claim
 from valence_sched.model.decision import Candidate
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.lifecycle import ClaimRecord, NodeRecord, NodeStatus, ProvisionResult
+from valence_sched.model.podm_overview import PodmOverview
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import TTL_S, WAIT_S
 from valence_sched.model.zone_claim import (
@@ -32,6 +33,8 @@ DEADLINE_S = 30.0  # for what each zone is asked
 
 class ClaimVerbs(Protocol):
     """What a zone can be asked about its claims and nodes: the verbs of a scheduler."""
+
+    def podm(self, name: str) -> PodmOverview: ...
 
     def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult: ...
 

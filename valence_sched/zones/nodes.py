@@ -18,6 +18,7 @@ from valence_sched.errors import (
     Unverified,
     one_line,
 )
+from valence_sched.model.claim import disabled_error
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.lifecycle import NodeRecord, NodeStatus, ProvisionResult, UnverifiedNode
@@ -120,7 +121,8 @@ class ZoneNodes:
 
         Raises:
             ClaimLost: a part could not be had every time; nothing is held.
-            ClaimState: the key stands for nodes that are being composed.
+            ClaimState: the key stands for nodes that are being composed; a pod manager of the
+                claim was disabled, and the claim stays held.
             NameTaken: the key stands for another request.
         """
         avoid: tuple[SilentZone, ...] = ()
@@ -133,6 +135,8 @@ class ZoneNodes:
                 return earlier, None
             row = self.claims.rows.get(outcome.claim.id)
             assert row is not None, "it is held"
+            if outcome.selected is None:
+                self._refuse_disabled(row)
             result, failed = self._compose(row, request.required_count, wait_s)
             failed -= {""} | {one.zone for one in avoid}
             if result.nodes or result.unverified or number == MOST_ROUNDS or not failed:
@@ -158,11 +162,13 @@ class ZoneNodes:
         """Make all nodes of a claim, or none: in all its zones at the same time.
 
         Raises:
-            ClaimState, UnknownName: the claim is not held; there is none.
+            ClaimState, UnknownName: the claim is not held, or a pod manager of it was disabled,
+                and then it stays held; there is none.
         """
         self.claims.rows.expire()
         row = self.claims.rows.get(claim_id)
         if row is not None:
+            self._refuse_disabled(row)
             return self._compose(row, sum(len(part.nodes) for part in row.parts), wait_s)[0]
         zone, part, rest = self._below.find("claim", claim_id)
         outcome = _Outcome()
@@ -195,6 +201,19 @@ class ZoneNodes:
             self._take_apart(outcome, wait_s)
         self._note_end(row, outcome)
         return outcome.result(), outcome.failed_zones
+
+    def _refuse_disabled(self, row: ZoneClaim) -> None:
+        """Raise ClaimState where a pod manager was disabled since; a zone may give no answer."""
+        podms = self.claims.merged(row).podms
+        calls = {podm: functools.partial(self._is_enabled, podm) for podm in podms}
+        for podm, enabled in call_all(calls, self._below.deadline_s).items():
+            if enabled is False:
+                zone, _, name = self._below.find("pod manager", podm)
+                raise disabled_error(row.id, name, zone)
+
+    def _is_enabled(self, podm: str) -> bool:
+        _, part, name = self._below.find("pod manager", podm)
+        return part.podm(name).podm.enabled
 
     def _compose_part(self, part: ZoneClaimPart, wait_s: float) -> ProvisionResult:
         return self._below.part(part.zone).compose_claim(part.claim, wait_s=wait_s)

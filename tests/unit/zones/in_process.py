@@ -122,6 +122,11 @@ class InProcessZone:
         self._ask("group_state")
         return self.tree().group_state(query)
 
+    def podm(self, name: str) -> Any:
+        self._ask("podm")
+        _, part, rest = self.claims_here.below.find("pod manager", name)
+        return part.podm(rest)
+
     def hold_offers(self, body: Any, *, key: str | None = None) -> Any:
         self._ask("hold_offers")
         return self.claims_here.hold_offers(body, key=key)

@@ -53,6 +53,21 @@ class TestComposed(NodeCase):
         (error,) = self.top.release([claim.id])
         self.assertIsInstance(error, InUse)
 
+    def test_a_claim_on_a_pod_manager_disabled_since_is_named_and_stays_held(self):
+        claim = self.top.claim(self.apart(), key="k").claim
+        (registered,) = self.west.store.registrations()
+        self.west.store.change(replace(registered, enabled=False))
+        line = f"claim {claim.id}: pod manager 'west-p' of zone west is disabled: enable it"
+        for compose in (
+            lambda: self.top.compose_claim(claim.id, wait_s=10),
+            lambda: self.top.compose(self.apart(), key="k", wait_s=10),
+        ):
+            with self.assertRaisesRegex(ClaimState, line):
+                compose()
+        self.assertEqual((["HELD"], []), (self.states(), self.made()))
+        self.west.store.change(registered)
+        self.assertEqual(4, len(self.top.compose_claim(claim.id, wait_s=10).nodes))
+
     def test_nodes_are_deleted_by_their_path_and_the_claim_ends_with_the_last(self):
         result = self.top.compose(self.apart(), wait_s=10)
         ids = [node.id for node in result.nodes]
