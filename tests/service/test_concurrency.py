@@ -65,6 +65,18 @@ class TestClaiming(LivePodmsCase):
         listed = self.call("GET", "/v1/claims").json
         self.assertEqual({one["id"] for one in claims}, {one["id"] for one in listed})
 
+    def test_clients_keep_the_rules_of_a_group_between_them(self):
+        group = {"name": "web", "anti_affinity": ["podm"]}
+
+        def claim(seed):
+            body = {"request": {**SMALL["request"], "group": group, "seed": seed}}
+            return self.call("POST", "/v1/claims", body).json["claim"]
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            claims = [one for one in pool.map(claim, range(THREADS)) if one is not None]
+        podms = [part["podm"] for claim in claims for part in claim["parts"]]
+        self.assertEqual(sorted(self.names), sorted(podms))
+
     def test_one_key_from_many_clients_is_one_claim(self):
         key = {"Idempotency-Key": "k"}
         with ThreadPoolExecutor(THREADS) as pool:

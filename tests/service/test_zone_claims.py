@@ -5,6 +5,7 @@ import contextlib
 import json
 import unittest
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 from msgspec.structs import replace
 
@@ -74,6 +75,16 @@ class TestOverHttp(LiveTreeCase):
         self.assertEqual(renewed.parts, self.top.claim_record(renewed.id).claim.parts)
         self.assertEqual([], list(self.top.release([renewed.id])))
         self.assertEqual([], self.held())
+
+    def test_claims_at_once_keep_the_rules_of_a_group_over_all_zones(self):
+        def claim(seed):
+            asked = request(group={"name": "web", "affinity": ["podm"]}, seed=seed)
+            return scheduler(self.url).claim(asked).claim
+
+        with ThreadPoolExecutor(3) as pool:
+            claims = [one for one in pool.map(claim, (2, 71, 828)) if one is not None]
+        podms = {podm for claim in claims for podm in claim.podms}
+        self.assertEqual((2, 1), (len(claims), len(podms)), podms)  # it has room for two
 
     def test_nodes_are_composed_shown_and_deleted_through_the_tree(self):
         """S42: a grandchild through the child."""
