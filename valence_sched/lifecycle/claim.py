@@ -34,7 +34,6 @@ from valence_sched.model.quantity import format_count
 from valence_sched.model.quota import block_charges
 from valence_sched.model.request import Mix, Request
 from valence_sched.model.stats import podm_id
-from valence_sched.model.tenant import RESERVED_FOR
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
 from valence_sched.view.view import View
@@ -229,10 +228,9 @@ class Claimer:
             except StaleOffer as error:
                 raise ClaimLost(str(error)) from None
             nodes = [(fit, one.score) for fit, one in zip(fits, candidates, strict=True)]
-            view, closed = decider.snapshot(), self._closed(owner)
-            for podm in (view.podm(fit.row) for fit in fits):
-                if reason := closed(podm):
-                    raise ClaimLost(f"pod manager {podm.id!r} {reason}", podm.id)
+            view = decider.snapshot()
+            for podm in {view.podm(fit.row).id for fit in fits}.intersection(self._unclaimable()):
+                raise ClaimLost(f"pod manager {podm!r} cannot be read at present", podm)
             try:
                 return self._hold(request, view, nodes, content, owner, key, ttl_s, known)
             except ClaimLost as error:
@@ -247,27 +245,10 @@ class Claimer:
 
     def _decide(self, request: Request) -> Decision:
         decision = self.decider().select_destinations(request)
-        closed, view = self._closed(request.owner), decision.view
-        if any(closed(view.podm(one.chosen.row)) for _, one in decision.placed_nodes):
-            excluded = {podm.id for podm in view.podms if closed(podm)}
+        excluded = self._unclaimable()
+        if excluded and any(one.chosen.podm in excluded for one in decision.placements):
             decision = self._follower.decider_without(excluded).select_destinations(request)
         return decision
-
-    def _closed(self, owner: str | None) -> Callable[[LeanPodm], str]:
-        """Return what says why nothing is claimed of a pod manager, whatever the policy; or not."""
-        unclaimable = self._unclaimable()
-
-        def reason(podm: LeanPodm) -> str:
-            reserved = podm.capabilities.get(RESERVED_FOR, ())
-            if podm.id in unclaimable:
-                return "cannot be read at present"
-            if not podm.enabled or podm.status == "Offline":
-                return "is Offline" if podm.enabled else "is disabled"
-            if owner is not None and reserved and owner not in reserved:
-                return "is reserved for another owner"
-            return ""
-
-        return reason
 
     def _refuse_composed(self, owner: str | None, key: str) -> None:
         """Raise ClaimState where a key stands for claims of one node each, made to compose it."""

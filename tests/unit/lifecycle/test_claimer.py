@@ -254,7 +254,7 @@ class TestUnclaimable(ClaimerCase):
             ({"status": "Offline"}, None, ("q",)),
             (reserved, "blue", ("q",)),
             (reserved, "red", ("p",)),
-            (reserved, None, ("p",)),
+            (reserved, None, ("q",)),
         ):
             self.one.remember(podm("p", 3, **fields))
             with self.subTest(fields, owner=owner):
