@@ -119,7 +119,7 @@ def connect(
         yield ConnectedPodm(make_composer(session, lambda: Patience(patience_s)), session)
 
 
-def live_identity(connection: Connection, root: Json | None) -> str:
+def live_identity(connection: Connection, root: Json) -> str:
     """Return the identity of a service that is logged in to; by its address if it tells none.
 
     Raises:
@@ -127,7 +127,7 @@ def live_identity(connection: Connection, root: Json | None) -> str:
     """
 
     def get(uri: str) -> Json | None:
-        if uri == ROOT and root is not None:
+        if uri == ROOT:
             return root
         answer = connection.get(uri)
         return answer.json(uri) if answer.status == 200 else None
@@ -146,7 +146,4 @@ def probe_identity(registration: Registration, password: str | None, timeout_s: 
         answer = connection.get_anonymous(ROOT)
         if answer.status == 200 and (told := root_identity(root_document(answer))):
             return told
-        root = enter_service(connection)
-        if root is None:
-            raise InputError(ROOT, "", "no such document", "a service root")
-        return live_identity(connection, root)
+        return live_identity(connection, enter_service(connection))

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from valence_sched.drivers.composer import Composer, Session
 from valence_sched.drivers.document_shape import current_form
-from valence_sched.drivers.fields import Json, Resource
+from valence_sched.drivers.fields import NO_NOTES, Json, Link, Resource
 from valence_sched.drivers.http.retry import Patience
-from valence_sched.drivers.links import LinkedDocuments
+from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.errors import PluginError, UnknownName, describe_error
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.registration import AUTO
@@ -28,7 +28,9 @@ class Dialect(NamedTuple):
     service is of this dialect; without it the dialect is used only where a registration names it.
     ``composer`` makes a composer of a session and of what makes a patience; without it pod
     managers of this dialect are only read. ``amounts`` are the resources of stocks that its
-    composer makes a part of; a request for an amount of another one is not composed there.
+    composer makes a part of; a request for an amount of another one is not composed there. One of
+    the ``services`` is linked by a root that composes, without any stated any link of the root;
+    ``bare_blocks`` are links to blocks of a root without such a service.
     """
 
     name: str
@@ -37,6 +39,25 @@ class Dialect(NamedTuple):
     recognise: Callable[[Json], bool] = lambda _root: False
     composer: Callable[[Session, Callable[[], Patience]], Composer] | None = None
     amounts: frozenset[str] = frozenset()
+    services: tuple[Link, ...] = ()
+    bare_blocks: tuple[Link, ...] = ()
+
+    def inventory(self, service: LinkedDocuments, id_: str) -> FullPodm:
+        """Read a pod manager; what its root lacks is noted."""
+        podm = self.read(service, id_, self.name)
+        root = service.json(ROOT, "the protocol")
+        if root and not self.has_service(self.root(ROOT, root, NO_NOTES)):
+            service.notes.remark(f"{ROOT}: found no composition service, expected a link to one")
+        return podm
+
+    def has_service(self, root: Resource) -> bool:
+        """Return whether a service root links what composes."""
+        services = self.services or [way for way in root.link_fields if isinstance(way, Link)]
+        return _links_any(root, services)
+
+    def lists_bare_blocks(self, root: Resource) -> bool:
+        """Return whether a service root links blocks beside a service that composes."""
+        return _links_any(root, self.bare_blocks)
 
     def refusal(self, resources: Iterable[str]) -> str | None:
         """Return why a node with amounts of these resources is never composed, None if it may."""
@@ -44,6 +65,10 @@ class Dialect(NamedTuple):
             return f"driver {self.name!r} reads pod managers, and cannot compose on them"
         lacking = sorted(set(resources) - self.amounts)
         return f"driver {self.name!r} cannot compose {', '.join(lacking)}" if lacking else None
+
+
+def _links_any(root: Resource, ways: Iterable[Link]) -> bool:
+    return any(link for way in ways for link in way.of(root))
 
 
 #: The installed dialects: functions that return them, by name.

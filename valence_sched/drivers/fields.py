@@ -55,10 +55,12 @@ NO_NOTES = _NoNotes()
 class Resource:
     """One Redfish object: its URI, its JSON, and the notes on what cannot be read.
 
-    ``lasting`` is whether its content rarely changes, so that a repeated read may skip it.
+    ``lasting`` is whether its content rarely changes, so that a repeated read may skip it;
+    ``tells_use`` whether it alone tells that others are in use, so that none may be left out.
     """
 
     lasting: ClassVar[bool] = False
+    tells_use: ClassVar[bool] = False
     #: The fields that link other documents, in the order of their names.
     link_fields: ClassVar[tuple[Link | Parts, ...]] = ()
     #: The properties that describe it, apart from its name and its links.

@@ -140,11 +140,13 @@ class LinkedDocuments:
             return self._documents[uri]
         try:
             found = self._get(uri)
-            present = self._documents[uri] = found and self._shapes.current_form(
-                found, root=uri == ROOT
-            )
-            if found is None:
-                self.notes.skip(f"{uri}: found no such document, expected it: {where} links it")
+            if not found:
+                what = "no such document" if found is None else "an empty document"
+                self.notes.skip(f"{uri}: found {what}, expected it: {where} links it")
+                present = None
+            else:
+                present = self._shapes.current_form(found, root=uri == ROOT)
+            self._documents[uri] = present
             return present
         except InputError as error:
             self._documents[uri] = None
@@ -237,7 +239,9 @@ class LinkedDocuments:
             if uri in seen:
                 what = "found a next page that was read before, expected a new one"
                 self.notes.skip(f"{page.uri}: {what}")
-            if json is None:
+            if json is not None and MEMBERS not in json:
+                self.notes.skip(f"{uri}: found no members, expected a page of {page.uri}")
+            if json is None or MEMBERS not in json:
                 return
             seen.add(uri)
             page = Collection(uri, json, self.notes)

@@ -34,7 +34,7 @@ from valence_sched.inventory.read_schedule import ReadSchedule
 from valence_sched.inventory.registry import Registry
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.quantity import format_count
-from valence_sched.model.read_failure import ReadFailure
+from valence_sched.model.read_failure import PreviousReading, ReadFailure
 from valence_sched.model.read_options import ReadOptions
 from valence_sched.model.read_pace import ReadPace
 from valence_sched.model.registration import Registration
@@ -124,6 +124,7 @@ class BackgroundReader:
         self._generations: dict[str, int] = {}
         self._running = 0
         self._members: dict[str, Registration] = {}
+        self._previous: dict[str, PreviousReading] = {}
         self._failures: dict[str, ReadFailure] = {}
         self._ended: set[str] = set()
         self._leads = False
@@ -214,7 +215,7 @@ class BackgroundReader:
         self._renewed_at = self._clock.now()
         self._leads = self._store.leases.acquire(LEASE, self._holder, self._lease_s)
         if self._leads:
-            self._failures = self._store.failures()
+            self._failures, self._previous = self._store.failures(), {}
             self._looked_at = self._members_at = -float("inf")
             for name in self._members:
                 self._schedule.hasten(name, self._renewed_at)
@@ -243,6 +244,8 @@ class BackgroundReader:
         """Read the registrations again; read new and changed ones at once."""
         now, before = self._clock.now(), self._members
         members = self._registry.members(self._live)
+        names = {one.registration.name for one in members}
+        self._previous |= self._store.previous_readings(names - self._previous.keys())
         self._members = {one.registration.name: one.registration for one in members}
         self._members_at = now
         self._schedule.set_names(self._members, now)
@@ -270,7 +273,8 @@ class BackgroundReader:
 
     def _read_one(self, one: Registration) -> None:
         try:
-            reading = self._read(ReadTarget(one, self._registry.password(one)))
+            previous = self._previous.get(one.name, PreviousReading())
+            reading = self._read(ReadTarget(one, self._registry.password(one), previous))
         except (CredentialError, PluginError, UnknownName) as error:
             reading = Reading(podm_of_registration(one, FullPodm), str(error))
         except Exception as error:
@@ -325,6 +329,9 @@ class BackgroundReader:
         for one in changed:
             if one.id in self._generations:
                 self._tell(one_line(f"{one.id}: changed, read {self._reasons.get(one.id, '')}"))
+            if loss := self._previous.get(one.id, PreviousReading()).loss(one):
+                self._tell(one_line(f"{one.id}: {loss}"))
+            self._previous[one.id] = PreviousReading.of(one)
             self._generations[one.id] = one.generation
         if changed:
             self._note_changed([one.id for one in changed])

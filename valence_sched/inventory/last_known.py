@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from valence_sched.model.age import age_s
+from valence_sched.model.age import age_s, format_age
 from valence_sched.model.inventory import Podm
 from valence_sched.model.registration import AUTO, Registration
 
@@ -54,3 +54,9 @@ def last_known_podm(
         traits=podm.traits or known.traits,
         facts=known.facts | podm.facts,
     )
+
+
+def with_age(failure: str, read_at: str | None, now: datetime.datetime) -> str:
+    """Return why a podm could not be read, with the age of what is known of it."""
+    age = age_s(read_at, now)
+    return failure if age is None else f"{failure}; last read {format_age(age)} ago"

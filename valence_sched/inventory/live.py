@@ -33,13 +33,14 @@ from valence_sched.errors import (
     StoreError,
     UnknownName,
 )
-from valence_sched.inventory.last_known import last_known_podm, podm_of_registration
+from valence_sched.inventory.last_known import last_known_podm, podm_of_registration, with_age
 from valence_sched.inventory.members import Member, select_members
 from valence_sched.inventory.registry import Registry
 from valence_sched.model.identity import address_of, conflict_text, is_address
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.podm_url import EndpointKey, endpoint_key, is_unencrypted
 from valence_sched.model.progress import Progress
+from valence_sched.model.read_failure import PreviousReading
 from valence_sched.model.read_options import ReadOptions
 from valence_sched.model.registration import AUTO, Registration
 
@@ -114,10 +115,10 @@ class LiveReader:
 
     def __iter__(self) -> Iterator[Reading]:
         """Yield a reading of each; a failed one has the last known state of its pod manager."""
-        member_targets = self._targets()
-        targets = [target for target in member_targets if isinstance(target, ReadTarget)]
         with contextlib.ExitStack() as stack:
             store = stack.enter_context(self._registry.store()) if self._uses_state else None
+            member_targets = self._targets(store)
+            targets = [target for target in member_targets if isinstance(target, ReadTarget)]
             answers = stack.enter_context(contextlib.closing(self._answers(targets)))
             for batch in _batches(zip(self.members, member_targets, strict=True)):
                 readings = []
@@ -136,25 +137,28 @@ class LiveReader:
                     else:
                         its_store = store if member.uses_state else None
                         podm = self._last_known(member.registration, reading.podm, its_store)
-                        yield dataclasses.replace(reading, podm=podm)
+                        failure = with_age(reading.failure, podm.read_at, self._now())
+                        yield dataclasses.replace(reading, podm=podm, failure=failure)
         if self.reporting_names:
             with self._registry.store() as store:
                 reported = store.load_podms(self.reporting_names)
             names = [name for name in self.reporting_names if name in reported]
             yield from (Reading(reported[name]) for name in names)
 
-    def _targets(self) -> list[ReadTarget | Reading]:
+    def _targets(self, store: Store | None) -> list[ReadTarget | Reading]:
         """Return the target of each member, or a failed reading where it cannot be read.
 
         Of several names for one endpoint only the first is read: its blocks could otherwise be
         composed once for each name.
         """
-        names: dict[EndpointKey, str] = {}
+        endpoints: dict[EndpointKey, str] = {}
         targets: list[ReadTarget | Reading] = []
+        names = [member.registration.name for member in self.members if member.uses_state]
+        previous = store.previous_readings(names) if store else {}
         for one, *_ in self.members:
-            target = self._target(one)
+            target = self._target(one, previous.get(one.name, PreviousReading()))
             if isinstance(target, ReadTarget):
-                name = names.setdefault(endpoint_key(one.url), one.name)
+                name = endpoints.setdefault(endpoint_key(one.url), one.name)
                 if name != one.name:
                     failure = f"{one.url}: is read as {name!r} already (take one of them out)"
                     target = self._other_name(one, failure)
@@ -187,11 +191,11 @@ class LiveReader:
         self._other_names.add(one.name)
         return _refused(one, failure)
 
-    def _target(self, one: Registration) -> ReadTarget | Reading:
+    def _target(self, one: Registration, previous: PreviousReading) -> ReadTarget | Reading:
         try:
             if one.driver != AUTO:
                 self._dialects.get(one.driver)
-            return ReadTarget(one, self._registry.password(one))
+            return ReadTarget(one, self._registry.password(one), previous)
         except (CredentialError, PluginError, UnknownName) as error:
             return _refused(one, str(error))
 

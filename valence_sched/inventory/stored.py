@@ -69,8 +69,10 @@ def stored_podm(
         return replace(podm, identity=one.identity), f"{one.url}: not read yet (podm watch)"
     if failure.refused:
         return podm, failure.reason
-    podm = replace(podm, status=failure.status)
-    return last_known_podm(one, podm, known, limit_s, now), failure.reason
+    podm = last_known_podm(one, replace(podm, status=failure.status), known, limit_s, now)
+    # the line may be told long after it was worded: a time stays true, an age does not
+    last = f"; last read {podm.read_at}" if podm.read_at else ""
+    return podm, failure.reason + last
 
 
 def _registered_podm(one: Registration, known: P, report: ReportedSwitch | None) -> P:

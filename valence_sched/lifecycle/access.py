@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -37,6 +38,7 @@ from valence_sched.model.identity import contradicts, has_other_blocks, is_addre
 from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import NodeStatus, Preview
 from valence_sched.model.progress import NoProgress, Progress, awaiting
+from valence_sched.model.read_failure import PreviousReading
 from valence_sched.model.registration import Registration
 from valence_sched.model.request import Request
 from valence_sched.store.database import PATIENCE_S
@@ -113,6 +115,8 @@ class PodmAccess:
             target = self._target(name)
         except SchedulerError:
             return None
+        previous = self.store.previous_readings([name]).get(name, PreviousReading())
+        target = dataclasses.replace(target, previous=previous)
         settings = ReadSettings(timeout_s=self.timeout_s)
         with awaiting(self.progress, name, "reading"):
             (reading,) = driver.read([target], self.dialects, settings)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from valence_sched.errors import IdentityConflict
 from valence_sched.model.identity import is_address
 from valence_sched.model.inventory import FREE_STATUS, FullPodm, LeanPodm, to_json
+from valence_sched.model.read_failure import PreviousReading
 from valence_sched.model.stats import ReportedStats, apply_stats
 from valence_sched.model.stock import free_amount
 from valence_sched.store import change_log, identities, settle, tables
@@ -30,6 +31,22 @@ NOTHING_REPORTED = ReportedStats({})
 Row = dict[str, Any]
 Keys = Sequence[str]
 _UPDATE = sa.update(_table).where(_table.c.podm_key == sa.bindparam("key"))
+
+
+class _Named(msgspec.Struct, gc=False):
+    uri: str = ""
+    id: str = ""
+
+
+class _Outline(msgspec.Struct, gc=False):
+    """The part of the document of a pod manager that the next reading is compared with."""
+
+    id: str
+    blocks: list[_Named] = []
+    pools: list[_Named] = []
+
+
+_outline_decoder = msgspec.json.Decoder(_Outline)
 
 
 class PodmRow(NamedTuple):
@@ -317,6 +334,18 @@ def documents(connection: sa.Connection, keys: Keys | None = None) -> dict[str, 
     queries = [query] if keys is None else [query.where(of.podm_key.in_(c)) for c in chunks(keys)]
     return {
         key: StoredPodm(*values) for query in queries for key, *values in connection.execute(query)
+    }
+
+
+def previous_readings(connection: sa.Connection, keys: Keys) -> dict[str, PreviousReading]:
+    """Return what pod managers had when they were read last, by name."""
+    found = documents(connection, keys).values()
+    outlines = (_outline_decoder.decode(stored.document) for stored in found)
+    return {
+        one.id: PreviousReading(
+            frozenset(it.uri for it in one.blocks), frozenset(it.id for it in one.pools)
+        )
+        for one in outlines
     }
 
 

@@ -19,7 +19,7 @@ from valence_sched.model.decision_summary import DecisionSummary
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.lifecycle import Event
-from valence_sched.model.read_failure import ReadFailure
+from valence_sched.model.read_failure import PreviousReading, ReadFailure
 from valence_sched.model.registration import Registration
 from valence_sched.model.stats import Stats, podm_id
 from valence_sched.model.usage import Usage
@@ -266,6 +266,12 @@ class Store:
     def failures(self) -> dict[str, ReadFailure]:
         """Return why pod managers are not read at present, by name."""
         return self._read(failures.failures, "reading failures")
+
+    def previous_readings(self, names: Iterable[str]) -> dict[str, PreviousReading]:
+        """Return what pod managers had when they were read last, by name."""
+        keys = sorted(key_of(name) for name in names)
+        work = functools.partial(podms.previous_readings, keys=keys)
+        return self._read(work, "reading pod managers")
 
     def read_times(self, names: Iterable[str]) -> dict[str, str | None]:
         """Return when pod managers were read last, by name."""

@@ -50,7 +50,7 @@ class TestConnect(unittest.TestCase):
     """A dialect without a composer only reads."""
 
     def test_it_is_refused_and_named(self):
-        server = Server({"/redfish/v1": b'{"Acme": 1}'})
+        server = Server({"/redfish/v1": b'{"Acme": {"@odata.id": "/acme"}}'})
         self.addCleanup(server.close)
         dialects = {"acme": dialect("acme", lambda root: "Acme" in root), **DIALECTS}
         for driver in ("auto", "acme"):

@@ -222,7 +222,8 @@ class Crawler:
     def _fetch(self, want: FetchTask) -> None:
         found: dict[str, Json] | InputError
         try:
-            found = self._source.read(want.uri, want.levels)
+            is_guess = want.instead is not None
+            found = self._source.read(want.uri, want.levels, is_guess=is_guess)
         except InputError as error:
             found = error
         with self._changed:

@@ -18,6 +18,7 @@ from valence_sched.drivers.http.exchange import (
     Cut,
     Slow,
     Unreachable,
+    is_outage,
     object_of,
 )
 from valence_sched.drivers.links import path_of
@@ -57,12 +58,13 @@ class ExpandReader:
         self._counted = bool(_value_of(flag, query.get("Levels")))
         self.levels = _value_of(number, query.get("MaxLevels")) or 1 if self._counted else 1
 
-    def read(self, path: str, levels: int = 0) -> dict[str, Json]:
+    def read(self, path: str, levels: int = 0, *, is_guess: bool = False) -> dict[str, Json]:
         """Return the document at a path, and what came with it, by URI; empty if it is gone.
 
         Raises:
             InputError: the pod manager answers, and this document cannot be read.
-            PodmError: the answer is late or cut off: what is missing then is not known.
+            PodmError: the answer is late or cut off, or its status is that of an outage: what is
+                missing then is not known. The status counts only of a path that the service named.
         """
         if "$expand" not in path:
             while most := min(levels, self.levels):
@@ -75,6 +77,8 @@ class ExpandReader:
             raise Unreachable(f"{uri}: {error}") from None
         if answer.status in GONE:
             return {}
+        if is_outage(answer.status) and not is_guess:
+            raise Unreachable(f"{uri}: found HTTP {answer.status}, expected a document")
         if answer.status >= 300:
             raise InputError(uri, "", f"HTTP {answer.status}", "a document")
         return {uri: _document(answer.json(uri), uri)}

@@ -20,16 +20,19 @@ from valence_sched.drivers.crawl.fetch_task import fetch_task
 from valence_sched.drivers.crawl.max_blocks import MaxBlocks, with_max_blocks
 from valence_sched.drivers.crawl.reading_memory import Answers, ReadingMemory
 from valence_sched.drivers.dialect import Dialect, Dialects, dialect_of_driver
-from valence_sched.drivers.fields import Json, Link
+from valence_sched.drivers.document_shape import MEMBERS, current_form
+from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json, Parts, Resource
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Deadline, Unreachable
 from valence_sched.drivers.http.service_root import enter_service
 from valence_sched.drivers.http.tls import TlsContexts
 from valence_sched.drivers.identity import root_identity, told_identity
 from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, Shared
+from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
 from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.inventory import FullPodm, PodmStatus, to_json
+from valence_sched.model.read_failure import PreviousReading
 from valence_sched.model.registration import AUTO, Registration
 
 LOG = logging.getLogger(__name__)
@@ -40,10 +43,11 @@ MAX_PASSES = 20
 
 @dataclass(frozen=True, slots=True)
 class ReadTarget:
-    """A pod manager to read, and the password it is read with; never printed."""
+    """A pod manager to read, the password it is read with (never printed), and its last reading."""
 
     registered: Registration
     password: str | None = field(default=None, repr=False)
+    previous: PreviousReading = field(default_factory=PreviousReading)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,7 @@ class PodmReader:
         shared: Shared | None = None,
     ) -> None:
         self._registration, self._password = target.registered, target.password
+        self._previous = target.previous
         self._settings, self._start, self._tls = settings, start, tls
         self._shared: Shared = {} if shared is None else shared
         self._at = at.astimezone(UTC).replace(microsecond=0)
@@ -109,7 +114,7 @@ class PodmReader:
         """Return the pod manager, or the reason why it could not be read; never raises."""
         try:
             return self._read(dialects)
-        except Unreachable as error:
+        except (Unreachable, InputError) as error:
             return self._failure("Offline", str(error))
         except SchedulerError as error:
             return self._failure("Unknown", str(error))
@@ -138,6 +143,7 @@ class PodmReader:
         self._connection = connection
         root = enter_service(connection)
         dialect = dialect_of_driver(known.driver, root, dialects, known.name)
+        self._check_service(dialect, root)
         now_s, identity = self._at.timestamp(), root_identity(root)
         cache = DocumentCache(settings.cache, connection.url, known.username, now_s, identity)
         answers = Answers(connection.get)
@@ -147,19 +153,15 @@ class PodmReader:
         if memory is not None and not connection.remarks:
             found = memory.get(key, basis, now_s)
             if found and answers.are(found.digests, self._start, settings.parallel):
-                podm = self._with_registration(found.podm())
-                return Reading(podm, None, found.diagnostics, {}, *self._cost())
+                return self._reading(found.podm(), found.diagnostics, {})
         if not settings.full:
             cache.load()
         documents = ExpandReader(connection if memory is None else answers)
-        documents.read_features(root or {})
+        documents.read_features(root)
         crawl = Crawler(documents, cache, connection.host, settings.parallel, self._start)
         host, shared = connection.host, self._shared
         result = read_in_passes(crawl, dialect, root, known.name, host, most, shared)
         notes, podm, read, _ = result
-        if root is None and not read:
-            hint = "is it a Redfish service?"
-            raise InputError(ROOT, "", "no such document", "a service root", hint)
         cache.save(crawl.lasting_documents())
         for remark in (*connection.remarks, *([cache.problem] if cache.problem else [])):
             notes.remark(remark)
@@ -170,6 +172,26 @@ class PodmReader:
             if basis[-1] is not None or stamp is None:  # else less is asked for the next time
                 basis = *basis[:-1], stamp
                 memory.put(key, basis, answers, podm, diagnostics, cache.until_s)
+        return self._reading(podm, diagnostics, read)
+
+    def _check_service(self, dialect: Dialect, root: Json) -> None:
+        """Raise Unreachable where the root has lost the link to what composes."""
+        known = self._previous
+        now = dialect.root(ROOT, current_form(root, root=True), NO_NOTES)
+        had_service = known.blocks and (known.has_zones or not dialect.lists_bare_blocks(now))
+        if had_service and not dialect.has_service(now):
+            what = "found no composition service, expected a link to one, as at the last reading"
+            raise Unreachable(f"{ROOT}: {what}")
+
+    def _reading(
+        self, podm: FullPodm, diagnostics: tuple[Diagnostic, ...], read: dict[str, Json]
+    ) -> Reading:
+        """Return a reading that succeeded; it is noted where many blocks of the last one are gone.
+
+        Of readings whose answers are the same, only the first differs from the one before.
+        """
+        if loss := self._previous.loss(podm):
+            diagnostics = (*diagnostics, Diagnostic("remark", one_line(f"{podm.id}: {loss}")))
         return Reading(self._with_registration(podm), None, diagnostics, read, *self._cost())
 
     def _with_registration(self, podm: FullPodm) -> FullPodm:
@@ -217,7 +239,7 @@ class ReadPass(NamedTuple):
 def read_in_passes(
     crawl: Crawler,
     dialect: Dialect,
-    root: Json | None,
+    root: Json,
     name: str,
     host: str,
     max_blocks: MaxBlocks | None = None,
@@ -228,20 +250,14 @@ def read_in_passes(
     Where documents bring what stands below them, reading may need no more than the root links,
     so it is tried at once: following documents that are there costs as much as reading them.
     """
-    if root is None:
-        for way in vars(dialect.root).values():  # its parts may be at their usual URIs
-            if isinstance(way, Link):
-                crawl.defer(fetch_task(f"{ROOT}/{way.path}", way.to, way.levels))
-        crawl.fetch([])
-    else:
-        crawl.add(ROOT, root)
-        whole = fetch_task(ROOT, dialect.root)
-        if crawl.expands:
-            crawl.fetch(crawl.below(whole), deep=False)
-            found = _run_pass(crawl, dialect, name, host, max_blocks, shared)
-            if not found.missing:
-                return found
-        crawl.fetch([whole])
+    crawl.add(ROOT, root)
+    whole = fetch_task(ROOT, dialect.root)
+    if crawl.expands:
+        crawl.fetch(crawl.below(whole), deep=False)
+        found = _run_pass(crawl, dialect, name, host, max_blocks, shared)
+        if not found.missing:
+            return found
+    crawl.fetch([whole])
     for _ in range(MAX_PASSES):
         found = _run_pass(crawl, dialect, name, host, max_blocks, shared)
         if not found.missing:
@@ -277,8 +293,83 @@ def _run_pass(
         return found
 
     service = LinkedDocuments(get, notes, known, host, max_blocks, shared)
-    podm = dialect.read(service, name, dialect.name)
+    podm = dialect.inventory(service, name)
     if podm.identity is None:
         identity = told_identity(get, service)
         podm = msgspec.structs.replace(podm, identity=identity)
+    if not missing:
+        root = service.json(ROOT, "the protocol") or {}
+        ListCheck(crawl, service).check(dialect.root(ROOT, root, NO_NOTES), is_near=True)
     return ReadPass(notes, podm, read, missing)
+
+
+class ListCheck:
+    """Checks the services and lists of a crawl: without one, all that it names would seem gone.
+
+    Devices are left out, also lists of them, and so is a single member: these are only noted.
+    """
+
+    def __init__(self, crawl: Crawler, service: LinkedDocuments) -> None:
+        self._crawl, self._service = crawl, service
+
+    def check(self, holder: Resource, *, is_near: bool = False) -> None:
+        """Raise Unreachable where a list below a resource cannot be read whole.
+
+        A service counts only where it ``is_near``: linked by the root, or by such a service.
+        """
+        for way in holder.link_fields if holder.leads else ():
+            if isinstance(way, Parts) or way.late or way.to.lasting:
+                continue
+            for link in filter(None, way.of(holder)) if is_near or way.collection else ():
+                if (json := self._document(link, holder.uri)) is None:
+                    continue
+                one = way.to(json[0], json[1], NO_NOTES)
+                if MEMBERS in one.json:
+                    self._check_list(Collection(one.uri, one.json, NO_NOTES), way.to)
+                elif one.is_empty:
+                    what = "found nothing that tells of it, expected a service or a list"
+                    raise Unreachable(f"{one.uri}: {what}")
+                else:
+                    self.check(one, is_near=is_near and not way.collection)
+
+    def _check_list(self, page: Collection, to: type[Resource]) -> None:
+        pages: set[str] = set()
+        counts = to.tells_use or any(not way.to.lasting for way in to.link_fields)
+        while page.uri not in pages:
+            pages.add(page.uri)
+            members = page.members
+            if (page.json.get(MEMBERS) is None and page.count != 0) or (
+                members and not any(members)
+            ):
+                raise Unreachable(f"{page.uri}: found no members, expected a list of them")
+            for uri in self._service.uris(members, page.uri) if counts else ():
+                if json := self._member(uri, page.uri, to):
+                    self.check(to(uri, json, NO_NOTES))
+            found = self._document(page.next_link, page.uri) if page.next_link else None
+            page = Collection(*found, NO_NOTES) if found else page
+
+    def _member(self, uri: str, where: str, to: type[Resource]) -> Json | None:
+        try:
+            return self._crawl.get(uri) and self._service.json(uri, where)
+        except (KeyError, InputError) as error:
+            if to.tells_use and isinstance(error, InputError):
+                raise Unreachable(str(error)) from None
+            return None
+
+    def _document(self, link: str, where: str) -> tuple[str, Json] | None:
+        """Return a document with its URI, None where the reader did without it."""
+        uri = self._service.uri(link, where)
+        if uri is None:
+            what = f"found a link to {link[:MAX_TEXT]}, expected one to this host"
+            hint = "register it by that address, if it is its own"
+            raise Unreachable(f"{where}: {what} ({hint})")
+        try:
+            found = self._crawl.get(uri)
+        except KeyError:
+            return None
+        except InputError as error:
+            raise Unreachable(str(error)) from None
+        if not found or (json := self._service.json(uri, where)) is None:
+            what = "no such document" if found is None else "an empty document"
+            raise Unreachable(f"{uri}: found {what}, expected it: {where} links it")
+        return uri, json

@@ -83,7 +83,7 @@ def podm_of(
     with contextlib.suppress(InputError):  # the reader of the dialect notes it
         root = tree.get(ROOT)
     dialect = recognised_dialect(root, dialects)
-    podm = dialect.read(service, id_, dialect.name)
+    podm = dialect.inventory(service, id_)
     if podm.identity is None:
         podm = replace(podm, identity=told_identity(tree.get, service))
     diagnostics.extend(notes.diagnostics(file))

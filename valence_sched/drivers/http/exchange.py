@@ -22,6 +22,13 @@ _BOM = b"\xef\xbb\xbf"
 _LENGTHS = frozenset(("content-length", "transfer-encoding"))
 #: Statuses of a document that is not there.
 GONE = (404, 410)
+#: Statuses below 500 of a service that does not answer now, or not this user, whatever is asked.
+_OUTAGES = (403, 408, 429)
+
+
+def is_outage(status: int) -> bool:
+    """Return whether a status says nothing of the document: the service does not answer now."""
+    return status >= 500 or status in _OUTAGES
 
 
 class PodmRequest(NamedTuple):

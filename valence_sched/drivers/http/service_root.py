@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from valence_sched.drivers.document_shape import current_form
+from valence_sched.drivers.document_shape import current_form, type_name
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.exchange import GONE, Answer
+from valence_sched.drivers.http.exchange import GONE, Answer, Unreachable
 from valence_sched.drivers.links import ROOT
 from valence_sched.errors import InputError
 
@@ -17,29 +17,31 @@ class RootSearch(NamedTuple):
     """What was found at the URIs of the root: the root, else what was found in its place."""
 
     root: Json | None = None
-    needs_login: bool = False
+    login_status: int = 0
     problem: InputError | None = None
 
 
-def enter_service(connection: Connection) -> Json | None:
+def enter_service(connection: Connection) -> Json:
     """Return the service root and log in; some services require the login to show the root.
 
-    None where there is none. Errors as for :meth:`Connection.get`, and an InputError where
-    something else answers.
+    Errors as for :meth:`Connection.get`, and an InputError where there is none, or something else
+    answers.
     """
     found = _search_root(connection)
     if found.root is not None:
         connection.log_in(current_form(found.root, root=True))
         if connection.has_login and _shows_login_only(found.root):
             found = _search_root(connection)
-    elif found.needs_login:
+    elif found.login_status:
         connection.log_in(None)
         found = _search_root(connection)
-    if found.root is None and found.needs_login:
-        raise connection.refusal()
-    if found.root is None and found.problem:
-        raise found.problem
-    return found.root
+    if found.root is not None:
+        return found.root
+    if found.login_status:
+        refusal = connection.refusal()
+        raise refusal if found.login_status == 401 else Unreachable(str(refusal))
+    hint = "is it a Redfish service?"
+    raise found.problem or InputError(ROOT, "", "no such document", "a service root", hint)
 
 
 def _search_root(connection: Connection) -> RootSearch:
@@ -50,7 +52,7 @@ def _search_root(connection: Connection) -> RootSearch:
             connection.root_uri = uri
             answer = connection.get_anonymous(uri)
             if answer.status == 401 or (answer.status == 403 and not connection.has_login):
-                result = result._replace(needs_login=True)
+                result = result._replace(login_status=answer.status)
             elif (root := root_document(answer)) is not None:
                 return RootSearch(root)
         except InputError as error:
@@ -67,11 +69,18 @@ def root_document(answer: Answer) -> Json | None:
     root = answer.json(ROOT)
     if "error" in root and "@odata.id" not in root:
         raise InputError(ROOT, "", "an error in an answer of success", "a service root")
+    if not (type_name(root) == "serviceroot" or "RedfishVersion" in root or _linked(root)):
+        what = "neither a type, nor a version, nor a link"
+        raise InputError(ROOT, "", what, "a service root", "is it a Redfish service?")
     return root
+
+
+def _linked(root: Json) -> set[str]:
+    """Return the entries of a root that link something."""
+    entries = current_form(root, root=True).items()
+    return {key for key, value in entries if isinstance(value, dict) and "@odata.id" in value}
 
 
 def _shows_login_only(root: Json) -> bool:
     """Return whether a root links nothing but what a login needs: the rest may come after it."""
-    entries = current_form(root, root=True).items()
-    linked = {key for key, value in entries if isinstance(value, dict) and "@odata.id" in value}
-    return linked <= {"SessionService", "Sessions", "Registries", "JsonSchemas"}
+    return _linked(root) <= {"SessionService", "Sessions", "Registries", "JsonSchemas"}

@@ -17,7 +17,9 @@ from valence_sched.drivers.redfish.storage_pools import STORAGE
 def redfish() -> Dialect:
     """DMTF Redfish, the CompositionService in all its generations."""
     amounts = frozenset((VOLATILE, PERSISTENT, STORAGE))
-    return Dialect("redfish", ServiceRoot, read_podm, composer=_composer, amounts=amounts)
+    services, bare_blocks = (ServiceRoot.composition,), (ServiceRoot.blocks,)
+    return Dialect("redfish", ServiceRoot, read_podm, composer=_composer, amounts=amounts,
+                   services=services, bare_blocks=bare_blocks)  # fmt: skip
 
 
 def _composer(session: Session, patience: Callable[[], Patience]) -> Composer:

@@ -68,7 +68,7 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
     zone_ids = _zone_ids(service, found.zones)
     amounts = memory_domains.stocks(service, found.root, everywhere, zone_ids)
     amounts += storage_pools.stocks(service, found.root, everywhere, zone_ids)
-    if not found.blocks and not amounts:
+    if not found.blocks and not amounts and found.services:
         what = "found no resource block, no memory domain and no storage pool to compose"
         service.notes.remark(f"{found.root.uri}: {what}")
     return FullPodm(
@@ -124,7 +124,7 @@ def _pools(
         joined |= count(node.blocks)
     zones = {zone.uri for zone in found.zones}
     limits = LimitsByZone(service, _collections(service, found), joined, zones)
-    if not found.zones:
+    if not found.zones and not _lists_zones(service, found):
         whole = (Pool(id=WHOLE_POOL, limits=limits.of(None, count(kinds))),) if kinds else ()
         return whole, {block.uri: [WHOLE_POOL] for block in found.blocks}
     ids = _ids(found.zones)
@@ -136,6 +136,13 @@ def _pools(
             if uri in members:
                 members[uri].append(id_)
     return tuple(pools), members
+
+
+def _lists_zones(service: LinkedDocuments, found: RedfishResources) -> bool:
+    """Return whether there are zones though none could be read: then no pool is known."""
+    lists = (it for part in found.services for it in service.collections(part.zones, part.uri))
+    return any(service.json(uri, it.uri) is None
+               for it in lists for uri in service.uris(it.members, it.uri))  # fmt: skip
 
 
 def _zone_ids(service: LinkedDocuments, zones: list[Zone]) -> ZoneIds:

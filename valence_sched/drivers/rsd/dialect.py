@@ -16,7 +16,9 @@ from valence_sched.drivers.rsd.schema import RackRoot
 
 def rsd() -> Dialect:
     """Intel Rack Scale Design 2.1 to 2.5."""
-    return Dialect("rsd", RackRoot, read_podm, is_rack_root, _composer, frozenset((STORAGE,)))
+    services = (RackRoot.rack_nodes, RackRoot.nodes)
+    return Dialect("rsd", RackRoot, read_podm, is_rack_root, _composer, frozenset((STORAGE,)),
+                   services)  # fmt: skip
 
 
 def is_rack_root(root: Json) -> bool:

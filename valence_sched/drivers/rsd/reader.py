@@ -82,6 +82,8 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
 def find_resources(service: LinkedDocuments) -> RsdResources:
     """Return the resources of a rack, and the fabrics that each system reaches."""
     root = RackRoot(ROOT, service.json(ROOT, "the protocol") or {}, service.notes)
+    if not (root.rack_nodes or root.nodes):  # what a node has cannot be told from what is free
+        return RsdResources(root, [], [], [], [], {})
     fabrics = list(service.follow(root.fabrics, Fabric, root.uri))
     systems = list(service.follow(root.systems, RackSystem, root.uri))
     offered = rsd_fabrics.fabric_offers(service, fabrics)

@@ -144,6 +144,8 @@ class RackSystem(System):
 class RackNode(NamedResource):
     """ComposedNode."""
 
+    tells_use = True
+
     node_state = Field("ComposedNodeState", text, "Allocating, Allocated, Assembling, Assembled, "
                        "Failed; all of them are in use")  # fmt: skip
     system = Field("Links/ComputerSystem", links, "the one system that it is")

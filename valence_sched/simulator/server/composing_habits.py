@@ -13,7 +13,9 @@ from valence_sched.simulator.server.documents import DocumentTree, Json, Simulat
 from valence_sched.simulator.server.faults import Faults
 
 #: Bodies that are no document, by the word of the rule ``body``.
-BODIES: Mapping[str, bytes] = {"text": b"It is done.", "number": b"42", "list": b"[]"}
+BODIES: Mapping[str, bytes] = {
+    "text": b"It is done.", "number": b"42", "list": b"[]", "object": b"{}",
+}  # fmt: skip
 #: Properties that tell one device from another that is equal.
 _OWN = ("Id", "Name", "SerialNumber", "UUID", "PartNumber", "MACAddress", "PermanentMACAddress")
 

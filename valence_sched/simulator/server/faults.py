@@ -76,7 +76,7 @@ RULES = (
     FaultRule("ghost", "", "deleting a node answers 204, and the node stays"),
     FaultRule("patch-replaces", "", "PATCH replaces a nested object as a whole"),
     FaultRule("if-match", "", "PATCH and DELETE without If-Match answer 428"),
-    FaultRule("body", "KIND:WHERE", "all is done, the body of the answer is text, number or list"),
+    FaultRule("body", "KIND:WHERE", "all is done, the answer is text, a number, a list or object"),
     FaultRule("own-names", "", "a composed node has a name and a URI of its own"),
     FaultRule("uri-names", "", "a composed node keeps its name only in its URI"),
     FaultRule("no-location", "", "composing answers 201 and nothing more"),
@@ -94,7 +94,7 @@ RULES = (
 )  # fmt: skip
 
 #: What a body may be in place of a document.
-KINDS = ("text", "number", "list")
+KINDS = ("text", "number", "list", "object")
 
 _BY_NAME = {rule.name: rule for rule in RULES}
 

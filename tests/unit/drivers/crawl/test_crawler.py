@@ -118,9 +118,9 @@ class TestFetch(unittest.TestCase):
 
     def test_what_cannot_be_read_raises_when_it_is_asked_for_and_the_rest_is_read(self):
         made = crawl({"/a": {"Leaf": link("/b"), "Kept": link("/c")}, "/c": {},
-                      "/b": Answer(500, {}, b"")})  # fmt: skip
+                      "/b": Answer(406, {}, b"")})  # fmt: skip
         made.fetch([fetch_task("/a", Tree)])
-        with self.assertRaisesRegex(InputError, "HTTP 500"):
+        with self.assertRaisesRegex(InputError, "HTTP 406"):
             made.get("/b")
         self.assertEqual({}, made.get("/c"))
         with self.assertRaises(KeyError):

@@ -142,7 +142,7 @@ class TestRead(unittest.TestCase):
 
     def test_an_answer_that_is_no_document_cannot_be_read(self):
         for answer, words in (
-            (Answer(500, {}, b"{}"), "HTTP 500, expected a document"),
+            (Answer(401, {}, b"{}"), "HTTP 401, expected a document"),
             (Answer(300, {}, b"{}"), "HTTP 300"),
             (Answer(200, {}, b"<html>"), "HTML"),
             ({"error": {}}, "an error in an answer of success, expected a document"),
@@ -155,8 +155,16 @@ class TestRead(unittest.TestCase):
 
     def test_the_reason_is_said_of_the_document_as_a_whole(self):
         with self.assertRaises(InputError) as caught:
-            reader({"/a": Answer(500, {}, b"{}")}).read("/a")
-        self.assertEqual(InputError("/a", "", "HTTP 500", "a document").args, caught.exception.args)
+            reader({"/a": Answer(406, {}, b"{}")}).read("/a")
+        self.assertEqual(InputError("/a", "", "HTTP 406", "a document").args, caught.exception.args)
+
+    def test_a_status_of_an_outage_fails_the_reading_but_not_of_a_path_that_was_guessed(self):
+        for code in (403, 408, 429, 500, 503, 599):
+            one = reader({"/a": Answer(code, {}, b"{}")})
+            with self.assertRaisesRegex(Unreachable, f"^/a: found HTTP {code}, expected a doc"):
+                one.read("/a")
+            with self.assertRaises(InputError):
+                one.read("/a", is_guess=True)
 
     def test_one_that_is_late_or_cut_off_fails_the_reading(self):
         for error in (Cut("it was cut"), Slow("it is late")):

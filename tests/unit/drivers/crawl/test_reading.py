@@ -15,6 +15,7 @@ from valence_sched.drivers.crawl.reading import (
     ReadTarget,
     read_in_passes,
 )
+from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.fields import Link, Resource
 from valence_sched.drivers.http.tls import TlsContexts
 from valence_sched.errors import PodmError
@@ -110,12 +111,6 @@ class TestPasses(unittest.TestCase):
         self.assertLessEqual({ROOT, "/redfish/v1/CompositionService"}, set(found.read))
         self.assertEqual(("east", "redfish"), (found.podm.id, found.podm.driver))
 
-    def test_without_a_root_its_parts_are_looked_for_where_they_usually_are(self):
-        tree = dict(self.TREE)
-        del tree[ROOT]
-        found = read_in_passes(crawl(tree), DIALECTS["redfish"](), None, "east", "h.invalid")
-        self.assertIn("/redfish/v1/CompositionService", found.read)
-
     def test_documents_that_lead_on_without_end_are_given_up(self):
         passes = []
 
@@ -138,19 +133,17 @@ class Small(Resource):
     chassis = Link("Chassis", Resource, "one", collection=True)
 
 
-class SmallDialect:
-    """A dialect that keeps what it was given, and may know the identity itself."""
+def small_dialect(identity: str | None = None, *wants: str, services=None) -> Dialect:
+    """Return a dialect that keeps what it was given, and may know the identity itself."""
 
-    name, root = "small", Small
-
-    def __init__(self, identity: str | None = None, *wants: str) -> None:
-        self.identity, self.wants, self.service = identity, wants, None
-
-    def read(self, service, name: str, driver: str) -> FullPodm:
-        self.service = service
-        for uri in self.wants:
+    def read(service, name: str, driver: str) -> FullPodm:
+        if services is not None:
+            services.append(service)
+        for uri in wants:
             service.json(uri, ROOT)
-        return FullPodm(id=name, driver=driver, identity=self.identity)
+        return FullPodm(id=name, driver=driver, identity=identity)
+
+    return Dialect("small", Small, read)
 
 
 UUID = "0b6ffe0a-3f7c-4a35-9f9e-6d2cf2a6a1b1"
@@ -165,19 +158,20 @@ class TestOnePass(unittest.TestCase):
 
     def test_the_identity_is_the_dialects_own_else_what_the_service_tells(self):
         tree = {ROOT: whole(ROOT, UUID=UUID)}
-        _, found = self.passed(SmallDialect(), tree)
+        _, found = self.passed(small_dialect(), tree)
         self.assertIn(UUID, found.podm.identity)
-        _, found = self.passed(SmallDialect("own"), tree)
+        _, found = self.passed(small_dialect("own"), tree)
         self.assertEqual("own", found.podm.identity)
-        _, found = self.passed(SmallDialect(), {ROOT: whole(ROOT)})
+        _, found = self.passed(small_dialect(), {ROOT: whole(ROOT)})
         self.assertIsNone(found.podm.identity)
 
     def test_the_most_blocks_and_the_host_are_passed_on(self):
-        dialect = SmallDialect()
+        services = []
+        dialect = small_dialect(services=services)
         self.passed(dialect, {ROOT: whole(ROOT)}, max_blocks={"Compute": 3})
-        self.assertEqual({"Compute": 3}, dialect.service.max_blocks)
-        self.assertIsNone(dialect.service.uri("https://other.invalid/x", ROOT))
-        self.assertEqual("/x", dialect.service.uri("https://h.invalid/x", ROOT))
+        self.assertEqual({"Compute": 3}, services[0].max_blocks)
+        self.assertIsNone(services[0].uri("https://other.invalid/x", ROOT))
+        self.assertEqual("/x", services[0].uri("https://h.invalid/x", ROOT))
 
     def test_where_documents_bring_what_is_below_them_the_first_pass_may_do_with_that(self):
         chassis = "/redfish/v1/Chassis"
@@ -187,26 +181,18 @@ class TestOnePass(unittest.TestCase):
             chassis: whole(chassis, Members=[link("/c")]),
         }
         made = crawl(answers, features=FULL)
-        dialect = SmallDialect(None, chassis, "/c")
+        services = []
+        dialect = small_dialect(None, chassis, "/c", services=services)
         found = read_in_passes(made, dialect, answers[ROOT], "east", "h.invalid", {"Compute": 3})
-        self.assertEqual(([], {"Compute": 3}), (found.missing, dialect.service.max_blocks))
+        self.assertEqual(([], {"Compute": 3}), (found.missing, services[-1].max_blocks))
         self.assertEqual([f"{chassis}?$expand=.($levels=1)"], asked(made))
 
     def test_a_document_that_a_pass_lacks_is_fetched_for_the_next_one(self):
         tree = {ROOT: whole(ROOT), "/x": whole("/x")}
-        made, found = self.passed(SmallDialect(None, "/x", "/gone"), tree)
+        made, found = self.passed(small_dialect(None, "/x", "/gone"), tree)
         self.assertEqual([], found.missing)
         self.assertEqual({ROOT, "/x"}, set(found.read) | {ROOT})
         self.assertEqual(2, made.unplanned)
-
-    def test_without_a_root_a_collection_is_fetched_with_its_levels_when_it_is_wanted(self):
-        tree = {"/redfish/v1/Chassis": whole("/redfish/v1/Chassis", Members=[link("/c")]), "/c": {}}
-        made, found = self.passed(SmallDialect(None, "/redfish/v1/Chassis"), tree)
-        self.assertEqual([], found.missing)
-        self.assertEqual(1, made.unplanned, "the root")
-        made, _ = self.passed(SmallDialect(), tree)
-        ((task,),) = made._deferred.values()
-        self.assertEqual(("/redfish/v1/Chassis", Resource, 1), (task.uri, task.to, task.levels))
 
 
 class TestLogOut(unittest.TestCase):

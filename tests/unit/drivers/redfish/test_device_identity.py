@@ -33,7 +33,8 @@ def links(*uris: str) -> list[Json]:
 class Case(TestCase):
     def setUp(self) -> None:
         self.documents: dict[str, Json] = {
-            V: {"Name": "p", "ResourceBlocks": {"@odata.id": BLOCKS}, "Systems": links(f"{V}/S")},
+            V: {"Name": "p", "CompositionService": links(f"{V}/C"), "Systems": links(f"{V}/S")},
+            f"{V}/C": {"ResourceBlocks": {"@odata.id": BLOCKS}},
             BLOCKS: {"Members": []},
             f"{V}/S": {"Members": []},
         }

@@ -39,7 +39,9 @@ class TestSizes(TestCase):
         pieces = {f"{V}/Chunks/{i}": {"MemoryChunkSizeMiB": size} for i, size in enumerate(chunks)}
         links = [{"@odata.id": uri} for uri in dimms]
         documents = {
-            V: {"Chassis": [{"@odata.id": f"{V}/Chassis/1"}]},
+            V: {"Chassis": [{"@odata.id": f"{V}/Chassis/1"}],
+                "CompositionService": {"@odata.id": f"{V}/C"}},
+            f"{V}/C": {"@odata.type": "#CompositionService.v1_2_0.CompositionService"},
             f"{V}/Chassis/1": {"MemoryDomains": [{"@odata.id": DOMAIN}]},
             f"{V}/Chunks": {"Members": [{"@odata.id": uri} for uri in pieces]},
             DOMAIN: {"AllowsMemoryChunkCreation": True, "InterleavableMemorySets": [

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bad answer near the root is an outage: every kind of answer at every level of every dialect."""
+
+import itertools
+import unittest
+
+import msgspec
+
+from tests.recipes import lease_server
+from tests.recipes.sled_lease.sled_lease import sled_lease
+from tests.unit.drivers.crawl.test_faults import LOGIN, status
+from tests.unit.drivers.crawl.test_live import NOON, TREES, LiveTest
+from tests.unit.drivers.served import DIALECTS, PASSWORD, USER
+from valence_sched.drivers.crawl.pool import read
+from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
+from valence_sched.drivers.links import ROOT, path_of
+from valence_sched.model.read_failure import PreviousReading
+from valence_sched.model.registration import Registration
+
+CS = f"{ROOT}/CompositionService"
+DEVICES = f"{ROOT}/Chassis/1/Processors"
+MORE = "Members@odata.nextLink"
+
+
+def link(uri):
+    return {"@odata.id": uri}
+
+
+def collection(*uris, **more):
+    return {"Members": [link(uri) for uri in uris], **more}
+
+
+def block(number):
+    return {
+        "@odata.type": "#ResourceBlock.v1_4_3.ResourceBlock",
+        "ResourceBlockType": ["Processor"],
+        "CompositionStatus": {"CompositionState": "Unused"},
+        "Processors": [link(f"{DEVICES}/{number}")],
+    }
+
+
+def encoded(documents):
+    named = {uri: {"@odata.id": uri, **json} for uri, json in documents.items()}
+    return {uri: msgspec.json.encode(json) for uri, json in named.items()}
+
+
+BLOCKS = [f"{CS}/ResourceBlocks/{number}" for number in (1, 2, 3, 4)]
+REDFISH = encoded({
+    ROOT: {"CompositionService": link(CS), "Systems": link(f"{ROOT}/Systems"),
+           "UUID": "0b6ffe0a-3f7c-4a35-9f9e-6d2cf2a6a1b1"},
+    CS: {"ResourceBlocks": link(f"{CS}/ResourceBlocks"), "ResourceZones": link(f"{CS}/Zones")},
+    f"{CS}/ResourceBlocks": collection(*BLOCKS[:3], **{MORE: f"{CS}/ResourceBlocks/page-2"}),
+    f"{CS}/ResourceBlocks/page-2": collection(*BLOCKS[3:]),
+    f"{CS}/Zones": collection(f"{CS}/Zones/1", f"{CS}/Zones/2"),
+    **{f"{CS}/Zones/{number}": {"Links": {"ResourceBlocks": [link(uri) for uri in BLOCKS]}}
+       for number in (1, 2)},
+    f"{ROOT}/Systems": collection(f"{ROOT}/Systems/1"),
+    f"{ROOT}/Systems/1": {"SystemType": "Physical"},
+    **{uri: block(number) for number, uri in enumerate(BLOCKS, 1)},
+    **{f"{DEVICES}/{number}": {"TotalCores": 8} for number in (1, 2, 3, 4)},
+})  # fmt: skip
+SLED = lease_server.documents()
+SLEDS = "/redfish/v1/Oem/SledLease"
+
+#: Of each dialect its documents, the levels at which any failure is an outage, and the others.
+SERVICES = {
+    "redfish": (REDFISH, (
+        ROOT, CS, f"{CS}/ResourceBlocks", f"{CS}/ResourceBlocks/page-2", f"{CS}/Zones",
+        f"{ROOT}/Systems",
+    ), (BLOCKS[0], BLOCKS[3], f"{CS}/Zones/1", f"{DEVICES}/1")),
+    "rsd": (TREES["rsd-pcie"], (
+        ROOT, f"{ROOT}/Nodes", f"{ROOT}/Systems", f"{ROOT}/Fabrics", f"{ROOT}/Fabrics/PCIe/Zones",
+        f"{ROOT}/Services/rss/LogicalDrives",
+    ), (f"{ROOT}/Systems/sled-1", f"{ROOT}/Systems/sled-1/Processors/CPU1",
+        f"{ROOT}/Fabrics/PCIe/Endpoints/drive-1")),
+    "sled_lease": (SLED, (ROOT, f"{SLEDS}/Sleds", f"{SLEDS}/Leases"), (f"{SLEDS}/Sleds/1",)),
+}  # fmt: skip
+
+#: The blocks that such a member leads to.
+BEHIND = {f"{ROOT}/Fabrics/PCIe/Endpoints/drive-1": f"{ROOT}/Chassis/pcie-1/Drives/bay-1"}
+
+#: Answers that say nothing of the document: an outage wherever they come.
+OUTAGES = {
+    "500": status(500), "501": status(501), "502": status(502), "503": status(503, Retry_After="0"),
+    "503 for long": status(503, Retry_After="3600"), "504": status(504), "507": status(507),
+    "429": status(429, Retry_After="0"), "403": status(403), "408": status(408),
+    "403 page": status(403, b"<html>"),
+}  # fmt: skip
+#: Answers that are no document.
+FAILURES = {
+    "404": status(404), "410": status(410), "400": status(400), "418": status(418),
+    "empty": status(200, b""), "no content": status(204), "{}": status(200, b"{}"),
+    "[]": status(200, b"[]"), "text": status(200, b'"no"'), "null": status(200, b"null"),
+    "login page": status(200, b"<!DOCTYPE html><title>Log in</title>"),
+    "half": status(200, b'{"@odata.id": "/redfish/v1", "Mem'),
+    "error": status(200, b'{"error": {"code": "Base.1.8.GeneralError"}}'),
+    "elsewhere": status(302, Location="https://elsewhere.invalid/login"),
+    "to a page": status(302, Location="/login.html"),
+    "nowhere": status(302),
+}  # fmt: skip
+
+
+def again(handler):
+    """Answer the first time that the session has expired, then as usual."""
+    handler.podm.sessions.clear()
+    handler.podm.rules.clear()
+    return handler.reply(401)
+
+
+def moved(handler):
+    """Redirect to the same document with a slash at its end."""
+    there = handler.path.endswith("/")
+    return not there and handler.reply(302, b"", {"Location": f"{handler.path}/"})
+
+
+def as_text(handler):
+    """Answer the document as what it is not."""
+    body = handler.podm.document(handler.path) or b"{}"
+    return handler.reply(200, b"\xef\xbb\xbf" + body, {"Content-Type": "text/html"})
+
+
+class ServicesTest(LiveTest):
+    def setUp(self):
+        self.servers = {
+            name: (self.serve(tree), self.serve(tree, login=LOGIN))
+            for name, (tree, _, _) in SERVICES.items()
+        }
+
+    def ask(self, dialect, uri=None, act=None, *, login=False, previous=None):
+        server = self.servers[dialect][login]
+        server.rules[:] = [lambda it: path_of(it.path) == uri and act(it)] if act else []
+        user = {"username": USER} if login else {}
+        known = Registration(name="podm", url=server.url, driver=dialect, **user)
+        target = ReadTarget(known, PASSWORD, previous or PreviousReading())
+        dialects = {**DIALECTS, "sled_lease": sled_lease}
+        (found,) = read([target], dialects, ReadSettings(raw=False), clock=lambda: NOON)
+        return found
+
+    def assert_outage(self, found, uri):
+        self.assertIsNotNone(found.failure)
+        self.assertEqual(("Offline", ()), (found.podm.status, found.podm.blocks), found.failure)
+        self.assertIn(uri, found.failure)
+
+
+class BadAnswersTest(ServicesTest):
+    def test_an_outage_is_one_at_every_level(self):
+        for dialect, (_, near, far) in SERVICES.items():
+            for uri, (kind, act) in itertools.product((*near, *far), OUTAGES.items()):
+                with self.subTest(dialect, uri=uri, kind=kind):
+                    found = self.ask(dialect, uri, act)
+                    refused = uri == ROOT and kind.startswith("403")
+                    self.assert_outage(found, "asks for a login" if refused else uri)
+
+    def test_a_root_a_service_or_a_list_that_cannot_be_read_is_an_outage(self):
+        for dialect, (_, near, _) in SERVICES.items():
+            for uri, (kind, act) in itertools.product(near, FAILURES.items()):
+                with self.subTest(dialect, uri=uri, kind=kind):
+                    self.assert_outage(self.ask(dialect, uri, act), uri)
+
+    def test_a_single_member_that_cannot_be_read_is_noted_and_the_others_are_read(self):
+        for dialect, (_, _, far) in SERVICES.items():
+            whole = {block.uri for block in self.ask(dialect).podm.blocks}
+            for uri, (kind, act) in itertools.product(far, FAILURES.items()):
+                with self.subTest(dialect, uri=uri, kind=kind):
+                    found = self.ask(dialect, uri, act)
+                    self.assertIsNone(found.failure)
+                    left_out = {uri, BEHIND.get(uri, uri)}
+                    self.assertEqual(whole - left_out, {it.uri for it in found.podm.blocks})
+                    told = [one for one in found.diagnostics if f"podm: {uri}: " in one.text]
+                    self.assertTrue(told, found.diagnostics)
+
+    def test_what_only_looks_bad_is_read_as_usual(self):
+        acts = {"401": (again, True), "redirect": (moved, False), "text": (as_text, False)}
+        for dialect, (_, near, far) in SERVICES.items():
+            for name, (act, login) in acts.items():
+                usual = self.ask(dialect, login=login)
+                self.assertIsNone(usual.failure)
+                for uri in (*near[1:], *far):
+                    with self.subTest(dialect, uri=uri, kind=name):
+                        found = self.ask(dialect, uri, act, login=login)
+                        self.assertIsNone(found.failure)
+                        self.assertEqual((usual.podm, usual.diagnostics),
+                                         (found.podm, found.diagnostics))  # fmt: skip
+
+    def test_a_node_that_cannot_be_read_is_an_outage_where_only_nodes_tell_what_is_in_use(self):
+        found = self.ask("rsd", f"{ROOT}/Nodes/1", FAILURES["login page"])
+        self.assert_outage(found, f"{ROOT}/Nodes/1")
+        self.assertIsNone(self.ask("rsd", f"{ROOT}/Nodes/1", FAILURES["404"]).failure)
+
+    def test_zones_that_are_listed_and_cannot_be_read_make_no_pool_of_the_whole(self):
+        server = self.servers["redfish"][False]
+        for uri in (f"{CS}/Zones/1", f"{CS}/Zones/2"):
+            del server.documents[uri]
+        found = self.ask("redfish")
+        pools = [found.podm.pools, *(block.pools for block in found.podm.blocks)]
+        self.assertEqual((None, [()] * 5), (found.failure, pools))
+
+
+class PreviousReadingTest(ServicesTest):
+    """What the last reading had, and this one has not."""
+
+    def previous(self, dialect):
+        return PreviousReading.of(self.ask(dialect).podm)
+
+    def test_a_root_that_has_lost_its_service_is_an_outage(self):
+        lists = {f"{ROOT}/Systems": b'{"Members": []}', f"{ROOT}/Chassis": b'{"Members": []}'}
+        for dialect, name in (
+            ("redfish", "Systems"),
+            ("rsd", "Systems"),
+            ("sled_lease", "Chassis"),
+        ):
+            with self.subTest(dialect):
+                server = self.servers[dialect][False]
+                known = self.previous(dialect)
+                root = {"@odata.id": ROOT, name: link(f"{ROOT}/{name}")}
+                server.documents |= {**lists, **server.documents, ROOT: msgspec.json.encode(root)}
+                self.assert_outage(self.ask(dialect, previous=known), "no composition service")
+                first = self.ask(dialect)
+                self.assertEqual((None, "Online", ()),
+                                 (first.failure, first.podm.status, first.podm.blocks))  # fmt: skip
+                told = [one for one in first.diagnostics if "no composition service" in one.text]
+                self.assertEqual(["remark"], [one.kind for one in told])
+                again_ = self.ask(dialect, previous=PreviousReading.of(first.podm))
+                self.assertIsNone(again_.failure)
+
+    def test_a_root_that_always_listed_blocks_without_a_service_is_read_again(self):
+        server = self.servers["redfish"][False]
+        root = msgspec.json.decode(server.documents[ROOT])
+        root["ResourceBlocks"] = link(f"{CS}/ResourceBlocks")
+        service = root.pop("CompositionService")
+        server.documents[ROOT] = msgspec.json.encode(root)
+        known = self.previous("redfish")
+        found = self.ask("redfish", previous=known)
+        self.assertEqual((None, 4), (found.failure, len(found.podm.blocks)))
+        zoned = known._replace(pools=frozenset(["1", "2"]))  # it had a service then
+        self.assert_outage(self.ask("redfish", previous=zoned), "no composition service")
+        server.documents[ROOT] = msgspec.json.encode(root | {"CompositionService": service})
+        self.assertIsNone(self.ask("redfish", previous=zoned).failure)
+
+    def test_less_than_nine_of_ten_blocks_are_noted_with_the_difference(self):
+        many = frozenset(f"/old/{number}" for number in range(40))
+        blocks = frozenset(BLOCKS)
+        words = "podm: found 4 of the 5 blocks of the last reading, without /old/7"
+        for known, expected in (
+            (blocks, None),
+            (frozenset(), None),
+            (blocks | {"/old/7"}, words),
+            (many, "podm: found 0 of the 40 blocks of the last reading, without /old/0, /old/1, "
+                   "/old/10 and 37 more"),
+        ):  # fmt: skip
+            found = self.ask("redfish", previous=PreviousReading(known))
+            self.assertIsNone(found.failure)
+            told = [one for one in found.diagnostics if "last reading" in one.text]
+            self.assertEqual([] if expected is None else [("remark", expected)], told)
+        ten = PreviousReading(frozenset(map(str, range(10))))
+        podm = self.ask("redfish").podm
+        nine = msgspec.structs.replace(
+            podm, blocks=tuple(msgspec.structs.replace(podm.blocks[0], uri=str(n))
+                               for n in range(9)))  # fmt: skip
+        self.assertEqual("", ten.loss(nine))
+
+    def test_half_of_the_blocks_that_fail_are_an_outage_or_noted_by_their_answer(self):
+        server = self.servers["redfish"][False]
+        known = self.previous("redfish")
+        for act, fails in ((OUTAGES["500"], True), (FAILURES["login page"], False)):
+            server.rules[:] = [lambda it, act=act: path_of(it.path) in BLOCKS[::2] and act(it)]
+            target = ReadTarget(Registration(name="podm", url=server.url), None, known)
+            (found,) = read([target], DIALECTS, ReadSettings(), clock=lambda: NOON)
+            self.assertEqual(fails, found.failure is not None)
+            if not fails:
+                text = "found 2 of the 4 blocks of the last reading"
+                self.assertTrue(any(text in one.text for one in found.diagnostics))
+
+
+if __name__ == "__main__":
+    unittest.main()
