@@ -24,6 +24,7 @@ from valence_sched.model.inventory import FullPodm
 from valence_sched.model.registration import Registration
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
+from valence_sched.simulator.server.faults import faults_of
 from valence_sched.store.store import Store
 from valence_sched.testing.served import ServedPodm, served
 
@@ -66,6 +67,11 @@ class Site:
 
     def claim(self, request: Request):
         return self.claimer.claim(request).claim
+
+    def add_faults(self, *rules: str) -> None:
+        """Let every pod manager go wrong in these ways from now on."""
+        for name, faults in faults_of(rules, list(self.podms)).items():
+            self.podms[name].app.podm.faults._faults += faults._faults
 
     def clear_faults(self) -> None:
         """Let no pod manager do anything wrong any more."""

@@ -69,9 +69,10 @@ def root_document(answer: Answer) -> Json | None:
     root = answer.json(ROOT)
     if "error" in root and "@odata.id" not in root:
         raise InputError(ROOT, "", "an error in an answer of success", "a service root")
-    if not (type_name(root) == "serviceroot" or "RedfishVersion" in root or _linked(root)):
-        what = "neither a type, nor a version, nor a link"
-        raise InputError(ROOT, "", what, "a service root", "is it a Redfish service?")
+    kind = type_name(root)
+    if not ("root" in kind or "RedfishVersion" in root or (not kind and _linked(root))):
+        what = root.get("@odata.type") if kind else "neither a type, nor a version, nor a link"
+        raise InputError(ROOT, "", str(what)[:80], "a service root", "is it a Redfish service?")
     return root
 
 
