@@ -86,8 +86,9 @@ class TestClaim(Site):
         self.podm("claim", "release", released)
         with Store(f"sqlite:///{self.state}") as store:
             store.claims.renew(expired, 0.001)
+        node = f"it is node vs-{composed}"
         for claim, words in (
-            (composed, f"is SETTLED .it is node vs-{composed}.: only one that is held is composed"),
+            (composed, f"is COMPOSED .{node}.: only one that is held is composed"),
             (released, "is RELEASED: only one that is held is composed"),
             (expired, "is EXPIRED: only one that is held is composed"),
         ):

@@ -68,6 +68,9 @@ class TestHeld(Live):
         free = self.free()
         (node,) = self.podm(*NODE, "--compose").data
         (claim,) = self.podm("claim", "list", "-f", "json").data
+        self.assertEqual("COMPOSED", claim["State"])
+        self.assertEqual(free - len(node["Blocks"]), self.free())
+        (claim,) = self.podm("claim", "list", "-f", "json").data
         self.assertEqual("SETTLED", claim["State"])
         self.assertEqual(free - len(node["Blocks"]), self.free())
 

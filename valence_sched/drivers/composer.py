@@ -15,6 +15,9 @@ from valence_sched.drivers.http.exchange import GONE
 from valence_sched.errors import PodmError, one_line
 from valence_sched.model.composition import CompositionRequest, CompositionResult
 
+#: Statuses of a write whose ETag is not that of the document, or that has none.
+PRECONDITION_FAILED, PRECONDITION_REQUIRED = 412, 428
+
 #: Called with each state that a node goes through, for a person who waits.
 Watch = Callable[[str], None]
 
@@ -32,7 +35,11 @@ class Reply(NamedTuple):
 
 
 class Session(Protocol):
-    """A connection to one pod manager; every verb raises PodmError when no reply came."""
+    """A connection to one pod manager; every verb raises PodmError when no reply came.
+
+    A change or removal is refused where the document is not as it was read last, if the service
+    tells ETags: it is to be read again.
+    """
 
     def get(self, uri: str) -> Reply:
         """Read a document."""
@@ -40,7 +47,7 @@ class Session(Protocol):
     def post(self, uri: str, body: Json) -> Reply:
         """Send a body, once."""
 
-    def patch(self, uri: str, body: Json, etag: str | None = None) -> Reply:
+    def patch(self, uri: str, body: Json) -> Reply:
         """Change a document, once."""
 
     def delete(self, uri: str) -> Reply:

@@ -4,18 +4,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
-from valence_sched.drivers.composer import Composer, Reply, Session
+from valence_sched.drivers.composer import (
+    PRECONDITION_FAILED,
+    PRECONDITION_REQUIRED,
+    Composer,
+    Reply,
+    Session,
+)
 from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.dialect import Dialects, dialect_of_driver
 from valence_sched.drivers.document_shape import current_form
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.exchange import Answer, Deadline
+from valence_sched.drivers.http.exchange import Answer, Deadline, is_outage
 from valence_sched.drivers.http.retry import Patience
 from valence_sched.drivers.http.service_root import enter_service, root_document
 from valence_sched.drivers.identity import address_identity, root_identity, told_identity
@@ -24,7 +30,6 @@ from valence_sched.errors import InputError, PodmError, UnknownName, one_line
 from valence_sched.model.identity import change_text
 from valence_sched.model.registration import Registration
 
-NEEDS_ETAG = 428
 MOST_TEXT = 200  # characters of a body that is no document
 
 
@@ -33,34 +38,59 @@ class HttpSession:
     """Sends over a connection; an answer with a status is a reply, whatever its body is.
 
     Each request has ``timeout_s`` of its own: after a write that was lost there must be time to
-    read back.
+    read back. ``root`` is the service root as it was read for the login. A change or a removal
+    carries the ETag of the document as it was read last, where the service told one.
     """
 
     connection: Connection
     timeout_s: float = 30.0
+    root: Json | None = None
+    _etags: dict[str, str] = field(default_factory=dict)
+    _refused: set[tuple[str, str]] = field(default_factory=set)
+    _required: set[str] = field(default_factory=set)
 
     def get(self, uri: str) -> Reply:
+        if uri == ROOT and self.root is not None:
+            return Reply(200, {}, current_form(self.root, root=True))
         reply = self._exchange(uri, lambda: self.connection.get(uri))
+        etag = reply.headers.get("ETag") or (reply.body or {}).get("@odata.etag")
+        if reply.status == 200 and isinstance(etag, str) and etag:
+            self._etags[uri] = etag
+        else:
+            self._etags.pop(uri, None)
         return reply._replace(body=reply.body and current_form(reply.body, root=uri == ROOT))
 
     def post(self, uri: str, body: Json) -> Reply:
-        return self._exchange(uri, lambda: self.connection.post(uri, body))
+        return self._write(uri, lambda headers: self.connection.post(uri, body, headers), None)
 
-    def patch(self, uri: str, body: Json, etag: str | None = None) -> Reply:
-        headers = {"If-Match": etag} if etag else None
-        return self._exchange(uri, lambda: self.connection.patch(uri, body, headers))
+    def patch(self, uri: str, body: Json) -> Reply:
+        etag = self._etags.get(uri)
+        return self._write(uri, lambda headers: self.connection.patch(uri, body, headers), etag)
 
     def delete(self, uri: str) -> Reply:
-        """Remove a document, once; where the service requires an ETag, with the present one."""
-        reply = self._exchange(uri, lambda: self.connection.delete(uri))
-        if reply.status != NEEDS_ETAG:
-            return reply
-        present = self.get(uri)
-        etag = (present.body or {}).get("@odata.etag") or present.headers.get("ETag") or "*"
-        return self._exchange(uri, lambda: self.connection.delete(uri, {"If-Match": str(etag)}))
+        etag = self._etags.get(uri)
+        return self._write(uri, lambda headers: self.connection.delete(uri, headers), etag)
+
+    def _write(
+        self, uri: str, send: Callable[[Mapping[str, str]], Answer], etag: str | None
+    ) -> Reply:
+        """Send with an ETag, unless the service has refused it for this document before.
+
+        Some refuse each ETag that they told; others require one of documents that told none.
+        """
+        required = self._etags.get(uri, "*") if uri in self._required else None
+        wanted = required if etag is None or (uri, etag) in self._refused else etag
+        reply = self._exchange(uri, lambda: send({"If-Match": wanted} if wanted else {}))
+        if reply.status < 300:
+            self._etags.pop(uri, None)
+        if reply.status == PRECONDITION_FAILED and wanted:
+            self._refused.add((uri, wanted))
+        elif reply.status == PRECONDITION_REQUIRED:
+            self._required.add(uri)
+        return reply
 
     def _exchange(self, uri: str, send: Callable[[], Answer]) -> Reply:
-        self.connection.deadline = Deadline(self.timeout_s)
+        self.connection.renew_deadline(self.timeout_s)
         try:
             answer = send()
         except InputError as error:
@@ -115,7 +145,7 @@ def connect(
             name, make_composer = dialect.name, dialect.composer
         if make_composer is None:
             raise PodmError(f"driver {name!r} reads pod managers, and cannot compose on them")
-        session = HttpSession(connection, timeout_s)
+        session = HttpSession(connection, timeout_s, root)
         yield ConnectedPodm(make_composer(session, lambda: Patience(patience_s)), session)
 
 
@@ -130,6 +160,8 @@ def live_identity(connection: Connection, root: Json) -> str:
         if uri == ROOT:
             return root
         answer = connection.get(uri)
+        if is_outage(answer.status):
+            raise PodmError(f"{uri}: found HTTP {answer.status}, expected a document")
         return answer.json(uri) if answer.status == 200 else None
 
     service = LinkedDocuments(get, NO_NOTES, host=connection.host)

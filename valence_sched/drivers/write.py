@@ -7,7 +7,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import urljoin
 
-from valence_sched.drivers.composer import Reply, Session, Watch, describe_reply
+from valence_sched.drivers.composer import (
+    PRECONDITION_FAILED,
+    PRECONDITION_REQUIRED,
+    Reply,
+    Session,
+    Watch,
+    describe_reply,
+)
 from valence_sched.drivers.http.retry import BUSY_STATUSES, GATEWAY_STATUSES, Patience
 from valence_sched.drivers.links import link_path
 from valence_sched.drivers.refusals import refusal, stanza_responses
@@ -46,11 +53,16 @@ class SendResult(NamedTuple):
 
 
 def write(
-    session: Session, target: str, send: Callable[[], Reply], patience: Patience, watch: Watch
-) -> SendResult:
-    """Send once to ``target``, and wait for the task of a reply that only accepts."""
+    session: Session, target: str, send: Callable[[], Reply], patience: Patience, watch: Watch,
+    is_undone: Callable[[], bool] = lambda: False,
+) -> SendResult:  # fmt: skip
+    """Send once to ``target``, and wait for the task of a reply that only accepts.
+
+    It is sent again where it was refused by its ETag, once, or until a time that the service names,
+    and ``is_undone``, which reads anew, finds that nothing was done and it is still to be done.
+    """
     try:
-        reply = send()
+        reply = _send_until_taken(send, patience, watch, is_undone)
     except PodmError as error:
         sent = getattr(error, "sent", True)
         return SendResult(reason=f"no reply: {error}", lost=sent, unsent=not sent)
@@ -63,6 +75,24 @@ def write(
     if (node := node_uri_of(last, target)) or not last.text:
         return SendResult(node)
     return SendResult(reason=describe_reply(last), lost=True)
+
+
+def _send_until_taken(
+    send: Callable[[], Reply], patience: Patience, watch: Watch, is_undone: Callable[[], bool]
+) -> Reply:
+    reply, is_stale = send(), True
+    while (is_stale and reply.status in (PRECONDITION_FAILED, PRECONDITION_REQUIRED)) or (
+        reply.status in BUSY_STATUSES and patience.wait_as_told(reply.headers)
+    ):
+        is_stale = is_stale and reply.status in BUSY_STATUSES
+        watch("trying again")
+        try:
+            if not is_undone():
+                break
+        except PodmError:  # what was done is read back later
+            break
+        reply = send()
+    return reply
 
 
 def node_uri_of(reply: Reply, target: str) -> str | None:

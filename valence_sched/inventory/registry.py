@@ -168,7 +168,7 @@ class Registry:
         IdentityConflict if the service is registered under another name.
         """
         members.validate_registration(registration)
-        found = self._find_identity(registration, password)
+        found = (podm and podm.identity) or self._find_identity(registration, password)
         registration = replace(registration, identity=found)
         self._check_service(registration)
         with self.store() as store:
@@ -201,6 +201,8 @@ class Registry:
     ) -> tuple[FullPodm, tuple[Diagnostic, ...]]:
         """Log in to a pod manager that is not registered yet, and return it as it is read once.
 
+        Its devices are kept for the next reading, which need not read them again.
+
         Raises:
             PodmError: it could not be read; the message says why.
             CredentialError: its password cannot be had.
@@ -209,7 +211,8 @@ class Registry:
         from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
 
         target = ReadTarget(registration, password or self.password(registration))
-        settings = ReadSettings(timeout_s=timeout_s, raw=False)
+        cache = Homes(self._config.environ).cache
+        settings = ReadSettings(timeout_s=timeout_s, cache=cache, raw=False)
         (reading,) = pool.read([target], plugins.installed(plugins.DIALECTS), settings)
         if reading.failure is not None:
             reason = reading.failure.removeprefix(f"{registration.name}: ")

@@ -77,9 +77,7 @@ class PodmAccess:
         """Return the composer; its claims are reaped only after all its waiting."""
         waiting_s = MOST_WAITS * self.patience_s + MOST_ANSWERS * self.timeout_s + PATIENCE_S
         ttl_s = max(self.ttl_s, waiting_s)
-        return NodeComposer(
-            self.store, self.connect, self.read, ttl_s, self.progress, self.checkpoint
-        )
+        return NodeComposer(self.store, self.connect, ttl_s, self.progress, self.checkpoint)
 
     def reconciler(self, *, dry_run: bool = False) -> Reconciler:
         """Return the reconciler."""

@@ -45,7 +45,6 @@ from valence_sched.model.composition import (
     request_from_node,
     single_allocation,
 )
-from valence_sched.model.inventory import FullPodm
 from valence_sched.model.progress import NoProgress, Progress, awaiting
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
@@ -59,15 +58,16 @@ RECONCILE_HINT = "podm claim reap reconciles it"
 class NodeComposer:
     """Composes claims of one node each.
 
-    ``connect`` opens the composer of a pod manager by its id, ``read`` reads the pod manager again,
-    None where it does not answer. A claim that is being composed for longer than ``ttl_s`` is
-    reconciled. ``progress`` is told what each pod manager does about a node, ``checkpoint`` is
-    called with each point that a process may die at.
+    ``connect`` opens the composer of a pod manager by its id. A claim that is being composed for
+    longer than ``ttl_s`` is reconciled. ``progress`` is told what each pod manager does about a
+    node, ``checkpoint`` is called with each point that a process may die at.
+
+    Only the node and its blocks are read. A claim holds what was composed until the next reading
+    of the pod manager shows it; what was removed is free at once.
     """
 
     store: Store
     connect: Connector
-    read: Callable[[str], FullPodm | None]
     ttl_s: float = TTL_S
     progress: Progress = field(default_factory=NoProgress)
     checkpoint: Callable[[str], None] = field(default=lambda _point: None)
@@ -104,8 +104,6 @@ class NodeComposer:
             node = composed_node(claim, part, allocation, result)
             self._record_node(composer, claim, wanted, node)
         self.checkpoint("confirmed")
-        self._refresh(part.podm)
-        self.checkpoint("accounted")
         return node
 
     def remove(self, node: ComposedNode) -> None:
@@ -118,10 +116,12 @@ class NodeComposer:
         """
         unsure = f"of {node.podm} may be gone: {RECONCILE_HINT}"
         with self.store.effects.change("node", node.id, unsure, f"of {node.podm} is deleted"):
-            self._remove(node)
-        self._refresh(node.podm)
+            freed = self._remove(node)
+        with contextlib.suppress(SchedulerError):  # else the next reading shows it
+            self.store.note_removal(node.podm, node.uri, freed)
 
-    def _remove(self, node: ComposedNode) -> None:
+    def _remove(self, node: ComposedNode) -> tuple[str, ...]:
+        """Decompose a node; return the blocks that others can have now."""
         wanted = request_from_node(node)
         self.checkpoint("removing")
         subject = _subject(node.id, node.podm)
@@ -145,6 +145,7 @@ class NodeComposer:
             gone = f"{node.podm}: {node.uri} is taken apart, and that could not be noted"
             raise Unverified(f"{gone}: {error}: {RECONCILE_HINT}") from error
         self.checkpoint("forgotten")
+        return result.freed
 
     def _connect_and_check(
         self, stack: contextlib.ExitStack, claim: Claim, podm: str, wanted: CompositionRequest
@@ -269,13 +270,6 @@ class NodeComposer:
             nothing = f"{podm}: nothing is composed, and that could not be noted"
             text = f"{nothing}: {error}: claim {claim.id} stays COMPOSING ({RECONCILE_HINT}): {why}"
             raise Unverified(one_line(text)) from error
-
-    def _refresh(self, podm: str) -> None:
-        """Store a new reading, which counts what was composed; without one, the next does."""
-        with contextlib.suppress(SchedulerError):  # the result is stored already
-            reading = self.read(podm)
-            if reading is not None:
-                self.store.remember(reading)
 
 
 def _subject(node: str, podm: str) -> str:

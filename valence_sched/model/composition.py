@@ -70,7 +70,7 @@ class CompositionResult(Noun, frozen=True, kw_only=True):
     ``node`` is the URI of the node, ``blocks`` are those that it really has, ``amounts`` the memory
     chunks and volumes that were made for it. ``reason`` says what
     the pod manager refused, what remains, or why the state is unknown. With ``works`` the pod
-    manager is still working on it.
+    manager is still working on it. ``freed`` are the blocks that its removal left for others.
     """
 
     state: NodeState
@@ -79,6 +79,7 @@ class CompositionResult(Noun, frozen=True, kw_only=True):
     amounts: tuple[Grant, ...] = ()
     reason: str = ""
     works: bool = False
+    freed: tuple[str, ...] = ()
 
 
 class ComposedNode(Noun, frozen=True, kw_only=True):

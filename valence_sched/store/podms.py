@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -309,6 +309,32 @@ def settle_stored(connection: sa.Connection, name: str) -> None:
     podm = load(connection, [name]).get(name)
     if row and podm and settle.settle_claims(connection, {key: podm}):
         change_log.log_changes(connection, [key])
+
+
+def note_removal(connection: sa.Connection, key: str, uri: str, freed: Collection[str]) -> None:
+    """Take a node that is gone out of the reading that still lists it, and free these blocks.
+
+    A block that another node of that reading has, too, is freed by one node only.
+    """
+    row = lock_row(connection, key)
+    found = documents(connection, [key]).get(key)
+    if row is None or found is None:
+        return
+    podm = found.full()
+    rest = tuple(node for node in podm.nodes if node.uri != uri)
+    if len(rest) == len(podm.nodes):
+        return
+    shown = {it for node in podm.nodes if node.uri == uri for it in node.blocks} & set(freed)
+    others = {it for node in rest for it in node.blocks}
+    blocks = tuple(
+        replace(block, status=replace(block.status.released(), reserved=False))
+        if block.uri in shown and block.status
+        and (block.status.shareable or block.uri not in others)
+        else block
+        for block in podm.blocks
+    )  # fmt: skip
+    reading = EncodedPodm(replace(podm, nodes=rest, blocks=blocks))
+    write(connection, [PodmUpdate(key, reading, row, row.stats, is_read=False)])
 
 
 def load(connection: sa.Connection, names: Iterable[str] | None = None) -> dict[str, FullPodm]:

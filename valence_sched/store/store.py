@@ -8,7 +8,7 @@ import functools
 import itertools
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import Connection
@@ -182,6 +182,14 @@ class Store:
         if isinstance(stored, IdentityConflict):
             raise stored
         return stored.generation
+
+    def note_removal(self, name: str, node: str, freed: Collection[str]) -> None:
+        """Store that a node, by its URI, is gone from a pod manager, and which blocks are free.
+
+        A reading that does not list the node any more stands as it is.
+        """
+        key, gone = key_of(name), frozenset(freed)
+        self._write(lambda c: podms.note_removal(c, key, node, gone), "storing what is gone")
 
     def remember_all(self, podms: Iterable[FullPodm]) -> dict[str, LeanPodm]:
         """Store pod managers as they were read; return them as they are known from now on, by id.

@@ -57,7 +57,7 @@ class ProvisionCase(StoreCase):
             return reading
 
         self.claimer = claimer(self.one)
-        composer = NodeComposer(self.one, connect, read, checkpoint=self.points.append)
+        composer = NodeComposer(self.one, connect, checkpoint=self.points.append)
         words = {"prepare": prepare} if prepare else {}
         if refusals:
             words["refusals"] = lambda asked: refusals if asked.count else {}

@@ -151,7 +151,6 @@ class ComposeCase(ScriptedCase):
     def setUp(self):
         self.begin()
         self.points, self.states = [], []
-        self.reading = None
 
     def composer(self, scripted, **words):
         def connect(id_):
@@ -161,15 +160,9 @@ class ComposeCase(ScriptedCase):
             return contextlib.nullcontext(scripted)
 
         return NodeComposer(
-            self.store, connect, self.read, progress=ToldProgress(self.states),
+            self.store, connect, progress=ToldProgress(self.states),
             **{"checkpoint": self.points.append, **words},
         )  # fmt: skip
-
-    def read(self, id_):
-        self.assertEqual("p", id_)
-        if isinstance(self.reading, Exception):
-            raise self.reading
-        return self.reading
 
     def break_at(self, point):
         """Let every transaction fail from a point on."""

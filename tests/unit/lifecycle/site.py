@@ -41,14 +41,13 @@ class Site:
         self.podms, self.store = podms, store
         self.points: list[str] = []
         self.composer = NodeComposer(
-            store, self.connect, self.read, ttl_s=ttl_s, checkpoint=checkpoint or self.points.append
+            store, self.connect, ttl_s=ttl_s, checkpoint=checkpoint or self.points.append
         )
         self.reconciler = Reconciler(store, self.connect, self.read)
         policies = App(environ={"XDG_CONFIG_HOME": "/nonexistent"}).config.policies()
         self.claimer = Claimer(store, policies.values())
         self.provisioner = Provisioner(store, self.claimer, self.composer, self.read)
-        for name in podms:
-            self.store.remember(self.read(name))
+        self.read_again()
         self.unusable_count = self.free_blocks() - self.free_to_decide()
 
     def target(self, name: str) -> ReadTarget:
@@ -64,6 +63,11 @@ class Site:
         dialects = plugins.load(plugins.DIALECTS).by_name
         (reading,) = pool.read([self.target(name)], dialects, ReadSettings(timeout_s=10))
         return reading.podm if reading.failure is None else None
+
+    def read_again(self) -> None:
+        """Store a reading of each pod manager, which settles what it shows."""
+        for name in self.podms:
+            self.store.remember(self.read(name))
 
     def claim(self, request: Request):
         return self.claimer.claim(request).claim

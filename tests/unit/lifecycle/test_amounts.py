@@ -96,6 +96,7 @@ class TestAmounts(unittest.TestCase):
             (node,) = done.nodes
             self.assertEqual({it.uri for it in node.amounts}, self.made(here, word) - before)
             self.assertEqual([float(size)], [it.amount for it in node.amounts])
+            here.read_again()
             self.assertEqual(["SETTLED"], [claim.state for claim in here.store.claims.list()])
             used = {stock.uri: stock.used for stock in here.read(*here.podms).stocks}
             self.assertEqual(size, sum(used.values()) - sum(free.values()))

@@ -13,7 +13,7 @@ from tests.unit.lifecycle.scripted import (
     ComposeCase,
     Watched,
 )
-from tests.unit.store.site import expire, podm
+from tests.unit.store.site import expire
 from valence_sched.errors import ClaimLost, ClaimState, ComposeFailed, Unverified
 from valence_sched.lifecycle.compose import RECONCILE_HINT
 from valence_sched.model.composition import composition_request
@@ -25,7 +25,7 @@ class TestComposed(ComposeCase):
     def test_each_step_is_marked_and_each_state_told(self):
         node = self.composer(Watched()).compose(self.claim)
         self.assertEqual(["held", "intent", "checked", "reserved", "specific", "read back",
-                          "confirmed", "accounted"], self.points)  # fmt: skip
+                          "confirmed"], self.points)  # fmt: skip
         subject = f"node vs-{self.claim.id} on p"
         self.assertEqual([(subject, "checking"), (subject, "specific")], self.states)
         self.assertEqual([node], [replace(one, created_at=0.0) for one in self.store.nodes.list()])
@@ -74,14 +74,6 @@ class TestComposed(ComposeCase):
         scripted = Watched()
         scripted.compose = compose
         self.composer(scripted, ttl_s=77.0).compose(self.claim)
-
-    def test_it_is_read_again_and_what_cannot_be_read_costs_nothing(self):
-        for reading, zone in ((None, None), (DOWN, None), (podm(zone="z"), "z")):
-            with self.subTest(reading):
-                self.begin()
-                self.reading = reading
-                self.composer(Watched()).compose(self.claim)
-                self.assertEqual(zone, self.store.load_podms()["p"].zone)
 
     def test_what_is_not_held_is_not_begun(self):
         expire(self, self.claim)

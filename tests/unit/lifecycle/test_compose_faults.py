@@ -34,6 +34,11 @@ COMPOSING = (
     Case("drop-reply:" + POST, node=True),
     Case("async", node=True),
     Case("if-match", node=True),
+    Case("stale-tags", node=True),
+    Case("status:412:PATCH:*:1", node=True),
+    Case(f"status:428:{POST}:1", node=True),
+    Case(f"busy:0:{POST}:2", node=True),
+    Case(f"busy:60:{POST}", node=False, line="HTTP 503: "),
     Case("patch-replaces", node=True),
     Case("malformed:" + POST, node=True),
     Case(f"malformed:GET:{SYSTEMS}", node=False, line="JSON|document"),
@@ -138,7 +143,7 @@ class TestOthers(unittest.TestCase):
                 changes = hands.may_change(second, outcome.node)
                 gone = changes.remove(second, outcome.node, lambda _state: None)
                 self.assertEqual("absent", gone.state)
-            self.assertEqual("SETTLED", again.state)
+            self.assertEqual("COMPOSED", again.state)
             self.assertEqual([mine.name], here.node_names())
 
     def test_what_somebody_else_reserves_is_never_let_go(self):
@@ -162,6 +167,9 @@ REMOVING = {
     f"lie:{DELETE}": "is still there: HTTP 200",
     "ghost": "is still there: it answered that the node is gone",
     "if-match": None,
+    "stale-tags": None,
+    f"status:412:{DELETE}:1": None,
+    f"busy:0:{DELETE}:2": None,
     "die-after:9": None,
 }
 

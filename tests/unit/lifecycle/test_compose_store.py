@@ -41,7 +41,7 @@ class Restarted:
                 self.assertEqual(((), ()), (done.failures, done.unverified))
                 (node,) = done.nodes
                 self.assertEqual([node.name], here.node_names())
-                self.assertEqual("SETTLED", here.store.claims.show(node.claim).state)
+                self.assertEqual("COMPOSED", here.store.claims.show(node.claim).state)
                 here.composer.remove(node)
 
     def cut_at(self, here: Site, point: str) -> None:

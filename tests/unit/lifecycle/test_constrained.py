@@ -53,7 +53,7 @@ class TestConstrained(unittest.TestCase):
             after = here.store.claims.show(claim.id)
             self.assertEqual(set(node.blocks), set(after.parts[0].blocks))
             self.assertIn("swapped", [event.kind for event in here.store.events(claim.id)])
-            self.assertEqual("SETTLED", after.state)
+            self.assertEqual("COMPOSED", after.state)
             self.assertEqual(0, here.leak_count())
             held(here, last)  # it is free for others
 

@@ -55,6 +55,7 @@ class TestFlavors(unittest.TestCase):
             self.assertEqual([], writes)
             return False
         (node,) = done.nodes
+        here.read_again()
         self.assertEqual("SETTLED", here.store.claims.show(node.claim).state)
         here.composer.remove(node)
         self.assertEqual(before, state(here))

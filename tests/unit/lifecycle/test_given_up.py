@@ -16,7 +16,7 @@ from tests.unit.lifecycle.scripted import (
     Scripted,
     Watched,
 )
-from tests.unit.store.site import part, podm
+from tests.unit.store.site import part
 from valence_sched.errors import ComposeFailed, PodmError, StillComposing, StoreError, Unverified
 from valence_sched.lifecycle.compose import RECONCILE_HINT
 from valence_sched.model.composition import ComposedNode, CompositionRequest, CompositionResult
@@ -134,7 +134,6 @@ class TestRemoved(ComposeCase):
 
     def test_it_is_asked_for_by_name_blocks_and_uri_and_forgotten(self):
         scripted = Watched()
-        self.reading = podm(zone="after")
         self.composer(scripted).remove(self.node)
         wanted = CompositionRequest(name=self.node.id, pool="all", blocks=("c0",))
         self.assertEqual([("remove", wanted)], scripted.requests)
@@ -143,7 +142,6 @@ class TestRemoved(ComposeCase):
         self.assertEqual([(subject, "connecting"), (subject, "removing it")], self.states)
         self.assertEqual(([], "RELEASED"), (self.store.nodes.list(), self.state()))
         self.assertEqual([f"node {self.node.id} of p is deleted"], self.lines())
-        self.assertEqual("after", self.store.load_podms()["p"].zone)
 
     def test_one_whose_pod_manager_cannot_be_reached_stays(self):
         self.assertEqual(f"p: {URI}: connection refused", self.fails(PodmError, DOWN))

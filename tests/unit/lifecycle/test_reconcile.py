@@ -39,7 +39,6 @@ POINTS = {
     "answered": True,
     "read back": True,
     "confirmed": True,
-    "accounted": True,
     "removing": True,
     "removed": False,
     "forgotten": False,
@@ -153,7 +152,7 @@ class TestReaping(unittest.TestCase):
 
     def test_a_silent_pod_manager_leaves_everything_as_it_is(self):
         with site("die-after:1") as here:
-            here.composer = type(here.composer)(here.store, here.connect, here.read, ttl_s=0.01)
+            here.composer = type(here.composer)(here.store, here.connect, ttl_s=0.01)
             here.provisioner = type(here.provisioner)(
                 here.store, here.claimer, here.composer, here.read
             )

@@ -49,7 +49,6 @@ class TestComposing(ScriptedCase):
                 composer = NodeComposer(
                     self.store,
                     lambda _id, it=scripted: contextlib.nullcontext(it),
-                    lambda _id: None,
                 )
                 if error is None:
                     self.assertEqual(URI, composer.compose(self.claim).uri)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One HTTP connection to one pod manager: logged in, bounded, within a deadline.
 
-Reads are tried again while the deadline allows it, writes never. A status is returned, not
-raised: what it means is for the caller to decide. The session is deleted whatever happens.
+Reads are tried again while the deadline allows it, writes only after a new login. A status is
+returned, not raised: what it means is for the caller to decide. The session is deleted whatever
+happens.
 """
 
 from __future__ import annotations
@@ -168,15 +169,20 @@ class Connection:
 
     def post(self, uri: str, data: Json, headers: Mapping[str, str] | None = None) -> Answer:
         """Write, once; an Unreachable says by ``sent`` whether it may have had its effect."""
-        return self._send(self.transports.writes, "POST", uri, data=data, headers=headers)
+        return self._write("POST", uri, data, headers)
 
     def patch(self, uri: str, data: Json, headers: Mapping[str, str] | None = None) -> Answer:
         """Change, once; raises as :meth:`post`."""
-        return self._send(self.transports.writes, "PATCH", uri, data=data, headers=headers)
+        return self._write("PATCH", uri, data, headers)
 
     def delete(self, uri: str, headers: Mapping[str, str] | None = None) -> Answer:
         """Delete, once; raises as :meth:`post`."""
-        return self._send(self.transports.writes, "DELETE", uri, headers=headers)
+        return self._write("DELETE", uri, None, headers)
+
+    def renew_deadline(self, seconds: float) -> None:
+        """Allow so many seconds from now on, and one more login."""
+        self.deadline = Deadline(seconds)
+        self._login.allow_renewal()
 
     def send_session_request(self, method: str, uri: str, data: Json | None = None) -> Answer:
         """Make or delete a session, once; raises as :meth:`post`."""
@@ -218,6 +224,21 @@ class Connection:
         finally:
             for transport in self.transports:
                 transport.close()
+
+    def _write(
+        self, method: str, uri: str, data: Json | None, headers: Mapping[str, str] | None
+    ) -> Answer:
+        """Send a write, and again where it was refused because the login has expired."""
+        logins, transport = self._login.count, self.transports.writes
+        answer = self._send(transport, method, uri, data=data, headers=headers)
+        if answer.status == 401:
+            try:
+                is_renewed = self._login.renew(logins)
+            except (PodmError, InputError):  # the answer stands: nothing was done
+                is_renewed = False
+            if is_renewed:
+                answer = self._send(transport, method, uri, data=data, headers=headers)
+        return answer
 
     def _read(self, uri: str, most: int, share: float) -> Answer:
         return read_with_retries(

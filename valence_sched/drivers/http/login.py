@@ -69,7 +69,7 @@ class Login:
             self._open_session(self._sessions)
 
     def renew(self, count: int) -> bool:
-        """Log in once more, once in a run; ``count`` is the login that has expired.
+        """Log in once more, once in a run or exchange; ``count`` is the login that has expired.
 
         Returns whether it makes sense to send the request again.
         """
@@ -87,6 +87,10 @@ class Login:
                 self._open_session(self._sessions)
             self.count += 1  # last, when the new session is in place
             return True
+
+    def allow_renewal(self) -> None:
+        """Allow one more login from now on."""
+        self._renewed = False
 
     def refusal(self) -> LoginRefused:
         """Return the error to raise when a request is refused for its login."""

@@ -88,6 +88,13 @@ class Patience:
         self._clock, self._sleep = clock, sleep
         self._until, self._pause = clock() + seconds, FIRST_PAUSE_S
 
+    def wait_as_told(self, headers: Mapping[str, str]) -> bool:
+        """Sleep as ``Retry-After`` says; return False, at once, for none and for one too long."""
+        told_s = retry_after_s(headers, -1.0)
+        if told_s < 0 or told_s >= self._until - self._clock():
+            return False
+        return self.pause({"Retry-After": str(max(told_s, self._pause))})
+
     def pause(self, headers: Mapping[str, str] | None = None) -> bool:
         """Sleep before the next read; return False, at once, when there is no time for one.
 

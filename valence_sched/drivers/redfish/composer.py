@@ -38,17 +38,15 @@ class RedfishComposer:
         self._reservation: str | None = None
 
     def refusal(self, request: CompositionRequest) -> str | None:
-        way = methods.choose_method(self._capabilities(), request)
+        way = methods.choose_method(self._capabilities(request), request)
         return way if isinstance(way, str) else self._amounts.refusal(request)
 
     def conflicts(self, request: CompositionRequest) -> Sequence[str]:
-        conflicts = ((uri, self._reader.block_conflict(uri)) for uri in request.blocks)
-        blocks = [f"{uri}: {why}" for uri, why in conflicts if why]
-        return [*blocks, *self._amounts.conflicts(request)]
+        return [*self._reader.conflicts(request), *self._amounts.conflicts(request)]
 
     def preview(self, request: CompositionRequest) -> str | None:
         """Ask by the Compose action whether the node could be made."""
-        target = self._capabilities().compose_target
+        target = read_capabilities(self._session).compose_target
         if target is None:
             raise PodmError("it offers no Compose action to ask")
         return refusal(self._session.post(target, methods.manifest(request, "Preview")))
@@ -58,7 +56,7 @@ class RedfishComposer:
 
         Where the pod manager chooses the blocks, reserved ones are those it would not choose.
         """
-        way = methods.choose_method(self._capabilities(), request)
+        way = methods.choose_method(self._capabilities(request), request)
         if isinstance(way, str) or not way.exact:
             return False
         if way.target != self._capabilities().compose_target:
@@ -71,7 +69,7 @@ class RedfishComposer:
 
     def unreserve(self, request: CompositionRequest) -> None:
         """Take Reserved off the blocks again; a reservation by action ends by itself."""
-        way = methods.choose_method(self._capabilities(), request)
+        way = methods.choose_method(self._capabilities(request), request)
         if isinstance(way, str) or not way.exact:
             return
         if way.target != self._capabilities().compose_target:
@@ -92,7 +90,7 @@ class RedfishComposer:
 
     def _compose_node(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
         """Make the node in the first way that the pod manager offers, and read it back."""
-        way = methods.choose_method(self._capabilities(), request, self._reservation)
+        way = methods.choose_method(self._capabilities(request), request, self._reservation)
         if isinstance(way, str):
             return CompositionResult(state="absent", reason=way)
         outcome, sent = self._compose_once(request, way, watch)
@@ -103,7 +101,7 @@ class RedfishComposer:
         return outcome
 
     def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
-        result = self._read_node(request, node, node is None)
+        result = self._read_node(request, node, node is None, confirmed=node is None)
         if result.state == "unknown" or not (request.amounts or request.made_grants):
             return result
         try:
@@ -138,10 +136,14 @@ class RedfishComposer:
         uri = before.node
         watch("decomposing")
         marked = self._block_reservations.reserved_among(before.blocks)
-        sent = write(self._session, uri, lambda: self._session.delete(uri), self._patience(), watch)
-        outcome = self._wait_until_stable(request, uri, watch)
+        sent = write(
+            self._session, uri, lambda: self._session.delete(uri), self._patience(), watch,
+            lambda: self._read_node(request, uri, False).node == uri,
+        )  # fmt: skip
+        outcome = self._wait_until_stable(request, uri, watch, deleted=True)
         if outcome.state == "absent":
             self._block_reservations.clear(marked)
+            outcome = replace(outcome, freed=self._reader.free_among(request.blocks))
             return self._without_amounts(outcome, before.amounts, watch)
         if outcome.node and outcome.state != "unknown":
             words = sent.reason or "it answered that the node is gone"
@@ -165,7 +167,15 @@ class RedfishComposer:
         post = self._session.post
         target, patience = way.target, self._patience()
         before = self._reader.system_uris()
-        sent = write(self._session, target, lambda: post(target, way.body), patience, watch)
+
+        def is_undone() -> bool:
+            """Return whether there is no node, and no other one has a block meanwhile."""
+            found = self._read_node(request, None, True, Written(before))
+            return found.state == "absent" and not found.reason
+
+        sent = write(
+            self._session, target, lambda: post(target, way.body), patience, watch, is_undone
+        )
         if sent.unsent:
             return CompositionResult(state="absent", reason=sent.reason), sent
         written = Written(before, sent.succeeded)
@@ -186,17 +196,26 @@ class RedfishComposer:
         watch: Watch,
         lost: bool = False,
         written: Written | None = None,
+        *,
+        deleted: bool = False,
     ) -> CompositionResult:
         """Read back until nothing changes by itself any more.
 
-        What a lost reply was about may still come to be, so it is looked for some time.
+        What a lost reply was about may still come to be, and blocks may tell of their node late, so
+        it is looked for some time.
         """
-        patience, late = self._patience(), LATE_READS if lost else 0
-        outcome = self._read_node(request, node, lost, written)
-        while (outcome.works or (late > 0 and outcome.state == "absent")) and patience.pause():
+        patience, late = self._patience(), LATE_READS
+
+        def read(node: str | None) -> CompositionResult:
+            return self._read_node(
+                request, node, lost, written, confirmed=written is not None, deleted=deleted
+            )
+
+        outcome = read(node)
+        while (outcome.works or (late > 0 and _may_change(outcome, lost))) and patience.pause():
             late -= 1
             watch("reading back")
-            outcome = self._read_node(request, node or outcome.node, lost, written)
+            outcome = read(node or outcome.node)
         return outcome
 
     def _read_node(
@@ -205,14 +224,26 @@ class RedfishComposer:
         node: str | None,
         same_blocks: bool,
         written: Written | None = None,
+        *,
+        confirmed: bool = False,
+        deleted: bool = False,
     ) -> CompositionResult:
         try:
-            return self._reader.read_node(request, node, same_blocks=same_blocks, written=written)
+            return self._reader.read_node(
+                request, node, same_blocks=same_blocks, written=written,
+                confirmed=confirmed, deleted=deleted,
+            )  # fmt: skip
         except PodmError as error:
             reason = f"could not be read back: {error}"
             return CompositionResult(state="unknown", node=node, reason=reason)
 
-    def _capabilities(self) -> ComposeCapabilities:
+    def _capabilities(self, request: CompositionRequest | None = None) -> ComposeCapabilities:
         if self._known_capabilities is None:
-            self._known_capabilities = read_capabilities(self._session)
+            self._known_capabilities = read_capabilities(self._session, request)
         return self._known_capabilities
+
+
+def _may_change(outcome: CompositionResult, lost: bool) -> bool:
+    """Return whether a node may still come, or the blocks of one may still say so."""
+    unconfirmed = outcome.state == "unknown" and bool(outcome.blocks)
+    return unconfirmed or (lost and outcome.state == "absent")

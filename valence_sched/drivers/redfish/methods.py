@@ -204,29 +204,45 @@ class _TargetCollection(Resource):
     target = Field("Links/TargetCollection/@odata.id", text, "where to post")
 
 
-def read_capabilities(session: Session) -> ComposeCapabilities:
-    """Read the compose capabilities of a service; PodmError when its root cannot be read."""
+def read_capabilities(
+    session: Session, request: CompositionRequest | None = None
+) -> ComposeCapabilities:
+    """Read the compose capabilities of a service; PodmError when its root cannot be read.
+
+    For a request those that follow on the one that serves it are left out, and other zones.
+    """
     root = schema.ServiceRoot(ROOT, get_document(session, ROOT) or {}, NO_NOTES)
-    service = next(_documents(session, root.composition), {})
-    actions = _CompositionServiceActions(ROOT, service, NO_NOTES)
     systems = next(filter(None, (link_path(link) for link in root.systems)), None)
     cases: list[UseCase] = []
+    for link in root.systems:
+        cases += _use_cases(session, next(_documents(session, (link,)), {}), link_path(link) or "")
+    early = ComposeCapabilities(systems, None, False, tuple(cases))
+    if request and _use_case(early, SPECIFIC, request.pool):
+        way = choose_method(early, request)
+        if isinstance(way, ComposeMethod) and way.exact:
+            return early
+    service = next(_documents(session, root.composition), {})
+    actions = _CompositionServiceActions(ROOT, service, NO_NOTES)
     parts = schema.CompositionService(ROOT, service, NO_NOTES)
-    for link in (*root.systems, *parts.blocks):
-        json = next(_documents(session, (link,)), {})
-        cases += _use_cases(session, json, link_path(link) or "")
+    for link in parts.blocks:
+        cases += _use_cases(session, next(_documents(session, (link,)), {}), link_path(link) or "")
+    pool = request.pool if request else None
     for link in parts.zones:
-        cases += _zones_use_cases(session, link_path(link) or "", systems)
+        cases += _zones_use_cases(session, link_path(link) or "", systems, pool)
     target = link_path(actions.compose)
     return ComposeCapabilities(systems, target, bool(actions.zone_affinity), tuple(cases))
 
 
-def _zones_use_cases(session: Session, uri: str, systems: str | None) -> Iterator[UseCase]:
-    """Yield what a collection of zones offers, and what each of its zones does."""
+def _zones_use_cases(
+    session: Session, uri: str, systems: str | None, pool: str | None
+) -> Iterator[UseCase]:
+    """Yield what a collection of zones offers, and each of its zones, or only that of a pool."""
     pages = tuple(collection_pages(functools.partial(get_document, session), uri))
     for page in pages[:1]:
         yield from _use_cases(session, page.json, uri)
-    for zone in (link for page in pages for link in page.members):
+    links = [link for page in pages for link in page.members]
+    of_pool = [link for link in links if pool in (link_path(link), link.rpartition("/")[2])]
+    for zone in of_pool or links:
         held, zones = _document_or_empty(session, zone), (link_path(zone) or "",)
         for case in _use_cases(session, held, systems or ""):
             yield case._replace(zones=zones, target=systems or case.target)

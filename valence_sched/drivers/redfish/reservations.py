@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Callable, Iterable
 
-from valence_sched.drivers.composer import Session
+from valence_sched.drivers.composer import PRECONDITION_FAILED, PRECONDITION_REQUIRED, Session
 from valence_sched.drivers.redfish.schema import ResourceBlock
 from valence_sched.drivers.redfish.verify import NodeReader, describe_block, status_of
 from valence_sched.errors import ClaimLost, PodmError
 from valence_sched.model.composition import CompositionRequest
-
-PRECONDITION_FAILED = 412
 
 
 class BlockReservations:
@@ -29,7 +28,7 @@ class BlockReservations:
             PodmError: the state cannot be read, or the reservation not be undone.
         """
         self._reserved = []
-        for block in self._own(request):
+        for block in self._own(request, self._reader.last_block):
             if block.reserved:
                 self._release(self._reserved)
                 raise ClaimLost(f"{block.uri}: {describe_block(block)}")
@@ -43,7 +42,9 @@ class BlockReservations:
     def unreserve(self, request: CompositionRequest) -> None:
         """Clear the flags set here, or all that another process set; PodmError if one stays."""
         mine = self._reserved
-        self._release([block.uri for block in self._own(request)] if mine is None else mine)
+        if mine is None:
+            mine = [block.uri for block in self._own(request, self._reader.block)]
+        self._release(mine)
 
     def _release(self, uris: Iterable[str]) -> None:
         stays = [f"{uri}: {why}" for uri in uris if (why := self._clear_flag(uri))]
@@ -52,24 +53,29 @@ class BlockReservations:
         self._reserved = []
 
     def clear_own(self) -> None:
-        """Clear the flags that were set here, if any were."""
+        """Clear the flags that were set here, if any were, of blocks that were just read."""
         if self._reserved:
             self.clear(self._reserved)
             self._reserved = []
 
     def reserved_among(self, uris: Iterable[str]) -> list[str]:
-        """Return those of some blocks that are reserved."""
-        blocks = (self._reader.block(uri) for uri in uris)
-        return [block.uri for block in blocks if block is not None and block.reserved]
+        """Return the blocks that are reserved, whoever did it, as they were read last."""
+        blocks = (self._reader.last_block(uri) for uri in uris)
+        return [block.uri for block in blocks if block and block.reserved]
 
     def clear(self, uris: Iterable[str]) -> None:
-        """Take Reserved off blocks, where that can be done."""
+        """Take Reserved off blocks that were just read, where that can be done."""
         for uri in uris:
-            self._clear_flag(uri)
+            with contextlib.suppress(PodmError):
+                block = self._reader.last_block(uri)
+                if block is not None and block.reserved:
+                    self._set(block, False, verify=False)
 
-    def _own(self, request: CompositionRequest) -> list[ResourceBlock]:
+    def _own(
+        self, request: CompositionRequest, read: Callable[[str], ResourceBlock | None]
+    ) -> list[ResourceBlock]:
         """Return the blocks that one node has to itself: a shared block is not reserved."""
-        blocks = (self._reader.block(uri) for uri in request.blocks)
+        blocks = (read(uri) for uri in request.blocks)
         return [block for block in blocks if block and not status_of(block).shareable]
 
     def _clear_flag(self, uri: str) -> str:
@@ -82,20 +88,23 @@ class BlockReservations:
             return ""
         return "it does not let go"
 
-    def _set(self, block: ResourceBlock, reserved: bool) -> bool:
+    def _set(self, block: ResourceBlock, reserved: bool, *, verify: bool = True) -> bool:
         """Set or clear the flag; return whether it stands as wanted.
 
-        Some replace the whole object by what is sent, so the whole of it is sent. Some refuse a
-        change by an ETag that is none of theirs: where nothing changed, it is sent without.
+        Some replace the whole object by what is sent, so the whole of it is sent. A change that is
+        refused by its ETag is sent once more where nothing changed meanwhile.
         """
         uri, status = block.uri, "CompositionStatus"
         body = {status: dict(block.json[status], Reserved=reserved)}
         try:
-            reply = self._session.patch(uri, body, block.json.get("@odata.etag"))
-            after = self._reader.block(uri)
-            refused = reply.status == PRECONDITION_FAILED
-            if refused and after and after.json[status] == block.json[status]:
-                self._session.patch(uri, body)
+            reply = self._session.patch(uri, body)
+            if reply.status in (PRECONDITION_FAILED, PRECONDITION_REQUIRED):
+                present = self._reader.block(uri)
+                if present is None or present.json[status] != block.json[status]:
+                    return False
+                reply = self._session.patch(uri, body)
+            after = self._reader.told_block(uri, reply)
+            if after is None and verify:
                 after = self._reader.block(uri)
         except PodmError:
             return False

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from valence_sched.drivers.composer import Session, get_document
+from valence_sched.drivers.composer import Reply, Session, get_document
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.links import collection_pages, fold_uri, link_path
 from valence_sched.drivers.redfish import methods
@@ -19,6 +20,8 @@ from valence_sched.model.composition import CompositionRequest, CompositionResul
 from valence_sched.model.inventory import Status
 
 Blocks = Mapping[str, ResourceBlock | None]
+#: States of a block that a node has.
+IN_USE = ("Composing", "Composed", "ComposedAndAvailable")
 
 
 class ReadSystems(NamedTuple):
@@ -48,6 +51,18 @@ class NodeReader:
     def __init__(self, session: Session, capabilities: Callable[[], ComposeCapabilities]) -> None:
         self._session, self._capabilities = session, capabilities
         self._made: set[tuple[str, str]] = set()
+        self._last: dict[str, ResourceBlock | None] = {}
+        self._free: dict[str, Status] = {}
+        self._read: dict[str, ListedSystem | None] = {}
+
+    def conflicts(self, request: CompositionRequest) -> Iterator[str]:
+        """Yield a line for each block that no more nodes can have, with its state."""
+        self._read.clear()
+        for uri in request.blocks:
+            if why := self.block_conflict(uri):
+                yield f"{uri}: {why}"
+            elif block := self._last[uri]:
+                self._free[uri] = status_of(block)
 
     def read_node(
         self,
@@ -56,21 +71,28 @@ class NodeReader:
         *,
         same_blocks: bool = False,
         written: Written | None = None,
+        confirmed: bool = False,
+        deleted: bool = False,
     ) -> CompositionResult:
         """Read a node, by its URI or by its name and its blocks.
 
         A system that is not ours is never taken for the node, wherever a link leads; ours is also
         one that came with our write and is what it answered, or has the blocks. With
-        ``same_blocks`` a system of another name that is made of the very blocks leaves it unknown.
+        ``same_blocks`` a system of another name that is made of the very blocks leaves it unknown,
+        and so does ours where it must be ``confirmed`` by a block, and is by none. The node that
+        was ``deleted`` here is absent where nothing stands at its URI and its blocks are free.
 
         Raises:
             PodmError: it cannot be read.
         """
+        self._read.clear()
         blocks = {uri: self.block(uri) for uri in request.blocks}
         seen = ReadSystems([], [])
+        if deleted and node and self._is_let_go(node, blocks, seen):
+            return CompositionResult(state="absent")
         system = next(self._own_systems(request, node, blocks, seen, written), None)
         if system is not None:
-            return self._result_of(request, system, blocks)
+            return self._result_of(request, system, blocks, confirmed)
         if seen.problems and not all(block and is_free(block) for block in blocks.values()):
             raise seen.problems[0]
         if doubtful := self._doubtful(request, seen.systems, same_blocks, written):
@@ -89,12 +111,30 @@ class NodeReader:
         users = [] if status_of(block).shareable else list(self._composed_systems(block))
         return f"found {status_of(block).state}, and part of {', '.join(users)}" if users else None
 
+    def _is_let_go(self, node: str, blocks: Blocks, seen: ReadSystems) -> bool:
+        """Return whether nothing stands at the URI of a node, and no block says that it has one."""
+        if self._system_or_none(node, seen) is not None or seen.problems:
+            return False
+        shared = (bool(it and status_of(it).shareable) for it in blocks.values())
+        return all(
+            block
+            and (is_shared or is_free(block))
+            and fold_uri(node) not in _folded(block.in_systems)
+            for block, is_shared in zip(blocks.values(), shared, strict=True)
+        )
+
     def _result_of(
-        self, request: CompositionRequest, system: ListedSystem, blocks: Blocks
+        self, request: CompositionRequest, system: ListedSystem, blocks: Blocks, confirmed: bool
     ) -> CompositionResult:
         uris = blocks_of(system, request)
         made_of = {uri: blocks[uri] if uri in blocks else self.block(uri) for uri in uris}
         problem = self._problem(request, system, made_of)
+        if not (problem or not confirmed or self._is_confirmed(system, made_of)):
+            told = "; ".join(f"{uri}: {describe_block(block)}" for uri, block in made_of.items())
+            reason = f"{system.uri} is there, and no block says that it is part of it ({told})"
+            return CompositionResult(
+                state="unknown", node=system.uri, blocks=tuple(made_of), reason=reason
+            )
         composing = [uri for uri, block in made_of.items() if _state(block) == "Composing"]
         goes_on = f"{system.uri} is there, and {', '.join(composing)} is Composing"
         return CompositionResult(
@@ -104,6 +144,21 @@ class NodeReader:
             reason=problem or (goes_on if composing else ""),
             works=bool(composing),
         )
+
+    def _is_confirmed(self, system: ListedSystem, made_of: Blocks) -> bool:
+        """Return whether a block says that a system has it: by its link, or by its new state.
+
+        What only stores what it is sent has systems that no block knows of.
+        """
+        for uri, block in made_of.items():
+            if block is None:
+                continue
+            now, before = status_of(block), self._free.get(uri)
+            was = (before.state, before.compositions) if before else None
+            is_new = now.state in IN_USE and (now.state, now.compositions) != was
+            if is_new or _links(block, system):
+                return True
+        return False
 
     def _problem(self, request: CompositionRequest, system: ListedSystem, made_of: Blocks) -> str:
         """Return why a system is not the node that was wanted; empty when it is."""
@@ -161,7 +216,9 @@ class NodeReader:
             yield named
         near = [link for block in blocks.values() if block for link in block.in_systems]
         known: set[str] = set()
-        for uri in filter(None, map(link_path, (*near, *self._systems()))):
+        if written is not None:  # none of those that were there before is ours
+            known |= written.before - {fold_uri(uri) for uri in map(link_path, near) if uri}
+        for uri in filter(None, map(link_path, itertools.chain(near, self._systems()))):
             system = None if fold_uri(uri) in known else self._system_or_none(uri, seen)
             known.add(fold_uri(uri))
             if system is not None and request.names(system.name, system.uri):
@@ -206,8 +263,16 @@ class NodeReader:
             yield from page.members
 
     def _system(self, uri: str | None) -> ListedSystem | None:
+        """Return a system as it is now; of one reading, once."""
+        if not uri:
+            return None
+        if fold_uri(uri) not in self._read:
+            self._read[fold_uri(uri)] = self._read_system(uri)
+        return self._read[fold_uri(uri)]
+
+    def _read_system(self, uri: str) -> ListedSystem | None:
         json = get_document(self._session, uri)
-        if not uri or not json or "Members" in json:  # a collection is no system
+        if not json or "Members" in json:  # a collection is no system
             return None
         stated = json.get("@odata.id")
         own = link_path(stated) if isinstance(stated, str) else None
@@ -217,7 +282,25 @@ class NodeReader:
     def block(self, uri: str) -> ResourceBlock | None:
         """Return a block as it is now, None when it is gone; errors as for :meth:`read_node`."""
         json = get_document(self._session, uri)
-        return ResourceBlock(uri, json, NO_NOTES) if json else None
+        block = self._last[uri] = ResourceBlock(uri, json, NO_NOTES) if json else None
+        return block
+
+    def last_block(self, uri: str) -> ResourceBlock | None:
+        """Return a block as it was read last; errors as for :meth:`read_node`."""
+        return self._last[uri] if uri in self._last else self.block(uri)
+
+    def free_among(self, uris: Iterable[str]) -> tuple[str, ...]:
+        """Return the blocks that a node can have, as they were read last."""
+        known = ((uri, self._last.get(uri)) for uri in uris)
+        return tuple(uri for uri, block in known if block and status_of(block).slots)
+
+    def told_block(self, uri: str, reply: Reply) -> ResourceBlock | None:
+        """Return a block as the answer to a change shows it, None where it does not."""
+        json = reply.body
+        if reply.status != 200 or not json or not isinstance(json.get("CompositionStatus"), dict):
+            return None
+        block = self._last[uri] = ResourceBlock(uri, json, NO_NOTES)
+        return block
 
 
 def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> CompositionResult:
@@ -254,6 +337,10 @@ def describe_block(block: ResourceBlock | None) -> str:
     words = [status.state, "reserved" if status.reserved else "", status.health or ""]
     by = ", ".join(filter(None, (link_path(link) for link in block.in_systems)))
     return "found " + ", ".join(filter(None, words)) + (f" by {by}" if by else "")
+
+
+def _links(block: ResourceBlock, system: ListedSystem) -> bool:
+    return fold_uri(system.uri) in _folded(block.in_systems)
 
 
 def _is_composed(system: ListedSystem) -> bool:

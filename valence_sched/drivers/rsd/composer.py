@@ -7,9 +7,10 @@ failed may return by itself while there is time to wait.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -17,16 +18,32 @@ from valence_sched.drivers.composer import Session, Watch, get_document
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, text
 from valence_sched.drivers.http.exchange import GONE
 from valence_sched.drivers.http.retry import LATE_READS, Patience
-from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_path
+from valence_sched.drivers.links import (
+    ROOT,
+    LinkedDocuments,
+    collection_pages,
+    fold_uri,
+    link_path,
+)
 from valence_sched.drivers.redfish.schema import Volume
 from valence_sched.drivers.redfish.storage_pools import GIB
+from valence_sched.drivers.rsd.fabrics import FabricOffer
 from valence_sched.drivers.rsd.reader import read_podm
-from valence_sched.drivers.rsd.schema import RackNode, RackRoot, RackSystem
+from valence_sched.drivers.rsd.schema import (
+    Endpoint,
+    Fabric,
+    FabricZone,
+    PooledDevice,
+    RackNode,
+    RackRoot,
+    RackSystem,
+)
+from valence_sched.drivers.rsd.status import RackUsage
 from valence_sched.drivers.write import SendResult, write
 from valence_sched.errors import InputError, PodmError
 from valence_sched.model.claim import Grant
 from valence_sched.model.composition import CompositionRequest, CompositionResult
-from valence_sched.model.inventory import FullPodm, Node
+from valence_sched.model.inventory import Node, Status
 from valence_sched.model.quantity import format_count
 
 ALLOCATED, ASSEMBLED = "allocated", "assembled"
@@ -46,6 +63,7 @@ class RsdComposer:
         self._session, self._patience = session, patience
         self._unread: list[PodmError] = []
         self._made: set[tuple[str, str]] = set()
+        self._allocate: str | None = None
 
     def refusal(self, request: CompositionRequest) -> str | None:
         """Return that it offers no Allocate action, where it offers none."""
@@ -53,7 +71,10 @@ class RsdComposer:
         return found and f"{found}, so it cannot compose {request.name}"
 
     def conflicts(self, request: CompositionRequest) -> Sequence[str]:
-        return list(_conflicts(self._podm(), request))
+        nodes = self._nodes()
+        if self._unread:
+            raise self._unread[0]
+        return list(self._conflicts(request, nodes))
 
     def preview(self, request: CompositionRequest) -> str | None:
         """Raise: there is none."""
@@ -74,7 +95,13 @@ class RsdComposer:
         body = self._body(request)
         watch("allocating")
         before = self._node_uris()
-        sent = self._post(target, body, watch)
+
+        def is_undone() -> bool:
+            """Return whether there is no node, and no other one has a block meanwhile."""
+            found = self.read_node(request)
+            return found.state == "absent" and not found.reason
+
+        sent = self._post(target, body, watch, is_undone)
         if sent.unsent:
             return CompositionResult(state="absent", reason=sent.reason)
         outcome = self._find_allocated(request, sent, before)
@@ -104,35 +131,44 @@ class RsdComposer:
             return before
         uri = before.node
         watch("deleting")
-        sent = write(self._session, uri, lambda: self._session.delete(uri), self._patience(), watch)
-        if self._is_still_there(uri, sent) and (force := self._force_target(uri)):
+        sent = write(
+            self._session, uri, lambda: self._session.delete(uri), self._patience(), watch,
+            lambda: self.read_node(request, uri).node == uri,
+        )  # fmt: skip
+        is_there = self._is_still_there(uri, sent)
+        if is_there and (force := self._force_target(uri)):
             watch("deleting by force")
             sent = self._post(force, {}, watch)
-            self._is_still_there(uri, sent)
-        outcome = self.read_node(request, uri)
+            is_there = self._is_still_there(uri, sent)
+        outcome = CompositionResult(state="absent")
+        if is_there:
+            outcome = self.read_node(request, uri)
         if outcome.node is None or outcome.state == "unknown":
-            return self._without_volumes(outcome, before.amounts)
+            return self._without_volumes(outcome, before)
         words = sent.reason or "it answered that the node is gone"
         return replace(outcome, state="left", works=False, reason=f"{uri} is still there: {words}")
 
     def _without_volumes(
-        self, outcome: CompositionResult, volumes: tuple[Grant, ...]
+        self, outcome: CompositionResult, before: CompositionResult
     ) -> CompositionResult:
         """Return what is left of a node: its pod manager deletes its volumes with it."""
         if outcome.state != "absent":
             return outcome
         try:
-            stays = [it for it in volumes if get_document(self._session, it.uri) is not None]
+            stays = [it for it in before.amounts if get_document(self._session, it.uri) is not None]
+            freed = [uri for uri in before.blocks if self._is_free_system(uri)]
         except PodmError as error:
             return replace(outcome, state="unknown", reason=f"could not be read back: {error}")
         if not stays:
-            return outcome
+            return replace(outcome, freed=tuple(freed))
         words = f"its volume {', '.join(it.uri for it in stays)} is still there"
         return replace(outcome, state="left", amounts=tuple(stays), reason=words)
 
-    def _post(self, target: str, body: Json, watch: Watch) -> SendResult:
-        post = self._session.post
-        return write(self._session, target, lambda: post(target, body), self._patience(), watch)
+    def _post(
+        self, target: str, body: Json, watch: Watch, is_undone: Callable[[], bool] = lambda: False
+    ) -> SendResult:
+        post, patience = self._session.post, self._patience()
+        return write(self._session, target, lambda: post(target, body), patience, watch, is_undone)
 
     def _is_still_there(self, node: str, sent: SendResult) -> bool:
         patience, reads = self._patience(), 1 if sent.refused else LATE_READS
@@ -144,28 +180,34 @@ class RsdComposer:
         return True
 
     def _target(self) -> str | None:
-        targets = (action_target(json, "Allocate") for json in self._collections())
-        return next(filter(None, targets), None)
+        if self._allocate is None:
+            lists = (get_document(self._session, uri) or {} for uri in self._lists())
+            targets = (action_target(json, "Allocate") for json in lists)
+            self._allocate = next(filter(None, targets), None)
+        return self._allocate
 
-    def _collections(self) -> Iterator[Json]:
-        """Yield the collections of nodes that the root links."""
+    def _lists(self) -> Iterator[str]:
+        """Yield the URIs of the collections of nodes that the root links."""
         root = RackRoot(ROOT, get_document(self._session, ROOT) or {}, NO_NOTES)
-        for uri in dict.fromkeys(map(link_path, (*root.rack_nodes, *root.nodes))):
-            if json := get_document(self._session, uri):
-                yield json
+        links = map(link_path, (*root.rack_nodes, *root.nodes))
+        yield from filter(None, dict.fromkeys(links))
 
     def _node_uris(self) -> frozenset[str]:
         """Return the URIs of all nodes, in the form that all spellings have in common."""
-        return frozenset(fold_uri(node.uri) for node in self._podm().nodes)
+        read = functools.partial(get_document, self._session)
+        pages = (it for uri in self._lists() for it in collection_pages(read, uri))
+        return frozenset(
+            fold_uri(it) for page in pages for it in map(link_path, page.members) if it
+        )
 
     def _body(self, request: CompositionRequest) -> Json:
         body: Json = {"Name": request.name, "Description": request.name}
         for uri in request.blocks:
             part = _RequestedResource(uri, get_document(self._session, uri) or {}, NO_NOTES)
-            kind = (part.kind or "").removeprefix("#").partition(".")[0]
+            kind = _kind(part.json)
             named = {"Resource": {"@odata.id": uri}}
             if kind == "ComputerSystem":
-                body.setdefault("Processors", []).extend(self._cpu_requests(uri))
+                body.setdefault("Processors", []).extend(self._cpu_requests(uri, part.json))
             elif kind == "Processor":
                 card = {**named, "ProcessorType": part.processor_type or "FPGA"}
                 body.setdefault("Processors", []).append(card)
@@ -185,17 +227,14 @@ class RsdComposer:
         found = RackNode(node.uri, json, NO_NOTES)
         uris = dict.fromkeys(filter(None, map(link_path, (*found.remote, *found.storage))))
         made = [uri for uri in uris if uri not in node.blocks and not _is_local(uri, found)]
-        return tuple(Grant(uri, self._size_gib(uri)) for uri in made)
+        documents = ((uri, get_document(self._session, uri) or {}) for uri in made)
+        return tuple(Grant(uri, _size_gib(uri, json)) for uri, json in documents
+                     if _kind(json) not in ("Drive", "Processor"))  # fmt: skip
 
-    def _size_gib(self, uri: str) -> float:
-        json = get_document(self._session, uri) or {}
-        size = Volume(uri, json, NO_NOTES).capacity_bytes
-        return round((size or 0) / GIB, 9)
-
-    def _cpu_requests(self, system: str) -> Iterator[Json]:
+    def _cpu_requests(self, system: str, json: Json) -> Iterator[Json]:
         """Yield the request for one CPU of a system, which keeps the node to that system."""
         service = LinkedDocuments(lambda uri: get_document(self._session, uri), NO_NOTES)
-        holder = RackSystem(system, get_document(self._session, system) or {}, NO_NOTES)
+        holder = RackSystem(system, json, NO_NOTES)
         for cpu in service.follow(holder.processors, RackSystem.processors.to, system):
             yield {"Resource": {"@odata.id": cpu.uri}}
             return
@@ -217,8 +256,8 @@ class RsdComposer:
             outcome = self._try_read(request, None)  # a reply that was lost names no node
         if outcome.state != "absent" or sent.refused:
             return outcome
-        new = [node for node in self._podm().nodes if fold_uri(node.uri) not in before
-               and not request.missing_blocks(node.blocks)]  # fmt: skip
+        new = [node for node in self._nouns(request, self._nodes(before))
+               if not request.missing_blocks(node.blocks)]  # fmt: skip
         if new and sent.succeeded:
             self._made.add((request.name, fold_uri(new[0].uri)))
             return self.read_node(request, new[0].uri)
@@ -237,7 +276,7 @@ class RsdComposer:
         if target is None:
             return SendResult(reason="it offers no Assemble action")
         watch("assembling")
-        return self._post(target, {}, watch)
+        return self._post(target, {}, watch, lambda: self._state(node) == ALLOCATED)
 
     def _wait_until_assembled(
         self, request: CompositionRequest, node: str, watch: Watch, refused: bool
@@ -254,16 +293,19 @@ class RsdComposer:
     def _read_node(
         self, request: CompositionRequest, uri: str | None, same_blocks: bool
     ) -> CompositionResult:
-        podm = self._podm()
-        node = next((node for node in podm.nodes if self._is_ours(node, request, uri)), None)
+        named = self._named(uri) if uri else []
+        node = next(self._ours(request, uri, named), None)
+        nodes = named if node else self._nodes()
+        node = node or next(self._ours(request, uri, nodes), None)
         if node is None:
             if self._unread:
                 raise self._unread[0]
-            same = [it for it in podm.nodes if _is_made_of(it, request)]
+            same = [it for it in self._nouns(request, nodes) if _is_made_of(it, request)]
             if same_blocks and same:
                 words = f"{same[0].uri} has the very blocks, under the name {same[0].name!r}"
                 return CompositionResult(state="unknown", reason=f"{words}: {WHOSE}")
-            return CompositionResult(state="absent", reason="; ".join(_conflicts(podm, request)))
+            why = "; ".join(self._conflicts(request, nodes))
+            return CompositionResult(state="absent", reason=why)
         state = self._state(node.uri)
         volumes = self._volumes(node)
         missing = request.missing_blocks(node.blocks) + _lacking_volumes(request, volumes)
@@ -306,9 +348,77 @@ class RsdComposer:
         json = get_document(self._session, node)
         return action_target(json, name) if json else None
 
-    def _podm(self) -> FullPodm:
-        self._unread = []
-        return read_podm(LinkedDocuments(self._get, NO_NOTES), "podm", "rsd")
+    def _nodes(self, known: Container[str] = ()) -> list[RackNode]:
+        """Read the nodes of a rack, but those whose folded URI is known; notes what is unread."""
+        self._unread, service = [], self._service()
+        found: dict[str, RackNode] = {}
+        for uri in self._lists():
+            for page in service.collections([uri], ROOT):
+                links = [it for it in page.members if fold_uri(link_path(it) or "") not in known]
+                for node in service.follow(links, RackNode, page.uri):
+                    found.setdefault(node.uri, node)
+        return list(found.values())
+
+    def _named(self, uri: str) -> list[RackNode]:
+        json = get_document(self._session, uri)
+        return [RackNode(uri, json, NO_NOTES)] if json else []
+
+    def _nouns(self, request: CompositionRequest, nodes: Iterable[RackNode]) -> Iterator[Node]:
+        """Yield nodes with their blocks: systems, and pooled devices of a request or equal ones."""
+        others = (it for equal in request.substitutes.values() for it in equal)
+        spelled = {fold_uri(uri): uri for uri in (*others, *request.blocks)}
+        for node in nodes:
+            devices = node.processors + node.local + node.remote + node.storage
+            systems = {uri: fold_uri(uri) for uri in map(link_path, node.system) if uri}
+            pooled = (fold_uri(uri) for uri in map(link_path, devices) if uri)
+            blocks = [spelled.get(folded, uri) for uri, folded in systems.items()]
+            blocks += [spelled[folded] for folded in pooled if folded in spelled]
+            yield Node(uri=node.uri, name=node.name, blocks=tuple(dict.fromkeys(blocks)))
+
+    def _ours(
+        self, request: CompositionRequest, uri: str | None, nodes: Iterable[RackNode]
+    ) -> Iterator[Node]:
+        return (it for it in self._nouns(request, nodes) if self._is_ours(it, request, uri))
+
+    def _conflicts(self, request: CompositionRequest, nodes: list[RackNode]) -> Iterator[str]:
+        """Yield a line for each block that is gone or in use.
+
+        Of a device that names no end of a fabric, the whole rack tells whether it is in use.
+        """
+        whole: dict[str, Status] | None = None
+        service = self._service()
+        for uri in request.blocks:  # nodes may spell it otherwise
+            service.uri(uri, ROOT)
+        for uri in request.blocks:
+            json = get_document(self._session, uri)
+            if json is None:
+                yield f"{uri}: found no such block"
+                continue
+            if _kind(json) == "ComputerSystem":
+                system = RackSystem(uri, json, NO_NOTES)
+                status = RackUsage(service, nodes, [], [system], set()).system_status(system)
+            elif (own := _device_status(service, PooledDevice(uri, json, NO_NOTES), nodes)) is None:
+                whole = self._statuses() if whole is None else whole
+                status = whole.get(uri, Status(state="Unknown"))
+            else:
+                status = own
+            if not status.slots:
+                yield f"{uri}: found {status.state}"
+
+    def _is_free_system(self, uri: str) -> bool:
+        """Return whether a block is a system that its pod manager would compose again."""
+        json = get_document(self._session, uri) or {}
+        system = RackSystem(uri, json, NO_NOTES)
+        status = RackUsage(self._service(), [], [], [system], set()).system_status(system)
+        return _kind(json) == "ComputerSystem" and status.slots > 0
+
+    def _statuses(self) -> dict[str, Status]:
+        """Read the whole pod manager; return the status of each block."""
+        podm = read_podm(self._service(), "podm", "rsd")
+        return {block.uri: block.status or Status() for block in podm.blocks}
+
+    def _service(self) -> LinkedDocuments:
+        return LinkedDocuments(self._get, NO_NOTES)
 
     def _get(self, uri: str) -> Json | None:
         """Return a document; of one that is bad only the content is left out."""
@@ -354,10 +464,31 @@ def _is_made_of(node: Node, request: CompositionRequest) -> bool:
     return bool(request.blocks) and set(node.blocks) == set(request.blocks)
 
 
-def _conflicts(podm: FullPodm, request: CompositionRequest) -> Iterator[str]:
-    blocks = {block.uri: block for block in podm.blocks}
-    for uri in request.blocks:
-        if uri not in blocks:
-            yield f"{uri}: found no such block"
-        elif not blocks[uri].status.slots:
-            yield f"{uri}: found {blocks[uri].status.state}"
+def _device_status(
+    service: LinkedDocuments, device: PooledDevice, nodes: list[RackNode]
+) -> Status | None:
+    """Return the status of a pooled device, None where it names no end that can be read."""
+    ends = list(service.follow(device.endpoints, Endpoint, device.uri))
+    zoned: set[str | None] = set()
+    for end in ends:
+        uri, _, number = end.uri.rpartition("/Endpoints/")
+        fabric = service.json(uri, end.uri) if number and uri else None
+        if fabric is None:
+            return None
+        for zone in service.follow(Fabric(uri, fabric, NO_NOTES).zones, FabricZone, uri):
+            zoned |= {service.uri(link, zone.uri) for link in zone.endpoints}
+    if not ends:
+        return None
+    is_zoned = any(end.zones or end.uri in zoned for end in ends)
+    offer = FabricOffer(device, _kind(device.json) == "Drive", frozenset(), (), is_zoned)
+    return RackUsage(service, nodes, [], [], {device.uri}).offer_status(offer, set())
+
+
+def _size_gib(uri: str, json: Json) -> float:
+    size = Volume(uri, json, NO_NOTES).capacity_bytes
+    return round((size or 0) / GIB, 9)
+
+
+def _kind(json: Json) -> str:
+    told = _RequestedResource("", json, NO_NOTES).kind or ""
+    return told.removeprefix("#").partition(".")[0]

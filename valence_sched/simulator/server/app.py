@@ -119,6 +119,10 @@ class SimulatorApp:
             text = "This service is told to answer so."
             reply = encode_reply(refusal(fault.number, "GeneralError", text))
             return web.Response(status=reply.status, body=reply.body, headers=reply.headers)
+        if fault := self._take_fault("busy", request):
+            reply = encode_reply(refusal(503, "ServiceTemporarilyUnavailable", "Come back later."))
+            return web.Response(status=503, body=reply.body, headers={
+                **reply.headers, "Retry-After": str(fault.number)})  # fmt: skip
         if self._take_fault("html", request):
             page = "<!DOCTYPE html><html><body><h1>It works!</h1></body></html>"
             return web.Response(text=page, content_type="text/html")

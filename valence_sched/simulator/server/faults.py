@@ -34,6 +34,7 @@ RULES = (
     FaultRule("hang", "WHERE", "no answer ever comes"),
     FaultRule("delay", "MS:WHERE", "the answer comes so many milliseconds later"),
     FaultRule("status", "CODE:WHERE[:TIMES]", "this status with a Redfish error, nothing is done"),
+    FaultRule("busy", "S:WHERE[:TIMES]", "503 and S seconds in Retry-After, nothing is done"),
     FaultRule("malformed", "WHERE", "the body ends in its middle"),
     FaultRule("html", "WHERE", "a page of HTML with status 200, nothing is done"),
     FaultRule("huge", "WHERE", "a body that does not end before 1 GB"),
@@ -70,12 +71,14 @@ RULES = (
     FaultRule("async", "", "every composition answers 202 with a task monitor"),
     FaultRule("task-exception", "", "every task ends in Exception, nothing is composed"),
     FaultRule("empty-create", "", "composing answers 201 and composes nothing"),
+    FaultRule("stores", "", "composing stores a system as it was sent, and nothing else"),
     FaultRule("double-book", "", "a busy block is composed again"),
     FaultRule("steal", "BLOCK", "somebody else takes the block just before the next composition"),
     FaultRule("failed-node", "", "what is composed comes out as failed"),
     FaultRule("ghost", "", "deleting a node answers 204, and the node stays"),
     FaultRule("patch-replaces", "", "PATCH replaces a nested object as a whole"),
     FaultRule("if-match", "", "PATCH and DELETE without If-Match answer 428"),
+    FaultRule("stale-tags", "", "PATCH and DELETE with an ETag in If-Match answer 412"),
     FaultRule("body", "KIND:WHERE", "all is done, the answer is text, a number, a list or object"),
     FaultRule("own-names", "", "a composed node has a name and a URI of its own"),
     FaultRule("uri-names", "", "a composed node keeps its name only in its URI"),
@@ -192,7 +195,7 @@ def _fault(text: str, podms: Sequence[str]) -> Fault:
 def _read(fault: Fault, form: str, words: list[str]) -> None:
     """Read the words after the name of a rule into a fault; ValueError for another form."""
     for part in form.removesuffix("[:TIMES]").split(":") if form else []:
-        if part in ("N", "MS", "CODE"):
+        if part in ("N", "S", "MS", "CODE"):
             fault.number = _number(words, 599 if part == "CODE" else _MOST)
             if part == "CODE" and fault.number < 200:
                 raise ValueError(f"{fault.number} is no status")

@@ -163,6 +163,8 @@ class SimulatedPodm:
             raise RequestRefused(428, "PreconditionRequired", "If-Match is required.")
         if wanted is None or wanted.strip() == "*" or path not in self.documents:
             return
+        if "stale-tags" in self.faults:
+            raise RequestRefused(412, "PreconditionFailed", "No tag is known of it.")
         if self.documents.etag(path) not in [one.strip() for one in wanted.split(",")]:
             raise RequestRefused(412, "PreconditionFailed", "The resource has changed.")
 

@@ -93,6 +93,8 @@ class DocumentWrites:
 
     def _compose(self, json: Json, headers: Mapping[str, str], user: str) -> SimulatedReply:
         self._steal()
+        if "stores" in self._faults:
+            return self._store(json)
         plan = self.composition.plan(json, user)
         if "empty-create" in self._faults:
             uri = f"{self.composition.systems}/There-Is-None"
@@ -105,6 +107,15 @@ class DocumentWrites:
             self._fail_node(uri, plan)
         return self._habits.created(uri)
 
+    def _store(self, json: Json) -> SimulatedReply:
+        """Make a member of the systems of what was sent, as servers of recordings do."""
+        systems = self.composition.systems
+        uri = f"{systems}/{self._documents.free_id(systems)}"
+        own = {"@odata.id": uri, "@odata.type": "#ComputerSystem.v1_20_1.ComputerSystem"}
+        self._documents.put(uri, {**own, "Id": uri.rpartition("/")[2], **json})
+        self._documents.list_member(systems, uri)
+        return SimulatedReply(201, None, {"Location": uri})
+
     def _delete(self, path: str) -> SimulatedReply:
         if path.startswith(f"{self.reservations.collection}/"):
             return self.reservations.delete(path)
@@ -113,6 +124,10 @@ class DocumentWrites:
         if json is not None and not type_.startswith(("#ComputerSystem.", *amounts.TYPES)):
             return method_not_allowed("DELETE", path)
         if "ghost" in self._faults and json is not None:
+            return SimulatedReply(204)
+        if "stores" in self._faults and json is not None:
+            self._documents.remove(path)
+            self._documents.unlist_member(self.composition.systems, path)
             return SimulatedReply(204)
         if type_.startswith(amounts.TYPES):
             return amounts.delete_amount(self._documents, path)

@@ -35,7 +35,7 @@ class StoredPodm:
         self.states: list[str] = []
         self.meanwhile: list[Callable[[], object]] = []
         self.on_post: Callable[[str, Json], Reply] = self.create
-        self.on_patch: Callable[[str, Json, str | None], Reply] = self.change
+        self.on_patch: Callable[[str, Json], Reply] = self.change
         self.on_delete: Callable[[str], Reply] = self.drop
         self._pauses, self._now = pauses, 0.0
 
@@ -49,10 +49,10 @@ class StoredPodm:
         self.bodies.append(body)
         return self.on_post(uri, body)
 
-    def patch(self, uri: str, body: Json, etag: str | None = None) -> Reply:
+    def patch(self, uri: str, body: Json) -> Reply:
         self.requests.append(("PATCH", uri))
         self.bodies.append(body)
-        return self.on_patch(uri, body, etag)
+        return self.on_patch(uri, body)
 
     def delete(self, uri: str) -> Reply:
         self.requests.append(("DELETE", uri))
@@ -71,7 +71,7 @@ class StoredPodm:
         self.documents[collection] = {**holder, "Members": [*holder["Members"], link(uri)]}
         return uri
 
-    def change(self, uri: str, body: Json, etag: str | None = None) -> Reply:
+    def change(self, uri: str, body: Json) -> Reply:
         """Put what is sent in the place of each property."""
         self.documents[uri] = {**self.documents[uri], **body}
         return Reply(200, {}, None)

@@ -198,7 +198,8 @@ class TestRemove(unittest.TestCase):
         podm = Service()
         done = self.made(podm)
         uri = done.amounts[0].uri
-        self.assertEqual(CompositionResult(state="absent"), podm.remove(done.node))
+        gone = CompositionResult(state="absent", freed=PLAIN.blocks)
+        self.assertEqual(gone, podm.remove(done.node))
         self.assertEqual([done.node, uri], podm.sent("DELETE"))
         self.assertEqual(["decomposing", "answered", "deleting", "answered"], podm.states)
 

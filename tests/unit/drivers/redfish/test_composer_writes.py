@@ -4,14 +4,97 @@
 import unittest
 from typing import Any
 
+from msgspec.structs import replace
+
 from tests.unit.drivers.redfish.service import PLAIN, Service, block, lost, system
 from tests.unit.drivers.redfish.stored import link
 from valence_sched.drivers.composer import Reply
 from valence_sched.drivers.links import ROOT
 from valence_sched.errors import PodmError
-from valence_sched.model.composition import CompositionResult
+from valence_sched.model.composition import CompositionRequest, CompositionResult
 
 ACTION, RULES = "/R/Compose", "/R/Rules"
+
+
+class TestConfirmed(unittest.TestCase):
+    """A node is one once a block says that it is part of it."""
+
+    def stored(self, states=("Unused", "Unused"), link_of=None) -> Service:
+        """Answer with a system of both blocks, which are in these states and may link it."""
+        podm = Service()
+
+        def store(uri, body):
+            made = podm.add("/S", **system("/B/1", "/B/2"))
+            for it, state in zip(PLAIN.blocks, states, strict=True):
+                podm.documents[it] = block(state, *([made] if it == link_of else []))
+            return Reply(201, {"Location": made}, None)
+
+        podm.on_post = store
+        return podm
+
+    def test_what_no_block_confirms_is_unknown_with_what_was_seen(self):
+        podm = self.stored()
+        found = podm.ask(PLAIN)
+        self.assertEqual(("unknown", False), (found.state, found.works))
+        self.assertRegex(found.reason, "^/S/.* is there, and no block says that it is part of it "
+                         r"\(/B/1: found Unused; /B/2: found Unused\)$")  # fmt: skip
+        self.assertIn(found.node, podm.documents)
+        self.assertEqual("unknown", podm.composer.read_node(PLAIN).state)
+
+    def test_one_block_that_says_so_by_its_state_or_its_link_is_enough(self):
+        for states, link_of in (
+            (("Composed", "Unused"), None), (("Unused", "ComposedAndAvailable"), None),
+            (("Unused", "Unused"), "/B/2"), (("Composed", "Composed"), "/B/1"),
+        ):  # fmt: skip
+            with self.subTest(states, link_of=link_of):
+                podm = self.stored(states, link_of)
+                found = podm.ask(PLAIN)
+                self.assertEqual(("composed", PLAIN.blocks), (found.state, found.blocks))
+                self.assertEqual("composed", podm.composer.read_node(PLAIN).state)
+
+    def test_blocks_that_are_only_out_of_order_confirm_nothing(self):
+        self.assertEqual("unknown", self.stored(("Unavailable", "Unknown")).ask(PLAIN).state)
+
+    def test_a_block_may_say_so_late(self):
+        podm = self.stored()
+        composed = {it: block("Composed") for it in PLAIN.blocks}
+        podm.meanwhile = [lambda: None] * 3 + [lambda: podm.documents.update(composed)]
+        self.assertEqual("composed", podm.ask(PLAIN).state)
+
+    def test_a_shared_block_that_was_in_use_before_confirms_only_what_is_new(self):
+        sharing = {"SharingCapable": True, "SharingEnabled": True}
+        one = CompositionRequest(name="vs-1", blocks=("/B/1",))
+        for count, state in ((1, "unknown"), (2, "composed")):
+            podm = Service()
+            podm.documents["/B/1"] = block(
+                "ComposedAndAvailable", NumberOfCompositions=1, **sharing
+            )
+
+            def store(uri, body, podm=podm, count=count):
+                podm.documents["/B/1"]["CompositionStatus"]["NumberOfCompositions"] = count
+                return Reply(201, {"Location": podm.add("/S", **system("/B/1"))}, None)
+
+            podm.on_post = store
+            self.assertEqual([], list(podm.composer.conflicts(one)))
+            self.assertEqual(state, podm.ask(one).state)
+
+    def test_equal_devices_in_place_of_the_named_ones_confirm_as_well(self):
+        podm = Service(**{"/B/3": block("Unused")})
+        wanted = replace(PLAIN, substitutes={"/B/2": ("/B/3",)})
+
+        def choose(uri, body):
+            made = podm.add("/S", **system("/B/1", "/B/3"))
+            podm.documents["/B/3"] = block("Composed", made)
+            return Reply(201, {"Location": made}, None)
+
+        podm.on_post = choose
+        found = podm.ask(wanted)
+        self.assertEqual(("composed", ("/B/1", "/B/3")), (found.state, found.blocks))
+
+    def test_what_is_deleted_need_not_be_confirmed(self):
+        podm = self.stored()
+        made = podm.ask(PLAIN).node
+        self.assertEqual("absent", podm.remove(made, PLAIN).state)
 
 
 class TestLost(unittest.TestCase):

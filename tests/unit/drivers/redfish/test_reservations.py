@@ -42,14 +42,11 @@ class TestReservations(unittest.TestCase):
         documents = self.podm_.documents
         return [documents[uri]["CompositionStatus"]["Reserved"] for uri in NODE.blocks]
 
-    def test_every_block_is_reserved_with_the_whole_of_its_status_and_its_etag(self):
+    def test_every_block_is_reserved_with_the_whole_of_its_status(self):
         podm = self.podm()
-        seen = []
-        podm.on_patch = lambda uri, body, etag: seen.append(etag) or podm.change(uri, body)
         self.assertTrue(self.reservations.reserve(NODE))
         self.assertEqual([True] * 3, self.flags())
         self.assertEqual(list(NODE.blocks), podm.sent("PATCH"))
-        self.assertEqual(["v1"] * 3, seen)
         status = {"CompositionState": "Unused", "Reserved": True}
         self.assertEqual([{"CompositionStatus": status}] * 3, podm.bodies)
 
@@ -80,16 +77,14 @@ class TestReservations(unittest.TestCase):
 
     def test_a_flag_that_is_refused_leaves_none_reserved(self):
         podm = self.podm()
-        podm.on_patch = lambda uri, body, etag: (
-            podm.refuse() if uri == "/B/2" else podm.change(uri, body)
-        )
+        podm.on_patch = lambda uri, body: podm.refuse() if uri == "/B/2" else podm.change(uri, body)
         self.assertIs(False, self.reservations.reserve(NODE))
         self.assertEqual([False] * 3, self.flags())
 
     def test_one_whose_reply_is_lost_may_be_reserved_and_is_cleared_too(self):
         podm = self.podm()
 
-        def lose_the_second(uri, body, etag):
+        def lose_the_second(uri, body):
             reply = podm.change(uri, body)
             if podm.sent("PATCH") == ["/B/1", "/B/2"]:
                 raise PodmError("timed out")
@@ -101,37 +96,49 @@ class TestReservations(unittest.TestCase):
 
     def test_one_that_is_gone_after_the_write_is_not_reserved(self):
         podm = self.podm()
-        podm.on_patch = lambda uri, body, etag: (
+        podm.on_patch = lambda uri, body: (
             podm.drop(uri) if uri == "/B/2" else podm.change(uri, body)
         )
         self.assertIs(False, self.reservations.reserve(NODE))
 
     def test_what_stays_reserved_when_the_rest_cannot_be_is_an_error(self):
         podm = self.podm()
-        podm.on_patch = lambda uri, body, etag: (
+        podm.on_patch = lambda uri, body: (
             podm.refuse() if podm.sent("PATCH") != ["/B/1"] else podm.change(uri, body)
         )
         with self.assertRaisesRegex(PodmError, "^may be reserved still: /B/1: it does not let go$"):
             self.reservations.reserve(NODE)
 
-    def test_a_refused_etag_is_left_out_only_where_nothing_changed(self):
-        for meanwhile, reserved, writes in (({}, True, 2), ({"Reserved": None}, False, 1)):
-            with self.subTest(meanwhile):
-                podm = self.podm()
-                etags = []
+    def test_a_change_that_is_refused_by_its_etag_is_sent_once_more_where_nothing_changed(self):
+        for code in (412, 428):
+            for meanwhile, reserved, writes in (({}, True, 2), ({"Reserved": None}, False, 1)):
+                with self.subTest(code, meanwhile=meanwhile):
+                    podm = self.podm()
 
-                def answer(uri, body, etag, podm=podm, meanwhile=meanwhile, etags=etags):
-                    etags.append(etag)
-                    if etag is None:
-                        return podm.change(uri, body)
-                    status = podm.documents[uri]["CompositionStatus"] | meanwhile
-                    podm.change(uri, {"CompositionStatus": status})
-                    return Reply(412, {}, None)
+                    def answer(uri, body, podm=podm, meanwhile=meanwhile, code=code):
+                        if len(podm.sent("PATCH")) > 1:
+                            return podm.change(uri, body)
+                        status = podm.documents[uri]["CompositionStatus"] | meanwhile
+                        podm.change(uri, {"CompositionStatus": status})
+                        return Reply(code, {}, None)
 
-                podm.on_patch = answer
-                one = CompositionRequest(name="vs-1", blocks=("/B/1",))
-                self.assertIs(reserved, self.reservations.reserve(one))
-                self.assertEqual(["v1", None][:writes], etags)
+                    podm.on_patch = answer
+                    one = CompositionRequest(name="vs-1", blocks=("/B/1",))
+                    self.assertIs(reserved, self.reservations.reserve(one))
+                    self.assertEqual(["/B/1"] * writes, podm.sent("PATCH"))
+
+    def test_an_answer_that_shows_the_block_is_taken_for_it_and_any_other_read_back(self):
+        for shows, reads in ((True, 1), (False, 2)):
+            podm = self.podm()
+            one = CompositionRequest(name="vs-1", blocks=("/B/1",))
+
+            def answer(uri, body, podm=podm, shows=shows):
+                podm.change(uri, body)
+                return Reply(200, {}, podm.documents[uri] if shows else {"error": {}})
+
+            podm.on_patch = answer
+            self.assertTrue(self.reservations.reserve(one))
+            self.assertEqual(["/B/1"] * reads, podm.sent("GET"))
 
     def test_another_refusal_is_not_tried_again(self):
         podm = self.podm()
@@ -141,7 +148,7 @@ class TestReservations(unittest.TestCase):
 
     def test_one_that_is_gone_after_an_etag_was_refused_is_not_reserved(self):
         podm = self.podm()
-        podm.on_patch = lambda uri, body, etag: podm.drop(uri) and Reply(412, {}, None)
+        podm.on_patch = lambda uri, body: podm.drop(uri) and Reply(412, {}, None)
         self.assertIs(False, self.reservations.reserve(NODE))
 
     def test_only_what_was_reserved_here_is_cleared_and_only_once(self):

@@ -12,6 +12,7 @@ from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Deadline
 from valence_sched.drivers.http.retry import Patience
 from valence_sched.drivers.rsd.composer import RsdComposer
+from valence_sched.drivers.rsd.reader import read_podm
 from valence_sched.errors import PodmError
 from valence_sched.model.composition import CompositionRequest, CompositionResult
 from valence_sched.model.registration import Registration
@@ -29,7 +30,7 @@ class Bench:
         self.composer = RsdComposer(HttpSession(connection, 10), lambda: Patience(2))
 
     def free(self) -> list[str]:
-        blocks = self.composer._podm().blocks
+        blocks = read_podm(self.composer._service(), "podm", "rsd").blocks
         return [block.uri for block in blocks if block.status.slots]
 
     def wanted(self, number: int = -1, name: str = "vs-1") -> CompositionRequest:

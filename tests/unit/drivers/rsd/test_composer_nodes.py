@@ -99,15 +99,16 @@ class TestReadBack(unittest.TestCase):
         self.assertEqual(("left", reason), (found.state, found.reason))
 
     def test_a_document_that_cannot_be_read_matters_only_where_the_node_is_not_found(self):
-        rack = Rack(**{"/S/2": 500})
+        rack = Rack(**{"/N/7": 500})
         node = rack.assembled()
+        rack.documents["/N"]["Members"] += [{"@odata.id": "/N/7"}]
         self.assertEqual("composed", rack.composer.read_node(NODE, node).state)
         rack.documents[node]["Name"] = "theirs"
-        found = rack.composer.read_node(NODE, "/N/9")
-        error = "could not be read back: /S/2: HTTP 500, expected a document"
-        self.assertEqual(CompositionResult(state="unknown", node="/N/9", reason=error), found)
-        rack.documents["/S/2"] = 404
-        self.assertEqual("absent", rack.composer.read_node(NODE, "/N/9").state)
+        found = rack.composer.read_node(NODE, "/N/99")
+        error = "could not be read back: /N/7: HTTP 500, expected a document"
+        self.assertEqual(CompositionResult(state="unknown", node="/N/99", reason=error), found)
+        rack.documents["/N/7"] = 404
+        self.assertEqual("absent", rack.composer.read_node(NODE, "/N/99").state)
 
 
 class TestRemoved(unittest.TestCase):
@@ -128,7 +129,8 @@ class TestRemoved(unittest.TestCase):
 
     def test_what_is_gone_is_absent(self):
         rack = self.rack()
-        self.assertEqual(CompositionResult(state="absent"), rack.remove(self.node))
+        gone = CompositionResult(state="absent", freed=NODE.blocks)
+        self.assertEqual(gone, rack.remove(self.node))
         self.assertEqual([self.node], rack.sent("DELETE"))
         self.assertEqual(["deleting", "answered"], rack.states)
 
@@ -136,7 +138,7 @@ class TestRemoved(unittest.TestCase):
         rack = self.rack()
         other = CompositionRequest(name="vs-2", blocks=("/S/2",))
         self.assertEqual("absent", rack.remove(self.node, other).state)
-        rack.documents["/N"] = 500
+        rack.documents[self.node] = 500
         self.assertEqual("unknown", rack.remove(self.node).state)
         self.assertEqual([], rack.sent("DELETE"))
 
@@ -175,7 +177,8 @@ class TestRemoved(unittest.TestCase):
             drop(self.node)
 
         rack.meanwhile = [lambda: None, end]
-        self.assertEqual(CompositionResult(state="absent"), rack.remove(self.node))
+        gone = CompositionResult(state="absent", freed=NODE.blocks)
+        self.assertEqual(gone, rack.remove(self.node))
         self.assertEqual(["deleting", "answered", "accepted", "running"], rack.states)
 
     def test_force_is_waited_for_too(self):

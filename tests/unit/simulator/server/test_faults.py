@@ -20,6 +20,7 @@ from tests.unit.simulator.site import (
     Client,
     documents,
     link,
+    links,
     message_key,
 )
 from tests.unit.trees import tree
@@ -168,6 +169,12 @@ class TestFaults(Case):
         found = [client.get(f"{BLOCKS}/{name}").status_code for name in ("C1", "D1", "C2", "C1")]
         self.assertEqual([503, 200, 503, 200], found)
         self.assertEqual(401, client.post(SESSIONS, {}).status_code)
+
+    def test_busy_says_when_to_come_back(self):
+        client = self.serve(f"busy:7:POST:{SYSTEMS}:1")
+        answers = [client.compose("C1") for _ in range(2)]
+        found = [(answer.status_code, answer.headers.get("Retry-After")) for answer in answers]
+        self.assertEqual([(503, "7"), (201, None)], found)
 
     def test_malformed_ends_in_the_middle(self):
         answer = self.serve(f"malformed:{BLOCKS}").get(BLOCKS)
@@ -385,6 +392,14 @@ class TestFaults(Case):
         self.assertEqual(404, client.get(answer.headers["Location"]).status_code)
         self.assertEqual("Unused", client.state("C1"))
 
+    def test_stores_is_201_and_no_block_knows_of_it(self):
+        client = self.serve("stores")
+        where = client.compose("C1").headers["Location"]
+        self.assertEqual(links(f"{BLOCKS}/C1"), client.get(where).json()["Links"]["ResourceBlocks"])
+        self.assertEqual([link(where)], client.get(SYSTEMS).json()["Members"])
+        self.assertEqual("Unused", client.state("C1"))
+        self.assertEqual(204, client.ask("DELETE", where).status_code)
+
     def test_double_book_gives_a_busy_block_away_again(self):
         client = self.serve("double-book")
         self.assertEqual([201, 201], [client.compose("C1").status_code for _ in range(2)])
@@ -425,6 +440,13 @@ class TestFaults(Case):
         tag = {"If-Match": client.get(f"{BLOCKS}/C1").headers["ETag"]}
         answer = client.ask("PATCH", f"{BLOCKS}/C1", {"Name": "x"}, **tag)
         self.assertEqual(200, answer.status_code)
+
+    def test_stale_tags_are_refused_whatever_they_are(self):
+        client = self.serve("stale-tags")
+        tag = {"If-Match": client.get(f"{BLOCKS}/C1").headers["ETag"]}
+        answer = client.ask("PATCH", f"{BLOCKS}/C1", {"Name": "x"}, **tag)
+        self.assertEqual(412, answer.status_code)
+        self.assertEqual(200, client.ask("PATCH", f"{BLOCKS}/C1", {"Name": "x"}).status_code)
 
     def test_body_is_no_document_and_all_is_done(self):
         rules = [f"body:text:POST:{SYSTEMS}", f"status:500:GET:{ROOT}", f"body:number:GET:{ROOT}"]

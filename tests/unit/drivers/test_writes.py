@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes over HTTP: their ETags, logins that expire, and refusals that name a time."""
+
+import unittest
+
+import msgspec
+
+from tests.unit.drivers.redfish.stored import StoredPodm
+from tests.unit.drivers.served import PASSWORD, USER, Server
+from valence_sched.drivers.composer import Reply
+from valence_sched.drivers.connect import HttpSession
+from valence_sched.drivers.http.connection import Connection
+from valence_sched.drivers.http.exchange import Deadline
+from valence_sched.drivers.write import write
+from valence_sched.errors import PodmError
+from valence_sched.model.registration import Registration
+
+BLOCK, SYSTEMS = "/redfish/v1/B/1", "/redfish/v1/Systems"
+ROOT = {"@odata.id": "/redfish/v1", "Systems": {"@odata.id": SYSTEMS}}
+LOGIN = (USER, PASSWORD)
+
+
+def encoded(documents):
+    return {uri: msgspec.json.encode(json) for uri, json in documents.items()}
+
+
+class Case(unittest.TestCase):
+    def open(self, *rules, login=None, **documents):
+        found = {"/redfish/v1": ROOT, BLOCK: {"Name": "b", **documents}, SYSTEMS: {"Members": []}}
+        self.server = Server(encoded(found), rules=rules, login=login)
+        self.addCleanup(self.server.close)
+        user = {"username": USER} if login else {}
+        known = Registration(name="p", url=self.server.url, **user)
+        connection = self.enterContext(Connection(known, PASSWORD, Deadline(20)))
+        connection.log_in({"Links": {"Sessions": {"@odata.id":
+                          "/redfish/v1/SessionService/Sessions"}}} if login else None)  # fmt: skip
+        return HttpSession(connection, 20)
+
+    def tags(self, method):
+        """Return the ``If-Match`` of each request of a method."""
+        seen = zip(self.server.log, self.server.headers, strict=True)
+        return [headers.get("If-Match") for (verb, _), headers in seen if verb == method]
+
+
+def told(tag):
+    """Answer reads of the block with an ETag in the header, which a list may change."""
+
+    def rule(handler):
+        if handler.command != "GET" or handler.path != BLOCK:
+            return False
+        return handler.reply(200, handler.podm.document(BLOCK), {"ETag": tag[-1]})
+
+    return rule
+
+
+def answers(method, *statuses):
+    """Answer so many writes with these statuses, then with 204."""
+    left = list(statuses)
+    return lambda it: it.command == method and it.reply(left.pop(0) if left else 204, b"{}")
+
+
+class TestTags(Case):
+    """A change or removal is of the document as it was read."""
+
+    def test_the_tag_of_the_header_is_sent_else_that_of_the_body_else_none(self):
+        for rules, more, expected in (
+            ([told(['W/"7"'])], {"@odata.etag": "body"}, 'W/"7"'),
+            ([], {"@odata.etag": '"body"'}, '"body"'),
+            ([], {}, None),
+        ):
+            for method in ("PATCH", "DELETE"):
+                session = self.open(*rules, answers(method), **more)
+                session.get(BLOCK)
+                body = [{}] if method == "PATCH" else []
+                send = session.patch if method == "PATCH" else session.delete
+                self.assertEqual(204, send(BLOCK, *body).status)
+                self.assertEqual([expected], self.tags(method))
+                send(BLOCK, *body)  # it has changed, and was not read since
+                self.assertEqual([expected, None], self.tags(method))
+
+    def test_what_was_never_read_has_no_tag(self):
+        session = self.open(told(["1"]), answers("DELETE"))
+        session.delete(BLOCK)
+        session.post(SYSTEMS, {})
+        self.assertEqual([None], self.tags("DELETE"))
+        self.assertEqual([None], self.tags("POST"))
+
+    def deleted(self, session, is_undone=None):
+        session.get(BLOCK)
+        patience = StoredPodm({}).patience()
+        undone = is_undone or (lambda: session.get(BLOCK).status == 200)
+        return write(session, BLOCK, lambda: session.delete(BLOCK), patience, str, undone)
+
+    def test_a_tag_that_is_refused_is_read_again_once(self):
+        tag = ["1"]
+        session = self.open(told(tag), answers("DELETE", 412))
+
+        def read_again():
+            tag.append("2")
+            return session.get(BLOCK).status == 200
+
+        self.assertTrue(self.deleted(session, read_again).succeeded)
+        self.assertEqual(["1", "2"], self.tags("DELETE"))
+        session = self.open(told(tag), answers("DELETE", 412, 412, 412))
+        self.assertTrue(self.deleted(session).refused)
+        self.assertEqual(2, len(self.tags("DELETE")))
+
+    def test_a_tag_that_is_refused_though_nothing_changed_is_left_out(self):
+        session = self.open(told(["1"]), answers("DELETE", 412))
+        self.assertTrue(self.deleted(session).succeeded)
+        self.assertEqual(["1", None], self.tags("DELETE"))
+
+    def test_a_tag_that_is_required_is_any_where_none_is_told(self):
+        session = self.open(answers("DELETE", 428))
+        self.assertTrue(self.deleted(session).succeeded)
+        self.assertEqual([None, "*"], self.tags("DELETE"))
+        session = self.open(answers("POST", 428))
+        sent = write(session, SYSTEMS, lambda: session.post(SYSTEMS, {}), StoredPodm({}).patience(),
+                     str, lambda: True)  # fmt: skip
+        self.assertTrue(sent.succeeded)
+        self.assertEqual([None, "*"], self.tags("POST"))
+
+    def test_what_is_another_by_now_is_not_written(self):
+        session = self.open(told(["1"]), answers("DELETE", 412))
+        self.assertTrue(self.deleted(session, lambda: False).refused)
+        self.assertEqual(["1"], self.tags("DELETE"))
+
+
+class TestLogin(Case):
+    """A session that ends before a write is made anew."""
+
+    def expire(self, handler):
+        is_write = handler.command != "GET" and "Sessions" not in handler.path
+        return is_write and handler.is_in() and handler.reply(204)
+
+    def test_a_write_that_a_lost_session_refuses_is_sent_again_with_a_new_one(self):
+        for send in (lambda it: it.post(SYSTEMS, {}), lambda it: it.patch(BLOCK, {}),
+                     lambda it: it.delete(BLOCK)):  # fmt: skip
+            session = self.open(self.expire, login=LOGIN)
+            for _ in range(3):  # it may expire again and again
+                self.server.sessions.clear()
+                self.assertEqual(204, send(session).status)
+            self.assertEqual(4, self.server.made)
+            session.connection.close()
+            self.assertEqual(set(), self.server.sessions)
+
+    def test_a_write_that_is_refused_again_was_not_done(self):
+        refuse = answers("POST", *[401] * 9)
+        session = self.open(lambda it: "Sessions" not in it.path and refuse(it), login=LOGIN)
+        send = lambda: session.post(SYSTEMS, {})  # noqa: E731
+        sent = write(session, SYSTEMS, send, StoredPodm({}).patience(), str)
+        self.assertEqual((True, False), (sent.refused, sent.lost))
+        self.assertEqual(2, self.server.made)
+
+    def test_without_a_new_session_the_refusal_stands(self):
+        session = self.open(login=LOGIN)
+        self.server.sessions.clear()
+        self.server.login = (USER, "another")
+        self.assertEqual(401, session.post(SYSTEMS, {}).status)
+
+
+class Busy(StoredPodm):
+    """Answers so many POSTs that it is busy."""
+
+    def __init__(self, times, told="1", code=503, **more):
+        super().__init__({"/S": {"Members": []}}, **more)
+        headers = {} if told is None else {"Retry-After": told}
+        self.on_post = lambda uri, body: (
+            Reply(code, headers, None) if len(self.bodies) <= times else self.create(uri, body)
+        )
+
+    def write(self, is_undone=lambda: True):
+        send = lambda: self.post("/S", {"Name": "a"})  # noqa: E731
+        return write(self, "/S", send, self.patience(), self.states.append, is_undone)
+
+
+class TestBusy(unittest.TestCase):
+    """A refusal that says when to come back."""
+
+    def test_it_is_sent_again_then_as_often_as_there_is_time(self):
+        for code in (429, 503):
+            podm = Busy(3, code=code)
+            self.assertTrue(podm.write().succeeded)
+            self.assertEqual((4, ["trying again"] * 3 + ["answered"]),
+                             (len(podm.bodies), podm.states))  # fmt: skip
+        podm = Busy(99, pauses=5)
+        self.assertTrue(podm.write().refused)
+        self.assertEqual(5, len(podm.bodies))
+
+    def test_without_a_time_or_with_one_too_late_it_is_refused(self):
+        for told in (None, "soon", "21"):
+            podm = Busy(1, told)
+            self.assertTrue(podm.write().refused)
+            self.assertEqual(1, len(podm.bodies))
+
+    def test_where_something_was_done_or_that_cannot_be_told_it_is_not_sent_again(self):
+        def unknown():
+            raise PodmError("down")
+
+        for is_undone in (lambda: False, unknown):
+            podm = Busy(1)
+            self.assertTrue(podm.write(is_undone).refused)
+            self.assertEqual(1, len(podm.bodies))
+
+
+if __name__ == "__main__":
+    unittest.main()
