@@ -296,17 +296,20 @@ def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> Bo
     )
 
 
-def resolve_unknown(request: Request, policy: Policy) -> Request:
-    """Return the request with the meaning that a policy gives to unknown attributes.
+def resolve_needs(request: Request, policy: Policy) -> Request:
+    """Return the request with the meaning that a policy gives to unknown attributes and health.
 
     It replaces the meaning given by another policy, as in a request from a report.
     """
     unknown: UnknownRule = "reject" if policy.unknown == "reject" else "allow"
-    if {need.unknown for ask in request.alternatives for need in ask.needs} <= {unknown}:
+    worst: Any = policy.worst_health
+    rules = {(need.unknown, need.worst) for ask in request.alternatives for need in ask.needs}
+    if rules <= {(unknown, worst)}:
         return request
 
     def resolved(needs: tuple[Need, ...]) -> tuple[Need, ...]:
-        return tuple(msgspec.structs.replace(need, unknown=unknown) for need in needs)
+        replace = msgspec.structs.replace
+        return tuple(replace(need, unknown=unknown, worst=worst) for need in needs)
 
     fallbacks = tuple(Alternative(resolved(one.needs), one.bonds) for one in request.fallbacks)
     return msgspec.structs.replace(request, needs=resolved(request.needs), fallbacks=fallbacks)

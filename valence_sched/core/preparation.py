@@ -13,7 +13,7 @@ from valence_sched.core.policy import (
     bind,
     idle_readers,
     missing_readers,
-    resolve_unknown,
+    resolve_needs,
     without_readers,
 )
 from valence_sched.core.readers import RequestReader
@@ -68,7 +68,7 @@ class Preparation:
                                f"add the {reader.kind} or choose another policy")  # fmt: skip
         if not elsewhere:
             _check_names(request, view)
-        request = sealed(resolve_unknown(self._with_mix(request, bound), bound.policy))
+        request = sealed(resolve_needs(self._with_mix(request, bound), bound.policy))
         if request.where_expression is not None:
             check_amounts(view, request.where_expression)
         return request, bound

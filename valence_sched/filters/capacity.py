@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capacity filter: keeps pools with enough free cores, memory and stock."""
 
+import functools
 from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import Meta
 
 from valence_sched.model.request import Request
-from valence_sched.view.availability import sufficient
+from valence_sched.view.availability import sufficient, uncounted
 from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
@@ -34,4 +35,5 @@ def capacity(
                 yield Term(f"grants of {need.label}", need.count, view.grant_count(need))
         elif need.measure != "devices":
             yield Term(need.label, need.total_amount(headroom), view.free(need), need.unit,
-                       podm_have=view.free(need, "podm"))  # fmt: skip
+                       podm_have=view.free(need, "podm"),
+                       uncounted=functools.partial(uncounted, view, need))  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from valence_sched.model.need import Need
 from valence_sched.model.request import Request
+from valence_sched.view.availability import uncounted
 from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import View
@@ -20,7 +21,8 @@ def devices(view: View, request: Request) -> Iterator[Term]:
         if need.measure == "devices":
             have, podm_have = view.free(need), view.free(need, "podm")
             models = functools.partial(_free_models, view, need)
-            yield Term(need.label, need.amount, have, podm_have=podm_have, instead=models)
+            yield Term(need.label, need.amount, have, podm_have=podm_have, instead=models,
+                       uncounted=functools.partial(uncounted, view, need))  # fmt: skip
 
 
 def _free_models(view: View, need: Need, row: int) -> Counter[str]:
@@ -37,6 +39,8 @@ def _free_models(view: View, need: Need, row: int) -> Counter[str]:
     for kind, blocks in kinds.items():
         for device_kind, device in view.kinds.devices_of(kind):
             if device_kind != need.kind or (wanted and device.kind not in wanted):
+                continue
+            if not need.accepts(device.condition):
                 continue
             model = getattr(device, "model", None) or "of unknown model"
             models[model] += blocks * (device.count or 1)  # at least one where it is unknown

@@ -67,12 +67,24 @@ class Placement(Struct, frozen=True, kw_only=True):
     alternates: tuple[Candidate, ...]
 
 
+class Uncounted(Struct, frozen=True, kw_only=True):
+    """What does not count of a resource of a pool, by the condition that it is in.
+
+    A condition is a word of Redfish: Critical, UnavailableOffline, Failed and so on. ``installed``
+    is all there is of the resource, in use or not.
+    """
+
+    installed: int
+    conditions: dict[str, int]
+
+
 class Reason(Struct, frozen=True, kw_only=True):
     """Why a pool was rejected: the filter, what it needs and what it has.
 
     ``podm_have`` is what the pod manager has in all its pools together, if that is enough; it
     does not help, because a node is made in one pool. Where the pool has none, ``instead`` counts
-    the free devices of that kind by model.
+    the free devices of that kind by model. ``uncounted`` is what does not count for its health or
+    state, if there is any.
     """
 
     filter: str
@@ -82,6 +94,7 @@ class Reason(Struct, frozen=True, kw_only=True):
     unit: str
     podm_have: Value = None
     instead: dict[str, int] = {}
+    uncounted: Uncounted | UnsetType = UNSET
 
     @property
     def text(self) -> str:

@@ -3,12 +3,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from valence_sched.model.base import Noun
-from valence_sched.model.inventory import Devices
+from valence_sched.model.inventory import COUNTED_CONDITIONS, Devices
 from valence_sched.model.need import has_words
 from valence_sched.model.podm_overview import PodmSummary
 
@@ -35,7 +35,7 @@ class BlockOverview(Struct, frozen=True, kw_only=True):
     """A block: where it is, what it holds, how many more nodes may use it, and who uses it.
 
     ``nodes`` are the names of the nodes that it is a part of, ``topology`` its place by domain.
-    A block that a claim holds is in use.
+    A block that a claim holds is in use. ``condition`` is the word for what is wrong with it.
     """
 
     podm: str
@@ -47,6 +47,7 @@ class BlockOverview(Struct, frozen=True, kw_only=True):
     use: BlockUse
     nodes: tuple[str, ...] = ()
     topology: dict[str, str] = {}
+    condition: str | None = None
 
 
 class PoolOverview(Struct, frozen=True, kw_only=True):
@@ -62,7 +63,8 @@ class PoolOverview(Struct, frozen=True, kw_only=True):
 class DeviceCount(Struct, frozen=True, kw_only=True):
     """How many devices of one kind and model there are, how many are free, on how many podms.
 
-    A device is free where its block is. A number is None where that of some devices is unknown.
+    A device is free where its block is, unless its state or health forbids it. A number is None
+    where that of some devices is unknown.
     """
 
     kind: str
@@ -76,12 +78,12 @@ class DeviceCount(Struct, frozen=True, kw_only=True):
 _KINDS = {"processors": "CPU", "memory": "memory module", "drives": "drive", "nics": "NIC"}
 
 
-def device_groups(devices: Devices) -> Iterator[tuple[str, str | None, int | None]]:
-    """Yield the kind, the model and the number of each group of equal devices."""
+def device_groups(devices: Devices) -> Iterator[tuple[str, str | None, Any]]:
+    """Yield the kind, the model and the line of each group of equal devices."""
     for field in Devices.__struct_fields__:
         for device in getattr(devices, field):
             model = getattr(device, "model", None) or getattr(device, "type", None)
-            yield _KINDS.get(field) or device.kind, model, device.count
+            yield _KINDS.get(field) or device.kind, model, device
 
 
 def count_devices(blocks: Iterable[BlockOverview], model: str | None = None) -> list[DeviceCount]:
@@ -90,11 +92,12 @@ def count_devices(blocks: Iterable[BlockOverview], model: str | None = None) -> 
     free: dict[tuple[str, str | None], int | None] = {}
     podms: dict[tuple[str, str | None], set[str]] = defaultdict(set)
     for one in blocks:
-        for kind, name, count in device_groups(one.devices):
+        for kind, name, line in device_groups(one.devices):
             if model is None or (name and has_words(name, model)):
                 key = (kind, name)
-                every[key] = _plus(every.get(key, 0), count)
-                free[key] = _plus(free.get(key, 0), count if one.slots > 0 else 0)
+                is_free = one.slots > 0 and line.condition in COUNTED_CONDITIONS
+                every[key] = _plus(every.get(key, 0), line.count)
+                free[key] = _plus(free.get(key, 0), line.count if is_free else 0)
                 podms[key].add(one.podm)
     return [
         DeviceCount(kind=kind, model=name, devices=every[kind, name], free=free[kind, name],

@@ -42,11 +42,31 @@ SINGLE_PER_NODE: tuple[BlockType, ...] = ("Compute", "ComputerSystem")
 CompositionState = Literal[
     "Unused", "Composing", "Composed", "ComposedAndAvailable", "Failed", "Unavailable", "Unknown"
 ]
+#: The composition states in which a block is in no node, and none can have it.
+BROKEN_STATES: tuple[CompositionState, ...] = ("Failed", "Unavailable", "Unknown")
 Health = Literal["OK", "Warning", "Critical"]
+#: The conditions in which hardware counts unless a policy is stricter.
+COUNTED_CONDITIONS = (None, "Warning")
 PodmStatus = Literal["Online", "Offline", "Unknown"]
 
 
-class Processor(Noun, frozen=True, kw_only=True, gc=False):
+class InventoryDevice(Noun, frozen=True, kw_only=True, gc=False):
+    """What all devices tell: ``state`` where it is not ``Enabled``, ``health`` where it is not OK.
+
+    Both are words of Redfish (``Resource.Status``); a device in another state, or of Critical
+    health, is listed and never counted.
+    """
+
+    state: Name | None = None
+    health: Health | None = None
+
+    @property
+    def condition(self) -> str | None:
+        """The word for what is wrong with the device, None where nothing is."""
+        return condition_word(self.state, self.health)
+
+
+class Processor(InventoryDevice, frozen=True, kw_only=True, gc=False):
     """``count`` identical CPUs; GPUs are accelerators, and their cores are not CPU cores."""
 
     count: Positive | None = 1
@@ -58,7 +78,7 @@ class Processor(Noun, frozen=True, kw_only=True, gc=False):
     speed_mhz: Count | None = None
 
 
-class Accelerator(Noun, frozen=True, kw_only=True, gc=False):
+class Accelerator(InventoryDevice, frozen=True, kw_only=True, gc=False):
     """``count`` identical accelerators: GPU, FPGA, DSP, Accelerator, Partition or OEM."""
 
     kind: Name
@@ -67,7 +87,7 @@ class Accelerator(Noun, frozen=True, kw_only=True, gc=False):
     memory_mib: Count | None = None
 
 
-class Memory(Noun, frozen=True, kw_only=True, gc=False):
+class Memory(InventoryDevice, frozen=True, kw_only=True, gc=False):
     """``count`` identical memory modules that a system can use as main memory."""
 
     count: Positive | None = 1
@@ -76,7 +96,7 @@ class Memory(Noun, frozen=True, kw_only=True, gc=False):
     speed_mhz: Count | None = None
 
 
-class Drive(Noun, frozen=True, kw_only=True, gc=False):
+class Drive(InventoryDevice, frozen=True, kw_only=True, gc=False):
     """``count`` identical drives; a ``remote`` one is reached over a network."""
 
     count: Positive | None = 1
@@ -88,7 +108,7 @@ class Drive(Noun, frozen=True, kw_only=True, gc=False):
     remote: bool | None = None
 
 
-class Nic(Noun, frozen=True, kw_only=True, gc=False):
+class Nic(InventoryDevice, frozen=True, kw_only=True, gc=False):
     """``count`` identical network interfaces."""
 
     count: Positive | None = 1
@@ -106,7 +126,11 @@ class Devices(Noun, frozen=True, kw_only=True, gc=False):
 
 
 class Status(Noun, frozen=True, kw_only=True, gc=False):
-    """The state and use of a block, in Redfish's terms (``ResourceBlock.CompositionStatus``)."""
+    """The state and use of a block, in Redfish's terms (``ResourceBlock.CompositionStatus``).
+
+    ``enabled`` and ``health`` are those of the block and of the system that it is, the worse of
+    both; ``resource_state`` is the word for why it is not enabled, such as UnavailableOffline.
+    """
 
     state: CompositionState = "Unused"
     reserved: bool = False
@@ -117,6 +141,15 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
     max_compositions: Count | None = None
     compositions: Count = 0
     client: str | None = None
+    resource_state: Name | None = None
+
+    @property
+    def condition(self) -> str | None:
+        """The word for what is wrong with the block, None where nothing is."""
+        if self.state in BROKEN_STATES:
+            return self.state
+        state = self.resource_state or "Disabled" if self.enabled is False else None
+        return condition_word(state, self.health)
 
     @property
     def slots(self) -> int:
@@ -276,6 +309,13 @@ class InventoryEnvelope(InventoryHeader, frozen=True, kw_only=True):
     """The document with its podms undecoded, so that an invalid podm does not affect the others."""
 
     podms: tuple[Raw, ...] = ()
+
+
+def condition_word(state: str | None, health: Health | None) -> str | None:
+    """Return the word of a state or a health for what is wrong, the worse one; None for nothing."""
+    if health == "Critical" or state in (None, "Enabled"):
+        return None if health == "OK" else health
+    return state
 
 
 def parse_status(text: bytes) -> Status:

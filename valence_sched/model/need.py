@@ -34,7 +34,8 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     ``amount`` is a total (cores, MiB), a number of devices, or for a stock the size of each of
     ``count`` separate grants. ``unknown`` says what to do with a device of which a tested attribute
-    is unknown: ``reject`` or ``allow`` it. Topology constraints refer to the ``name``.
+    is unknown: ``reject`` or ``allow`` it. ``worst`` is the worst health of a device that counts.
+    Topology constraints refer to the ``name``.
     """
 
     kind: NeedKind
@@ -45,6 +46,11 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     resource: str = ""
     name: str = ""
     unknown: Literal["reject", "allow"] = "reject"
+    worst: Literal["OK", "Warning"] = "Warning"
+
+    def accepts(self, condition: str | None) -> bool:
+        """Return whether a device in a condition (``InventoryDevice.condition``) counts."""
+        return condition is None or condition == self.worst == "Warning"
 
     @property
     def label(self) -> str:

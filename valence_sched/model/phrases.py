@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from valence_sched.model.inventory import Devices
+from valence_sched.model.inventory import Accelerator, Devices, Drive, Nic
 from valence_sched.model.need import Need
 from valence_sched.model.quantity import agree, format_bytes, format_count, format_mbps, format_mib
 from valence_sched.model.request import Request
@@ -20,8 +20,32 @@ _NOISE = re.compile(r"\((?:R|TM|C)\)|\b(?:\d+-Core )?Processor\b|\bCPU\b|@.*", r
 def device_phrases(devices: Devices, *, brief: bool = False) -> Iterator[str]:
     """Yield devices in words, the cores first: ``32 cores EPYC``, ``256 GiB``, ``2 GPU A100``.
 
-    With ``brief`` the models of CPUs and the memory of accelerators are left out.
+    With ``brief`` the models of CPUs and the memory of accelerators are left out. Devices in a
+    condition follow, with its word: ``1 GPU A100 (Critical)``.
     """
+    every = devices_by_condition(devices)
+    for condition, found in sorted(every.items(), key=lambda item: item[0] or ""):
+        for phrase in phrases(found, brief=brief):
+            yield f"{phrase} ({condition})" if condition else phrase
+
+
+def devices_by_condition(devices: Devices) -> dict[str | None, Devices]:
+    """Return the devices by their condition, a word of Redfish; None for nothing wrong."""
+    groups = {name: getattr(devices, name) for name in Devices.__struct_fields__}
+    words = dict.fromkeys(one.condition for group in groups.values() for one in group)
+    if words.keys() <= {None}:
+        return {None: devices}
+    return {
+        word: Devices(**{
+            name: tuple(one for one in group if one.condition == word)
+            for name, group in groups.items()
+        })
+        for word in words
+    }  # fmt: skip
+
+
+def phrases(devices: Devices, *, brief: bool = False) -> Iterator[str]:
+    """Yield devices in words, whatever condition they are in."""
     by_model: dict[str, list[int | None]] = defaultdict(list)
     for cpu in devices.processors:
         by_model["" if brief else short_model(cpu.model)].append(_product(cpu.count, cpu.cores))
@@ -31,15 +55,27 @@ def device_phrases(devices: Devices, *, brief: bool = False) -> Iterator[str]:
     if devices.memory:
         sizes = [_product(one.count, one.capacity_mib) for one in devices.memory]
         yield _sum_text(sizes, format_mib) + ("" if any(sizes) else " memory")
-    for card in devices.accelerators:
-        memory = format_bytes(card.memory_mib * MIB) if card.memory_mib and not brief else ""
-        yield _words(card.count, card.kind, short_model(card.model), memory)
-    for drive in devices.drives:
-        size = format_bytes(drive.capacity_bytes) if drive.capacity_bytes else ""
-        kind = " ".join(filter(None, (drive.protocol, drive.media))) or "drive"
-        yield _words(drive.count, "remote" if drive.remote else "", kind, size)
-    for nic in devices.nics:
-        yield _words(nic.count, "NIC", format_mbps(nic.speed_mbps) if nic.speed_mbps else "")
+    alike: dict[tuple[str, bool], int] = defaultdict(int)  # by words, those of unknown number apart
+    others: list[Accelerator | Drive | Nic] = [*devices.accelerators, *devices.drives]
+    for device in (*others, *devices.nics):
+        words = _device_words(device, brief=brief)
+        alike[words, device.count is None] += device.count or 0
+    for (words, is_unknown), count in alike.items():
+        yield f"{'?' if is_unknown else count} {words}"
+
+
+def _device_words(device: Accelerator | Drive | Nic, *, brief: bool) -> str:
+    match device:
+        case Accelerator():
+            memory = format_bytes(device.memory_mib * MIB) if device.memory_mib else ""
+            words = [device.kind, short_model(device.model), "" if brief else memory]
+        case Drive():
+            size = format_bytes(device.capacity_bytes) if device.capacity_bytes else ""
+            kind = " ".join(filter(None, (device.protocol, device.media))) or "drive"
+            words = ["remote" if device.remote else "", kind, size]
+        case Nic():
+            words = ["NIC", format_mbps(device.speed_mbps) if device.speed_mbps else ""]
+    return " ".join(filter(None, words))
 
 
 def _product(count: int | None, amount: int | None) -> int | None:
@@ -57,10 +93,6 @@ def _sum_text(numbers: Sequence[int | None], shown: Callable[[int], str]) -> str
 def short_model(model: str | None) -> str:
     """Return the name of a model without marks, clock rates and the word for what it is."""
     return " ".join(_NOISE.sub(" ", model or "").split())
-
-
-def _words(count: int | None, *words: str) -> str:
-    return " ".join(filter(None, ("?" if count is None else str(count), *words)))
 
 
 def need_phrase(need: Need) -> str:

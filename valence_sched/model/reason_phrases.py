@@ -5,10 +5,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from valence_sched.model.base import format_value
-from valence_sched.model.decision import Reason
+from valence_sched.model.decision import Reason, Uncounted
 from valence_sched.model.phrases import MIB, short_model
 from valence_sched.model.quantity import agree, format_bytes
 
@@ -39,7 +40,10 @@ class ReasonPhrases:
             things = [thing(none[0]), *(thing(one).removeprefix("free ") for one in none[1:])]
             last = f" or {things[-1]}" if len(things) > 1 else ""
             first = ", ".join(things[:-1] if last else things)
-            texts.insert(0, f"no {first}{last}{_elsewhere(none[0]) if len(none) == 1 else ''}")
+            few = [replace(one, instead={}, podm_have=None) for one in none]
+            some = none if len(none) == 1 else few
+            notes = "; ".join(filter(None, map(_notes, some)))
+            texts.insert(0, f"no {first}{last}" + (f" ({notes})" if notes else ""))
         return "; ".join(texts) or "no reason is known"
 
     def without_amounts(self, reasons: Sequence[Reason]) -> str:
@@ -98,7 +102,7 @@ def too_small(reason: Reason) -> str:
 
 
 def _bare(reason: Reason) -> Reason:
-    return replace(reason, instead={}, podm_have=None)
+    return replace(reason, instead={}, podm_have=None, uncounted=UNSET)
 
 
 def share(reason: Reason) -> str:
@@ -117,10 +121,31 @@ def short_of(reason: Reason, have: Any) -> str:
 
 
 def _elsewhere(reason: Reason) -> str:
-    """Return what there is instead, or that other pools have enough together."""
+    return f" ({notes})" if (notes := _notes(reason)) else ""
+
+
+def _notes(reason: Reason) -> str:
+    """Return what does not count, what there is instead, or that all pools have enough."""
+    notes = []
+    if reason.uncounted:
+        notes.append(_uncounted(reason, reason.uncounted))
     if reason.podm_have is not None:
-        return f" ({format_value(reason.podm_have)} in all its pools)"
-    if not reason.instead:
-        return ""
-    models = sorted(reason.instead.items(), key=lambda item: (-item[1], item[0]))
-    return f" (free: {', '.join(f'{count} {short_model(model)}' for model, count in models)})"
+        notes.append(f"{format_value(reason.podm_have)} in all its pools")
+    elif reason.instead:
+        models = sorted(reason.instead.items(), key=lambda item: (-item[1], item[0]))
+        found = ", ".join(f"{count} {short_model(model)}" for model, count in models)
+        notes.append(f"free: {found}")
+    return "; ".join(notes)
+
+
+def _uncounted(reason: Reason, found: Uncounted) -> str:
+    """Return what does not count, and why: ``1 of 4 A100 is Critical, 2 are Disabled``."""
+    all_of = replace(reason, need=found.installed)
+    what = re.sub(r"^GPU (?=\S)", "", reason.label)
+    texts = []
+    for number, (word, amount) in enumerate(sorted(found.conditions.items())):
+        verb = "is" if amount == 1 or reason.unit else "are"
+        share_ = short_of(all_of, amount)
+        texts.append(f"{amount:,} {verb} {word}" if number and not reason.unit
+                     else f"{share_} {what} {verb} {word}")  # fmt: skip
+    return ", ".join(texts)

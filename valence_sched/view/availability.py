@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Availability: per need the rows with sufficient free capacity, and the rows without."""
+"""Availability: per need the rows with sufficient free capacity, and what does not count in one."""
 
 import functools
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
 
+from valence_sched.model.decision import Uncounted
 from valence_sched.model.need import Need
+from valence_sched.view.block_kinds import is_meant, line_amount
 from valence_sched.view.view import Floats, Ints, Mask, View, read_only
 
 FEW_ROWS = 256  # that are compared with each amount anew
@@ -149,3 +152,29 @@ def _mask(view: View, threshold: Threshold | None, need: Need) -> Mask:
         mask[threshold.below(need.amount)] = False
     mask.flags.writeable = False
     return mask
+
+
+def uncounted(view: View, need: Need, row: int) -> Uncounted | None:
+    """Return what a pool has of a need that does not count for its condition, None for nothing.
+
+    A device is in a condition of its own, or in that of its block.
+    """
+    table, kinds = view.block_tables[view.podm_of[row]], view.kinds
+    position = int(view.position_of[row])
+    here = Counter(
+        kind for kind, pools in zip(table.kinds, table.pools, strict=True) if position in pools
+    )
+    if kinds.impaired.isdisjoint(here):
+        return None
+    installed, conditions = 0, Counter[str]()
+    for number, blocks in here.items():
+        of_block = kinds.kinds[number].condition
+        for kind, device in kinds.devices_of(number):
+            if is_meant(need, kind, device):
+                amount = blocks * line_amount(need, device)
+                installed += amount
+                word = of_block if need.accepts(device.condition) else device.condition
+                if not need.accepts(word):
+                    conditions[str(word)] += amount
+    found = {word: amount for word, amount in conditions.items() if amount}
+    return Uncounted(installed=installed, conditions=found) if found else None

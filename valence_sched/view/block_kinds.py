@@ -6,7 +6,7 @@ so that every question about devices is answered once per kind.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,10 +15,18 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from valence_sched.model.codec import decode
-from valence_sched.model.inventory import NO_DEVICES, BlockType, Devices, to_json
+from valence_sched.model.inventory import (
+    COUNTED_CONDITIONS,
+    NO_DEVICES,
+    BlockType,
+    Devices,
+    InventoryDevice,
+    to_json,
+)
 from valence_sched.model.need import Need, Test, has_words
 
 Floats = npt.NDArray[np.float64]
+D = TypeVar("D", bound=InventoryDevice)
 
 #: The price of a device. Of two sets of blocks that make a node, the cheaper one wastes less.
 PRICE_BLOCK, PRICE_CORE, PRICE_ACCELERATOR, PRICE_DRIVE, PRICE_NIC = 10, 100, 20_000, 1_000, 200
@@ -33,12 +41,21 @@ _GROUPS = {field.removesuffix("s"): field for field in Devices.__struct_fields__
 
 
 class BlockKind(Struct, frozen=True):
-    """One kind of block: its types, its devices, their price, and a key that sorts kinds."""
+    """One kind of block: its types, its devices, their price, and its text.
+
+    ``condition`` is the word for what is wrong with the block as a whole (``Status.condition``).
+    """
 
     types: tuple[BlockType, ...]
     devices: Devices
     price: int
-    sort_key: bytes
+    text: bytes
+    condition: str | None = None
+
+    @property
+    def sort_key(self) -> bytes:
+        """What sorts kinds: of those with equal devices, those with nothing wrong come first."""
+        return self.text if self.condition is None else self.text + self.condition.encode()
 
 
 class BlockKinds:
@@ -46,14 +63,17 @@ class BlockKinds:
 
     def __init__(self) -> None:
         self.kinds: list[BlockKind] = []
-        #: The number of each kind by its types and the text of its devices, as it was read.
-        self.numbers: dict[tuple[tuple[BlockType, ...], bytes], int] = {}
+        #: The number of each kind by its types, the text of its devices as it was read, and its
+        #: condition.
+        self.numbers: dict[tuple[tuple[BlockType, ...], bytes, str | None], int] = {}
         #: Values that other modules compute from the kinds, by the name of the value first.
         self.derived: BoundedMemo[tuple[str, ...], Any] = BoundedMemo(MOST_DERIVED)
         self._devices: list[tuple[str, Any]] = []
         self._device_numbers: dict[tuple[str, Any], int] = {}
         self._kind_of: list[int] = []
         self._device_of: list[int] = []
+        #: The kinds of which the block, or a device, is in a condition.
+        self.impaired: set[int] = set()
         self._amounts: BoundedMemo[Need, Floats] = BoundedMemo(MOST_CACHED)
         self._matrices: BoundedMemo[tuple[Need, ...], Floats] = BoundedMemo(MOST_MATRICES)
         self._units: BoundedMemo[Need, tuple[int, int]] = BoundedMemo(MOST_CACHED)
@@ -64,24 +84,32 @@ class BlockKinds:
         return len(self.kinds)
 
     def number(
-        self, types: tuple[BlockType, ...], devices: Raw | None, file: str, document_path: str
+        self,
+        types: tuple[BlockType, ...],
+        devices: Raw | None,
+        file: str,
+        document_path: str,
+        condition: str | None = None,
     ) -> int:
         """Return the number of this kind; new devices are decoded, InputError if invalid."""
-        key = (types, bytes(devices) if devices else b"")
+        key = (types, bytes(devices) if devices else b"", condition)
         if key in self.numbers:
             return self.numbers[key]
         decoded = decode(devices, Devices, file, document_path) if devices else NO_DEVICES
-        canonical = (types, to_json(decoded))
+        canonical = (types, to_json(decoded), condition)
         number = self.numbers.get(canonical)
         if number is None:
-            number = self._add(BlockKind(types, decoded, price(decoded), to_json((types, decoded))))
-            self.numbers[canonical] = number
+            text = to_json((types, decoded))
+            kind = BlockKind(types, decoded, price(decoded), text, condition)
+            number = self.numbers[canonical] = self._add(kind)
         self.numbers[key] = number
         return number
 
     def _add(self, kind: BlockKind) -> int:
         number = len(self.kinds)
         self.kinds.append(kind)
+        if kind.condition or any(device.condition for _, device in self.devices_of(number)):
+            self.impaired.add(number)
         for device in self.devices_of(number):
             line = self._device_numbers.setdefault(device, len(self._devices))
             if line == len(self._devices):
@@ -150,18 +178,37 @@ class BlockKinds:
         return [device for name, device in self._devices if name == need_kind]
 
     def devices_of(self, number: int) -> list[tuple[str, Any]]:
-        """Return the device lines of a kind as ``(need kind, device)``."""
-        all_of = self.kinds[number].devices
-        return [(name, one) for name, group in _GROUPS.items() for one in getattr(all_of, group)]
+        """Return the device lines of a kind as ``(need kind, device)``.
+
+        The Warning of a block is one of each of its devices.
+        """
+        kind = self.kinds[number]
+        lines = [
+            (name, one) for name, group in _GROUPS.items() for one in getattr(kind.devices, group)
+        ]
+        if kind.condition != "Warning":
+            return lines
+        return [(name, replace(one, health=one.health or "Warning")) for name, one in lines]
 
 
 def device_amount(need: Need, kind: str, device: Any) -> int:
     """Return the amount of ``need`` that one device line supplies: 0 if it is of another kind.
 
-    An unknown amount counts as 0, or as the whole need if the need allows the unknown.
+    An unknown amount counts as 0, or as the whole need if the need allows the unknown. A device
+    in a condition that the need does not accept counts as 0.
     """
-    if kind != need.kind or not all(passes(test, device, need.unknown) for test in need.tests):
+    if not is_meant(need, kind, device) or not need.accepts(device.condition):
         return 0
+    return line_amount(need, device)
+
+
+def is_meant(need: Need, kind: str, device: Any) -> bool:
+    """Return whether a device is of the kind of a need and passes its tests."""
+    return kind == need.kind and all(passes(test, device, need.unknown) for test in need.tests)
+
+
+def line_amount(need: Need, device: Any) -> int:
+    """Return the amount of ``need`` of one device line that is meant, whatever its condition."""
     counts = need.measure in ("devices", "sockets")
     per_device = 1 if counts else getattr(device, need.measure)
     if per_device is None or device.count is None:
@@ -178,18 +225,25 @@ def passes(test: Test, device: Any, unknown: str = "reject") -> bool:
 
 
 def price(devices: Devices) -> int:
-    """Return the price of the devices in points; unknown amounts cost nothing."""
+    """Return the price of the devices in points; unknown amounts cost nothing.
+
+    Nor does a device in a condition in which it does not count.
+    """
     points = PRICE_BLOCK
-    for cpu in devices.processors:
+    for cpu in _counted(devices.processors):
         points += (cpu.count or 0) * (cpu.cores or 0) * PRICE_CORE
-    for module in devices.memory:
+    for module in _counted(devices.memory):
         points += (module.count or 0) * (module.capacity_mib or 0) // MIB_PER_POINT
-    for drive in devices.drives:
+    for drive in _counted(devices.drives):
         per_drive = PRICE_DRIVE + (drive.capacity_bytes or 0) // BYTES_PER_POINT
         points += (drive.count or 0) * per_drive
-    points += sum(card.count or 0 for card in devices.accelerators) * PRICE_ACCELERATOR
-    points += sum(nic.count or 0 for nic in devices.nics) * PRICE_NIC
+    points += sum(card.count or 0 for card in _counted(devices.accelerators)) * PRICE_ACCELERATOR
+    points += sum(nic.count or 0 for nic in _counted(devices.nics)) * PRICE_NIC
     return points
+
+
+def _counted(devices: Iterable[D]) -> Iterator[D]:
+    return (one for one in devices if one.condition in COUNTED_CONDITIONS)
 
 
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {

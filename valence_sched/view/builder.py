@@ -39,8 +39,10 @@ class ViewBuilder:
         self.block_tables: list[BlockTable] = []
         self.pools: list[Pool] = []
         self._files: dict[str, str] = {}
-        self._uses: dict[bytes, tuple[int, bool, int]] = {
-            b"": (inventory.FREE_STATUS.slots, False, inventory.FREE_STATUS.release_gain)
+        #: Of each text of a status: free slots, shared or not, slots that a removal gives back,
+        #: and the condition.
+        self._uses: dict[bytes, tuple[int, bool, int, str | None]] = {
+            b"": (inventory.FREE_STATUS.slots, False, inventory.FREE_STATUS.release_gain, None)
         }
         self._positions: dict[Positions, Positions] = {}
         self._layouts: dict[tuple[str, ...], Layout] = {}
@@ -121,13 +123,16 @@ class ViewBuilder:
         use = [uses[bytes(block.status or b"")] for block in blocks]
         return BlockTable(
             uris,
-            [numbers[block.type, bytes(block.devices or b"")] for block in blocks],
-            [slots for slots, _, _ in use],
-            [shared for _, shared, _ in use],
+            [
+                numbers[block.type, bytes(block.devices or b""), condition]
+                for block, (_, _, _, condition) in zip(blocks, use, strict=True)
+            ],
+            [slots for slots, _, _, _ in use],
+            [shared for _, shared, _, _ in use],
             [layout[block.pools] for block in blocks],
             podm.stocks,
             tuple(layout[stock.pools] for stock in podm.stocks),
-            [gain for _, _, gain in use],
+            [gain for _, _, gain, _ in use],
             self._block_topologies(blocks),
         )
 
@@ -143,13 +148,15 @@ class ViewBuilder:
         number = {pool.id: index for index, pool in enumerate(podm.pools)}
         for index, block in enumerate(podm.blocks):
             at = f"{path}.blocks[{index}]"
-            self.kinds.number(block.type, block.devices, file, f"{at}.devices")
-            self._add_to_layout(number, block.pools, layout, file, at)
             key = bytes(block.status or b"")
             if key not in self._uses:
                 status = decode(key, Status, file, f"{at}.status")
                 shared = status.state == "ComposedAndAvailable"
-                self._uses[key] = (status.slots, shared, status.release_gain)
+                use = (status.slots, shared, status.release_gain, status.condition)
+                self._uses[key] = use
+            condition = self._uses[key][3]
+            self.kinds.number(block.type, block.devices, file, f"{at}.devices", condition)
+            self._add_to_layout(number, block.pools, layout, file, at)
         for index, stock in enumerate(podm.stocks):
             self._add_to_layout(number, stock.pools, layout, file, f"{path}.stocks[{index}]")
 

@@ -34,7 +34,7 @@ from valence_sched.view.stock_grants import StockGrants
 from valence_sched.view.stocks import StockColumn
 from valence_sched.view.view import Labels, View
 
-VERSION = 2
+VERSION = 3
 MAGIC = b"valence-sched view\n"
 ALIGNMENT = 16  # bytes, of each array from the beginning of the first
 #: The sizes in front of the header: its own, that of the arrays, and the checksum of both.
@@ -62,7 +62,7 @@ class ColumnHeader(msgspec.Struct, forbid_unknown_fields=True):
     digest: str
     arrays: list[tuple[str, str, int]]
     resources: list[str]
-    kinds: list[tuple[tuple[BlockType, ...], Devices]]
+    kinds: list[tuple[tuple[BlockType, ...], Devices, str | None]]
     positions: list[Positions]
     topologies: list[dict[str, str]]
 
@@ -90,7 +90,7 @@ def encode_view(view: View) -> list[bytes | memoryview]:
         digest=inventory_digest(view),
         arrays=[(name, array.dtype.str, len(array)) for name, array in contiguous.items()],
         resources=list(view.resources),
-        kinds=[(kind.types, kind.devices) for kind in view.kinds.kinds[1:]],
+        kinds=[(kind.types, kind.devices, kind.condition) for kind in view.kinds.kinds[1:]],
         positions=blocks.positions,
         topologies=blocks.topologies,
     )))  # fmt: skip
@@ -115,8 +115,8 @@ def decode_view(data: memoryview) -> View:
     """
     header, arrays = _read_arrays(data)
     kinds = BlockKinds()
-    for types, devices in header.kinds:
-        kinds.number(types, msgspec.Raw(to_json(devices)), "", "")
+    for types, devices, condition in header.kinds:
+        kinds.number(types, msgspec.Raw(to_json(devices)), "", "", condition)
     podms = msgspec.msgpack.decode(arrays["podms"].data, type=list[LeanPodm])
     first_row, podm_of = arrays["first_row"], arrays["podm_of"]
     whole = (Pool(id=inventory.WHOLE_POOL),)

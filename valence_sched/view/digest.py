@@ -34,7 +34,7 @@ def set_inventory_digest(view: View, digest: str) -> None:
 
 def _digest(view: View) -> str:
     total = hashlib.blake2b(digest_size=16)
-    order = [kind.sort_key for kind in view.kinds.kinds]
+    order = [kind.text for kind in view.kinds.kinds]
     texts = _Texts()
     for podm, table in zip(view.podms, view.block_tables, strict=True):
         total.update(to_json(replace(podm, read_at=None)) + "\0".join(table.uris).encode())

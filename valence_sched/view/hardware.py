@@ -57,6 +57,7 @@ def blocks(view: View, wanted: BlockFilter) -> Iterator[BlockOverview]:
                 podm=podm.id, uri=uri, types=kind.types, pools=pools, devices=kind.devices,
                 slots=table.slots[block], use=_use(table, block, users),
                 nodes=tuple(users.get(uri, ())), topology=dict(topology),
+                condition=kind.condition,
             )  # fmt: skip
 
 

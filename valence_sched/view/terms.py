@@ -14,6 +14,7 @@ from typing import Any, Concatenate, ParamSpec
 import numpy as np
 from msgspec import Struct
 
+from valence_sched.model.decision import Uncounted
 from valence_sched.model.inventory import LeanPodm, Pool
 from valence_sched.model.request import NameRequirements, Proximity, Request
 from valence_sched.view.fact_rules import FactRule
@@ -28,7 +29,7 @@ class Term(Struct, frozen=True):
     ``have`` is an array or labels, one value per row. ``holds`` defaults to ``have >= need``, which
     is false if ``have`` is NaN (unknown). ``podm_have`` is what the pod manager has in all its
     pools, shown if that would be enough. ``instead`` counts what a row has in place of what it has
-    none of, by name.
+    none of, by name; ``uncounted`` is what a row has that does not count for its condition.
     """
 
     label: str
@@ -38,6 +39,7 @@ class Term(Struct, frozen=True):
     holds: Mask | None = None
     podm_have: Floats | None = None
     instead: Callable[[int], Mapping[str, int]] | None = None
+    uncounted: Callable[[int], Uncounted | None] | None = None
 
     @property
     def mask(self) -> Mask:

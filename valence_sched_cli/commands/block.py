@@ -11,7 +11,7 @@ from valence_sched_cli.options import inventory
 from valence_sched_cli.options.help import section
 from valence_sched_cli.options.request import nonempty_name
 from valence_sched_cli.options.types import add_option, add_options
-from valence_sched_cli.output.cells import PairLines, WordLines, Words
+from valence_sched_cli.output.cells import PairLines, WordLines, Words, or_absent
 from valence_sched_cli.output.hardware import DevicesCell
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class ListBlock(paging.PagedLister):
         from valence_sched.model.quantity import format_count
 
         columns = ["Podm", "Block", "Hardware", "Free", "Node"]
-        columns += ["Pool", "Type", "URI"] if parsed_args.long else []
+        columns += ["Condition", "Pool", "Type", "URI"] if parsed_args.long else []
         blocks = self.report_scheduler(parsed_args).blocks(block_filter(parsed_args))
         self.tell_missing_of(blocks, "blocks", strict=parsed_args.strict)
         rows = [tuple(_cells(one)[column] for column in columns) for one in blocks]
@@ -103,6 +103,7 @@ def _cells(block: BlockOverview) -> dict[str, Any]:
         "Block": block.uri.rstrip("/").rpartition("/")[2],
         "Hardware": DevicesCell(block.devices),
         "Free": block.slots,
+        "Condition": or_absent(block.condition),
         "Node": WordLines(block.nodes),
         "Type": Words(block.types),
         "URI": block.uri,

@@ -12,7 +12,7 @@ from valence_sched.core.policy import (
     filter_uses,
     idle_readers,
     missing_readers,
-    resolve_unknown,
+    resolve_needs,
     without_readers,
 )
 from valence_sched.errors import InputError, PluginError, SchedulerError, UnknownName
@@ -108,12 +108,12 @@ class TestUnknown(unittest.TestCase):
 
     def test_reject_keeps_the_request_and_allow_and_penalise_change_its_needs(self):
         for unknown, found in (("reject", "reject"), ("allow", "allow"), ("penalise", "allow")):
-            asked = resolve_unknown(CORES, policy(unknown=unknown))
+            asked = resolve_needs(CORES, policy(unknown=unknown))
             self.assertEqual([found], [need.unknown for need in asked.needs])
 
     def test_a_request_from_a_report_is_read_anew_by_another_policy(self):
-        allowed = resolve_unknown(CORES, policy(unknown="allow"))
-        self.assertEqual(CORES, resolve_unknown(allowed, policy()))
+        allowed = resolve_needs(CORES, policy(unknown="allow"))
+        self.assertEqual(CORES, resolve_needs(allowed, policy()))
 
     def test_penalise_weighs_what_is_known_heavier_than_all_else_together(self):
         bound = bind(policy((), (WeigherUse("room", 2.0), WeigherUse("pack")), unknown="penalise"))

@@ -27,6 +27,7 @@ from valence_sched.model.explanation import (
     Sensitivity,
 )
 from valence_sched.model.need import MEASURES
+from valence_sched.model.phrases import devices_by_condition, phrases
 from valence_sched.model.quantity import format_count
 
 MOST_CANDIDATES = 6  # the chosen one and the best on other pod managers
@@ -37,7 +38,7 @@ def explain(decision: Decision) -> Explanation:
 
     The work is bounded by counts: the notes tell where a bound was reached.
     """
-    notes: list[str] = []
+    notes = [*_health_notes(decision)]
     chosen = decision.placed_nodes[0][1].chosen.row if decision.placed_nodes else None
     rows = [] if chosen is None else [chosen]
     rows += itertools.islice(_others(decision, chosen), MOST_CANDIDATES - len(rows))
@@ -55,6 +56,25 @@ def explain(decision: Decision) -> Explanation:
         flips=changes,
         notes=tuple(notes),
     )
+
+
+def _health_notes(decision: Decision) -> Iterator[str]:
+    """Yield the chosen hardware that counts although its health is Warning."""
+    kinds = decision.view.kinds
+    for _, node in decision.placed_nodes:
+        row = node.chosen.row
+        table, podm = (
+            decision.view.block_tables[decision.view.podm_of[row]],
+            decision.view.podm(row),
+        )
+        for block in node.chosen.blocks:
+            if (number := table.kinds[block]) in kinds.impaired:
+                kind, name = kinds.kinds[number], table.uris[block].rstrip("/").rpartition("/")[2]
+                unwell = devices_by_condition(kind.devices).get("Warning")
+                what = "the block" if kind.condition == "Warning" else ""
+                what = what or ", ".join(phrases(unwell) if unwell else ())
+                if what:
+                    yield f"health Warning: {what} (in {name} of {podm.id})"
 
 
 def _is_by_cost(decision: Decision) -> bool:

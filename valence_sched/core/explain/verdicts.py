@@ -215,6 +215,8 @@ def _reason_from_term(name: str, term: Term, row: int, *, full: bool) -> Reason:
         reason = msgspec.structs.replace(reason, podm_have=_json_value(term.podm_have[row]))
     if full and term.instead is not None and not have:
         reason = msgspec.structs.replace(reason, instead=dict(term.instead(row)))
+    if full and term.uncounted is not None and (found := term.uncounted(row)):
+        reason = msgspec.structs.replace(reason, uncounted=found)
     return reason
 
 
