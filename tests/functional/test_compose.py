@@ -15,6 +15,8 @@ from valence_sched.testing.served import ServedPodm, served
 
 OURS, THEIRS = PROGRAMS
 POST = "POST:/redfish/v1/Systems"
+#: What is told of the health of blocks of gpu-east, before anything else.
+REMARKS = "2 remarks on the inventory: see podm show <podm>\n"
 
 
 class There:
@@ -75,7 +77,7 @@ class TestCompose(Case):
                 with self.subTest(program):
                     done = here.compose("--owner", "ana", program=program)
                     self.assertEqual(0, done.code, done.err)
-                    self.assertEqual("1 of 1 node composed\n", done.err)
+                    self.assertEqual(f"{REMARKS}1 of 1 node composed\n", done.err)
                     (row,) = done.data
                     self.assertEqual([row["Node"]], here.names())
                     listed = here.asked("node", "list", "-f", "json", program=program).data
@@ -123,13 +125,16 @@ class TestCompose(Case):
             (claim,) = here.rows("claim", "list")
             name = claim["ID"]
             what = f"claim {name} is COMPOSING as vs-{name} on gpu-east"
-            self.assertEqual(f"broken off\n{what}: podm claim reap reconciles it\n", err)
+            end = f"broken off\n{what}: podm claim reap reconciles it\n"
+            self.assertEqual(f"{REMARKS}{end}", err)
 
     def test_what_a_pod_manager_refuses_is_one_line_and_exit_code_1(self):
         with self.there(f"status:409:{POST}") as here:
             done = here.compose()
             self.assertEqual((1, []), (done.code, done.data))
-            self.assertRegex(done.err, r"^not composed: gpu-east: HTTP 409: .*\n0 of 1 node ")
+            self.assertRegex(
+                done.err, rf"^{REMARKS}not composed: gpu-east: HTTP 409: .*\n0 of 1 node "
+            )
             self.assertEqual([], here.rows("claim", "list"))
 
     def test_the_next_best_pod_manager_composes_what_the_first_refuses(self):
@@ -237,7 +242,9 @@ class TestCompose(Case):
         with self.there("die-after:1") as here:
             done = here.compose()
             self.assertEqual(7, done.code, done.err)
-            self.assertRegex(done.err, "^not verified: gpu-east: claim .* stays COMPOSING")
+            self.assertRegex(
+                done.err, f"^{REMARKS}not verified: gpu-east: claim .* stays COMPOSING"
+            )
             self.assertEqual(2, len(done.err.splitlines()), done.err)
 
     def test_who_does_not_take_a_node_apart_is_named(self):

@@ -18,18 +18,18 @@ from msgspec.structs import replace
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import device_schema as schema
 from valence_sched.drivers.redfish.content_memo import ContentKey, ContentMemo
+from valence_sched.drivers.redfish.plausibility import plausible
 from valence_sched.drivers.redfish.schema import ResourceBlock
+from valence_sched.drivers.redfish.usable import (
+    Condition,
+    condition_of,
+    note_condition,
+    worst,
+)
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
 
 #: Sets of devices that are remembered, and the largest.
 MAX_SETS, MAX_SET_DEVICES = 1024, 100
-
-#: From here on a memory summary is taken for MiB written as GiB (8 GiB would be 8192), so it is
-#: unknown: nothing is better than a thousand times too much.
-DOUBTFUL_GIB = 8192
-
-#: A device in one of these states is not counted.
-ABSENT_STATES = ("absent", "disabled")
 
 _ACCELERATORS = ("GPU", "FPGA", "DSP", "Accelerator", "Partition", "OEM")
 _PERSISTENT_TYPES = ("nvdimm_n", "nvdimm_f", "nvdimm_p", "inteloptane")
@@ -63,7 +63,7 @@ class Describer:
     def describe(self, devices: Sequence[schema.Device]) -> Devices:
         """Return the nouns of these devices; identical ones become one line with a count."""
         keys = [self._memo.key(device) for device in devices]
-        every = (*keys, *[it.certain for it in devices])
+        every = (*keys, *[it.certain for it in devices], *[it.inherited for it in devices])
         if (found := self._sets.get(every)) is not None:
             return found
         nouns = tuple([self._noun(*each) for each in zip(keys, devices, strict=True)])
@@ -77,17 +77,19 @@ class Describer:
 
     def _noun(self, key: ContentKey | None, device: schema.Device) -> DeviceNoun | None:
         noun = self._memo.of(device, key)
+        if noun is not None and device.inherited is not None:
+            own = Condition(noun.state, noun.health)
+            noun = in_condition(noun, worst((own, Condition(*device.inherited))))
         return noun if device.certain or noun is None else replace(noun, count=None)
 
 
 def is_present(device: schema.Device) -> bool:
-    """Return whether a device counts: it is neither absent, nor switched off, nor virtual."""
-    state = device.state
-    if state is not None and state.casefold() in ABSENT_STATES:
+    """Return whether a device is there: it is neither absent nor virtual."""
+    if "Status" in device.json and (device.state or "").casefold() == "absent":
         return False
-    if isinstance(device, schema.EthernetInterface) and (device.type or "").casefold() == "virtual":
-        return False
-    return device.enabled is not False
+    if isinstance(device, schema.EthernetInterface):
+        return (device.type or "").casefold() != "virtual"
+    return True
 
 
 def is_persistent(module: schema.MemoryDevice) -> bool:
@@ -98,8 +100,26 @@ def is_persistent(module: schema.MemoryDevice) -> bool:
 
 
 def _device_noun(device: schema.Device) -> DeviceNoun | None:
+    condition = condition_of(device)
+    if not condition.counts and isinstance(device, schema.ProcessorSummary | schema.MemorySummary):
+        note_condition(device, condition, "what it sums up is unknown")
+        return Memory() if isinstance(device, schema.MemorySummary) else Processor(count=None)
     if not is_present(device):
         return None
+    noun = _noun_of(device)
+    if noun is None or condition.is_fine:
+        return noun
+    note_condition(device, condition, "it does not count")
+    return in_condition(noun, condition)
+
+
+def in_condition(noun: DeviceNoun, condition: Condition) -> DeviceNoun:
+    """Return a device in a condition; that its health is OK is not written."""
+    health = None if condition.health == "OK" else condition.health
+    return replace(noun, state=condition.state, health=health)
+
+
+def _noun_of(device: schema.Device) -> DeviceNoun | None:
     match device:
         case schema.ProcessorDevice():
             return _processor(device)
@@ -112,43 +132,45 @@ def _device_noun(device: schema.Device) -> DeviceNoun | None:
         case schema.DriveDevice():
             return _drive(device)
         case schema.EthernetInterface() | schema.Port() | schema.NetworkInterface():
-            return Nic(speed_mbps=device.speed_mbps)
+            return _nic(device)
     return None
 
 
 def _processor(device: schema.ProcessorDevice) -> Processor | Accelerator | None:
-    kind = device.type or "CPU"
+    kind, of = device.type or "CPU", schema.ProcessorDevice
     folded = kind.casefold()
     if folded in ("core", "thread"):  # parts of a processor that is listed itself
         return None
     if folded != "cpu":
         name = next((name for name in _ACCELERATORS if name.casefold() == folded), kind)
         return Accelerator(kind=name, model=device.model, memory_mib=_own_memory(device))
+    cores = plausible(device, of.cores)
     return Processor(
-        cores=device.cores if device.cores is not None else device.enabled_cores,
-        threads=device.threads,
+        cores=plausible(device, of.enabled_cores) if cores is None else cores,
+        threads=plausible(device, of.threads),
         model=device.model,
         architecture=device.architecture,
         instruction_set=device.instruction_set,
-        speed_mhz=device.speed_mhz,
+        speed_mhz=plausible(device, of.speed_mhz),
     )
 
 
 def _own_memory(device: schema.ProcessorDevice) -> int | None:
     """Return the memory of an accelerator without its caches, None unless all of it is known."""
-    if device.memory_mib is not None:
-        return device.memory_mib
+    if device.memory_mib:
+        return plausible(device, schema.ProcessorDevice.memory_mib)  # type: ignore[no-any-return]
     kind = schema.ProcessorMemory
     parts = [device.part(kind, json, "ProcessorMemory") for json in device.memories]
-    sizes = [part.capacity_mib for part in parts if "cache" not in (part.type or "").casefold()]
-    known = [size for size in sizes if size is not None]
-    return sum(known) if known and len(known) == len(sizes) else None
+    parts = [part for part in parts if "cache" not in (part.type or "").casefold()]
+    sizes = [plausible(part, kind.capacity_mib) for part in parts]
+    if not parts and device.memory_mib == 0:
+        plausible(device, schema.ProcessorDevice.memory_mib)  # noted: 0 is no size
+    return sum(sizes) if sizes and None not in sizes else None
 
 
-def _processors(summary: schema.ProcessorSummary) -> Processor | None:
-    count, cores, threads = summary.count, summary.cores, summary.threads
-    if count == 0:
-        return None
+def _processors(summary: schema.ProcessorSummary) -> Processor:
+    of = schema.ProcessorSummary
+    count, cores, threads = (plausible(summary, it) for it in (of.count, of.cores, of.threads))
     if count is None and (cores or threads):
         what = "found none beside the sum of cores or threads, expected CPUs (both are unknown)"
         summary.notes.remark(f"{summary.uri}/{schema.ProcessorSummary.count.path}: {what}")
@@ -162,37 +184,49 @@ def _processors(summary: schema.ProcessorSummary) -> Processor | None:
 
 def _module(module: schema.MemoryDevice) -> Memory | None:
     """Return main memory: no cache, and of a persistent module only the part that forgets."""
-    size = module.capacity_mib if module.capacity_mib is not None else module.volatile_mib
+    if (module.type or "").casefold() == "cache":
+        return None
     if is_persistent(module):
-        size = module.volatile_mib or 0
-    if size == 0 or (module.type or "").casefold() == "cache":
-        return None
-    return Memory(capacity_mib=size, type=module.device_type, speed_mhz=module.speed_mhz)
+        if not (size := module.volatile_mib):
+            return None
+    else:
+        size = module_size(module)
+    return Memory(capacity_mib=size, type=module.device_type, speed_mhz=module.speed_mhz or None)
 
 
-def _memory(summary: schema.MemorySummary) -> Memory | None:
-    gib = summary.size_gib
-    if gib == 0:
-        return None
-    if gib is None:
-        return Memory()
-    if gib < DOUBTFUL_GIB:
-        return Memory(capacity_mib=round(gib * 1024))
-    what = f"found {gib:g}, expected less than {DOUBTFUL_GIB} (looks like MiB)"
-    summary.notes.remark(f"{summary.uri}/{schema.MemorySummary.size_gib.path}: {what}")
-    return Memory()
+def module_size(module: schema.MemoryDevice) -> int | None:
+    """Return the size of a memory module that is not persistent, None where it is unknown."""
+    of = schema.MemoryDevice
+    sizes = (plausible(module, field) for field in (of.capacity_mib, of.volatile_mib))
+    return next((size for size in sizes if size is not None), None)
+
+
+def _memory(summary: schema.MemorySummary) -> Memory:
+    gib = plausible(summary, schema.MemorySummary.size_gib)
+    return Memory(capacity_mib=None if gib is None else round(gib * 1024))
 
 
 def _drive(device: schema.DriveDevice) -> Drive:
     protocol = device.protocol
     return Drive(
-        capacity_bytes=device.capacity_bytes,
+        capacity_bytes=plausible(device, schema.DriveDevice.capacity_bytes),
         media=device.media,
         protocol=protocol,
         rpm=device.rpm,
         model=device.model,
         remote=None if protocol is None else protocol.casefold() in _NETWORK_PROTOCOLS,
     )
+
+
+def _nic(device: schema.EthernetInterface | schema.Port | schema.NetworkInterface) -> Nic:
+    if isinstance(device, schema.EthernetInterface):
+        return Nic(speed_mbps=plausible(device, schema.EthernetInterface.speed_mbps))
+    if isinstance(device, schema.NetworkInterface):
+        return Nic()
+    of = schema.Port
+    speeds = (plausible(device, field) for field in (of.max_gbps, of.current_gbps))
+    gbps = next((speed for speed in speeds if speed is not None), None)
+    return Nic(speed_mbps=None if gbps is None else round(gbps * 1000))
 
 
 def _devices_of(nouns: tuple[DeviceNoun | None, ...]) -> Devices:

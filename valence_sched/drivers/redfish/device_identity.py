@@ -18,6 +18,7 @@ from valence_sched.drivers.redfish import device_schema as schema
 from valence_sched.drivers.redfish.describe import is_present
 from valence_sched.drivers.redfish.device_names import KINDS, DeviceList, Names, names_of
 from valence_sched.drivers.redfish.device_schema import Device
+from valence_sched.drivers.redfish.usable import condition_of
 from valence_sched.model.need import has_words
 from valence_sched.model.quantity import format_count
 
@@ -181,6 +182,7 @@ class _Merger:
 
 def _combined(known: Device, other: Device) -> Device:
     """Return one device of two entries: what the first does not tell, the second does."""
+    known.inherited = known.inherited or other.inherited
     if known.uri == other.uri:
         return known
     if type(known) is not type(other):
@@ -188,10 +190,10 @@ def _combined(known: Device, other: Device) -> Device:
     else:
         told = {name: value for name, value in known.json.items() if value is not None}
         json = {**other.json, **told}
-        if not is_present(other):
+        if not condition_of(other).counts:
             json |= {name: other.json[name] for name in ("Status", "Enabled") if name in other.json}
         found = type(known)(known.uri, json, known.notes)
-    found.certain = known.certain
+    found.certain, found.inherited = known.certain, known.inherited
     return found
 
 
@@ -210,7 +212,13 @@ def _differ(first: Device, second: Device, trusted: Names) -> bool:
 def _looks_same(first: Device, second: Device) -> bool:
     key = _LIKENESS[KINDS[type(first)]].key
     common = (_same(first, second, name) for name in key)
-    return _may_be_same(first, second) and any(common)
+    return _may_be_same(first, second) and (any(common) or _is_of_no_size(first, second))
+
+
+def _is_of_no_size(first: Device, second: Device) -> bool:
+    """Return whether one is a medium of 0 bytes, and the other a drive that tells no size."""
+    drives = [it for it in (first, second) if isinstance(it, schema.DriveDevice)]
+    return {0, None} == {drive.capacity_bytes for drive in drives}
 
 
 def _may_be_same(first: Device, second: Device) -> bool:

@@ -8,6 +8,7 @@ blocks: its owner is decided over the whole pod manager before anything is count
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from valence_sched.drivers.fields import Link
 from valence_sched.drivers.links import LinkedDocuments
@@ -19,7 +20,15 @@ from valence_sched.drivers.redfish.device_names import (
     site_names,
     trusted_names,
 )
+from valence_sched.drivers.redfish.plausibility import (
+    is_unreadable,
+    tells_all,
+    unreadable_devices,
+    with_summaries,
+    without_empty_media,
+)
 from valence_sched.drivers.redfish.schema import DeviceHolder, ResourceBlock, System
+from valence_sched.drivers.redfish.usable import condition_of, note_condition
 from valence_sched.model.inventory import Status
 
 IN_USE = ("Composing", "Composed", "ComposedAndAvailable")
@@ -34,6 +43,7 @@ _SINGLE: tuple[tuple[Link, type[schema.Device]], ...] = (
 _STORAGES, _SIMPLE_STORAGES = DeviceHolder.storage.path, DeviceHolder.simple_storage.path
 _NICS = frozenset((DeviceHolder.ethernet.path, DeviceHolder.network.path))
 
+D = TypeVar("D", bound=schema.Device)
 #: Devices by URI.
 Devices = dict[str, schema.Device]
 
@@ -41,16 +51,15 @@ Devices = dict[str, schema.Device]
 def devices_of_systems(
     service: LinkedDocuments, systems: Iterable[System]
 ) -> tuple[dict[str, Devices], Names]:
-    """Return the devices of each system by its URI, those of its summaries last, and their names.
+    """Return the devices of each system by its URI, and the names of devices.
 
     The names are those that identify a device in whatever system it is listed.
     """
     lists = {it.uri: [*_lists(service, it)] for it in systems}
     trusted = trusted_names(lists, service.notes)
     merged = {it: merge_lists(it, of, trusted, service.notes) for it, of in lists.items()}
-    for system in systems:
-        found = merged[system.uri]
-        found |= {it.uri: it for it in _summaries(system, lists[system.uri])}
+    for it in systems:
+        merged[it.uri] = _completed(service, merged[it.uri], [it], {it: lists[it.uri]})
     return merged, trusted
 
 
@@ -63,21 +72,50 @@ def devices_by_block(
     twice; else to one that is not free for another reason; else to the first.
     """
     lists: dict[str, list[DeviceList]] = {}
-    summaries: dict[str, Devices] = {}
+    systems_of: dict[str, dict[System, list[DeviceList]]] = {}
     for block in blocks:
         lists[block.uri] = own = [*_lists(service, block)]
-        if not (systems := block.systems):
-            continue
-        for system in service.follow(systems, System, block.uri):
+        for system in service.follow(block.systems, System, block.uri):
             of_system = [*_lists(service, system, " of ComputerSystems")]
-            parts = {it.uri: it for it in _summaries(system, own + of_system)}
-            summaries.setdefault(block.uri, {}).update(parts)
+            systems_of.setdefault(block.uri, {})[system] = own + of_system
             lists[block.uri] = lists[block.uri] + of_system
     trusted = trusted_names(lists, service.notes)
-    reached = {it: merge_lists(it, of, trusted, service.notes) for it, of in lists.items()}
-    for uri, parts in summaries.items():
-        reached[uri] |= parts
+    reached: dict[str, Devices] = {}
+    for block in blocks:
+        merged = merge_lists(block.uri, lists[block.uri], trusted, service.notes)
+        systems = systems_of.get(block.uri, {})
+        reached[block.uri] = _completed(service, merged, [block, *systems], systems)
     return assign_devices(service, reached, statuses, trusted)
+
+
+def _completed(
+    service: LinkedDocuments,
+    devices: Devices,
+    holders: Sequence[DeviceHolder],
+    systems: Mapping[System, Iterable[DeviceList]],
+) -> Devices:
+    """Return devices without media that are none, with those that are told in another way.
+
+    The parts of one of several systems are not told from those of the others, so there a summary
+    only stands in for parts that are not listed.
+    """
+    devices = without_empty_media(holders[0].uri, devices, service.notes)
+    if len(systems) == 1:
+        devices |= with_summaries(next(iter(systems)), devices.values())
+    for system, lists in systems.items() if len(systems) > 1 else ():
+        listed = [device for one in lists for device in one.devices]
+        found = with_summaries(system, listed)
+        devices |= {uri: it for uri, it in found.items() if uri.startswith(f"{system.uri}#")}
+    for holder in holders:
+        if tells_all(holder.json) and (_STORAGES not in holder.json or _has_drives(devices)):
+            continue
+        storages = _storages(service, holder)
+        devices |= {it.uri: it for it in unreadable_devices(holder, devices.values(), storages)}
+    return devices
+
+
+def _has_drives(devices: Devices) -> bool:
+    return any(isinstance(it, schema.DriveDevice) for it in devices.values())
 
 
 def assign_devices(
@@ -131,17 +169,17 @@ def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iter
     A list without devices is left out. Most blocks have one or two, so what a document does not
     have is not looked for.
     """
-    where, json, kind = holder.uri, holder.json, schema.DriveDevice
+    where, json = holder.uri, holder.json
     storages: list[schema.Storage] = []
     drives: list[schema.DriveDevice] = []
     nics: list[tuple[str, list[schema.Device]]] = []
     if _STORAGES in json:
-        storages = list(service.follow(holder.storage, schema.Storage, where))
-        drives = [it for of in storages for it in service.follow(of.drives, kind, of.uri)]
+        storages = _storages(service, holder)
+        drives = [it for of in storages for it in _drives_of(service, of)]
     if not _NICS.isdisjoint(json):
         nics = [*_nics(service, holder)]
     for field, to in _SINGLE:
-        if field.path in json and (found := list(service.follow(field.of(holder), to, where))):
+        if field.path in json and (found := list(_follow(service, field.of(holder), to, where))):
             yield DeviceList(field.path + of, found)
     if drives:
         yield DeviceList(_STORAGES + of, drives)
@@ -154,15 +192,65 @@ def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iter
             yield DeviceList(way + of, devices)
 
 
-def _summaries(system: System, listed: Iterable[DeviceList]) -> Iterator[schema.Device]:
-    """Yield the summaries of a system, where no device of that kind is listed."""
-    kinds = {type(it.devices[0]) for it in listed if it.devices}
-    if schema.ProcessorDevice not in kinds:
-        for json in system.cpus:
-            yield system.part(schema.ProcessorSummary, json, "ProcessorSummary")
-    if schema.MemoryDevice not in kinds:
-        for json in system.ram:
-            yield system.part(schema.MemorySummary, json, "MemorySummary")
+def _drives_of(service: LinkedDocuments, storage: schema.Storage) -> Iterator[schema.DriveDevice]:
+    """Yield the drives of a storage subsystem; where that does not count, nor do they.
+
+    Its rolled up health is that of its drives, each of which tells its own.
+    """
+    condition = condition_of(storage)
+    if storage.health != "Critical":
+        condition = condition._replace(health=None)
+    for drive in _follow(service, storage.drives, schema.DriveDevice, storage.uri):
+        if not condition.counts:
+            drive.inherited = condition
+        yield drive
+    if not condition.counts and storage.drives:
+        note_condition(storage, condition, "its drives do not count")
+
+
+def _storages(service: LinkedDocuments, holder: DeviceHolder) -> list[schema.Storage]:
+    if _STORAGES not in holder.json:
+        return []
+    return list(_follow(service, holder.storage, schema.Storage, holder.uri))
+
+
+def _follow(
+    service: LinkedDocuments, links: tuple[str, ...], type_: type[D], where: str
+) -> Iterator[D]:
+    """Return the devices that links name: documents, and parts of documents.
+
+    A link into a vendor's part is left to ``unreadable_devices``.
+    """
+    if "#" not in "".join(links):
+        return service.follow(links, type_, where)
+    return _follow_parts(service, links, type_, where)
+
+
+def _follow_parts(
+    service: LinkedDocuments, links: tuple[str, ...], type_: type[D], where: str
+) -> Iterator[D]:
+    readable = tuple(it for it in links if "#" not in it or not is_unreadable(it))
+    parts = {it: _part(service, it, type_, where) for it in readable if "#/" in it}
+    yield from service.follow([it for it in readable if parts.get(it) is None], type_, where)
+    yield from filter(None, parts.values())
+
+
+def _part(service: LinkedDocuments, link: str, type_: type[D], where: str) -> D | None:
+    """Return the device that a part of a document is; None where the fragment names no part."""
+    target, _, pointer = link.partition("#")
+    uri = service.uri(target, where)
+    json: Any = service.json(uri, where) if uri else None
+    for name in pointer.strip("/").split("/"):
+        json = _member(json, name.replace("~1", "/").replace("~0", "~"))
+    return type_(f"{uri}#{pointer}", json, service.notes) if isinstance(json, dict) else None
+
+
+def _member(json: Any, name: str) -> Any:
+    """Return the member of an object or an array, None where it has none of that name."""
+    if isinstance(json, dict):
+        return json.get(name)
+    is_index = isinstance(json, list) and name.isdecimal() and int(name) < len(json)
+    return json[int(name)] if is_index else None
 
 
 def _simple_drives(

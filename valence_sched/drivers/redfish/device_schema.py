@@ -17,6 +17,7 @@ from valence_sched.drivers.fields import (
     text,
     words,
 )
+from valence_sched.model.inventory import Health
 
 
 class Identifier(Resource):
@@ -29,10 +30,13 @@ class Device(NamedResource):
     """Any device; of one that is not ``certain`` it is unknown whether it was counted already.
 
     ``names`` are what identifies it (``device_names.names_of``), None before they are read.
+    ``inherited`` are the state and the health of the subsystem that it is behind, where that does
+    not count.
     """
 
     lasting = True
     certain = True
+    inherited: tuple[str | None, Health | None] | None = None
     names: frozenset[tuple[str, str, str]] | None = None
 
     serial = Identity("SerialNumber", text, "tells whether two entries are one device")
@@ -101,6 +105,9 @@ class DriveDevice(Device):
     protocol = Field("Protocol", text, "SATA, SAS, NVMe, …")
     rpm = Field("RotationSpeedRPM", number, "of a spinning drive", "1/min")
     model = Field("Model", text, "free text")
+    hot_spare = Field("HotspareType", text, "Global, Chassis or Dedicated: it waits for a failure")
+    failure_predicted = Field("FailurePredicted", flag, "true counts as Warning")
+    indicator = Field("StatusIndicator", text, "Hotspare, Fail or PredictiveFailureAnalysis")
 
 
 class Storage(Device):

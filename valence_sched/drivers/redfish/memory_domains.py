@@ -9,9 +9,11 @@ from msgspec.structs import replace
 
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import schema
-from valence_sched.drivers.redfish.describe import is_persistent, is_present
+from valence_sched.drivers.redfish.describe import is_persistent
 from valence_sched.drivers.redfish.device_schema import MemoryDevice
+from valence_sched.drivers.redfish.plausibility import plausible
 from valence_sched.drivers.redfish.storage_pools import ZoneIds
+from valence_sched.drivers.redfish.usable import condition_of, note_condition
 from valence_sched.model.inventory import Stock
 
 VOLATILE, PERSISTENT = "cxl_memory_mib", "cxl_pmem_mib"
@@ -46,8 +48,7 @@ def stocks(
                 owners.update(dict.fromkeys((it.uri for it in modules), domain.uri))
                 found[domain.uri] = stock
             else:
-                state = f"found {domain.state}, expected Enabled"
-                service.notes.remark(f"{domain.uri}: Status/State: {state} (left out)")
+                note_condition(domain, condition_of(domain, with_parts=False), "left out")
     return tuple(found.values())
 
 
@@ -59,7 +60,7 @@ def _domains(service: LinkedDocuments, root: schema.ServiceRoot) -> Iterator[sch
 
 
 def _present_modules(service: LinkedDocuments, domain: schema.MemoryDomain) -> list[MemoryDevice]:
-    return [module for module in _modules(service, domain) if is_present(module)]
+    return [module for module in _modules(service, domain) if condition_of(module).counts]
 
 
 def domain_stock(
@@ -104,7 +105,7 @@ def _size_of_modules(
     module belongs to a volatile domain.
     """
     sizes = [
-        module.volatile_mib or 0 if is_persistent(module) and not is_pmem else module.capacity_mib
+        module.volatile_mib or 0 if is_persistent(module) and not is_pmem else _size(module)
         for module in modules
     ]
     known = [size for size in sizes if size is not None]
@@ -134,9 +135,15 @@ def _modules(service: LinkedDocuments, domain: schema.MemoryDomain) -> Iterator[
     return service.follow(links, MemoryDevice, domain.uri)
 
 
+def _size(module: MemoryDevice) -> int | None:
+    if is_persistent(module):  # of any size: some domains list all of theirs as one module
+        return module.capacity_mib
+    return plausible(module, MemoryDevice.capacity_mib)  # type: ignore[no-any-return]
+
+
 def _check_modules(domain: schema.MemoryDomain, modules: list[MemoryDevice]) -> None:
     """Note a domain that promises more memory than its modules have."""
-    sizes = [module.capacity_mib for module in modules]
+    sizes = [_size(module) for module in modules]
     known = [size for size in sizes if size is not None]
     if not known or len(known) != len(sizes) or not domain.size_mib:
         return

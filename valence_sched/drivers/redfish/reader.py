@@ -8,11 +8,12 @@ is read strictly: of contradicting statements the one that keeps a block from be
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, get_args
 
 from msgspec.structs import replace
 
+from valence_sched.drivers.fields import NamedResource
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import device_owners, memory_domains, storage_pools
 from valence_sched.drivers.redfish.content_memo import ContentMemo
@@ -24,21 +25,23 @@ from valence_sched.drivers.redfish.schema import (
     ListedSystem,
     ResourceBlock,
     ServiceRoot,
+    System,
     Zone,
 )
 from valence_sched.drivers.redfish.storage_pools import ZoneIds
+from valence_sched.drivers.redfish.usable import condition_of, note_condition, worst
 from valence_sched.model.inventory import (
     WHOLE_POOL,
     Block,
     BlockType,
     CompositionState,
+    Devices,
     FullBlock,
     FullPodm,
     Node,
     Pool,
     Status,
 )
-from valence_sched.model.quantity import format_count
 
 _STATES: dict[str, CompositionState] = {it.casefold(): it for it in get_args(CompositionState)}
 _TYPES: dict[str, BlockType] = {it.casefold(): it for it in get_args(BlockType)}
@@ -56,12 +59,14 @@ class RedfishResources(NamedTuple):
     services: list[CompositionService]
     zones: list[Zone]
     blocks: list[ResourceBlock]
+    systems: list[ListedSystem]
 
 
 def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
     """Read a pod manager; documents that are missing or wrong are noted and left out."""
     found = _find(service)
     nodes = tuple(_nodes(service, found))
+    hosts = _hosts_of_blocks(service, found)
     kinds = {block.uri: types(block) for block in found.blocks}
     pools, members = _pools(service, found, nodes, kinds)
     everywhere = tuple(pool.id for pool in pools)
@@ -76,7 +81,7 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
         name=found.root.name,
         driver=driver,
         pools=pools,
-        blocks=tuple(_blocks(service, found.blocks, nodes, members, kinds)),
+        blocks=tuple(_blocks(service, found, nodes, hosts, members, kinds)),
         stocks=amounts,
         nodes=nodes,
     )
@@ -94,7 +99,8 @@ def _find(service: LinkedDocuments) -> RedfishResources:
     for where, links in lists:
         for block in service.follow(links, ResourceBlock, where, blocks):
             blocks.setdefault(block.uri, block)
-    return RedfishResources(root, services, zones, list(blocks.values()))
+    systems = list(service.follow(root.systems, ListedSystem, root.uri))
+    return RedfishResources(root, services, zones, list(blocks.values()), systems)
 
 
 def _is_of_blocks(zone: Zone) -> bool:
@@ -176,8 +182,8 @@ def _collections(service: LinkedDocuments, found: RedfishResources) -> Iterator[
 
 def _nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
     known = {block.uri for block in found.blocks}
-    for system in service.follow(found.root.systems, ListedSystem, found.root.uri):
-        if (system.type or "").casefold() != "composed":
+    for system in found.systems:
+        if not system.is_composed:
             continue
         blocks = tuple(dict.fromkeys(service.uris(system.blocks, system.uri)))
         for uri in blocks:
@@ -187,21 +193,56 @@ def _nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
         yield Node(uri=system.uri, name=system.name, blocks=blocks)
 
 
+def _hosts_of_blocks(service: LinkedDocuments, found: RedfishResources) -> dict[str, list[str]]:
+    """Return the systems that have a block although nothing composed them, by the block."""
+    known = {block.uri: block for block in found.blocks}
+    hosts: dict[str, list[str]] = {}
+    for system in found.systems:
+        if not system.is_composed:
+            named = set(service.uris(system.blocks, system.uri))
+            for uri in named & known.keys():
+                block = known[uri]
+                is_system = system.uri in set(service.uris(block.systems, uri))
+                if not is_free_host(block, len(named), is_system=is_system):
+                    hosts.setdefault(uri, []).append(system.uri)
+    return hosts
+
+
+def is_free_host(block: ResourceBlock, named: int, *, is_system: bool) -> bool:
+    """Return whether a block that a system names is that system as a whole, and offered as such.
+
+    The system then names no other block: nothing is attached to it. Either the block says that it
+    is the system (``ComputerSystems``), or the pod manager says by its pool that it is free. Any
+    other block that a system names is in use by it, its own compute block, too: what runs there
+    is not known.
+    """
+    is_offered = (block.pool or "").casefold() == "free" and "compute" in map(
+        str.casefold, block.types
+    )
+    return named == 1 and (is_system or is_offered)
+
+
 def _blocks(
     service: LinkedDocuments,
-    blocks: list[ResourceBlock],
+    found: RedfishResources,
     nodes: tuple[Node, ...],
+    hosts: Mapping[str, Sequence[str]],
     members: dict[str, list[str]],
     kinds: TypesByBlock,
 ) -> Iterator[FullBlock]:
-    states = statuses(blocks, nodes, service.shared(_status_memo))
-    owned = device_owners.devices_by_block(service, blocks, states)
+    states = statuses(found.blocks, nodes, service.shared(_status_memo), hosts)
+    listed = {it.uri: it for it in found.systems if not it.is_composed}
+    owned = device_owners.devices_by_block(service, found.blocks, states)
     describer = service.shared(Describer)
-    for block in blocks:
+    for block in found.blocks:
+        devices = describer.describe(owned[block.uri])
+        systems = _systems_behind(service, block, {} if block.uri in hosts else listed)
         status = states[block.uri]
+        if systems or status.condition is not None:
+            status = _in_condition(status, [block, *systems], devices)
         if status.state == "Unknown" and (block.composition_state or "").casefold() not in _STATES:
-            found = block.composition_state or "none"
-            what = f"found {found}, expected one of {', '.join(get_args(CompositionState)[:-1])}"
+            told = block.composition_state or "none"
+            what = f"found {told}, expected one of {', '.join(get_args(CompositionState)[:-1])}"
             path = ResourceBlock.composition_state.path
             service.notes.remark(f"{block.uri}: {path}: {what} (no node can have it)")
         if not members[block.uri] and status.slots:
@@ -214,7 +255,7 @@ def _blocks(
             pools=tuple(members[block.uri]),
             places=block_topology(service, block, owned[block.uri]),
             status=status,
-            devices=describer.describe(owned[block.uri]),
+            devices=devices,
         )
 
 
@@ -222,11 +263,52 @@ def statuses(
     blocks: Iterable[ResourceBlock],
     nodes: Iterable[Node],
     memo: ContentMemo[ResourceBlock, Status] | None = None,
-) -> Mapping[str, Status]:
-    """Return the status of each block by its URI; ``memo`` is of those that were read before."""
-    used = Counter(uri for node in nodes for uri in set(node.blocks))
+    hosts: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, Status]:
+    """Return the status of each block by its URI; ``memo`` is of those that were read before.
+
+    ``hosts`` are the systems that have a block though nothing composed them.
+    """
+    used: dict[str, list[str]] = {}
+    for node in nodes:
+        for uri in set(node.blocks):
+            used.setdefault(uri, []).append(node.uri)
+    for uri, systems in (hosts or {}).items():
+        used.setdefault(uri, []).extend(systems)
     alike = _status_memo() if memo is None else memo
-    return {it.uri: _correct_by_nodes(it, alike.of(it), used.get(it.uri, 0)) for it in blocks}
+    return {it.uri: _correct_by_systems(it, alike.of(it), used.get(it.uri, ())) for it in blocks}
+
+
+def _systems_behind(
+    service: LinkedDocuments, block: ResourceBlock, listed: Mapping[str, ListedSystem]
+) -> list[NamedResource]:
+    """Return the systems that a block is: its own, and of a compute block those that it links."""
+    found: list[NamedResource] = list(service.follow(block.systems, System, block.uri))
+    if listed and block.in_systems and "compute" in map(str.casefold, block.types):
+        linked = {*service.uris(block.in_systems, block.uri)} - {it.uri for it in found}
+        found += [listed[uri] for uri in sorted(linked & listed.keys())]
+    return found
+
+
+def _in_condition(status: Status, parts: Sequence[NamedResource], devices: Devices) -> Status:
+    """Return the status of a block by its condition and that of the systems that it is.
+
+    Devices that are Critical do not count themselves: where it is they who make the block or the
+    system Critical, that counts as Warning.
+    """
+    groups = (getattr(devices, name) for name in devices.__struct_fields__)
+    is_explained = any(one.health == "Critical" for group in groups for one in group)
+    conditions = []
+    for part in parts:
+        condition = condition_of(part)
+        own = condition_of(part, with_parts=False)
+        if is_explained and own.health != condition.health == "Critical":
+            condition = condition._replace(health="Warning")
+        note_condition(part, condition, "no node can have it")
+        conditions.append(condition)
+    found = worst(conditions)
+    enabled = False if found.state else status.enabled
+    return replace(status, enabled=enabled, health=found.health, resource_state=found.word)
 
 
 def types(block: ResourceBlock) -> tuple[BlockType, ...]:
@@ -246,11 +328,17 @@ def _status_memo() -> ContentMemo[ResourceBlock, Status]:
     return ContentMemo(_status)
 
 
-def _status(block: ResourceBlock) -> Status:
+def own_status(block: ResourceBlock) -> Status:
+    """Return the status of a block alone: which of its devices are Critical is not known."""
+    return _status(block, with_parts=False)
+
+
+def _status(block: ResourceBlock, *, with_parts: bool = True) -> Status:
     word = block.composition_state or "Unknown"
     state = _STATES.get(word.casefold(), "Unknown")
     shareable = bool(block.sharing_capable and block.sharing_enabled)
     most = block.max_compositions
+    condition = condition_of(block, with_parts=with_parts)
     if shareable and most is not None and block.compositions is None and state != "Unused":
         what = "found none, expected the nodes that use it (how many more can is unknown)"
         block.notes.remark(f"{block.uri}: {ResourceBlock.compositions.path}: {what}")
@@ -258,25 +346,26 @@ def _status(block: ResourceBlock) -> Status:
     return Status(
         state=state,
         reserved=bool(block.reserved),
-        enabled=None if block.state is None else block.state.casefold() == "enabled",
-        health=block.health or block.rollup,  # type: ignore[arg-type]
+        enabled=None if block.state is None else condition.state is None,
+        health=condition.health,
         active=(block.pool or "").casefold() == "active",
         shareable=shareable,
         max_compositions=most,
         compositions=block.compositions or 0,
         client=block.client,
+        resource_state=condition.word,
     )
 
 
-def _correct_by_nodes(block: ResourceBlock, status: Status, used: int) -> Status:
-    """Believe composed systems: a block they link is in use, whatever it says itself."""
+def _correct_by_systems(block: ResourceBlock, status: Status, used: Sequence[str]) -> Status:
+    """Believe systems: a block that one names is in use, whatever the block says itself."""
     if not used:
         return status
     if status.state == "Unused":
         path = ResourceBlock.composition_state.path
         state: CompositionState = "ComposedAndAvailable" if status.shareable else "Composed"
-        systems = format_count(used, "composed system")
-        what = f"found Unused, expected {state}: {systems} with the block"
+        others = f" and {len(used) - 1} more" if used[1:] else ""
+        what = f"found Unused, expected {state}: it is a block of {used[0]}{others}"
         block.notes.remark(f"{block.uri}: {path}: {what}")
         status = replace(status, state=state)
-    return replace(status, compositions=max(status.compositions, used))
+    return replace(status, compositions=max(status.compositions, len(used)))

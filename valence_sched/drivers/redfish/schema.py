@@ -27,6 +27,7 @@ from valence_sched.drivers.redfish.device_schema import (
     SimpleStorage,
     Storage,
 )
+from valence_sched.drivers.redfish.usable import condition_of
 
 
 class CapabilitiesObject(Resource):
@@ -112,8 +113,7 @@ class MemoryDomain(NamedResource):
     @property
     def leads(self) -> bool:
         """Whether it hands out memory now."""
-        is_enabled = self.state is None or self.state.casefold() == "enabled"
-        return bool(self.creatable) and is_enabled
+        return bool(self.creatable) and condition_of(self, with_parts=False).counts
 
 
 class ListedSystem(NamedResource):
@@ -124,6 +124,11 @@ class ListedSystem(NamedResource):
     domains = Link(
         "MemoryDomains", MemoryDomain, "memory handed out by amount", collection=True, levels=3
     )
+
+    @property
+    def is_composed(self) -> bool:
+        """Whether it is a node: it was composed."""
+        return (self.type or "").casefold() == "composed"
 
 
 class System(DeviceHolder):

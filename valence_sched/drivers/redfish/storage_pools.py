@@ -14,6 +14,7 @@ from valence_sched.drivers.redfish.schema import (
     StoragePool,
     Volume,
 )
+from valence_sched.drivers.redfish.usable import condition_of, note_condition
 from valence_sched.model.inventory import Stock
 
 STORAGE = "storage_gib"
@@ -146,13 +147,10 @@ def sum_or_unknown(
 
 
 def is_usable(resource: NamedResource) -> bool:
-    """Return whether a resource can be used; one that cannot is noted."""
-    state, health = resource.state or "Enabled", resource.health or resource.rollup or "OK"
-    if state.casefold() == "enabled" and health != "Critical":
-        return True
-    found = f"found {state} and {health}, expected Enabled and not Critical"
-    resource.notes.remark(f"{resource.uri}: Status: {found} (left out)")
-    return False
+    """Return whether a resource can be used; one that cannot, or not without doubt, is noted."""
+    condition = condition_of(resource, with_parts=False)
+    note_condition(resource, condition, "left out")
+    return condition.counts
 
 
 def volume_collection(pool: Json, holder: Json) -> str | None:

@@ -13,7 +13,7 @@ from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.links import collection_pages, fold_uri, link_path
 from valence_sched.drivers.redfish import methods
 from valence_sched.drivers.redfish.methods import ComposeCapabilities
-from valence_sched.drivers.redfish.reader import statuses
+from valence_sched.drivers.redfish.reader import is_free_host, own_status
 from valence_sched.drivers.redfish.schema import ListedSystem, ResourceBlock
 from valence_sched.errors import PodmError
 from valence_sched.model.composition import CompositionRequest, CompositionResult
@@ -108,7 +108,7 @@ class NodeReader:
         block = self.block(uri)
         if block is None or not status_of(block).slots:
             return describe_block(block)
-        users = [] if status_of(block).shareable else list(self._composed_systems(block))
+        users = [] if status_of(block).shareable else list(self._holders(block))
         return f"found {status_of(block).state}, and part of {', '.join(users)}" if users else None
 
     def _is_let_go(self, node: str, blocks: Blocks, seen: ReadSystems) -> bool:
@@ -186,13 +186,23 @@ class NodeReader:
         others = {uri for block in own for uri in self._composed_systems(block)}
         if idle := {fold_uri(block.uri) for block in own if is_free(block)}:
             every = filter(None, map(self._system, map(link_path, self._systems())))
-            others.update(it.uri for it in every if _is_composed(it) and idle & _folded(it.blocks))
+            others.update(it.uri for it in every if it.is_composed and idle & _folded(it.blocks))
         return {uri for uri in others if fold_uri(uri) != fold_uri(system.uri)}
 
     def _composed_systems(self, block: ResourceBlock) -> Iterator[str]:
         for link in block.in_systems:
             system = self._system(link_path(link))
-            if system is not None and _is_composed(system):
+            if system is not None and system.is_composed:
+                yield system.uri
+
+    def _holders(self, block: ResourceBlock) -> Iterator[str]:
+        """Yield the systems that have a block: composed ones, and hosts that name it."""
+        for system in filter(None, map(self._system, map(link_path, block.in_systems))):
+            named, own = _folded(system.blocks), fold_uri(system.uri) in _folded(block.systems)
+            is_named = fold_uri(block.uri) in named
+            if system.is_composed or (
+                is_named and not is_free_host(block, len(named), is_system=own)
+            ):
                 yield system.uri
 
     def _own_systems(
@@ -238,7 +248,7 @@ class NodeReader:
         """Return which system may be the node though nothing proves it; empty for none."""
         exact = methods.composes_exact_blocks(self._capabilities(), request)
         wanted = {fold_uri(uri) for uri in request.blocks}
-        for it in filter(_is_composed, systems):
+        for it in (it for it in systems if it.is_composed):
             called = f"under the name {it.name!r}: whose it is cannot be told"
             is_new = written is not None and written.is_new(it)
             if same_blocks and (_is_made_of(it, request) or (is_new and _is_ours(it, request))):
@@ -311,7 +321,7 @@ def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> Compositio
     """
     used = {uri: block for uri, block in blocks.items()
             if block is None or not (is_free(block) or status_of(block).shareable)}  # fmt: skip
-    foreign = {uri for it in systems if _is_composed(it) for uri in _folded(it.blocks)}
+    foreign = {uri for it in systems if it.is_composed for uri in _folded(it.blocks)}
     ours = [uri for uri, block in used.items() if block and not block.in_systems
             and fold_uri(uri) not in foreign]  # fmt: skip
     reason = "; ".join(f"{uri}: {describe_block(block)}" for uri, block in used.items())
@@ -321,7 +331,7 @@ def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> Compositio
 
 def status_of(block: ResourceBlock) -> Status:
     """Return how far a block is in use."""
-    return statuses([block], ())[block.uri]
+    return own_status(block)
 
 
 def is_free(block: ResourceBlock) -> bool:
@@ -341,10 +351,6 @@ def describe_block(block: ResourceBlock | None) -> str:
 
 def _links(block: ResourceBlock, system: ListedSystem) -> bool:
     return fold_uri(system.uri) in _folded(block.in_systems)
-
-
-def _is_composed(system: ListedSystem) -> bool:
-    return (system.type or "").casefold() == "composed"
 
 
 def blocks_of(system: ListedSystem, request: CompositionRequest) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from valence_sched.drivers.links import LinkedDocuments
+from valence_sched.drivers.redfish.usable import condition_of, note_condition
 from valence_sched.drivers.rsd.fabrics import FabricOffer
 from valence_sched.drivers.rsd.schema import PooledDevice, RackNode, RackSystem, StorageService
 from valence_sched.model.inventory import CompositionState, Status
@@ -62,16 +63,19 @@ class RackUsage:
 
     def _status(self, of: RackSystem | PooledDevice, state: CompositionState) -> Status:
         nodes = self._nodes.get(of.uri, [])
-        health = of.health or of.rollup
+        condition = condition_of(of)
+        if state == "Unused" or nodes:
+            note_condition(of, condition, "no node can have it")
         if nodes:
             states = {(node.node_state or "").casefold() for node in nodes}
             state = "Composing" if states <= set(_TRANSIENT_STATES) else "Composed"
-        elif state == "Unused" and (health == "Warning" or of.enabled is False):
+        elif state == "Unused" and (condition.health == "Warning" or of.enabled is False):
             state = "Unavailable"  # its pod manager composes only devices that are OK
         return Status(
             state=state,
-            enabled=None if of.state is None else of.state.casefold() == "enabled",
-            health=health,  # type: ignore[arg-type]
+            enabled=None if of.state is None else condition.state is None,
+            health=condition.health,
+            resource_state=condition.word,
             compositions=len(nodes) or (1 if state == "Composed" else 0),
         )
 

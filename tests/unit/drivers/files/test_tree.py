@@ -103,7 +103,7 @@ class SharedBlocksTest(unittest.TestCase):
         documents = documents_of("shared-blocks.json")
         status = documents[f"{BLOCKS}/Tray-1"]["CompositionStatus"]
         status.update(CompositionState="Unused", NumberOfCompositions=0)
-        documents["/redfish/v1/Systems/web-1"]["SystemType"] = "Physical"
+        documents["/redfish/v1/Systems/web-1"]["Links"] = {}
         blocks = by_name(read_map(documents))
         self.assertEqual(2, sum(d.count for d in blocks["Tray-1"].devices.drives))
         documents[BLOCKS]["Members"].reverse()
@@ -221,7 +221,7 @@ class StatesTest(unittest.TestCase):
         self.assertEqual(1, self.status["liar"].compositions)
         self.assertIn("liar: CompositionStatus/CompositionState: found Unused", self.problems[0])
 
-    def test_a_block_that_links_its_own_physical_system_is_not_in_use(self):
+    def test_a_block_that_is_a_system_which_the_pod_manager_says_is_free_is_not_in_use(self):
         self.assertEqual(1, self.status["own-system"].slots)
 
 
@@ -294,7 +294,8 @@ class DriftTest(unittest.TestCase):
 
     def test_unreadable_values_are_noted_and_null_is_not(self):
         self.assertEqual(3, len(self.problems))
-        self.assertIn("M/2: CapacityMiB: found 'plenty', expected a number", self.problems[0])
+        what = "M/2: CapacityMiB: found 'plenty', expected a number"
+        self.assertTrue(any(what in problem for problem in self.problems))
 
 
 class SystemsTest(unittest.TestCase):
@@ -310,7 +311,7 @@ class SystemsTest(unittest.TestCase):
         self.assertEqual([(65536, 2), (16384, 1)], sizes)
 
     def test_the_older_views_of_drives_and_interfaces_do_not_count_again(self):
-        self.assertEqual(1, sum(d.count for d in self.blocks["full"].drives))
+        self.assertEqual([None, "Disabled"], [it.condition for it in self.blocks["full"].drives])
         self.assertEqual((Nic(speed_mbps=25000),), self.blocks["full"].nics)
 
     def test_the_older_views_count_where_they_are_the_only_ones(self):
@@ -327,7 +328,8 @@ class SystemsTest(unittest.TestCase):
 
     def test_a_memory_summary_that_looks_like_mib_is_unknown_and_noted(self):
         self.assertEqual((Memory(),), self.blocks["doubtful"].memory)
-        self.assertTrue(any("looks like MiB" in problem for problem in self.problems))
+        what = "TotalSystemMemoryGiB: found 262,144, expected 1 to 8,191 GiB (is it another unit?"
+        self.assertTrue(any(what in problem for problem in self.problems))
 
     def test_the_strictest_limits_for_composing_systems_hold_in_all_pools(self):
         limits = self.podm.pools[0].limits

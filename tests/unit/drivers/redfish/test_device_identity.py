@@ -149,12 +149,14 @@ class TestDrives(Case):
         self.assertTrue(self.noted("/b: found 1 drive ", "so how many is unknown"))
 
     def test_a_drive_that_one_of_two_lists_knows_to_be_gone_is_not_counted(self) -> None:
-        for gone in ({"Status": {"State": "Absent"}}, {"Enabled": False}):
+        for gone, condition in (({"Status": {"State": "Absent"}}, None),
+                                ({"Enabled": False}, "Disabled")):  # fmt: skip
             self.setUp()
             here = {"Status": {"State": "Enabled"}, "Enabled": True, "SerialNumber": "Z9"}
             drives = self.drive("/a", **here), self.drive("/b", SerialNumber="Z9", **gone)
             self.block("b", Drives=links(drives[0]), Storage=self.storage("/St", drives[1]))
-            self.assertEqual([], self.counts())
+            found = self.read().blocks[0].devices.drives
+            self.assertEqual([condition] * bool(condition), [it.condition for it in found])
 
     def test_what_cannot_be_read_of_one_in_two_lists_is_noted_where_it_was_first(self) -> None:
         drives = [self.drive(uri, SerialNumber="Z9") for uri in ("/a", "/b")]
@@ -227,11 +229,11 @@ class TestKinds(Case):
         self.assertEqual([2], self.counts("processors"))
         self.assertEqual([1], self.counts("memory"))
 
-    def test_a_summary_without_a_number_is_unknown_and_one_of_none_is_none(self) -> None:
+    def test_a_summary_without_a_number_is_unknown_and_so_is_one_of_0(self) -> None:
         for told, found in (
             ({"Count": None, "CoreCount": 32}, [(None, None)]),
             ({"Count": "2", "CoreCount": 32}, [(2, 16)]),
-            ({"Count": 0}, []),
+            ({"Count": 0}, [(None, None)]),
             ({}, [(None, None)]),
         ):
             with self.subTest(told):
@@ -240,7 +242,7 @@ class TestKinds(Case):
                 self.block("b", ComputerSystems=links(system))
                 lines = self.read().blocks[0].devices.processors
                 self.assertEqual(found, [(line.count, line.cores) for line in lines])
-        for gib, found in ((None, [None]), (0, []), ("64", [65536])):
+        for gib, found in ((None, [None]), (0, [None]), ("64", [65536])):
             system = self.put(f"{V}/S/1", MemorySummary={"TotalSystemMemoryGiB": gib})
             lines = self.read().blocks[0].devices.memory
             self.assertEqual(found, [line.capacity_mib for line in lines])

@@ -156,3 +156,59 @@ class TestStated(TestCase):
         pools = (Pool(id="a", limits={"Compute": Limit(2, 2)}), Pool(id="b"))
         podm = with_max_blocks(FullPodm(id="p", pools=pools), {"Compute": 1}, NO_NOTES)
         self.assertEqual([Limit(2, 2), Limit(0, 1)], [it.limits["Compute"] for it in podm.pools])
+
+
+class TestHosts(Case):
+    """Blocks that systems name which nothing composed."""
+
+    def host(self, *blocks: str, uri: str = f"{V}/S/1", **json: Any) -> None:
+        named = {"ResourceBlocks": links(*(f"{BLOCKS}/{name}" for name in blocks))}
+        self.documents[f"{V}/S"]["Members"] += links(
+            self.put(uri, **{"SystemType": "Physical", "Links": named} | json)
+        )
+
+    def states(self) -> list[tuple[str, int]]:
+        podm = self.read()
+        self.assertEqual((), podm.nodes)
+        return [(block.status.state, block.status.slots) for block in podm.blocks]
+
+    def test_a_block_that_a_system_names_is_in_use_whatever_it_says(self) -> None:
+        own = {"Links": {"ComputerSystems": links(f"{V}/S/1")}}
+        what = f"found Unused, expected Composed: it is a block of {V}/S/1"
+        for type_ in ("Physical", "PhysicallyPartitioned", "Virtual", None):
+            with self.subTest(type_):
+                self.setUp()
+                self.block("compute", ResourceBlockType=["Compute"], **own)
+                self.block("gpu", ResourceBlockType=["Processor"], Pool="Free")
+                self.block("other", ResourceBlockType=["Processor"])
+                self.host("compute", "gpu", SystemType=type_)
+                self.assertEqual([("Composed", 0), ("Composed", 0), ("Unused", 1)], self.states())
+                for name in ("compute", "gpu"):
+                    self.assertTrue(self.noted(f"/{name}: CompositionStatus", what))
+
+    def test_a_host_without_anything_attached_is_free_only_where_it_is_offered(self) -> None:
+        system = links(f"{V}/S/1")
+        linked = {"Links": {"ComputerSystems": system}}
+        for told, free in (
+            ({"ResourceBlockType": ["Compute"], **linked}, False),
+            ({"ResourceBlockType": [], **linked}, False),
+            ({"ResourceBlockType": ["Compute", "Storage"], "Pool": "Free", **linked}, True),
+            ({"ResourceBlockType": ["ComputerSystem"], "ComputerSystems": system}, True),
+            ({"ResourceBlockType": ["Storage"], "Pool": "Free", **linked}, False),
+        ):
+            for attached in (False, True):
+                with self.subTest(told, attached=attached):
+                    self.setUp()
+                    self.block("host", **told)
+                    self.block("gpu")
+                    self.host("host", *["gpu"] * attached)
+                    expected = ("Unused", 1) if free and not attached else ("Composed", 0)
+                    self.assertEqual(expected, self.states()[0])
+
+    def test_a_shared_block_counts_every_system_that_names_it(self) -> None:
+        shared = {**SHARED, "CompositionState": "Unused", "MaxCompositions": 4}
+        self.block("b", CompositionStatus=shared)
+        self.host("b")
+        self.host("b", uri=f"{V}/S/2")
+        self.assertEqual([("ComposedAndAvailable", 2)], self.states())
+        self.assertTrue(self.noted(f"it is a block of {V}/S/1 and 1 more"))

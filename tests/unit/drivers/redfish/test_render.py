@@ -2,14 +2,23 @@
 """Rendering a pod manager as Redfish documents and reading them gives it back."""
 
 import json
+import math
 import unittest
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from valence_sched.drivers.redfish.device_schema import (
+    DriveDevice,
+    EthernetInterface,
+    MemoryDevice,
+    ProcessorDevice,
+)
+from valence_sched.drivers.redfish.plausibility import BOUNDS
 from valence_sched.drivers.redfish.render.render import documents_of, read_back, round_trip_losses
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import (
@@ -96,6 +105,7 @@ class SamePodm(unittest.TestCase):
                          [self.bound(pool, found) for pool in found.pools])  # fmt: skip
         self.assertEqual(replace(want, pools=()), replace(found, pools=()))
         hushed = ("found in no zone", "found no resource block", "expected a size (what is free",
+                  "Status: found",
                   "ResourceBlockType: found none")  # fmt: skip
         self.assertEqual(
             [], [note for note in diagnostics.lines() if not any(h in note for h in hushed)]
@@ -130,27 +140,42 @@ class GeneratedPodms(SamePodm):
 NAMES = st.text("abcXYZ 09.-_%é", min_size=1, max_size=8).map(str.strip).filter(bool)
 COUNTS = st.none() | st.integers(0, 2**40)
 MANY = st.integers(1, 4)
+
+
+def amounts(field: Any) -> st.SearchStrategy[int | None]:
+    """Draw an amount that a part of a server can have."""
+    least, most = BOUNDS[field]
+    return st.none() | st.integers(math.ceil(least), int(most))
+
+
+CORES, THREADS = amounts(ProcessorDevice.cores), amounts(ProcessorDevice.threads)
+CLOCK, VRAM = amounts(ProcessorDevice.speed_mhz), amounts(ProcessorDevice.memory_mib)
+MODULE, MTS = amounts(MemoryDevice.capacity_mib), st.none() | st.integers(1, 10_000)
+DISK, SPEED = amounts(DriveDevice.capacity_bytes), amounts(EthernetInterface.speed_mbps)
+STATE = {
+    "state": st.none() | st.sampled_from(["Disabled", "Quiesced", "UnavailableOffline"]),
+    "health": st.none() | st.sampled_from(["Warning", "Critical"]),
+}
 MAYBE = st.none() | NAMES
 DEVICES = st.builds(
     Devices,
     processors=st.lists(
-        st.builds(Processor, count=MANY, cores=COUNTS, threads=COUNTS, model=MAYBE,
-                  architecture=MAYBE, instruction_set=MAYBE, speed_mhz=COUNTS),
+        st.builds(Processor, count=MANY, cores=CORES, threads=THREADS, model=MAYBE,
+                  architecture=MAYBE, instruction_set=MAYBE, speed_mhz=CLOCK, **STATE),
         max_size=2, unique_by=lambda cpu: replace(cpu, count=1)).map(tuple),
     accelerators=st.lists(
         st.builds(Accelerator, kind=st.sampled_from(["GPU", "FPGA", "NPU"]), count=MANY,
-                  model=MAYBE, memory_mib=COUNTS),
+                  model=MAYBE, memory_mib=VRAM, **STATE),
         max_size=2, unique_by=lambda card: replace(card, count=1)).map(tuple),
     memory=st.lists(
-        st.builds(Memory, count=MANY, capacity_mib=st.none() | st.integers(1, 2**40), type=MAYBE,
-                  speed_mhz=COUNTS),
+        st.builds(Memory, count=MANY, capacity_mib=MODULE, type=MAYBE, speed_mhz=MTS, **STATE),
         max_size=2, unique_by=lambda module: replace(module, count=1)).map(tuple),
     drives=st.lists(
-        st.builds(Drive, count=MANY, capacity_bytes=COUNTS, media=MAYBE, model=MAYBE, rpm=COUNTS,
-                  protocol=st.none() | st.sampled_from(["NVMe", "NVMeOverFabrics"])),
+        st.builds(Drive, count=MANY, capacity_bytes=DISK, media=MAYBE, model=MAYBE, rpm=COUNTS,
+                  protocol=st.none() | st.sampled_from(["NVMe", "NVMeOverFabrics"]), **STATE),
         max_size=2, unique_by=lambda drive: replace(drive, count=1)).map(tuple),
-    nics=st.lists(st.builds(Nic, count=MANY, speed_mbps=COUNTS), max_size=2,
-                  unique_by=lambda nic: nic.speed_mbps).map(tuple),
+    nics=st.lists(st.builds(Nic, count=MANY, speed_mbps=SPEED, **STATE), max_size=2,
+                  unique_by=lambda nic: replace(nic, count=1)).map(tuple),
 )  # fmt: skip
 STATUS = st.builds(
     Status,
@@ -163,7 +188,8 @@ STATUS = st.builds(
     max_compositions=st.none() | st.integers(0, 9),
     compositions=st.integers(0, 9),
     client=MAYBE,
-)
+    resource_state=st.none() | st.sampled_from(["StandbySpare", "Odd"]),
+).map(lambda it: it if it.enabled is False else replace(it, resource_state=None))
 CHASSIS = st.sampled_from(["/redfish/v1/Chassis/1", "/redfish/v1/Chassis/Rack 2"])
 FABRIC = "/redfish/v1/Fabrics/PCIe"
 

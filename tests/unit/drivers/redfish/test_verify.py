@@ -370,7 +370,11 @@ class TestConflict(unittest.TestCase):
             (block("Unused", "/S/2"), {"/S/2": theirs}, "found Unused, and part of /S/2"),
             (block("Unused", "/S/2", "/S/3"), {"/S/2": theirs, "/S/3": theirs},
              "found Unused, and part of /S/2, /S/3"),
-            (block("Unused", "/S/2"), {"/S/2": host}, None),
+            (block("Unused", "/S/2"), {"/S/2": host}, "found Unused, and part of /S/2"),
+            (block("Unused", "/S/2") | {"Pool": "Free", "ResourceBlockType": ["Compute"]},
+             {"/S/2": host}, None),
+            (block("Unused", "/S/2") | {"ComputerSystems": links("/S/2")}, {"/S/2": host}, None),
+            (block("Unused", "/S/3"), {"/S/3": system("/B/2", type_="Physical")}, None),
             (shared("/S/2"), {"/S/2": theirs}, None),
             (shared("/S/2", state="Composed"), {"/S/2": theirs}, "found Composed by /S/2"),
         ):  # fmt: skip

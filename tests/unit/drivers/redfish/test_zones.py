@@ -196,8 +196,8 @@ class TestNodes(Service):
                 self.read(B_1=before, S={"Members": members}, **nodes)
                 status = self.blocks["/B/1"].status
                 self.assertEqual((state, used), (status.state, status.compositions))
-                systems = "1 composed system" if used == 1 else "2 composed systems"
-                what = f"found Unused, expected {state}: {systems} with the block"
+                others = "" if used == 1 else " and 1 more"
+                what = f"found Unused, expected {state}: it is a block of /S/0{others}"
                 where = "/B/1: CompositionStatus/CompositionState"
                 self.noted(*([f"{where}: {what}"] if noted else []))
 
@@ -226,10 +226,12 @@ class TestBlocks(Service):
         self.assertEqual(Status(state="Unused"), self.status())
         self.noted()
 
-    def test_health_is_its_own_before_that_of_all_below_it(self):
+    def test_health_is_the_worse_of_its_own_and_that_of_all_below_it(self):
         for status, health in (
-            ({"Health": "OK", "HealthRollup": "Critical"}, "OK"),
+            ({"Health": "OK", "HealthRollup": "Critical"}, "Critical"),
+            ({"Health": "Critical", "HealthRollup": "OK"}, "Critical"),
             ({"HealthRollup": "Critical"}, "Critical"),
+            ({"Health": "OK"}, "OK"),
         ):
             self.assertEqual(health, self.status(Status=status).health)
         self.assertIs(False, self.status(Status={"State": "Disabled"}).enabled)
@@ -280,10 +282,10 @@ class TestBlocks(Service):
 
     def test_a_block_has_its_name_its_places_and_its_devices(self):
         self.read(B_1=block(Name="b", Links={"Chassis": links("/Ch/1")}, Drives=links("/D")),
-                  D={"CapacityBytes": 5})  # fmt: skip
+                  D={"CapacityBytes": 10**12})  # fmt: skip
         found = self.blocks["/B/1"]
         self.assertEqual(("b", {"chassis": "/Ch/1"}), (found.name, found.places))
-        self.assertEqual([5], [drive.capacity_bytes for drive in found.devices.drives])
+        self.assertEqual([10**12], [drive.capacity_bytes for drive in found.devices.drives])
 
     def test_what_is_missing_is_noted_with_what_links_it(self):
         for missing, where in (("B_1", "/B"), ("Z_a", "/Z"), ("C", ROOT), ("S", ROOT), ("B", "/C"),

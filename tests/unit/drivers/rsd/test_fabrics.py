@@ -16,7 +16,7 @@ ONE = {"ComputerSystem": Limit(1, 1)}
 
 
 def drive(erased: object = True, **more: Any) -> dict[str, Any]:
-    return {"@odata.type": "#Drive.v1_0_0.Drive", "CapacityBytes": 5,
+    return {"@odata.type": "#Drive.v1_0_0.Drive", "CapacityBytes": 5 * 10**9,
             "Oem": {"Intel_RackScale": {"DriveErased": erased}}, **more}  # fmt: skip
 
 
@@ -226,7 +226,8 @@ class TestDevices(Rack):
             ({"HealthRollup": "Warning"}, Status(state="Unavailable", health="Warning")),
             ({"Health": "OK", "State": "enabled"},
              Status(state="Unused", health="OK", enabled=True)),
-            ({"State": "StandbyOffline"}, Status(state="Unused", enabled=False)),
+            ({"State": "StandbyOffline"},
+             Status(state="Unused", enabled=False, resource_state="StandbyOffline")),
         ):  # fmt: skip
             with self.subTest(status):
                 self.assertEqual(expected, self.status(D_A=drive(Status=status)))

@@ -65,7 +65,7 @@ class TestPools(Service):
                            {"StoragePools": links("/Q", "/R")}, P=pool(), Q=pool(**off),
                            R=pool())  # fmt: skip
         self.assertEqual(["/R"], list(found))
-        line = "Status: found Disabled and OK, expected Enabled and not Critical (left out)"
+        line = "Status: found Disabled, expected Enabled and OK (left out)"
         self.assertEqual([f"/1: {line}", f"/Q: {line}"], self.notes.lines())
 
     def test_a_pool_of_two_services_is_one_and_of_two_pools_with_one_drive_one_is_unknown(self):
@@ -169,7 +169,7 @@ class TestGroups(Service):
         found = self.groups(L_1=logical(1, "LVG") | off, L_2=logical(1, "LV") | off,
                             L_3=logical(5, "LVG"))  # fmt: skip
         self.assertEqual({"/L/3": (5.0, 0.0)}, found)
-        line = "Status: found Enabled and Critical, expected Enabled and not Critical (left out)"
+        line = "Status: found Critical, expected Enabled and OK (left out)"
         self.assertEqual([f"/L/1: {line}"], self.notes.lines())
 
     def test_of_two_groups_with_one_drive_also_below_a_part_one_is_unknown(self):

@@ -100,7 +100,8 @@ def _oem_places(places: dict[str, str], ends: Json, devices: Devices, chassis: s
 
 
 def _status(status: Status) -> Json:
-    state = {None: None, True: "Enabled", False: "Disabled"}[status.enabled]
+    disabled = status.resource_state or "Disabled"
+    state = {None: None, True: "Enabled", False: disabled}[status.enabled]
     shares = status.shareable
     composition = {
         "CompositionState": status.state,
@@ -131,7 +132,10 @@ def _write_devices(
     uris = []
     for number, line in enumerate(islice(every, MAX_DEVICES), 1):
         uri = writer.new_uri(f"{below}/{type(line).__name__}-{number}")
-        uris.append(writer.put(uri, type_, None, {**body(line), "Links": ends}))
+        told = {"State": line.state, "Health": line.health}
+        status = {"Status": {key: word for key, word in told.items() if word}}
+        parts = status if status["Status"] else {}
+        uris.append(writer.put(uri, type_, None, {**body(line), **parts, "Links": ends}))
     return uris
 
 
