@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from valence_sched.model.scenario import Edit
     from valence_sched.model.scheduler import Scheduler
     from valence_sched.model.sweep import SweepRun
+    from valence_sched.model.tls import ClientCertificate
     from valence_sched.model.workload import SyntheticSpec, TraceColumn
     from valence_sched.model.zone_file import RecordedZone
     from valence_sched.model.zone_registry import ZoneInfo, ZoneRegistration
@@ -268,6 +269,7 @@ class App:
         *,
         token: Callable[[], str] | None = None,
         verify: bool | str = True,
+        certificate: ClientCertificate | None = None,
     ) -> None:
         """Let the service at a URL decide, by default at the one of the environment, if any.
 
@@ -277,7 +279,9 @@ class App:
         from valence_sched.remote.environment import connection  # HTTP: only to a service
         from valence_sched.remote.scheduler import RemoteScheduler
 
-        service = connection(self.config.environ, url, token=token, verify=verify)
+        service = connection(
+            self.config.environ, url, token=token, verify=verify, certificate=certificate
+        )
         if service is not None:
             self.service = scheduler = RemoteScheduler(service)
             self.config.service_flavors = scheduler.flavors

@@ -289,8 +289,9 @@ class PodmCommand:
             return
         manager = self.app.client_manager
         if found := cloud.scheduler_endpoint(manager):
-            url, verify = found
-            app.use_service(url, token=cloud.token_source(manager), verify=verify)
+            url, verify, certificate = found
+            app.use_service(url, token=cloud.token_source(manager), verify=verify,
+                            certificate=certificate)  # fmt: skip
 
     def live(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> ReadOptions:
         """Return which live pod managers the options name, and how they are read."""

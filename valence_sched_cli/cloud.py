@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from valence_sched.model.baremetal import CloudLogin
     from valence_sched.model.flavor import Flavor
     from valence_sched.model.registration import Registration
+    from valence_sched.model.tls import ClientCertificate
 
 SERVICE_TYPE = "podm"
 SCHEDULER_TYPE = "podm-scheduler"  # of the scheduler's service itself
@@ -122,15 +123,20 @@ def _scope_text(sdk: Any) -> str:
     return "system scope" if access.system_scoped else "a token without a scope"
 
 
-def scheduler_endpoint(manager: Any) -> tuple[str, bool | str] | None:
-    """Return the URL of the scheduler's service in the catalogue, and how TLS is verified.
+def scheduler_endpoint(
+    manager: Any,
+) -> tuple[str, bool | str, ClientCertificate | None] | None:
+    """Return the URL of the scheduler's service in the catalogue, and how TLS is spoken.
 
+    That is what verifies it, and the certificate that is presented to it.
     None where the program knows no cloud, or its catalogue has no such service.
 
     Raises:
         CloudError: the cloud does not answer; its catalogue has the service in several regions,
             and none is configured.
     """
+    from valence_sched.model.tls import client_certificate
+
     connect = sdk_connector(manager)
     if connect is None or not _names_cloud(manager):
         return None
@@ -140,7 +146,10 @@ def scheduler_endpoint(manager: Any) -> tuple[str, bool | str] | None:
         regions = ", ".join(sorted(region or "no region" for region in found))
         raise CloudError(one_line(f"service catalogue: {SCHEDULER_TYPE} in several regions "
                                   f"({regions}): name one with --os-region-name"))  # fmt: skip
-    return next(((url, sdk.session.verify) for url in found.values()), None)
+    cert = sdk.session.cert or (None, None)
+    files = (cert, None) if isinstance(cert, str) else cert
+    trust = (sdk.session.verify, client_certificate(*files))
+    return next(((url, *trust) for url in found.values()), None)
 
 
 def _scheduler_endpoints(sdk: Any) -> dict[str, str]:

@@ -50,9 +50,10 @@ class TestCommands(Registry):
         made = self.podm(
             "create", "rack-7", "https://rack-7.invalid:8443/redfish/v1/", "--driver", "redfish",
             "--username", "op", "--password-env", "RACK", "--auth", "basic", "--cacert", ca,
-            "--zone", "east", "--aggregate", "gold", "--aggregate", "ssd", "--capability",
-            "fabric=pcie;cxl", "--trait", "T", "--location", "dc1/r3", "--fact", "power_w=12e3",
-            "--fact", "tags=a;b", "--fact", "owner=me", "--disable", "-f", "json",
+            "--cert", ca, "--key", ca, "--zone", "east", "--aggregate", "gold", "--aggregate",
+            "ssd", "--capability", "fabric=pcie;cxl", "--trait", "T", "--location", "dc1/r3",
+            "--fact", "power_w=12e3", "--fact", "tags=a;b", "--fact", "owner=me", "--disable",
+            "-f", "json",
         ).data  # fmt: skip
         self.assertEqual(
             {
@@ -63,7 +64,7 @@ class TestCommands(Registry):
                 "Facts": {"location": "dc1/r3", "power_w": 12000.0, "tags": ["a", "b"],
                           "owner": "me"},
                 "Username": "op", "Password": "variable RACK", "Auth": "basic", "CA Cert": ca,
-                "TLS Verified": True, "Registered In": str(self.state),
+                "Client Cert": ca, "TLS Verified": True, "Registered In": str(self.state),
             },
             made,
         )  # fmt: skip
@@ -94,6 +95,17 @@ class TestCommands(Registry):
             (None, None, True), (found["Username"], found["Password"], found["TLS Verified"])
         )
         self.assertEqual(({}, []), (found["Capabilities"], found["Traits"]))
+
+    def test_a_client_certificate_is_named_by_its_files_and_goes_with_its_key(self):
+        first, other = (self.write(name, "-----BEGIN") for name in ("a.pem", "b.pem"))
+        self.podm("create", "a", URL, "--cert", first, "--key", other)
+        self.podm("set", "a", "--cert", other)  # which holds its own key now
+        self.assertEqual(other, self.shown("a")["Client Cert"])
+        self.podm("unset", "a", "--cert")
+        self.assertIsNone(self.shown("a")["Client Cert"])
+        self.assertIn("a key without a certificate", self.refused("set", "a", "--key", other))
+        missing = self.refused("set", "a", "--cert", f"{first}x")
+        self.assertIn("expected certificates or a key in PEM", missing)
 
     def test_most_blocks_are_set_shown_and_unset(self):
         made = self.podm("create", "a", URL, "--max-blocks", "2", "-f", "json").data

@@ -63,7 +63,7 @@ class TestCommands(Zones):
 
     def test_everything_can_be_said_when_one_is_added_and_is_shown(self):
         ca = self.write("ca.pem", "-----BEGIN CERTIFICATE-----\n")
-        words = ("--username", "up", "--password-env", "EAST", "--cacert", ca,
+        words = ("--username", "up", "--password-env", "EAST", "--cacert", ca, "--cert", ca,
                  "--weight-scale", "0.5", "--weight-offset", "-0.25")  # fmt: skip
         made = self.zone("add", "east", NOWHERE, *words, "-f", "json").data
         expected = {
@@ -72,7 +72,7 @@ class TestCommands(Zones):
             "Capabilities": {}, "Services": {}, "Weight Scale": 0.5, "Weight Offset": -0.25,
             "Login": "basic", "Username": "up", "Password": "variable EAST", "Auth URL": None,
             "Project": None, "User Domain": None, "Project Domain": None, "CA Cert": ca,
-            "Heard": None, "Polled": None,
+            "Client Cert": ca, "Heard": None, "Polled": None,
         }  # fmt: skip
         self.assertEqual(expected, {key: made[key] for key in expected})
         self.assertEqual(made, self.zone("show", "east", "-f", "json").data)

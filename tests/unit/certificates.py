@@ -8,22 +8,47 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 #: The names of a server on loopback, and of one elsewhere.
 LOOPBACK = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+LOCALHOST = x509.DNSName("localhost")
 ELSEWHERE = x509.DNSName("other.example")
+PEM = serialization.Encoding.PEM
+
+Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 def server_context(
-    folder: Path, name: x509.GeneralName, from_day: int = -1, to_day: int = 2
+    folder: Path,
+    name: x509.GeneralName,
+    from_day: int = -1,
+    to_day: int = 2,
+    key: Key | None = None,
 ) -> tuple[ssl.SSLContext, str]:
     """Return the TLS context of a server, and the file in the folder that trusts it.
 
     The certificate is for a name, and valid between days from today.
     """
-    key = ec.generate_private_key(ec.SECP256R1())
+    trusted, secret = certificate_files(folder, name, from_day, to_day, key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")  # a server may be as weak as it likes
+    context.load_cert_chain(trusted, secret)
+    return context, trusted
+
+
+def certificate_files(
+    folder: Path,
+    name: x509.GeneralName = LOOPBACK,
+    from_day: int = -1,
+    to_day: int = 2,
+    key: Key | None = None,
+    pass_phrase: bytes | None = None,
+) -> tuple[str, str]:
+    """Write a certificate and its key into a folder, which is made; return the files."""
+    folder.mkdir(exist_ok=True)
+    key = key or ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "podm")])
     now = dt.datetime.now(dt.UTC)
     certificate = (
@@ -38,12 +63,10 @@ def server_context(
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
-    pem = serialization.Encoding.PEM
-    form = serialization.PrivateFormat.PKCS8
-    secret = key.private_bytes(pem, form, serialization.NoEncryption())
-    trusted, both = folder / "ca.pem", folder / "both.pem"
-    trusted.write_bytes(certificate.public_bytes(pem))
-    both.write_bytes(certificate.public_bytes(pem) + secret)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(both)
-    return context, str(trusted)
+    seal = serialization.NoEncryption()
+    if pass_phrase is not None:
+        seal = serialization.BestAvailableEncryption(pass_phrase)
+    trusted, secret = folder / "ca.pem", folder / "key.pem"
+    trusted.write_bytes(certificate.public_bytes(PEM))
+    secret.write_bytes(key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, seal))
+    return str(trusted), str(secret)

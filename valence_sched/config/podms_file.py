@@ -22,6 +22,7 @@ from valence_sched.model.registration import (
     is_variable,
     max_blocks_of,
 )
+from valence_sched.model.tls import file_problem
 
 Variable = Annotated[str, Meta(pattern=VARIABLE)]
 
@@ -44,6 +45,8 @@ class PodmSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     password: PasswordSpec | None = None
     auth: Auth = "auto"
     cacert: Name | None = None
+    cert: Name | None = None
+    key: Name | None = None
     insecure: bool = False
     enabled: bool = True
     zone: Name | None = None
@@ -84,6 +87,8 @@ def check_registration(registration: Registration, file: str = "", path: str = "
         raise InputError(file or "url", f"{path}.url" if path else "", problem)
     if registration.cacert is not None and registration.insecure:
         raise InputError(file or name, path, "both cacert and insecure", "one of them")
+    if problem := file_problem(registration.cert, registration.key):
+        raise InputError(file or name, path, problem)
     if registration.password is not None and not registration.username:
         raise InputError(file or name, path, "a password without a username", "both")
 
@@ -136,6 +141,8 @@ def _registration(name: str, spec: PodmSpec, file: str) -> Registration:
         password=PasswordReference(env=password.env, file=password.file) if password else None,
         auth=spec.auth,
         cacert=spec.cacert,
+        cert=spec.cert,
+        key=spec.key,
         insecure=spec.insecure,
         enabled=spec.enabled,
         zone=spec.zone,

@@ -42,9 +42,11 @@ def read_podms(data: bytes, file: str) -> list[Registration]:
 
 
 def _with_absolute_paths(folder: Path, registration: Registration) -> Registration:
-    changes: dict[str, object] = {}
-    if registration.cacert is not None:
-        changes["cacert"] = str(folder / os.path.expanduser(registration.cacert))
+    changes: dict[str, object] = {
+        name: str(folder / os.path.expanduser(value))
+        for name in ("cacert", "cert", "key")
+        if (value := getattr(registration, name)) is not None
+    }
     password = registration.password
     if password is not None and password.file is not None:
         file = str(folder / os.path.expanduser(password.file))

@@ -229,7 +229,7 @@ class Registry:
         """
         members.validate_registration(registration)
         known = self.get(registration.name)
-        if registration.cacert != known.cacert:
+        if _tls_files(registration) != _tls_files(known):
             _check_certificates(registration)
         if not same_endpoint(known.url, registration.url):
             found = self._find_identity(registration, password)
@@ -342,17 +342,19 @@ class Registry:
             self.passwords.put(registration.name, password)
 
 
+def _tls_files(registration: Registration) -> tuple[str | None, ...]:
+    return registration.cacert, registration.cert, registration.key
+
+
 def _check_certificates(registration: Registration) -> None:
-    """Raise InputError where the certificates that a pod manager is trusted by cannot be read."""
-    file = registration.cacert
-    if file is None:
-        return
-    try:
-        with open(file, "rb") as stream:
-            stream.read(1)
-    except (OSError, ValueError) as error:
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise InputError(file, "", reason, "certificates in PEM") from None
+    """Raise InputError where a file of certificates, or of a key, cannot be read."""
+    for file in filter(None, _tls_files(registration)):
+        try:
+            with open(file, "rb") as stream:
+                stream.read(1)
+        except (OSError, ValueError) as error:
+            reason = (getattr(error, "strerror", None) or str(error)).lower()
+            raise InputError(file, "", reason, "certificates or a key in PEM") from None
 
 
 def _common(registration: Registration, other: Registration) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import ssl
 import threading
 import uuid
@@ -22,6 +23,7 @@ from oslo_messaging import opts
 
 from valence_sched.errors import UsageError, one_line
 from valence_sched.model.messaging import MessagingSettings
+from valence_sched.model.tls import default_authorities
 
 LOG = logging.getLogger(__name__)
 
@@ -166,7 +168,10 @@ def _options(settings: MessagingSettings) -> Any:
         "rabbit_interval_max": 10,
     }
     if settings.tls:
-        authorities = settings.cacert or ssl.get_default_verify_paths().cafile
+        usual = default_authorities(os.environ)
+        if usual is None or not os.path.isfile(usual):  # the library reads no folder
+            usual = ssl.get_default_verify_paths().cafile
+        authorities = settings.cacert or usual
         if authorities is None:  # the library verifies nothing without
             raise UsageError("messaging: tls needs a cacert: the system has no authorities")
         values |= {"ssl": True, "ssl_ca_file": authorities}

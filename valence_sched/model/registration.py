@@ -58,7 +58,8 @@ class Registration(Noun, frozen=True, kw_only=True):
     dialect, or ``auto``: the service root decides. The operator sets
     the fields from ``zone`` on, which the inventory adds to what the pod manager reports.
     ``max_blocks`` is the most blocks of a type in one node; a stricter limit that the pod manager
-    tells wins.
+    tells wins. ``cacert``, ``cert`` and ``key`` are files: of the authorities to trust, and of the
+    certificate to present, whose key the same file may hold.
     """
 
     name: Name
@@ -77,6 +78,8 @@ class Registration(Noun, frozen=True, kw_only=True):
     traits: tuple[str, ...] = ()
     facts: dict[str, Fact] = {}
     max_blocks: dict[BlockType, Positive] = {}
+    cert: str | None = None
+    key: str | None = None
 
 
 class RegistrationChange(Noun, frozen=True, kw_only=True):
@@ -97,6 +100,8 @@ class RegistrationChange(Noun, frozen=True, kw_only=True):
     traits: tuple[str, ...] | UnsetType = UNSET
     facts: dict[str, Fact] | UnsetType = UNSET
     max_blocks: dict[BlockType, Positive] | UnsetType = UNSET
+    cert: str | UnsetType | None = UNSET
+    key: str | UnsetType | None = UNSET
 
     def applied_to(self, registration: Registration) -> Registration:
         """Return a registration with the new values."""

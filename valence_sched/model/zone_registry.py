@@ -18,6 +18,7 @@ from valence_sched.errors import InputError, one_line
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Name
 from valence_sched.model.registration import PasswordReference
+from valence_sched.model.tls import ClientCertificate, client_certificate, file_problem
 from valence_sched.model.zone import ZoneName
 from valence_sched.model.zone_depth import MOST_HOPS
 
@@ -50,10 +51,11 @@ class KeystoneLogin(NamedTuple):
 class ZoneRegistration(Noun, frozen=True, kw_only=True):
     """A child zone as its parent has it: ``name`` is the parent's name for it.
 
-    ``url`` is that of its service, and ``cacert`` the file of the authorities that it is trusted
-    by. Its service is logged in to with HTTP basic, or with tokens that the Keystone at
-    ``auth_url`` gives the user for a ``project``. Its scores count above it as
-    ``weight_offset + weight_scale × score``. One that is not ``enabled`` is neither polled nor
+    ``url`` is that of its service, ``cacert`` the file of the authorities that it is trusted by,
+    ``cert`` and ``key`` those of the certificate that is presented to it. Its service is logged in
+    to with HTTP basic, or with tokens that the Keystone at ``auth_url`` gives the user for a
+    ``project``. Its scores count above it as ``weight_offset + weight_scale × score``. One that is
+    not ``enabled`` is neither polled nor
     asked.
     """
 
@@ -69,6 +71,13 @@ class ZoneRegistration(Noun, frozen=True, kw_only=True):
     weight_scale: WeightScale = 1.0
     weight_offset: WeightOffset = 0.0
     enabled: bool = True
+    cert: str | None = None
+    key: str | None = None
+
+    @property
+    def certificate(self) -> ClientCertificate | None:
+        """Return the certificate that is presented to its service, None for none."""
+        return client_certificate(self.cert, self.key)
 
     @property
     def keystone(self) -> KeystoneLogin | None:
@@ -100,6 +109,8 @@ class ZoneChange(Noun, frozen=True, kw_only=True):
     weight_scale: WeightScale | UnsetType = UNSET
     weight_offset: WeightOffset | UnsetType = UNSET
     enabled: bool | UnsetType = UNSET
+    cert: str | UnsetType | None = UNSET
+    key: str | UnsetType | None = UNSET
 
     def applied_to(self, registration: ZoneRegistration) -> ZoneRegistration:
         """Return a registration with the new values."""
@@ -214,6 +225,8 @@ def check_zone(registration: ZoneRegistration) -> None:
         reference.stored or (reference.env is None) == (reference.file is None)
     ):
         raise InputError(name, "$.password", "no reference", "exactly one of env and file")
+    if problem := file_problem(registration.cert, registration.key):
+        raise InputError(name, "", problem)
     _check_keystone(registration)
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import ssl
 import threading
@@ -22,6 +23,13 @@ from valence_sched.model import zone_route
 from valence_sched.model.foreign_text import answer_of
 from valence_sched.model.http_header import header_problem
 from valence_sched.model.problem import problem_error
+from valence_sched.model.tls import (
+    ClientCertificate,
+    default_authorities,
+    failure_hint,
+    is_about_certificate,
+    plain_text,
+)
 
 T = TypeVar("T")
 
@@ -30,8 +38,9 @@ TOKEN_HEADER = "X-Auth-Token"  # noqa: S105 - its name
 MAX_ANSWER_BYTES = 512 << 20
 PIECE_BYTES = 1 << 20
 LEAST_TIMEOUT_S = 0.001
-#: The codes of OpenSSL for a certificate whose authority is not known.
-_UNKNOWN_AUTHORITY = frozenset({18, 19, 20, 21})
+#: The variables that name the authorities of the service, and the certificate to present to it.
+AUTHORITIES = "VALENCE_SCHED_CACERT"
+CERTIFICATE, KEY = "VALENCE_SCHED_CERT", "VALENCE_SCHED_KEY"
 _PLAIN = re.compile(r"(?!\.{1,2}$|-$)[\w.~-]+", re.ASCII)
 
 Query = Mapping[str, Any]
@@ -43,7 +52,8 @@ class ServiceConnection:
     ``token`` returns a token of Keystone; it is called when the service first asks who it is, and
     from then on, so that it may be renewed. With ``renew`` it is called from the first request on;
     ``renew`` is called where the service refuses a token, and the request sent once more.
-    ``verify`` is False for any certificate, or the file of the authorities that are trusted.
+    ``verify`` is False for any certificate, or the file of the authorities that are trusted, True
+    for the usual ones; ``certificate`` is presented to the service.
     ``timeout_s`` is how long the service may be silent. ``route`` returns the ids of the zones that
     what is asked comes through. ``variable`` is the variable of the environment that has the URL,
     which errors about it name. Threads may share one.
@@ -59,6 +69,7 @@ class ServiceConnection:
         user: str | None = None,
         password: str | None = None,
         verify: bool | str = True,
+        certificate: ClientCertificate | None = None,
         timeout_s: float = 60.0,
         token: Callable[[], str] | None = None,
         renew: Callable[[], object] | None = None,
@@ -71,7 +82,7 @@ class ServiceConnection:
         # the service reads UTF-8, and requests would send Latin-1
         login = (user.encode(), (password or "").encode()) if user is not None else None
         self._login = login and HTTPBasicAuth(*login)
-        self._verify, self._timeout_s = verify, timeout_s
+        self._verify, self._certificate, self._timeout_s = verify, certificate, timeout_s
         self._token, self._renew, self._sends_token = token, renew, renew is not None
         self._route, self._variable = route, variable
         self._local = threading.local()
@@ -180,7 +191,10 @@ class ServiceConnection:
         if session is None:
             session = requests.Session()
             session.proxies, session.trust_env = get_environ_proxies(self.url), False
-            session.auth, session.verify = self._login, self._verify
+            usual = default_authorities(os.environ) if self._verify is True else None
+            session.auth, session.verify = self._login, usual or self._verify
+            if (one := self._certificate) is not None:
+                session.cert = one.cert if one.key is None else (one.cert, one.key)
             self._local.session = session
         return session
 
@@ -259,10 +273,8 @@ def _reason(error: Exception) -> str:
 def _tls_reason(error: requests.exceptions.SSLError) -> str:
     wrapped = getattr(error.args[0], "reason", None) if error.args else None
     cause = wrapped.args[0] if wrapped is not None and wrapped.args else None
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        said = cause.verify_message.lower().removesuffix(".")
-        if cause.verify_code in _UNKNOWN_AUTHORITY:
-            return f"its certificate is not trusted: {said}: name its authority"
-        return f"its certificate is not trusted: {said}"
-    said = getattr(cause, "reason", None) or type(error).__name__
-    return f"no TLS: {str(said).lower().replace('_', ' ')}: check that it speaks https there"
+    what = "its certificate is not trusted" if is_about_certificate(cause) else "no TLS"
+    if not isinstance(cause, ssl.SSLError):
+        return f"{what}: {type(error).__name__}: check that it speaks https there"
+    hint = failure_hint(cause, cacert=AUTHORITIES, cert=f"{CERTIFICATE} and {KEY}")
+    return f"{what}: {plain_text(cause)}: {hint}"

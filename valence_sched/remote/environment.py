@@ -7,11 +7,11 @@ import os
 from collections.abc import Callable, Mapping
 
 from valence_sched.errors import UsageError, one_line
-from valence_sched.remote.connection import ServiceConnection
+from valence_sched.model.tls import ClientCertificate, client_certificate, file_problem
+from valence_sched.remote.connection import AUTHORITIES, CERTIFICATE, KEY, ServiceConnection
 
 URL = "VALENCE_SCHED_URL"
 USER, PASSWORD = "VALENCE_SCHED_USER", "VALENCE_SCHED_PASSWORD"
-AUTHORITIES = "VALENCE_SCHED_CACERT"
 
 
 def connection(
@@ -20,15 +20,16 @@ def connection(
     *,
     token: Callable[[], str] | None = None,
     verify: bool | str = True,
+    certificate: ClientCertificate | None = None,
 ) -> ServiceConnection | None:
     """Return the connection to a service: at ``url``, else where the environment says.
 
-    None where neither names one. ``token`` and ``verify`` as of a connection; authorities that the
-    environment names win over ``verify``, and where it has a user no token is sent.
+    None where neither names one. ``token``, ``verify`` and ``certificate`` as of a connection;
+    files that the environment names win over them, and where it has a user no token is sent.
 
     Raises:
-        UsageError: it is no URL; a user without a password, or a password without a user; the file
-            of the authorities cannot be read.
+        UsageError: it is no URL; a user without a password, or a password without a user; a file
+            of the authorities, the certificate or the key cannot be read.
     """
     address = url or environ.get(URL)
     if not address:
@@ -36,17 +37,30 @@ def connection(
     user, password = environ.get(USER) or None, environ.get(PASSWORD) or None
     if (user is None) != (password is None):
         raise UsageError(f"a login to the service needs both {USER} and {PASSWORD}")
-    authorities = environ.get(AUTHORITIES)
-    if authorities and not os.access(authorities, os.R_OK):
-        hint = "name the file of the authorities to trust"
-        raise UsageError(
-            one_line(f"{AUTHORITIES}: {authorities}: no file that can be read: {hint}")
-        )
+    authorities, cert, key = (_file(environ, it) for it in (AUTHORITIES, CERTIFICATE, KEY))
+    if problem := file_problem(cert, key):
+        raise UsageError(f"{CERTIFICATE}, {KEY}: {problem}")
     return ServiceConnection(
         address,
         user=user,
         password=password,
         verify=authorities or verify,
+        certificate=client_certificate(cert, key) or certificate,
         token=None if user else token,
         variable=None if url else URL,
     )
+
+
+_FILES = {
+    AUTHORITIES: "the file of the authorities to trust",
+    CERTIFICATE: "the file of the certificate to present",
+    KEY: "the file of the key of the certificate",
+}
+
+
+def _file(environ: Mapping[str, str], name: str) -> str | None:
+    file = environ.get(name) or None
+    if file is not None and "-----BEGIN" not in file and not os.access(file, os.R_OK):
+        hint = f"name {_FILES[name]}"
+        raise UsageError(one_line(f"{name}: {file}: no file that can be read: {hint}"))
+    return file

@@ -23,6 +23,7 @@ from oslo_config import cfg
 
 from valence_sched.errors import AccessDenied, IdentityUnavailable, Unauthenticated, one_line
 from valence_sched.model.baremetal import CloudLogin
+from valence_sched.model.tls import default_authorities
 from valence_sched.server.access_rules import ALL_OWNERS, AccessRules
 from valence_sched.service.microversion import SERVICE_TYPE
 from valence_sched.service.settings import KeystoneSettings
@@ -111,7 +112,8 @@ class KeystoneLogins:
                 project_domain_name=settings.ui_domain_name,
                 include_catalog=False,
             )
-            session = Session(verify=settings.cafile or True, timeout=settings.timeout_s)
+            verify = settings.cafile or default_authorities(os.environ) or True
+            session = Session(verify=verify, timeout=settings.timeout_s)
             token: str | None = plugin.get_token(session)
         except (Unauthorized, UnicodeDecodeError):
             raise Unauthenticated("Keystone knows no such user, password or project") from None

@@ -325,7 +325,7 @@ class _Link:
 
 
 def _access_of(row: ChildRow) -> tuple[object, ...]:
-    return row.url, row.username, row.password, row.keystone, row.cacert
+    return row.url, row.username, row.password, row.keystone, row.cacert, row.certificate
 
 
 class ZonedSchedulers:

@@ -193,4 +193,4 @@ def _digest(registration: ZoneRegistration) -> str:
 def _access_of(registration: ZoneRegistration) -> tuple[object, ...]:
     """Return what decides which service answers, and whether it does."""
     one = registration
-    return one.url, one.username, one.password, one.keystone, one.cacert
+    return one.url, one.username, one.password, one.keystone, one.cacert, one.cert, one.key

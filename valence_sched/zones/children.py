@@ -20,6 +20,7 @@ from valence_sched.errors import (
     one_line,
 )
 from valence_sched.model.registration import PasswordReference
+from valence_sched.model.tls import ClientCertificate
 from valence_sched.model.zone_registry import (
     Capabilities,
     KeystoneLogin,
@@ -56,6 +57,7 @@ class ChildRow:
     password: PasswordReference | None = None
     keystone: KeystoneLogin | None = None
     cacert: str | None = None
+    certificate: ClientCertificate | None = None
     weighting: Weighting = PLAIN
     is_active: bool = False
     capabilities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -110,6 +112,7 @@ def _row(zone: ZoneOverview, interval_s: float) -> ChildRow:
         password=one.password,
         keystone=one.keystone,
         cacert=one.cacert,
+        certificate=one.certificate,
         weighting=Weighting(one.weight_scale, one.weight_offset),
         is_active=report.is_active,
         capabilities=current_capabilities(zone, interval_s),

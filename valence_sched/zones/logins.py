@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -13,6 +15,7 @@ from valence_sched.errors import (
     Unauthenticated,
     one_line,
 )
+from valence_sched.model.tls import ClientCertificate, default_authorities
 from valence_sched.model.zone_registry import KeystoneLogin
 from valence_sched.remote.connection import ServiceConnection
 
@@ -35,6 +38,9 @@ class ChildAccess(Protocol):
 
     @property
     def cacert(self) -> str | None: ...
+
+    @property
+    def certificate(self) -> ClientCertificate | None: ...
 
     @property
     def keystone(self) -> KeystoneLogin | None: ...
@@ -109,7 +115,7 @@ class ChildLogins:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tokens: dict[tuple[KeystoneLogin, str, str | None], KeystoneTokens] = {}
+        self._tokens: dict[tuple[KeystoneLogin, str, bool | str], KeystoneTokens] = {}
 
     def connection(
         self,
@@ -123,22 +129,23 @@ class ChildLogins:
         Its certificate is verified, and that of its Keystone. ``route`` and errors as of a
         connection.
         """
-        verify = child.cacert or True
+        verify = child.cacert or default_authorities(os.environ) or True
+        connect = functools.partial(ServiceConnection, child.url, verify=verify,
+                                    certificate=child.certificate, timeout_s=timeout_s,
+                                    route=route)  # fmt: skip
         if child.keystone is None:
-            return ServiceConnection(child.url, user=child.username, password=password,
-                                     verify=verify, timeout_s=timeout_s, route=route)  # fmt: skip
-        tokens = self._tokens_of(child.keystone, password or "", child.cacert, timeout_s)
-        return ServiceConnection(child.url, token=tokens.token, renew=tokens.renew,
-                                 verify=verify, timeout_s=timeout_s, route=route)  # fmt: skip
+            return connect(user=child.username, password=password)
+        tokens = self._tokens_of(child.keystone, password or "", verify, timeout_s)
+        return connect(token=tokens.token, renew=tokens.renew)
 
     def _tokens_of(
-        self, login: KeystoneLogin, password: str, cacert: str | None, timeout_s: float
+        self, login: KeystoneLogin, password: str, verify: bool | str, timeout_s: float
     ) -> KeystoneTokens:
-        key = login, password, cacert
+        key = login, password, verify
         with self._lock:
             if key not in self._tokens:
                 if len(self._tokens) >= MOST_LOGINS:
                     self._tokens.clear()
                 wait_s = min(timeout_s, KEYSTONE_TIMEOUT_S)
-                self._tokens[key] = KeystoneTokens(login, password, cacert or True, wait_s)
+                self._tokens[key] = KeystoneTokens(login, password, verify, wait_s)
             return self._tokens[key]

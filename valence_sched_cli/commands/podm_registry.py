@@ -24,6 +24,7 @@ UNSET_FLAGS = {
     "password": "forget where its password is, and one that was typed in",
     "auth": "log in as it likes",
     "cacert": "trust the usual certificates",
+    "cert": "present no certificate; its key goes, too",
     "insecure": "check its certificate again",
     "zone": "leave its availability zone",
     "location": "forget where it stands",
@@ -68,6 +69,8 @@ class UnsetPodm(base.Command):
         flags = [flag for flag in UNSET_FLAGS if getattr(parsed_args, flag)]
         if parsed_args.username:
             flags.append("password")
+        if parsed_args.cert:
+            flags.append("key")
         changes = {flag: getattr(plain, flag) for flag in flags if flag != "location"}
         for option, field in UNSET_NAMES.items():
             names = list(getattr(parsed_args, option))

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.help import section
-from valence_sched_cli.options.registration import password_reference, path_of_file
+from valence_sched_cli.options.registration import (
+    add_client_certificate_options,
+    client_certificate_changes,
+    password_reference,
+    path_of_file,
+)
 from valence_sched_cli.options.request import nonempty_name
 from valence_sched_cli.options.types import add_option, seconds
 from valence_sched_cli.output.cells import Age, Cell, PairLines, Pairs, or_absent
@@ -24,7 +29,8 @@ LONG_COLUMNS = ("Own Name", "Enabled", "Failures", "Heard", "Reason")
 SHOW_COLUMNS = (
     "ID", "Name", "Own Name", "API URL", "Enabled", "Is Active", "Reason", "Failures",
     "Capabilities", "Services", "Weight Scale", "Weight Offset", "Login", "Username", "Password",
-    "Auth URL", "Project", "User Domain", "Project Domain", "CA Cert", "Heard", "Polled",
+    "Auth URL", "Project", "User Domain", "Project Domain", "CA Cert", "Client Cert", "Heard",
+    "Polled",
 )  # fmt: skip
 TREE_COLUMNS = ("Zone", "Podms", "Free Cores", "Free Memory MiB", "Free GPUs", "Age", "Problem")
 TOTAL_COLUMNS = ("Total Cores", "Total Memory MiB", "Total GPUs", "Free Drives", "Total Drives",
@@ -83,6 +89,7 @@ def zone_cells(zone: ZoneOverview) -> dict[str, Any]:
         "User Domain": or_absent(keystone and keystone.user_domain),
         "Project Domain": or_absent(keystone and keystone.project_domain),
         "CA Cert": or_absent(one.cacert),
+        "Client Cert": or_absent(one.cert),
         "Heard": _age(zone.heard_age_s),
         "Polled": _age(zone.polled_age_s),
     }  # fmt: skip
@@ -109,6 +116,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add_option(what, "--project-domain <domain>: domain of the project (default: Default)",
                type=nonempty_name)  # fmt: skip
     add_option(what, "--cacert <file>: certificates to trust, in PEM")
+    add_client_certificate_options(what)
     add_option(decide, "--weight-scale <number>: what its scores are multiplied by (default: 1)",
                type=_number)  # fmt: skip
     add_option(decide, "--weight-offset <number>: what is then added to its scores (default: 0)",
@@ -136,7 +144,7 @@ def _changes(parsed_args: argparse.Namespace, *, here: bool) -> dict[str, Any]:
         changes["password"] = password
     if parsed_args.cacert is not None:
         changes["cacert"] = path_of_file(parsed_args.cacert, here=here)
-    return changes
+    return changes | client_certificate_changes(parsed_args, here=here)
 
 
 def _warnings(zone: ZoneOverview) -> list[str]:
@@ -260,9 +268,10 @@ class SetZone(base.Command):
         if parsed_args.enable or parsed_args.disable:
             changes["enabled"] = parsed_args.enable
         if parsed_args.no_login:
-            if changes.keys() & {"username", "password", *_KEYSTONE}:
+            login = ("username", "password", *_KEYSTONE, "cert", "key")
+            if changes.keys() & set(login):
                 raise UsageError("--no-login contradicts the options of a login")
-            changes |= dict.fromkeys(("username", "password", *_KEYSTONE))
+            changes |= dict.fromkeys(login)
         if not changes:
             raise UsageError("nothing to set: name a property")
         zone = scheduler.change_zone(parsed_args.zone, ZoneChange(**changes))

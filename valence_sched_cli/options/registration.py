@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "Podm", "URL", "Identity", "Driver", "Enabled", "Zone", "Aggregates", "Capabilities", "Traits",
-    "Facts", "Username", "Password", "Auth", "CA Cert", "TLS Verified", "Registered In",
+    "Facts", "Username", "Password", "Auth", "CA Cert", "Client Cert", "TLS Verified",
+    "Registered In",
 )  # fmt: skip
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,2})?")
@@ -60,7 +61,21 @@ def add_registration_options(parser: argparse.ArgumentParser) -> None:
     trust = what.add_mutually_exclusive_group()
     add_option(trust, "--cacert <file>: certificates to trust, in PEM")
     add_option(trust, "--insecure: do not check its certificate")
+    add_client_certificate_options(what)
     _add_descriptions(parser)
+
+
+def add_client_certificate_options(parser: argparse._ActionsContainer) -> None:
+    """Add the options that name a client certificate and its key."""
+    add_option(parser, "--cert <file>: certificate to present to it, in PEM")
+    add_option(parser, "--key <file>: key of that certificate, where --cert has none, in PEM")
+
+
+def client_certificate_changes(args: argparse.Namespace, *, here: bool) -> dict[str, str]:
+    """Return the fields that name a client certificate; a certificate alone has its own key."""
+    named = {name: getattr(args, name) for name in ("cert", "key")}
+    changes = {name: path_of_file(file, here=here) for name, file in named.items() if file}
+    return {"key": None, **changes} if "cert" in changes else changes  # type: ignore[dict-item]
 
 
 def _add_descriptions(parser: argparse.ArgumentParser) -> None:
@@ -116,6 +131,7 @@ def with_options(
         changes |= {"cacert": path_of_file(args.cacert, here=here), "insecure": False}
     if args.insecure:
         changes |= {"cacert": None, "insecure": True}
+    changes |= client_certificate_changes(args, here=here)
     if args.enable or args.disable:
         changes["enabled"] = args.enable
     return msgspec.structs.replace(registration, **changes)
@@ -154,6 +170,7 @@ def connection_cells(registration: Registration, file: str) -> dict[str, Any]:
         "Password": or_absent(None if password is None else password.text),
         "Auth": registration.auth,
         "CA Cert": or_absent(registration.cacert),
+        "Client Cert": or_absent(registration.cert),
         "TLS Verified": not registration.insecure,
         "Max Blocks": Pairs(dict(registration.max_blocks.items())),
         "Registered In": file,

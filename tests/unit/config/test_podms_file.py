@@ -17,6 +17,8 @@ podms:
     password: {env: RACK_7}
     auth: basic
     cacert: ca.pem
+    cert: cert.pem
+    key: key.pem
     enabled: false
     zone: east
     aggregates: [gold]
@@ -53,6 +55,8 @@ class TestPodms(unittest.TestCase):
                 password=PasswordReference(env="RACK_7"),
                 auth="basic",
                 cacert="ca.pem",
+                cert="cert.pem",
+                key="key.pem",
                 enabled=False,
                 zone="east",
                 aggregates=("gold",),
@@ -114,6 +118,9 @@ class TestPodms(unittest.TestCase):
             ("podms: {a: {url: 'https://h', auth: digest}}", "digest"),
             ("podms: {a: {url: 'https://h', password: {env: A}}}", "without a username"),
             ("podms: {a: {url: 'https://h', cacert: x, insecure: true}}", "both cacert and"),
+            ("podms: {a: {url: 'https://h', key: x}}", "a key without a certificate"),
+            ("podms: {a: {url: 'https://h', cert: '-----BEGIN CERTIFICATE-----'}}",
+             "a certificate or a key, expected the file that holds it"),
             ("podms: {a: {url: 'https://h', location: x, facts: {location: y}}}", "location, too"),
             ("podms: {a: {url: 'https://h', capabilities: fast}}", "is not key=value"),
         ):  # fmt: skip

@@ -5,6 +5,7 @@ import base64
 import contextlib
 import ipaddress
 import socket
+import ssl
 import tempfile
 import threading
 import unittest
@@ -14,8 +15,9 @@ from pathlib import Path
 from cryptography import x509
 
 from tests.loopback import LoopbackServer
-from tests.unit.certificates import server_context
-from valence_sched.errors import ServiceError
+from tests.unit.certificates import certificate_files, server_context
+from valence_sched.errors import ServiceError, UsageError
+from valence_sched.remote import environment
 from valence_sched.remote.connection import ServiceConnection
 
 HERE = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
@@ -60,10 +62,11 @@ class TestTls(unittest.TestCase):
     def test_what_is_wrong_with_a_certificate_is_said(self):
         other = x509.DNSName("other.example")
         for name, days, expected in (
-            (HERE, (-3, -1), "certificate has expired"),
-            (HERE, (1, 3), "certificate is not yet valid"),
-            (other, (-1, 2),
-             "ip address mismatch, certificate is not valid for '127.0.0.1'"),
+            (HERE, (-3, -1),
+             "certificate has expired: renew the certificate, and check the clock here"),
+            (HERE, (1, 3), "certificate is not yet valid: check the clocks there and here"),
+            (other, (-1, 2), "ip address mismatch, certificate is not valid for '127.0.0.1': "
+             "write a host in the URL that the certificate names"),
         ):  # fmt: skip
             with self.subTest(expected):
                 context, trusted = server_context(self.folder, name, *days)
@@ -73,13 +76,34 @@ class TestTls(unittest.TestCase):
     def test_an_authority_is_asked_for_only_where_it_is_not_known(self):
         context, _ = server_context(self.folder, HERE)
         self.assertEqual(
-            "its certificate is not trusted: self-signed certificate: name its authority",
+            "its certificate is not trusted: self-signed certificate: name its authority with "
+            "VALENCE_SCHED_CACERT",
             self.failure(self.serve(context)),
         )
 
     def test_a_service_without_tls_is_no_matter_of_trust(self):
-        self.assertEqual("no TLS: wrong version number: check that it speaks https there",
+        self.assertEqual("no TLS: wrong version number: does it speak HTTP without TLS there?",
                          self.failure(self.serve()))  # fmt: skip
+
+    def test_a_client_certificate_is_presented_where_it_is_demanded(self):
+        cert, key = certificate_files(self.folder / "client")
+        context, trusted = server_context(self.folder, HERE)
+        context.maximum_version = ssl.TLSVersion.TLSv1_2  # which judges it before a request
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cert)
+        url = self.serve(context)
+        self.assertIn("VALENCE_SCHED_CERT and VALENCE_SCHED_KEY", self.failure(url, trusted))
+        environ = {"VALENCE_SCHED_URL": self.serve(context), "VALENCE_SCHED_CACERT": trusted,
+                   "VALENCE_SCHED_CERT": cert, "VALENCE_SCHED_KEY": key}  # fmt: skip
+        with self.assertRaisesRegex(ServiceError, "nobody answers there"):  # it only shakes hands
+            environment.connection(environ).ask("GET", "/v1")
+        for wrong, words in (
+            ({"VALENCE_SCHED_CERT": ""}, "a key without a certificate"),
+            ({"VALENCE_SCHED_CERT": "-----BEGIN CERTIFICATE-----"}, "expected the file"),
+            ({"VALENCE_SCHED_KEY": "/none"}, "VALENCE_SCHED_KEY: /none: no file that can be read"),
+        ):
+            with self.assertRaisesRegex(UsageError, words):
+                environment.connection(environ | wrong)
 
 
 class TestHeaders(unittest.TestCase):

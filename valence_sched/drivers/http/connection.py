@@ -32,6 +32,7 @@ from valence_sched.drivers.links import ROOT, host_and_path
 from valence_sched.errors import InputError, PodmError
 from valence_sched.model.foreign_text import redirect_to
 from valence_sched.model.registration import Registration
+from valence_sched.model.tls import client_certificate
 
 if TYPE_CHECKING:
     from valence_sched.drivers.http.stdlib_transport import AnswerStream, StdlibTransport
@@ -76,7 +77,10 @@ class Connection:
             raise PodmError(f"found no file {cacert!r}, expected the --cacert it names")
         verify = cacert or not registration.insecure
         self._verify, self._tls = verify, tls or TlsContexts()
-        self.transports = choose_transports(self.url, verify, proxies, parallel, self._tls)
+        self._certificate = client_certificate(registration.cert, registration.key)
+        self.transports = choose_transports(
+            self.url, verify, proxies, parallel, self._tls, self._certificate
+        )
         self._streams: StdlibTransport | None = None
         self._headers = HEADERS
         self._login = Login(self, registration, password)
@@ -152,7 +156,7 @@ class Connection:
         if proxies_to(self.url):
             raise InputError(uri, "", "a proxy on the way", "none for a stream of events")
         if self._streams is None:
-            self._streams = StdlibTransport(self.url, self._verify, self._tls)
+            self._streams = StdlibTransport(self.url, self._verify, self._tls, self._certificate)
         left_s = self.deadline.left_s
         if left_s <= 0 or self._ended:
             raise self.deadline.error()

@@ -13,6 +13,7 @@ import re
 import select
 import selectors
 import socket
+import ssl
 import zlib
 from collections.abc import Callable
 from http.client import HTTPException
@@ -20,14 +21,20 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from valence_sched.drivers.http.exchange import Answer, PodmRequest
+from valence_sched.drivers.http.exchange import Answer, PodmRequest, Unreachable
 from valence_sched.drivers.http.response import Headers, Response
 from valence_sched.drivers.http.tls import (
     TlsContexts,
     keep_alive,
+    late_alert,
+    plain_http_error,
     shut,
+    speaks_tls,
+    tls_error,
     unreachable_error,
+    unsupported_encoding,
 )
+from valence_sched.model.tls import ClientCertificate
 
 LOG = logging.getLogger(__name__)
 
@@ -36,6 +43,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9!#$&'()*+,/:;=?@\[\]~._-]*")
 _PORTS = {"https": 443, "http": 80}
 #: Encodings in which a body may come although only a plain one is asked for; zlib's code for both.
 _PACKED, _GZIP_OR_ZLIB = ("gzip", "x-gzip", "deflate"), 47
+_PLAIN_ENCODINGS = ("", "identity")
+BAD_REQUEST = 400
 #: Requests that tell the length of their body also where they have none.
 _WITH_BODY = ("POST", "PUT", "PATCH")
 
@@ -43,10 +52,17 @@ _WITH_BODY = ("POST", "PUT", "PATCH")
 class StdlibTransport:
     """The connections to one host. Threads may share them: each request has one to itself.
 
-    Making it raises Unreachable when the authorities of ``verify`` cannot be read.
+    Making it raises Unreachable when the authorities of ``verify``, or the client certificate,
+    cannot be read.
     """
 
-    def __init__(self, url: str, verify: bool | str, trust: TlsContexts) -> None:
+    def __init__(
+        self,
+        url: str,
+        verify: bool | str,
+        trust: TlsContexts,
+        certificate: ClientCertificate | None = None,
+    ) -> None:
         parts = urlsplit(url)
         self._url = url
         self._host, usual = parts.hostname or "", _PORTS.get(parts.scheme, 0)
@@ -54,9 +70,11 @@ class StdlibTransport:
         shown = f"[{self._host}]" if ":" in self._host else _ascii(self._host)
         self._host_header = shown if self._port == usual else f"{shown}:{self._port}"
         try:
-            self._context = trust.for_verify(verify) if parts.scheme == "https" else None
+            is_secure = parts.scheme == "https"
+            self._context = trust.for_verify(verify, certificate) if is_secure else None
         except OSError as error:
             raise unreachable_error(error) from None
+        self._is_untried = True  # no answer yet, and not cut
         self._idle: list[socket.socket] = []
         self._open: set[socket.socket] = set()
 
@@ -70,7 +88,11 @@ class StdlibTransport:
             body = _decompress(response, response.read(request.most), request.most)
         except (HTTPException, OSError, ValueError, zlib.error) as error:
             self._drop(sock)
-            raise unreachable_error(error) from None
+            raise self._failure(error, request.timeout_s) from None
+        if response.status == BAD_REQUEST and self._is_asked_without_tls(request.timeout_s):
+            self._drop(sock)
+            raise plain_http_error(f"HTTP {BAD_REQUEST}")
+        self._is_untried = False
         if response.is_reusable and idle is self._idle:
             idle.append(sock)
         else:
@@ -96,7 +118,7 @@ class StdlibTransport:
         return AnswerStream(response, sock, functools.partial(self._drop, sock))
 
     def cut(self) -> None:
-        idle, self._idle = self._idle, []
+        idle, self._idle, self._is_untried = self._idle, [], False
         # All are listed before any ends: a thread that wakes then may open another.
         for sock in list(self._open):
             shut(sock)
@@ -116,6 +138,25 @@ class StdlibTransport:
         if data or method in _WITH_BODY:
             lines.append(f"Content-Length: {len(data)}")
         return "\r\n".join((*lines, "", "")).encode("latin-1") + data
+
+    def _failure(self, error: BaseException, timeout_s: float) -> Unreachable:
+        """Return what an error means; of a first answer that does not come TLS may tell why."""
+        if not isinstance(error, ConnectionError | ssl.SSLEOFError) or not self._is_untried:
+            return unreachable_error(error)
+        if self._is_asked_without_tls(timeout_s):
+            return plain_http_error("no answer")
+        address, context = (self._host, self._port), self._context
+        alert = late_alert(address, context, timeout_s) if context else None
+        return unreachable_error(error) if alert is None else tls_error(alert)
+
+    def _is_asked_without_tls(self, timeout_s: float) -> bool:
+        """Return whether a port that has not answered yet speaks TLS, and its URL does not say so.
+
+        Some close the connection without a word then, some answer 400.
+        """
+        if self._context is not None or not self._is_untried:
+            return False
+        return speaks_tls((self._host, self._port), timeout_s)
 
     def _take_idle(self, timeout_s: float) -> socket.socket | None:
         """Return a connection that is open and free, None if there is none."""
@@ -204,6 +245,21 @@ def _ascii(host: str) -> str:
 
 def _decompress(response: Response, content: bytes, most: int) -> bytes:
     """Return a body as it was before a server packed it, not more than one byte too many."""
-    if response.headers.get("Content-Encoding", "").lower() not in _PACKED:
+    encoding = response.headers.get("Content-Encoding", "").strip().lower()
+    if encoding in _PLAIN_ENCODINGS:
         return content
-    return zlib.decompressobj(_GZIP_OR_ZLIB).decompress(content, most + 1)
+    if encoding not in _PACKED:
+        raise unsupported_encoding(encoding)
+    try:
+        return zlib.decompressobj(_GZIP_OR_ZLIB).decompress(content, most + 1)
+    except zlib.error:
+        if encoding == "deflate" and _is_raw_deflate(content):
+            raise unsupported_encoding("deflate without a zlib header") from None
+        raise
+
+
+def _is_raw_deflate(content: bytes) -> bool:
+    try:
+        return bool(zlib.decompressobj(-zlib.MAX_WBITS).decompress(content, 1))
+    except zlib.error:
+        return False

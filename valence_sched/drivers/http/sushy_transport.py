@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import functools
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.client import HTTPException, IncompleteRead
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
@@ -12,23 +13,28 @@ from weakref import WeakSet
 
 import requests
 from requests.adapters import HTTPAdapter
-from requests.exceptions import ConnectTimeout, SSLError, Timeout
+from requests.exceptions import ConnectTimeout, ProxyError, SSLError, Timeout
 from sushy.connector import Connector  # type: ignore[import-untyped]
 from sushy.exceptions import SushyError  # type: ignore[import-untyped]
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
+from urllib3.exceptions import ProxyError as PoolProxyError
 from urllib3.exceptions import SSLError as PoolSSLError
 
 from valence_sched.drivers.http import tls
 from valence_sched.drivers.http.exchange import Answer, MalformedBody, PodmRequest, Unreachable
 from valence_sched.errors import InputError
+from valence_sched.model.tls import ClientCertificate
+
+#: Encodings in which a body may come although only a plain one is asked for.
+SUPPORTED_ENCODINGS = ("", "identity", "gzip", "x-gzip", "deflate")
 
 
 class PooledAdapter(HTTPAdapter):
     """Keeps connections alive, remembers them all, and raises errors that say what failed."""
 
-    def __init__(self, parallel: int, trust: tls.TlsContexts) -> None:
-        self._trust = trust
+    def __init__(self, parallel: int, context: Callable[[], ssl.SSLContext]) -> None:
+        self._context = context
         self._open: WeakSet[Any] = WeakSet()
         super().__init__(pool_connections=1, pool_maxsize=parallel, max_retries=0)
 
@@ -49,9 +55,8 @@ class PooledAdapter(HTTPAdapter):
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
         """Let connections verify by a context that was made before."""
         super().cert_verify(conn, url, verify, cert)
-        authorities = conn.ca_certs or conn.ca_cert_dir if url.startswith("https") else None
-        if authorities:
-            conn.conn_kw["ssl_context"] = self._trust.for_authorities(authorities)
+        if url.startswith("https"):
+            conn.conn_kw["ssl_context"] = self._context()
             conn.ca_certs = conn.ca_cert_dir = None
 
     def send(self, request: Any, *args: Any, **kwargs: Any) -> requests.Response:
@@ -69,6 +74,10 @@ class PooledAdapter(HTTPAdapter):
 
 def body_of(answer: Any, most: int) -> bytes:
     """Return the body, of a longer one a byte too many; Unreachable when it does not come whole."""
+    encoding = str(answer.headers.get("Content-Encoding") or "").strip().lower()
+    if encoding not in SUPPORTED_ENCODINGS:
+        answer.close()
+        raise tls.unsupported_encoding(encoding)
     try:
         body: bytes = answer.read(most + 1, decode_content=True)
         if len(body) > most:
@@ -83,6 +92,10 @@ def body_of(answer: Any, most: int) -> bytes:
 
 def _wrapped_error(error: BaseException) -> Unreachable:
     causes = tls.causes_of(error)
+    if any(isinstance(cause, ProxyError | PoolProxyError) for cause in causes):
+        return tls.proxy_error(causes[-1])
+    if isinstance(causes[-1], ssl.SSLEOFError):
+        return tls.unreachable_error(error)
     if any(isinstance(cause, SSLError | PoolSSLError | ssl.SSLError) for cause in causes):
         return tls.tls_error(causes[-1])
     if any(isinstance(cause, NewConnectionError) for cause in causes):
@@ -116,8 +129,10 @@ class SushyTransport:
         proxies: Mapping[str, str],
         parallel: int,
         trust: tls.TlsContexts,
+        certificate: ClientCertificate | None = None,
     ) -> None:
-        self._adapter = PooledAdapter(parallel, trust)
+        context = functools.partial(trust.for_verify, verify, certificate)
+        self._adapter = PooledAdapter(parallel, context)
         self._connector = Connector(
             url, verify=verify, response_callback=_raise_status, server_side_retries=1
         )

@@ -9,60 +9,84 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import socket
 import ssl
 import threading
 import zlib
+from collections.abc import Mapping
 from http.client import BadStatusLine, HTTPException, IncompleteRead, RemoteDisconnected
 from typing import Any
 
 from valence_sched.drivers.http.exchange import Cut, MalformedBody, Slow, Unreachable
+from valence_sched.errors import UsageError
 from valence_sched.model.foreign_text import answer_of
+from valence_sched.model.tls import (
+    ClientCertificate,
+    default_authorities,
+    failure_hint,
+    is_about_certificate,
+    plain_text,
+)
 
-#: The frame that OpenSSL puts around its messages, and its messages about an answer without TLS.
-_OPENSSL = re.compile(r"^\[[^\]]*\] | \(_ssl\.c:\d+\)$")
 CHECK_HINT = "check that it runs and that the URL is right"
 _PORT_HINT = "is it this port, and not https?"
 _MALFORMED_HINT = "report it to the vendor of the service, or of a proxy before it"
-#: What to do about a certificate, by the code of OpenSSL for what is wrong with it; else it is its
-#: authority that is not known.
-_EXPIRED, _NOT_YET_VALID, _OTHER_HOST, _OTHER_ADDRESS = 10, 9, 62, 64
 _UNCHECKED = "; --insecure reads it unchecked"
-_AUTHORITY_HINT = "name its authority with --cacert"
-_CERTIFICATE_HINTS = {
-    _EXPIRED: "renew the certificate, and check the clock here",
-    _NOT_YET_VALID: "check the clocks there and here",
-    _OTHER_HOST: "write a host in the URL that the certificate names",
-    _OTHER_ADDRESS: "write a host in the URL that the certificate names",
-}
-_NO_TLS = ("wrong version number", "http request", "packet length too long")
+#: What the first bytes of a record of TLS begin with: an alert or a handshake of any version.
+TLS_RECORDS = ("\x15\x03", "\x16\x03")
+#: How long a port is asked whether it speaks TLS, at most.
+PROBE_S = 2.0
 
 
 class TlsContexts:
-    """The TLS contexts by their authorities, each made once: that costs more than a request."""
+    """The TLS contexts by their files, each made once: that costs more than a request.
 
-    def __init__(self) -> None:
-        self._contexts: dict[str, ssl.SSLContext] = {}
+    ``environ`` names the usual authorities (:func:`valence_sched.model.tls.default_authorities`).
+    """
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        self._environ = os.environ if environ is None else environ
+        self._contexts: dict[tuple[str, ClientCertificate | None], ssl.SSLContext] = {}
         self._lock = threading.Lock()
 
-    def for_verify(self, verify: bool | str) -> ssl.SSLContext:
-        """Return the context for authorities: the usual, those of a path, none; may be OSError."""
-        if verify is not True:
-            return self.for_authorities(verify or "")
+    def for_verify(
+        self, verify: bool | str, certificate: ClientCertificate | None = None
+    ) -> ssl.SSLContext:
+        """Return the context for authorities, the usual, those of a path, or none.
+
+        It presents the certificate of a client. Raises Unreachable where a file cannot be used,
+        and OSError.
+        """
+        authorities = self._usual_authorities() if verify is True else verify or ""
+        key = (authorities, certificate)
+        with self._lock:
+            if key not in self._contexts:
+                self._contexts[key] = _context(authorities, certificate)
+            return self._contexts[key]
+
+    def _usual_authorities(self) -> str:
+        try:
+            found = default_authorities(self._environ)
+        except UsageError as error:
+            raise Unreachable(f"TLS: {error}", sent=False) from None
+        if found is not None:
+            return found
         from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
-        return self.for_authorities(DEFAULT_CA_BUNDLE_PATH)
-
-    def for_authorities(self, authorities: str) -> ssl.SSLContext:
-        """Return the context of a file or folder of authorities; without one, of none."""
-        with self._lock:
-            if authorities not in self._contexts:
-                self._contexts[authorities] = _context(authorities)
-            return self._contexts[authorities]
+        return str(DEFAULT_CA_BUNDLE_PATH)
 
 
-def _context(authorities: str) -> ssl.SSLContext:
+def _context(authorities: str, certificate: ClientCertificate | None) -> ssl.SSLContext:
+    context = _verifying_context(authorities)
+    if certificate is not None:
+        try:
+            certificate.load(context)
+        except ValueError as error:
+            raise Unreachable(f"TLS: client certificate: {error}", sent=False) from None
+    return context
+
+
+def _verifying_context(authorities: str) -> ssl.SSLContext:
     if not authorities:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -92,12 +116,55 @@ def unreachable_error(error: BaseException, *, connected: bool = True) -> Unreac
 
 def tls_error(error: BaseException) -> Unreachable:
     """Return that no TLS connection can be made."""
-    reason = _plain(error)
-    hint = "does it speak HTTP without TLS there?"
-    if reason not in _NO_TLS:
-        code = getattr(error, "verify_code", 0)
-        hint = _CERTIFICATE_HINTS.get(code, _AUTHORITY_HINT) + _UNCHECKED
-    return Unreachable(f"TLS: {reason} ({hint})", sent=False)
+    hint = failure_hint(error, cacert="--cacert", cert="--cert and --key")
+    hint += _UNCHECKED if is_about_certificate(error) else ""
+    return Unreachable(f"TLS: {plain_text(error)} ({hint})", sent=False)
+
+
+def plain_http_error(text: str) -> Unreachable:
+    """Return that a port which speaks TLS was asked without."""
+    return Unreachable(f"{text} (it speaks TLS there: write https:// in the URL)", sent=False)
+
+
+def late_alert(
+    address: tuple[str, int], context: ssl.SSLContext, timeout_s: float
+) -> ssl.SSLError | None:
+    """Return the alert that a server sends after a handshake, None where it sends none.
+
+    With TLS 1.3 it judges the certificate of a client late: a request that is on its way by then
+    loses the alert. So another connection waits for it without any.
+    """
+    timeout_s = min(timeout_s, PROBE_S)
+    try:
+        with socket.create_connection(address, timeout_s) as sock:
+            context.wrap_socket(sock, server_hostname=address[0]).recv(1)
+    except ssl.SSLError as error:
+        return error if "alert" in plain_text(error) else None
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def speaks_tls(address: tuple[str, int], timeout_s: float) -> bool:
+    """Return whether a port answers the beginning of a handshake, whatever comes of it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection(address, min(timeout_s, PROBE_S)) as sock:
+            context.wrap_socket(sock, server_hostname=address[0]).close()
+    except ssl.SSLError as error:
+        return "alert" in plain_text(error)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def proxy_error(error: BaseException) -> Unreachable:
+    """Return that the proxy on the way does not lead to the host."""
+    reason, hint = plain_text(error), "check HTTPS_PROXY, or name the host in NO_PROXY"
+    if isinstance(error, ssl.SSLError):
+        hint = "does the proxy speak HTTP without TLS? then write http:// in HTTPS_PROXY"
+    return Unreachable(f"proxy: {reason} ({hint})", sent=False)
 
 
 def timeout_error(*, connected: bool) -> Slow:
@@ -110,12 +177,20 @@ def timeout_error(*, connected: bool) -> Slow:
 def connection_error(error: BaseException, *, connected: bool) -> Unreachable:
     """Return that a connection ended too early, or could not be made."""
     text, hint = _plain(error), CHECK_HINT
+    if _is_other_protocol(error) and str(error).startswith(TLS_RECORDS):
+        return plain_http_error("no HTTP")
     if _is_other_protocol(error):
         text, hint = f"no HTTP: {answer_of(str(error))}", _PORT_HINT
     elif what := _malformed(error):
         text, hint = f"{what}: {str(error).lower()}", _MALFORMED_HINT
     kind = Cut if connected else Unreachable
     return kind(f"{text} ({hint})", retryable=True, sent=connected)
+
+
+def unsupported_encoding(encoding: str) -> Unreachable:
+    """Return that a body is packed in a way that was not asked for and is not read."""
+    text = f"a body in the encoding {encoding[:40]!r}, which is not supported"
+    return Cut(f"{text} (let the service, or a proxy before it, send gzip or plain JSON)")
 
 
 def causes_of(error: BaseException) -> list[BaseException]:
@@ -148,10 +223,7 @@ def _plain(error: BaseException) -> str:
     """Return the text of an error, without the objects that some libraries print."""
     if isinstance(error, IncompleteRead):
         return "an answer that ends too early"
-    text = str(getattr(error, "strerror", None) or error or type(error).__name__)
-    verify = getattr(error, "verify_message", None)
-    said = str(verify or text.rpartition("object at 0x")[2] or text)
-    return _OPENSSL.sub("", said.lower()).removesuffix(".")
+    return plain_text(error)
 
 
 def keep_alive(sock: socket.socket) -> None:

@@ -15,6 +15,7 @@ from valence_sched.drivers.http.tls import TlsContexts
 from valence_sched.drivers.links import ROOT
 from valence_sched.errors import PodmError
 from valence_sched.model.registration import Registration
+from valence_sched.model.tls import ClientCertificate
 
 
 class Transport(Protocol):
@@ -72,19 +73,27 @@ class Transports(NamedTuple):
 
 
 def choose_transports(
-    url: str, verify: bool | str, proxies: Mapping[str, str], parallel: int, tls: TlsContexts
+    url: str,
+    verify: bool | str,
+    proxies: Mapping[str, str],
+    parallel: int,
+    tls: TlsContexts,
+    certificate: ClientCertificate | None = None,
 ) -> Transports:
-    """Return the transports to one host, which ``verify`` is to verify, or by what authorities."""
+    """Return the transports to one host, which ``verify`` is to verify, or by what authorities.
+
+    The host is presented the ``certificate``.
+    """
 
     def sushy() -> Transport:
         from valence_sched.drivers.http.sushy_transport import SushyTransport
 
-        return SushyTransport(url, verify, proxies, parallel, tls)
+        return SushyTransport(url, verify, proxies, parallel, tls, certificate)
 
     def stdlib() -> Transport:
         from valence_sched.drivers.http.stdlib_transport import StdlibTransport
 
-        return StdlibTransport(url, verify, tls)
+        return StdlibTransport(url, verify, tls, certificate)
 
     writes = LazyTransport(sushy)
     return Transports(writes if proxies else LazyTransport(stdlib), writes)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from requests.utils import get_environ_proxies
 from urllib3.exceptions import NewConnectionError
 
 from valence_sched.errors import DispatchFailed, UsageError
+from valence_sched.model.tls import default_authorities
 
 #: Of an answer no more is read.
 PIECE_BYTES, MAX_PIECES = 1 << 16, 16
@@ -38,6 +40,7 @@ def post(
     try:
         with requests.Session() as session:
             session.proxies, session.trust_env = get_environ_proxies(url), False
+            session.verify = default_authorities(os.environ) or True
             answer = session.post(
                 url, data=body, headers=every, timeout=timeout_s, allow_redirects=False, stream=True
             )

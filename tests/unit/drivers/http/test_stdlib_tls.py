@@ -1,18 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose certificates the transport of the standard library trusts."""
+"""Whose certificates the transports trust, which they present, and what a failure means."""
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import ssl
 import tempfile
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from unittest import TestCase
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.unit.certificates import ELSEWHERE, LOOPBACK, server_context
+from tests.unit.certificates import (
+    ELSEWHERE,
+    LOCALHOST,
+    LOOPBACK,
+    certificate_files,
+    server_context,
+)
 from tests.unit.drivers.http.served_bytes import ServedBytes, answer
-from valence_sched.drivers.http.exchange import Unreachable
+from valence_sched.drivers.http.exchange import PodmRequest, Unreachable
 from valence_sched.drivers.http.stdlib_transport import StdlibTransport
+from valence_sched.drivers.http.sushy_transport import SushyTransport
 from valence_sched.drivers.http.tls import TlsContexts
+from valence_sched.model.tls import ClientCertificate
+
+PLAIN = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 5\r\n\r\nplain"
 
 
 class TlsTest(ServedBytes):
@@ -54,3 +71,171 @@ class TlsTest(ServedBytes):
         with self.assertRaises(Unreachable):
             StdlibTransport("https://127.0.0.1:1", nowhere, TlsContexts())
         StdlibTransport("http://127.0.0.1:1", nowhere, TlsContexts()).close()
+
+
+class HandshakeTest(TestCase):
+    """What a server says in a handshake, on real sockets."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def server(self, tls: ssl.SSLContext | None, plain: bytes = b"") -> int:
+        """Answer any number of connections; return the port.
+
+        One that does not begin with a handshake gets ``plain``, as web servers do on a port of TLS.
+        """
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+        self.addCleanup(listener.shutdown, socket.SHUT_RDWR)
+
+        def run() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    sock = listener.accept()[0]
+                    with contextlib.suppress(OSError), sock:
+                        is_handshake = sock.recv(1, socket.MSG_PEEK) == b"\x16"
+                        if tls is None or (plain and not is_handshake):
+                            sock.recv(1 << 16)
+                            sock.sendall(plain)
+                            continue
+                        with tls.wrap_socket(sock, server_side=True) as secure:
+                            secure.recv(1 << 16)
+                            secure.sendall(answer(b"{}"))
+
+        threading.Thread(target=run, daemon=True).start()
+        return int(listener.getsockname()[1])
+
+    def transports(
+        self,
+        url: str,
+        verify: bool | str = True,
+        certificate: ClientCertificate | None = None,
+        proxies: dict[str, str] | None = None,
+    ) -> Iterator[StdlibTransport | SushyTransport]:
+        if not proxies:
+            yield StdlibTransport(url, verify, TlsContexts({}), certificate)
+        yield SushyTransport(url, verify, proxies or {}, 1, TlsContexts({}), certificate)
+
+    def answers(self, url: str, *args: object, **words: object) -> list[str]:
+        """Return what each transport gets: a body, or the text of the error."""
+        found = []
+        for transport in self.transports(url, *args, **words):  # type: ignore[arg-type]
+            try:
+                request = PodmRequest("GET", "/a", {"Accept": "*/*"}, 5, 1000)
+                found.append(transport.ask(request).body.decode())
+            except Unreachable as error:
+                self.assertFalse(error.sent and isinstance(transport, StdlibTransport), error)
+                found.append(str(error))
+            transport.close()
+        return found
+
+    def test_a_client_certificate_is_presented_and_what_the_server_makes_of_it_is_told(
+        self,
+    ) -> None:
+        ours, others = certificate_files(self.folder / "ours"), certificate_files(self.folder / "x")
+        (self.folder / "both.pem").write_bytes(b"".join(Path(it).read_bytes() for it in ours))
+        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            with self.subTest(version):
+                context, trusted = server_context(self.folder, LOOPBACK)
+                context.minimum_version = context.maximum_version = version
+                context.verify_mode = ssl.CERT_REQUIRED
+                context.load_verify_locations(ours[0])
+                url = f"https://127.0.0.1:{self.server(context)}"
+                for one in (ClientCertificate(*ours), ClientCertificate(f"{self.folder}/both.pem")):
+                    self.assertEqual(["{}", "{}"], self.answers(url, trusted, one))
+                    self.assertEqual(["{}", "{}"], self.answers(url, False, one))
+                (without, _), (refused, _) = (
+                    self.answers(url, trusted, one) for one in (None, ClientCertificate(*others))
+                )
+                self.assertRegex(
+                    without, "^TLS: .*demands a client certificate: name one with --cert"
+                )
+                self.assertRegex(refused, "^TLS: .*unknown ca .it refuses the client certificate")
+
+    def test_a_client_certificate_that_cannot_be_used_is_named_and_never_prompts(self) -> None:
+        one, other = certificate_files(self.folder / "one"), certificate_files(self.folder / "two")
+        sealed = certificate_files(self.folder / "three", pass_phrase=b"secret")
+        for files, words in (
+            (sealed, "the key has a pass phrase, which is not supported"),
+            ((one[0], other[1]), "/ca.pem' and .*/key.pem': found a key of another certificate"),
+            ((one[0], None), "found no certificate and key in PEM"),
+            ((f"{self.folder}/none", None), "none': no such file or directory"),
+        ):
+            with self.subTest(words):
+                with self.assertRaisesRegex(Unreachable, words) as caught:
+                    TlsContexts({}).for_verify(False, ClientCertificate(*files))
+                self.assertFalse(caught.exception.sent)
+
+    def test_a_failure_is_told_with_what_to_do(self) -> None:
+        old, trusted_old = server_context(self.folder / "a", LOOPBACK)
+        old.minimum_version, old.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+        named, trusted_named = server_context(self.folder / "b", LOCALHOST)
+        named.sni_callback = lambda *_: ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
+        key = rsa.generate_private_key(65537, 1024)
+        weak, trusted_weak = server_context(self.folder / "c", LOOPBACK, key=key)
+        for context, trusted, host, words in (
+            (
+                old,
+                trusted_old,
+                "127.0.0.1",
+                "speaks no version of TLS from 1.2 on: update its firm",
+            ),
+            (
+                named,
+                trusted_named,
+                "localhost",
+                "no certificate for this name .SNI.: write its own",
+            ),
+            (weak, trusted_weak, "127.0.0.1", "its certificate is too weak: .*--insecure"),
+        ):
+            with self.subTest(words):
+                url = f"https://{host}:{self.server(context)}"
+                for text in self.answers(url, trusted):
+                    self.assertRegex(text, f"^TLS: .*{words}")
+
+    def test_a_port_of_tls_that_is_asked_without_is_named(self) -> None:
+        context, _ = server_context(self.folder, LOOPBACK)
+        for plain, tls in (
+            (b"", context),
+            (PLAIN, context),
+            (b"\x15\x03\x01\x00\x02\x02\x46", None),
+        ):
+            with self.subTest(plain):
+                found, _ = self.answers(f"http://127.0.0.1:{self.server(tls, plain)}")
+                self.assertRegex(found, "it speaks TLS there: write https:// in the URL")
+        found, _ = self.answers(f"http://127.0.0.1:{self.server(None, PLAIN)}")
+        self.assertEqual("plain", found)
+        for found in self.answers(f"https://127.0.0.1:{self.server(None, PLAIN)}"):
+            self.assertRegex(found, "^TLS: .*does it speak HTTP without TLS there")
+
+    def test_a_proxy_that_fails_is_told_apart_from_the_host(self) -> None:
+        refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n"
+        port = self.server(None, refusal)
+        for scheme, words in (
+            ("http", "407 .*check HTTPS_PROXY"),
+            ("https", "write http:// in HTTPS_PR"),
+        ):
+            proxies = {"https": f"{scheme}://127.0.0.1:{port}"}
+            (found,) = self.answers("https://podm.example", proxies=proxies)
+            self.assertRegex(found, f"^proxy: .*{words}")
+
+    def test_usual_authorities_are_named_by_variables_in_their_order(self) -> None:
+        context, trusted = server_context(self.folder, LOOPBACK)
+        other, _ = certificate_files(self.folder / "other")
+        url = f"https://127.0.0.1:{self.server(context)}"
+        names = ("OS_CACERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+        for first, name in enumerate(names):
+            environ = {name: trusted, **dict.fromkeys(names[first + 1 :], other)}
+            with self.subTest(environ):
+                transport = StdlibTransport(url, True, TlsContexts(environ))
+                self.addCleanup(transport.close)
+                answer_ = transport.ask(PodmRequest("GET", "/a", {}, 5, 1000))
+                self.assertEqual(b"{}", answer_.body)
+        for text in self.answers(url):
+            self.assertRegex(
+                text, "^TLS: self-signed certificate .name its authority with --cacert"
+            )
+        with self.assertRaisesRegex(Unreachable, "OS_CACERT: '/none': no such file"):
+            StdlibTransport(url, True, TlsContexts({"OS_CACERT": "/none"}))

@@ -63,6 +63,20 @@ class StdlibTransportTest(ServedBytes):
             self.assertEqual(plain, self.ask(transport, most=1 << 20))
             self.assertEqual(1001, len(self.ask(transport)))
 
+    def test_an_encoding_that_is_not_read_is_named(self) -> None:
+        raw = zlib.compress(b"{}")[2:-4]
+        for encoding, packed, name in (
+            ("br", b"\x8b\x00", "br"),
+            ("zstd", b"x", "zstd"),
+            ("gzip, br", b"x", "gzip, br"),
+            ("deflate", raw, "deflate without a zlib header"),
+        ):
+            with self.subTest(encoding):
+                transport = self.serve([answer(packed, f"Content-Encoding: {encoding}")])
+                what = f"^a body in the encoding '{name}', which is not supported .*gzip or plain"
+                with self.assertRaisesRegex(Unreachable, what):
+                    self.ask(transport)
+
     def test_a_body_that_cannot_be_unpacked_is_none(self) -> None:
         transport = self.serve([answer(b"no gzip", "Content-Encoding: gzip")])
         with self.assertRaisesRegex(Unreachable, f"^malformed body: .*header check{REPORT}"):

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TLS: which authorities are trusted, the certificate of a client, and what a failure means."""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from valence_sched.errors import UsageError
+
+#: The variables that name authorities, in the order in which they count.
+AUTHORITY_VARIABLES = ("OS_CACERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
+_AUTHORITY, _HOST = (
+    "name its authority with {cacert}",
+    "write a host in the URL that the certificate names",
+)
+_WEAK = "its certificate is too weak: let it have one of RSA with 2048 bits or more, and SHA-256"
+#: What to do about a certificate, by the code of OpenSSL for what is wrong with it; else it is its
+#: authority that is not known.
+_CERTIFICATE_HINTS = {
+    9: "check the clocks there and here",
+    10: "renew the certificate, and check the clock here",
+    19: _AUTHORITY + ", or that of a proxy on the way",
+    23: "it was revoked: renew the certificate",
+    62: _HOST,
+    64: _HOST,
+    66: _WEAK,
+    67: _WEAK,
+    68: _WEAK,
+}
+_CLIENT = "it demands a client certificate: name one with {cert}"
+_REFUSED = "it refuses the client certificate: check which authorities it accepts, and {cert}"
+_VERSION = "it speaks no version of TLS from 1.2 on: update its firmware"
+#: What to do, by words of OpenSSL for an alert or another failure of a handshake; the first holds.
+_FAILURE_HINTS = (
+    ("alert certificate required", _CLIENT),
+    ("unrecognized name", "it has no certificate for this name (SNI): write its own in the URL"),
+    ("protocol version", _VERSION),
+    ("unsupported protocol", _VERSION),
+    ("wrong ssl version", _VERSION),
+    ("no protocols available", _VERSION),
+    ("legacy renegotiation", "it renegotiates in a way that is not safe: update its firmware"),
+    ("too small", "its key is too weak: let it have one of RSA with 2048 bits or more"),
+    ("too weak", _WEAK),
+    ("insufficient security", "it demands stronger ciphers than there are in common"),
+    ("alert handshake failure", "no cipher or name in common, or " + _CLIENT),
+    ("no shared cipher", "no cipher in common: update its firmware"),
+    ("alert unknown ca", _REFUSED),
+    ("alert bad certificate", _REFUSED),
+    ("alert certificate expired", _REFUSED),
+    ("alert certificate revoked", _REFUSED),
+    ("alert certificate unknown", _REFUSED),
+    ("alert unsupported certificate", _REFUSED),
+    ("alert access denied", _REFUSED),
+    ("alert decrypt error", _REFUSED),
+    ("wrong version number", "does it speak HTTP without TLS there?"),
+    ("http request", "does it speak HTTP without TLS there?"),
+    ("packet length too long", "does it speak HTTP without TLS there?"),
+    ("record layer failure", "does it speak HTTP without TLS there?"),
+)  # fmt: skip
+#: The frame that OpenSSL puts around its messages.
+_OPENSSL = re.compile(r"^\[[^\]]*\] | \(_ssl\.c:\d+\)$")
+
+
+class ClientCertificate(NamedTuple):
+    """The files of a client certificate and of its key, which one file may hold."""
+
+    cert: str
+    key: str | None = None
+
+    def load(self, context: ssl.SSLContext) -> None:
+        """Let a context present the certificate.
+
+        Raises:
+            ValueError: a file cannot be read, holds no such thing, or has a pass phrase.
+        """
+        name = self.key or self.cert
+        try:
+            context.load_cert_chain(self.cert, self.key, password=_refuse_pass_phrase)
+        except ssl.SSLError as error:
+            reason = plain_text(error)
+            what = f"no certificate and key in PEM ({reason})"
+            if "mismatch" in reason:
+                what = "a key of another certificate"
+            raise ValueError(f"{self.cert!r} and {name!r}: found {what}") from None
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise ValueError(f"{self.cert!r} and {name!r}: {reason}") from None
+
+
+def _refuse_pass_phrase() -> str:
+    raise ValueError("the key has a pass phrase, which is not supported: store it without one")
+
+
+def client_certificate(cert: str | None, key: str | None) -> ClientCertificate | None:
+    """Return the certificate that a client presents, None for none."""
+    return None if cert is None else ClientCertificate(cert, key)
+
+
+def file_problem(cert: str | None, key: str | None) -> str | None:
+    """Return what is wrong with the names of these files, None for nothing."""
+    if key is not None and cert is None:
+        return "a key without a certificate"
+    for name in (cert, key):
+        if name is not None and ("-----BEGIN" in name or "\n" in name):
+            return "a certificate or a key, expected the file that holds it"
+    return None
+
+
+def default_authorities(environ: Mapping[str, str]) -> str | None:
+    """Return the file or folder of the authorities that are trusted where none are named.
+
+    The variables count in their order, then the store of the system; None where it has none.
+
+    Raises:
+        UsageError: a variable names what is not there.
+    """
+    for name in AUTHORITY_VARIABLES:
+        if value := environ.get(name):
+            if not os.path.exists(value):
+                raise UsageError(f"{name}: {value!r}: no such file: name the file of the "
+                                 "authorities to trust, or unset it")  # fmt: skip
+            return value
+    paths = ssl.get_default_verify_paths()
+    stores = (paths.openssl_cafile, paths.openssl_capath)
+    return next((it for it in stores if os.path.isfile(it) or _has_entries(it)), None)
+
+
+def _has_entries(folder: str) -> bool:
+    return os.path.isdir(folder) and any(os.scandir(folder))
+
+
+def plain_text(error: BaseException) -> str:
+    """Return the text of an error, without the frame that libraries put around it."""
+    text = str(getattr(error, "strerror", None) or error or type(error).__name__)
+    verify = getattr(error, "verify_message", None)
+    said = str(verify or text.rpartition("object at 0x")[2] or text)
+    return _OPENSSL.sub("", said.lower()).removesuffix(".")
+
+
+def failure_hint(error: BaseException, *, cacert: str, cert: str) -> str:
+    """Return what to do about a failure of TLS; the options are those that name the files."""
+    code = getattr(error, "verify_code", 0)
+    reason = plain_text(error)
+    found = next((hint for words, hint in _FAILURE_HINTS if words in reason), None)
+    if code or found is None:
+        found = _CERTIFICATE_HINTS.get(code, _AUTHORITY)
+    return found.format(cacert=cacert, cert=cert)
+
+
+def is_about_certificate(error: object) -> bool:
+    """Return whether the certificate of the server is what fails: unchecked it would do."""
+    return isinstance(error, ssl.SSLCertVerificationError)
