@@ -10,7 +10,6 @@ from tests.benchmarks.instances import FLAVORS, generated_view, node_types
 from tests.benchmarks.measure import Measurement, against, sized
 from tests.unit.core.deciders import engine
 from valence_sched.core.optimise.bound import most_nodes
-from valence_sched.core.optimise.highs import optional_highs
 from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.model.request import Request
 from valence_sched.testing import request
@@ -35,8 +34,6 @@ def full_batch(view: View, policy: str) -> list[Request]:
 
 def batching() -> Iterator[Measurement]:
     """Batches that fill a generated site to the last node: the share of it that is not placed."""
-    if optional_highs() is None:
-        return
     for policy in ("default", "pack", "joint"):
         losses = []
         for seed in range(INSTANCES):

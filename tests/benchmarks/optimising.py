@@ -10,7 +10,6 @@ from typing import TypeVar
 from tests.benchmarks.instances import generated_view, node_types
 from tests.benchmarks.measure import PROBES, Measurement, against, median_ms, numpy_pass, sized
 from valence_sched.core.optimise.bound import Optimum, most_nodes
-from valence_sched.core.optimise.highs import optional_highs
 from valence_sched.core.optimise.need import PurchaseOption, smallest_purchase
 from valence_sched.view.view import View
 
@@ -27,8 +26,6 @@ Answer = TypeVar("Answer")
 
 def optimising() -> Iterator[Measurement]:
     """Sites of three sizes: CPU time in numpy passes, and the gap; then a purchase."""
-    if optional_highs() is None:
-        return
     sites = ((2, 10, 1_600),) if sized(0, 1) else SITES
     for podms, blocks, target in sites:
         for seed in range(SEEDS if podms < SITES[-1][0] else 1):

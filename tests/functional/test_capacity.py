@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``podm fit`` of a mix: what is proven, what ends first, what sums promise, what is stranded."""
 
-import importlib.util
 import json
-import unittest
 
 from tests.functional.programs import ROOT, SITE, Case, asked, run
 
@@ -33,7 +31,6 @@ class TestCapacity(Case):
         self.assertIn("mix: 23 nodes (4 gpu-large, 19 small); then gpu-large finds no place", told)
         self.assertEqual({"Flavor", "Podm", "Nodes"}, set(rows[0]))
 
-    @unittest.skipUnless(importlib.util.find_spec("highspy"), "needs the extra solver")
     def test_all_numbers_stand_in_order(self):
         for name, row in self.totals(*MIX, "--proven", "--explain").items():
             with self.subTest(name):

@@ -5,7 +5,6 @@ import unittest
 from collections import Counter
 
 from tests.benchmarks import sites
-from valence_sched.core.optimise.highs import optional_highs
 
 
 class TestOptima(unittest.TestCase):
@@ -20,7 +19,6 @@ class TestOptima(unittest.TestCase):
         expected = [(seed, sites.PODMS, sites.BLOCKS) for seed in range(sites.SITES)]
         self.assertEqual(expected, found)
 
-    @unittest.skipUnless(optional_highs(), "highspy is not installed")
     def test_it_has_as_many_nodes_as_the_solver_places(self):
         for one in self.every[:2]:
             with self.subTest(seed=one.seed):

@@ -102,7 +102,7 @@ ONLY_IN = {
     "falcon": {"service"},
     "distributed": {"whatif/workers"},
     "gunicorn": {"server/worker", "server/gunicorn_server"},
-    "highspy": {"core/optimise/highs"},
+    "highspy": {"core/fit/programme"},
     "itsdangerous": {"zones/tokens"},
     "httptools": {"drivers/http/response"},
     "jinja2": {"pages/render"},

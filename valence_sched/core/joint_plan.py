@@ -17,17 +17,14 @@ import msgspec
 from valence_sched.core.batch import Batch, place
 from valence_sched.core.batch_plan import BatchPlan, Trial
 from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.fit.programme import Effort
 from valence_sched.core.optimise.bound import Optimum, most_nodes
 from valence_sched.core.optimise.goals import goal_value
-from valence_sched.core.optimise.highs import required_highs
 from valence_sched.core.optimise.node_types import NodeType
-from valence_sched.core.optimise.programme import Effort
 from valence_sched.core.optimise.witness import WitnessNode
 from valence_sched.core.ranking import RankedRows
 from valence_sched.model.policy import Budget, Goal
 from valence_sched.view.view import View
-
-PURPOSE = "scheduler joint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +36,7 @@ class JointTrial:
 
 
 def plan_nodes(context: EvaluationContext) -> Batch:
-    """Place the nodes of one request; ``bound`` of the batch is the most that any placement has.
-
-    Raises:
-        SchedulerError: the optimiser is not installed.
-    """
-    required_highs(PURPOSE)
+    """Place the nodes of one request; ``bound`` of the batch is the most that any placement has."""
     start = _placed(context)
     if context.planned is not None:
         return start
@@ -63,12 +55,7 @@ def plan_nodes(context: EvaluationContext) -> Batch:
 
 
 def plan_requests(plan: BatchPlan, goals: Sequence[Goal]) -> JointTrial:
-    """Place several requests as one plan; where the optimiser is not sure, as the batch plan does.
-
-    Raises:
-        SchedulerError: the optimiser is not installed.
-    """
-    required_highs(PURPOSE)
+    """Place several requests as one plan; where that is not proven, as the batch plan does."""
     start = plan.first()
     if start.score == (0, 0) and not goals:
         return JointTrial(start, plan.bound)

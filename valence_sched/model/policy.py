@@ -64,7 +64,7 @@ class Budget(Noun, frozen=True, kw_only=True):
     """
 
     pool_states: Annotated[int, Meta(ge=1, le=10_000_000)] = 200_000
-    decision_states: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 10_000_000
+    decision_states: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 2_000_000
     batch_fits: Annotated[int, Meta(ge=0, le=10_000_000)] = 20_000
     solver_nodes: Annotated[int, Meta(ge=1, le=1_000_000)] = 500
 

@@ -11,18 +11,14 @@ class JointScheduler:
     """Finds the most nodes, and of such placements the best by the goals of its policy.
 
     Where the filter scheduler places all nodes and the policy has no goals, the answer is its
-    answer. The optimiser is optional: ``pip install 'valence-sched[solver]'``.
+    answer.
     """
 
     #: several requests decided together are one plan
     plans_batches = True
 
     def schedule(self, context: EvaluationContext) -> Batch:
-        """Place the request's nodes as they are planned together.
-
-        Raises:
-            SchedulerError: the optimiser is not installed.
-        """
+        """Place the request's nodes as they are planned together."""
         from valence_sched.core.joint_plan import plan_nodes  # loaded with every scheduler
 
         return plan_nodes(context)

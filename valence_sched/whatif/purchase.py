@@ -40,7 +40,6 @@ def smallest_purchase(
         UsageError: no choice, or some blocks have a price and others none.
         UnknownName: a price is of no choice.
         NothingMatches: a choice is nowhere.
-        SchedulerError: the solver is not installed.
     """
     if not choices:
         raise UsageError("nothing may be bought: name blocks with --buy BLOCK@PODM")

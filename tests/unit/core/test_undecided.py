@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from tests.unit.core.deciders import built_in, cpu, engine, gpu
-from tests.unit.core.fit.hard_covers import FAMILIES, podm, properties
+from tests.unit.core.fit import topologies
+from tests.unit.core.fit.hard_covers import FAMILIES, leave_open, podm, properties
 from valence_sched.core.decider import Decider
 from valence_sched.core.explain.report import decision_report, decisions_report
-from valence_sched.core.fit import optimiser
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.spending import FREE_STATES, Spending, Undecided
 from valence_sched.errors import DecisionUndecided, RequestError
@@ -42,11 +42,10 @@ def asked(**words: Any):
 
 
 class WithoutOptimiser(unittest.TestCase):
-    """Asks no optimiser, whether one is installed or not."""
+    """Asks no optimiser."""
 
     def setUp(self) -> None:
-        before, optimiser.optimal_cover = optimiser.optimal_cover, lambda table: (None, False)
-        self.addCleanup(setattr, optimiser, "optimal_cover", before)
+        leave_open(self)
 
 
 class TestUndecided(WithoutOptimiser):
@@ -189,19 +188,24 @@ class TestBudget(WithoutOptimiser):
         self.assertIsNone(fitter.quick_fit(seen, 0))
 
     def test_topology_is_bounded_too(self):
-        """Eight names that are apart in a domain that no block reports: each block may be any."""
+        seen, wanted = topologies.site("too_few_values", 0)
+        wanted = msgspec.structs.replace(wanted, policy="tight")
+        decision = engine(seen, policy()).select_destinations(wanted)
+        self.assertEqual("undecided", decision.outcome)
+
+    def test_eight_names_apart_in_domains_that_no_block_reports_are_decided(self):
+        """Each block may be any of them, in each of six domains."""
         names = [f"n{number}" for number in range(8)]
         places = [f"place{number}" for number in range(6)]
         node = {
             "accelerators": [{"name": name} for name in names],
             "bonds": [{"of": names, "apart": place} for place in places],
         }
-        blocks = [gpu(f"b{number}") for number in range(9)]
         hopeful = policy(unknown="allow")
-        decision = engine(view({"id": "a", "blocks": blocks}), hopeful).select_destinations(
-            request(node, policy="tight")
-        )
-        self.assertEqual("undecided", decision.outcome)
+        for number, outcome in ((8, "placed"), (7, "nothing_fits")):
+            site = view({"id": "a", "blocks": [gpu(f"b{n}") for n in range(number)]})
+            decision = engine(site, hopeful).select_destinations(request(node, policy="tight"))
+            self.assertEqual(outcome, decision.outcome)
 
     def test_sizes_without_end_are_refused_in_one_line(self):
         group = {"name": "g", "anti_affinity": [f"facts.f{n}" for n in range(40)]}

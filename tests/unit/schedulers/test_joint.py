@@ -2,7 +2,6 @@
 """The joint scheduler: the most nodes of what is known at once, and goals among such placements."""
 
 import unittest
-from unittest import mock
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,9 +10,8 @@ from tests.benchmarks.instances import FLAVORS, generated_view
 from tests.unit.core.deciders import cpu, cpus, engine, gpu
 from tests.unit.core.sites import quietly
 from valence_sched.core.explain.report import decision_report, decisions_report
-from valence_sched.core.optimise import highs
 from valence_sched.core.policy import bind
-from valence_sched.errors import InputError, SchedulerError
+from valence_sched.errors import InputError
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.testing import request, view
@@ -121,14 +119,6 @@ class TestJoint(unittest.TestCase):
         with self.assertRaises(InputError) as caught:
             bind(Policy(name="mine", goals=("spread",)))
         self.assertIn("found spread, expected none with scheduler 'filter'", str(caught.exception))
-
-    def test_without_the_solver_one_line_says_what_to_install(self):
-        site = view({"id": "a", "blocks": cpus(1)})
-        absent = mock.patch.object(highs, "optional_highs", return_value=None)
-        with absent, self.assertRaises(SchedulerError) as caught:
-            joint(site).select_destinations(asked())
-        expected = "scheduler joint needs highspy: pip install 'valence-sched[solver]'"
-        self.assertEqual(expected, str(caught.exception))
 
 
 def _cores(block):

@@ -31,7 +31,7 @@ def flavor_capacity(
     With ``explain`` also what ends that, and what sums promise; with ``proven`` a proven bound.
 
     Raises:
-        SchedulerError: the solver is needed and not installed. Other errors as of a count.
+        SchedulerError: as of a count.
     """
     reasons: dict[int, tuple[Reason, ...]] = {}
 

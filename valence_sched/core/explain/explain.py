@@ -31,6 +31,7 @@ from valence_sched.model.phrases import devices_by_condition, phrases
 from valence_sched.model.quantity import format_count
 
 MOST_CANDIDATES = 6  # the chosen one and the best on other pod managers
+BUDGET_SHARE = 4  # the part of a decision's states that its explanation may spend
 
 
 def explain(decision: Decision) -> Explanation:
@@ -39,13 +40,15 @@ def explain(decision: Decision) -> Explanation:
     The work is bounded by counts: the notes tell where a bound was reached.
     """
     notes = [*_health_notes(decision)]
+    spending, budget = decision.context.spending, decision.context.bound.policy.budget
+    spending.left = min(spending.left, budget.decision_states // BUDGET_SHARE)
     chosen = decision.placed_nodes[0][1].chosen.row if decision.placed_nodes else None
     rows = [] if chosen is None else [chosen]
     rows += itertools.islice(_others(decision, chosen), MOST_CANDIDATES - len(rows))
     search = NearMissSearch(decision, notes)
     changes = tuple(sorted(_changes(decision, chosen, notes), key=relative_size))
     misses = search.run()
-    if undecided := decision.context.spending.undecided:
+    if undecided := spending.undecided:
         questions = format_count(undecided, "question")
         notes.append(f"undecided within the budget of the policy: {questions}: what depends on "
                      "the answer is left out")  # fmt: skip

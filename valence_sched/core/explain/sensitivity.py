@@ -197,7 +197,7 @@ class AmountSearch:
         self._undecided = False
         while step and not self._differs(number, need, sign * step):
             unchanged, step = step, min(2 * step, most) if step < most else 0
-        while step - unchanged > 1:
+        while step - unchanged > 1 and not (self.out_of_tries or self._undecided):
             middle = (unchanged + step) // 2
             if self._differs(number, need, sign * middle):
                 step = middle

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pools that a decision leaves undecided, in one line: what happened and what to do."""
 
-import importlib.util
 from collections.abc import Sequence
 
 from valence_sched.model.decision import PoolRef
@@ -17,10 +16,9 @@ def undecided_text(pools: Sequence[PoolRef], policy: Policy) -> str:
     more = f" and {len(pools) - MOST_NAMES:,} more" if len(pools) > MOST_NAMES else ""
     what = format_count(len(pools), "pool")
     budget = policy.budget
-    extra = "" if importlib.util.find_spec("highspy") else " or install valence-sched[solver]"
     states = format_count(budget.pool_states, "state")
     return (
         f"undecided: {what} may fit: {names}{more}: not settled within {states} for a pool and "
         f"{budget.decision_states:,} for a decision: raise the budget of policy "
-        f"{policy.name!r}{extra}"
+        f"{policy.name!r}"
     )

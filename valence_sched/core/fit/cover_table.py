@@ -38,7 +38,9 @@ class CoverTable(Struct, frozen=True):
         gives = [[min(item.gives[j], demand[j]) for j in wanted] for item in items]
         amounts = [demand[j] for j in wanted]
         for column, amount in enumerate(amounts):
-            _divide(gives, amounts, column, amount)
+            amounts[column], units = whole_units(amount, [line[column] for line in gives])
+            for line, unit in zip(gives, units, strict=True):
+                line[column] = unit
         available = [
             min(item.available, _helpful(line, amounts), *[caps[cap] for cap in item.caps])
             for item, line in zip(items, gives, strict=True)
@@ -76,10 +78,10 @@ def _helpful(gives: Sequence[int], amounts: Sequence[int]) -> int:
     return max([-(-amount // give) for give, amount in pairs if give], default=0)
 
 
-def _divide(gives: list[list[int]], amounts: list[int], column: int, amount: int) -> None:
-    """Count a demand in the unit that all gifts to it are multiples of, rounded up."""
-    unit = math.gcd(*[line[column] for line in gives if line[column] < amount])
-    if unit > 1:
-        amounts[column] = whole = -(-amount // unit)
-        for line in gives:
-            line[column] = min(whole, -(-line[column] // unit))
+def whole_units(amount: int, gives: Sequence[int]) -> tuple[int, list[int]]:
+    """Return a demand in the unit that all gifts below it are multiples of, and the gifts."""
+    unit = math.gcd(*[give for give in gives if give < amount])
+    if unit <= 1:
+        return amount, list(gives)
+    whole = -(-amount // unit)
+    return whole, [min(whole, -(-give // unit)) for give in gives]

@@ -8,6 +8,7 @@ give and the least that must cost, and no state visited twice at a higher price.
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 
 class Item(Struct, frozen=True):
@@ -21,8 +22,8 @@ class Item(Struct, frozen=True):
 
 def upper_bound(items: Sequence[Item], demand: int, caps: Sequence[int]) -> int:
     """Return an upper bound of what all items together give to one demand within the caps."""
-    search = Dive(items, (0,) * (demand + 1), None, 0)
-    return _most_given(search.remaining_gifts[0][demand], search.cap_room(tuple(caps)))
+    search = Dive([replace(item, gives=(item.gives[demand],)) for item in items], (0,), None, 0)
+    return _most_given(search.remaining_gifts[0][0], search.cap_room(tuple(caps)))
 
 
 Branch = tuple[int, tuple[int, ...], tuple[int, ...], int]

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from valence_sched.core.fit.cover_tree import CoverComponent
     from valence_sched.core.fit.topology import TopologyFitter
 
+MOST_DEMANDS = 32  # of a cover; with more, devices are assigned to needs one by one
 MOST_ANSWERS = 100_000  # questions whose answer is remembered per request
 NOTHING = "nothing"  # the question of a request for no block, in a pool without limits
 
@@ -84,11 +85,12 @@ class Fitter:
         self.demands = list(demands(self.needs))
         self._amounts = stock_allocation.stock_amounts(self.needs)
         self._topology = None
-        if self.bonds:
-            from valence_sched.core.fit.topology import TopologyFitter  # only for constraints
+        is_wide = len(self.demands) > MOST_DEMANDS
+        if self.bonds or is_wide:
+            from valence_sched.core.fit.topology import TopologyFitter  # few requests need it
 
-            fitter = TopologyFitter.of(self.needs, self.bonds, self.demands, self.kinds)
-            self._topology = fitter if fitter.domains else None
+            fitter = TopologyFitter(self.needs, self.bonds, self.demands, self.kinds)
+            self._topology = fitter if fitter.domains or is_wide else None
 
     def fit(self, view: View, row: int, spending: Spending | None = None) -> Fit | Undecided | None:
         """Return the blocks and amounts of pool ``row`` that make the node, None when none do.
@@ -223,11 +225,9 @@ class Fitter:
                 labels = [demand.label for demand in self.demands] + least
                 return f"{labels[index]} within the pool's block limits", needed, most
         if self._topology:
-            from valence_sched.core.fit.topology import topology_shortfall
-
             groups = self._topology.block_offer(view, row).groups
             pool, states = view.pools[row], self.budget.pool_states
-            shortfall = topology_shortfall(self._topology.rules, groups, pool, states)
+            shortfall = self._topology.shortfall(groups, pool, states)
             if shortfall:
                 return shortfall
         return "one set of blocks for all of it", 1, 0

@@ -10,25 +10,31 @@ before it ended without an answer:
    every question ends here;
 2. layer by layer, over all states that are still open, with the bounds of the linear relaxation
    (``layered_search``);
-3. an exact optimiser, where one is installed (``optimiser``).
+3. HiGHS (``optimiser``).
 
 The work is counted in states, not timed: equal questions get equal answers. A question that all
 three leave open is undecided. Of equally cheap covers the one with more of the earlier items wins.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from valence_sched.core.fit.dive import Dive, Item
 from valence_sched.core.fit.spending import FREE_STATES
 
+if TYPE_CHECKING:
+    from valence_sched.core.fit.cover_table import CoverTable
+    from valence_sched.core.fit.programme import ProgrammePart
+
 IMPROVE_STATES = 50_000  # states of the second in search of a cheaper cover once one is known
-OPTIMISER_STATES = 200_000  # what asking the optimiser counts as, whether or not there is one
+OPTIMISER_STATES = 200_000  # of the third
 WIDTH = 16  # demands and caps from which on a state counts as several
 
 
 class Cover(NamedTuple):
-    """How many to take of each item; None where no choice, or no cheaper one, was found.
+    """How many to take of each item; None where no choice was found.
 
     It is ``complete`` where all was searched: then there is no better one, or none at all.
     """
@@ -48,39 +54,37 @@ def cheapest_cover(
     demand: Sequence[int],
     caps: Sequence[int] = (),
     *,
-    ceiling: int | None = None,
     states: int = FREE_STATES,
     improve: bool = True,
 ) -> Cover:
-    """Return the cheapest cover that costs less than ``ceiling``, found within so many states.
+    """Return the cheapest cover found within so many states.
 
     Without ``improve`` the first that is found will do.
     """
     if not any(demand):
-        return Cover([0] * len(items) if ceiling is None or ceiling > 0 else None, 0, True)
+        return Cover([0] * len(items), 0, True)
     weight = 1 + (len(demand) + len(caps)) // WIDTH
-    dive = Dive(items, tuple(demand), ceiling, min(states, FREE_STATES) // weight)
+    dive = Dive(items, tuple(demand), None, min(states, FREE_STATES) // weight)
     dive.improve = improve
     dive.run(tuple(demand), tuple(caps))
     visited = dive.states * weight
     if dive.complete or states <= FREE_STATES or not (improve or dive.best is None):
         return Cover(_counts(items, demand, dive, dive.best, dive.complete), visited, dive.complete)
-    return _search_further(items, demand, caps, ceiling, states, weight, dive)
+    return _search_further(items, demand, caps, states, weight, dive)
 
 
 def _search_further(
     items: Sequence[Item],
     demand: Sequence[int],
     caps: Sequence[int],
-    ceiling: int | None,
     states: int,
     weight: int,
     dive: Dive,
 ) -> Cover:
     """Return the cheapest cover by the searches that follow a dive; few questions need them."""
+    from valence_sched.core.fit import optimiser
     from valence_sched.core.fit.cover_table import CoverTable
     from valence_sched.core.fit.layered_search import LayeredSearch
-    from valence_sched.core.fit.optimiser import optimal_cover
 
     visited = dive.states * weight
     in_order = [items[position] for position in dive.order]
@@ -88,16 +92,28 @@ def _search_further(
     if table is None:
         return Cover(_counts(items, demand, dive, dive.best, False), visited, False)
     left = states - visited
-    left = left if dive.best is None and ceiling is None else min(left, IMPROVE_STATES)
+    left = left if dive.best is None else min(left, IMPROVE_STATES)
     search = LayeredSearch(table, dive.ceiling, left // weight)
     complete = search.run()
     visited += search.states * weight
     best = search.best or dive.best
-    if complete or best is not None or ceiling is not None:
+    if complete or best is not None:
         return Cover(_counts(items, demand, dive, best, complete), visited, complete)
-    best, complete = optimal_cover(table)
-    counts = _counts(items, demand, dive, best, complete)
-    return Cover(counts, visited + OPTIMISER_STATES, complete)
+    prices = dict(enumerate(table.prices.tolist()))
+    found = optimiser.optimum(_programme(table), prices, OPTIMISER_STATES)
+    counts = _counts(items, demand, dive, found.found, found.complete)
+    return Cover(counts, visited + found.states, found.complete)
+
+
+def _programme(table: CoverTable) -> ProgrammePart:
+    from valence_sched.core.fit.programme import ProgrammePart
+
+    part = ProgrammePart(table.available.tolist())
+    for gives, amount in zip(table.gives.T.tolist(), table.demand.tolist(), strict=True):
+        part.row([(item, give) for item, give in enumerate(gives) if give], lower=amount)
+    for uses, room in zip(table.uses.T.tolist(), table.room.tolist(), strict=True):
+        part.row([(item, 1) for item, use in enumerate(uses) if use], upper=room)
+    return part
 
 
 def _counts(

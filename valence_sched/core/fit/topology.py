@@ -1,69 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topology search: the cheapest blocks of one pool that satisfy every topology constraint.
+"""Topology search: the cheapest blocks of one pool that satisfy every topology constraint (exact).
 
-The search goes through topology cases (``topology_cases``), depth first: each ``same`` constraint
-is assigned one domain value after another; then the cheapest cover is computed, and where it uses
-a value for two names that are to be apart, the search branches once for each name that may use the
-value. A cover without such a conflict is a node. Cases whose cover cannot cost less than a known
-node are skipped, and of values with equal blocks only one is tried: ``v`` values of ``t`` kinds
-under ``s`` same constraints are ``t ** s`` cases, and two names that are apart at them
-``(v / t + 1) ** t`` at most. All cases together may take as many states as one question.
+The node is an integer programme: how many blocks of each group it takes, which of their devices
+count for which need, and which domain values each need uses. The cheapest cover without the
+constraints is a bound: a solution at its price, which a search with propagation nearly always finds
+or excludes, is the answer. What that leaves open is put to the optimiser.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from msgspec.structs import replace
+
+from valence_sched.core.fit import optimiser
+from valence_sched.core.fit.cover_table import whole_units
 from valence_sched.core.fit.demands import Demand, least_blocks
-from valence_sched.core.fit.set_cover import cheapest_cover
-from valence_sched.core.fit.spending import SearchOutcome
-from valence_sched.core.fit.topology_cases import (
-    STATES_PER_USE,
-    UNREPORTED,
-    CoverProblem,
-    TopologyCase,
-    TopologyRules,
-    need_name,
-)
-from valence_sched.core.fit.topology_groups import (
-    BlockGroup,
-    BlockOffer,
-    block_offer,
-    blocks_by_value,
-)
+from valence_sched.core.fit.dive import Item
+from valence_sched.core.fit.programme import INFINITY, ProgrammePart
+from valence_sched.core.fit.propagation import PropagationSearch
+from valence_sched.core.fit.set_cover import IMPROVE_STATES, cheapest_cover
+from valence_sched.core.fit.spending import FREE_TOPOLOGY_STATES, SearchOutcome
+from valence_sched.core.fit.topology_groups import BlockGroup, BlockOffer, block_offer
 from valence_sched.model.inventory import BlockType, Pool
 from valence_sched.model.need import Need, TopologyConstraint
-from valence_sched.view.block_kinds import BlockKinds
+from valence_sched.view.block_kinds import BlockKinds, device_amount
 from valence_sched.view.view import View
 
-IMPROVE_STATES = 50_000  # states visited, over all cases, in search of a cheaper node
+ENTRIES_PER_STATE = 2  # of a programme that are made in the time of a state of a set cover
+
+Terms = list[tuple[int, float]]  # columns and their coefficients
+#: By domain, value and name: the column of whether devices of the name are at the value.
+Uses = dict[tuple[int, Hashable, str], int]
 
 
 @dataclass(slots=True)
 class TopologyFitter:
     """A request's needs and topology constraints, prepared once and fitted in many pools."""
 
-    rules: TopologyRules
+    needs: tuple[Need, ...]
+    bonds: tuple[TopologyConstraint, ...]
+    demands: list[Demand]
+    kinds: BlockKinds
+    domains: tuple[str, ...] = field(init=False)
+    _device_gives: dict[int, list[dict[Need, int]]] = field(default_factory=dict)
 
-    @classmethod
-    def of(
-        cls,
-        needs: tuple[Need, ...],
-        bonds: tuple[TopologyConstraint, ...],
-        demands: list[Demand],
-        kinds: BlockKinds,
-    ) -> TopologyFitter:
-        """Prepare; a constraint on the pool, which all blocks of a node share, requires nothing."""
-        constraints = tuple(constraint for constraint in bonds if constraint.place != "zone")
-        device_needs = tuple(need for need in needs if need.kind != "stock")
-        return cls(TopologyRules(device_needs, constraints, demands, kinds))
+    def __post_init__(self) -> None:
+        """Prepare: groups of the same devices and name are one need.
 
-    @property
-    def domains(self) -> tuple[str, ...]:
-        return self.rules.domains
+        A constraint on the pool, which all blocks of a node share, requires nothing.
+        """
+        self.bonds = tuple(constraint for constraint in self.bonds if constraint.place != "zone")
+        amounts: Counter[Need] = Counter()
+        for need in (one for one in self.needs if one.kind != "stock"):
+            subject, amount = replace(need, amount=0), math.ceil(need.amount)
+            is_total = need.measure != "devices"  # of two totals the larger one has both
+            amounts[subject] = (
+                max(amounts[subject], amount) if is_total else amounts[subject] + amount
+            )
+        self.needs = tuple(replace(need, amount=amount) for need, amount in amounts.items())
+        self.domains = tuple(sorted({constraint.place for constraint in self.bonds}))
 
     def question(
         self, offer: BlockOffer, pool: Pool
@@ -73,10 +75,123 @@ class TopologyFitter:
         What is found is how many blocks of each group make the node.
         """
         key = (offer.groups, tuple(pool.limits.items()))
-        return key, functools.partial(self._solve, offer.groups, pool)
+        return key, functools.partial(self.search, offer.groups, pool)
 
-    def _solve(self, groups: tuple[BlockGroup, ...], pool: Pool, states: int) -> SearchOutcome:
-        return TopologySearch(self.rules, groups, pool, states).run()
+    def search(self, groups: tuple[BlockGroup, ...], pool: Pool, states: int) -> SearchOutcome:
+        """Return how many blocks of each group make the cheapest node found within the states.
+
+        The best of a search that was ended may have needless blocks: these are left out.
+        """
+        outcome = self._search(groups, pool, states)
+        if outcome.complete or outcome.found is None:
+            return outcome
+        found = outcome.found
+        chosen = tuple(groups[group]._replace(number=number) for group, number in found.items())
+        needed = self._search(chosen, pool, FREE_TOPOLOGY_STATES)
+        if needed.complete:
+            found = {group: needed.found.get(n, 0) for n, group in enumerate(found)}
+        return SearchOutcome(found, False, outcome.states + needed.states)
+
+    def _search(self, groups: tuple[BlockGroup, ...], pool: Pool, states: int) -> SearchOutcome:
+        cover, bound, spent = self._cover(groups, pool)
+        if cover is None:
+            return SearchOutcome(None, True, spent)
+        programme = TopologyProgramme(self, groups, pool, cover)
+        built = programme.build((states - spent) * ENTRIES_PER_STATE) // ENTRIES_PER_STATE
+        spent += built
+        if spent > states:
+            return SearchOutcome(None, False, states)
+        part, prices = programme.part, programme.prices
+        search = PropagationSearch(part, prices, programme.demands)
+        complete = search.run(bound, min(states - spent, max(FREE_TOPOLOGY_STATES, 8 * built)))
+        spent += search.states
+        best = search.best
+        if not complete and states > FREE_TOPOLOGY_STATES:
+            left = states - spent if best is None else min(states - spent, IMPROVE_STATES)
+            further = optimiser.optimum(part, prices, left, best)
+            best, complete, spent = further.found, further.complete, spent + further.states
+        found = None if best is None else programme.blocks_by_group(best)
+        return SearchOutcome(found, complete, spent)
+
+    def _cover(
+        self, groups: tuple[BlockGroup, ...], pool: Pool
+    ) -> tuple[Mapping[int, int] | None, int | None, int]:
+        """Return the cheapest blocks by kind without the constraints, their price and the states.
+
+        Sets of needs of one kind are left out between one need and all of them, so that the price
+        is a bound. None: there are no such blocks; a price of None: it is not known.
+        """
+        numbers: Counter[int] = Counter()
+        for group in groups:
+            numbers[group.kind] += group.number
+        sizes = {one.needs[0].kind: len(one.needs) for one in self.demands}  # the last has all
+        demands = [one for one in self.demands if len(one.needs) in (1, sizes[one.needs[0].kind])]
+        least = least_blocks(pool.limits)
+        capped = [name for name, limit in pool.limits.items() if limit.max is not None]
+        items = []
+        for kind, number in numbers.items():
+            lines, types = self.kinds.devices_of(kind), self.kinds.kinds[kind].types
+            gives = [
+                sum(max(device_amount(need, *line) for need in demand.needs) for line in lines)
+                for demand in demands
+            ]
+            caps = tuple(n for n, name in enumerate(capped) if name in types)
+            common = [int(name in types) for name in least]
+            items.append(Item(number, self.kinds.kinds[kind].price, (*gives, *common), caps))
+        amounts = [demand.amount for demand in demands] + list(least.values())
+        cover = cheapest_cover(items, amounts, [pool.limits[name].max or 0 for name in capped])
+        if cover.counts is None:
+            return (None if cover.complete else {}), None, cover.states
+        counts = zip(numbers, items, cover.counts, strict=True)
+        price = sum(item.price * number for _, item, number in counts)
+        chosen = {kind: n for kind, n in zip(numbers, cover.counts, strict=True) if n}
+        return chosen, price if cover.complete else None, cover.states
+
+    def shortfall(
+        self, groups: tuple[BlockGroup, ...], pool: Pool, states: int
+    ) -> tuple[str, float, float] | None:
+        """Return the constraint that a pool cannot satisfy: label, number needed, the most."""
+        for constraint in self.bonds:
+            for need in self.needs:
+                if constraint.applies_to(need):
+                    shortfall = self._constraint_shortfall(groups, constraint, need)
+                    if shortfall:
+                        return shortfall
+        for constraint in self.bonds:
+            alone = TopologyFitter(self.needs, (constraint,), self.demands, self.kinds)
+            domain = self.domains.index(constraint.place)
+            projected = tuple(group._replace(values=(group.values[domain],)) for group in groups)
+            answer = alone.search(projected, pool, states)
+            if answer.found is None and answer.complete:
+                labels = [need.label for need in self.needs if constraint.applies_to(need)]
+                where = "on one" if constraint.relation == "same" else "apart by"
+                return f"{' and '.join(labels)} {where} {constraint.place}", 1, 0
+        return None
+
+    def _constraint_shortfall(
+        self, groups: tuple[BlockGroup, ...], constraint: TopologyConstraint, need: Need
+    ) -> tuple[str, float, float] | None:
+        domain = self.domains.index(constraint.place)
+        gifts_by_value: Counter[int] = Counter()
+        unreported = blocks = 0
+        for group in groups:
+            gives = sum(line.get(need, 0) for line in self.device_gives(group.kind)) * group.number
+            value = group.values[domain]
+            if gives and value is not None:
+                gifts_by_value[value] += gives
+            elif gives and need.unknown == "allow":
+                unreported, blocks = unreported + gives, blocks + group.number
+        if not gifts_by_value and not blocks:
+            return f"blocks with {need.label} that tell their {constraint.place}", 1, 0
+        needed = math.ceil(need.amount)
+        if constraint.relation == "same":
+            most = max(gifts_by_value.values(), default=0) + unreported
+            label = f"{need.label} on one {constraint.place}"
+            return (label, needed, most) if most < needed else None
+        most = len(gifts_by_value) + blocks
+        if len(set(constraint.of)) == 1 and most < needed:
+            return f"{need.label}, each on a {constraint.place} of its own", needed, most
+        return None
 
     def block_offer(self, view: View, row: int) -> BlockOffer:
         """Return the free blocks of a pool that could help, by kind and topology."""
@@ -84,7 +199,7 @@ class TopologyFitter:
         free = table.free_by_topology(int(view.position_of[row]), self.domains)
         least = least_blocks(view.pools[row].limits)
         useful = {kind: self._useful(kind, least) for kind, _ in free}
-        return block_offer(free, self.rules.kinds, useful.__getitem__, sum(useful.values()))
+        return block_offer(free, self.kinds, useful.__getitem__, sum(useful.values()))
 
     def _useful(self, kind: int, least: Mapping[BlockType, int]) -> int:
         """Return how many blocks of a kind a node without a needless block has at most.
@@ -93,191 +208,291 @@ class TopologyFitter:
         as many as add up to it.
         """
         total = 0
-        lines = self.rules.device_gives(kind)
-        for need in self.rules.needs:
+        lines = self.device_gives(kind)
+        for need in self.needs:
             gives = sum(line.get(need, 0) for line in lines)
             if gives:
                 each = 1 if need.measure == "devices" else gives
                 total += math.ceil(need.amount / each)
-        types = self.rules.kinds.kinds[kind].types
+        types = self.kinds.kinds[kind].types
         return total + sum(n for name, n in least.items() if name in types)
 
+    def device_gives(self, kind: int) -> list[dict[Need, int]]:
+        """Return what each device line of a kind gives to the needs, where it gives anything."""
+        gives = self._device_gives.get(kind)
+        if gives is None:
+            lines = self.kinds.devices_of(kind)
+            amounts = ({need: device_amount(need, *line) for need in self.needs} for line in lines)
+            useful = ({need: n for need, n in line.items() if n} for line in amounts)
+            gives = self._device_gives[kind] = [line for line in useful if line]
+        return gives
 
-@dataclass(slots=True)
-class TopologySearch:
-    """One search: the groups of a pool, and the best node so far."""
 
-    rules: TopologyRules
-    groups: tuple[BlockGroup, ...]
-    pool: Pool
-    most: int
-    best_blocks: dict[int, int] | None = None
-    price: int | None = None
-    states: int = 0
-    complete: bool = True
-    _states_of_first: int = 0
-    _blocks_by_value: list[dict[int, Hashable]] = field(default_factory=list)
-    _enough: dict[tuple[TopologyConstraint, int], bool] = field(default_factory=dict)
+class _BlockItem(NamedTuple):
+    """Blocks of a kind that the constraints do not tell apart, and the groups that they are of.
 
-    def run(self) -> SearchOutcome:
-        """Return how many blocks of each group make the cheapest node found within the states."""
-        domains = range(len(self.rules.domains))
-        self._blocks_by_value = [blocks_by_value(self.groups, domain) for domain in domains]
-        cases = [TopologyCase((), {})]
-        while cases and self._states_left > 0:
-            cases += reversed(list(self._branch(cases.pop())))
-        return SearchOutcome(self.best_blocks, self.complete and not cases, self.states)
+    ``values`` are by domain: None where it is unreported or of no account. A block without a value
+    that may serve needs ``apart`` is a place of its own, a pair.
+    """
+
+    kind: int
+    values: tuple[Hashable, ...]
+    groups: list[tuple[int, int]]  # with the number of blocks of each
 
     @property
-    def _states_left(self) -> int:
-        if self.price is None:
-            return self.most - self.states
-        return min(self.most, self._states_of_first + IMPROVE_STATES) - self.states
-
-    def _branch(self, case: TopologyCase) -> Iterator[TopologyCase]:
-        """Record the node of a case if it is cheaper, else yield the cases within it."""
-        problem = self.rules.cover_problem(case, self.groups, self.pool, self._states_left)
-        if problem is None:
-            self.states, self.complete = self.most, False
-            return
-        is_open = len(case.assigned) < len(self.rules.same)
-        cover = cheapest_cover(problem.items, problem.amounts, problem.caps, ceiling=self.price,
-                               states=max(1, self._states_left),
-                               improve=not is_open or self.price is not None)  # fmt: skip
-        self.states += cover.states + STATES_PER_USE * (1 + len(problem.uses))
-        if cover.counts is None:
-            self.complete = self.complete and cover.complete
-            return
-        if is_open:
-            yield from self._assignments(case)
-            return
-        conflict = self._conflict(problem, cover.counts)
-        if conflict is not None:
-            yield from self._resolutions(case, *conflict)
-            return
-        self.complete = self.complete and cover.complete
-        if self.price is None:
-            self._states_of_first = self.states
-        self.best_blocks = {}
-        for use, number in zip(problem.uses, cover.counts, strict=True):
-            if number:
-                self.best_blocks[use.group] = self.best_blocks.get(use.group, 0) + number
-        kinds = self.rules.kinds.kinds
-        self.price = sum(kinds[self.groups[g].kind].price * n for g, n in self.best_blocks.items())
-
-    def _assignments(self, case: TopologyCase) -> Iterator[TopologyCase]:
-        """Yield the cases in which the next ``same`` constraint is assigned one value."""
-        constraint = self.rules.same[len(case.assigned)]
-        domain = self.rules.domain_index(constraint)
-        tried = set()
-        for value, blocks in self._blocks_by_value[domain].items():
-            signature = (blocks, value if value in self._assigned(case, domain) else None)
-            if signature not in tried and self._has_enough(constraint, value):
-                tried.add(signature)
-                yield case._replace(assigned=(*case.assigned, value))
-        if self._has_enough(constraint, UNREPORTED):
-            yield case._replace(assigned=(*case.assigned, UNREPORTED))
-
-    def _has_enough(self, constraint: TopologyConstraint, value: int) -> bool:
-        """Return whether the blocks at a value, and those without, have all that is to be there."""
-        key = (constraint, value)
-        if key not in self._enough:
-            domain = self.rules.domain_index(constraint)
-            groups = [group for group in self.groups if group.values[domain] in (value, None)]
-            needs = (need for need in self.rules.needs if need_name(need) in constraint.of)
-            self._enough[key] = all(self._gifts(need, groups) >= need.amount for need in needs)
-        return self._enough[key]
-
-    def _gifts(self, need: Need, groups: list[BlockGroup]) -> int:
-        gives = self.rules.device_gives
-        return sum(line.get(need, 0) * one.number for one in groups for line in gives(one.kind))
-
-    def _conflict(self, problem: CoverProblem, counts: list[int]) -> tuple[int, int] | None:
-        """Return a constraint and a value that a cover may use for two names that must be apart."""
-        used: dict[tuple[int, int], set[str]] = {}
-        for use, count in zip(problem.uses, counts, strict=True):
-            for number, constraint in enumerate(self.rules.apart):
-                value = self.groups[use.group].values[self.rules.domain_index(constraint)]
-                if count and value is not None:
-                    names = used.setdefault((number, value), set())
-                    names.update(use.serves.intersection(constraint.of))
-        return min((key for key, names in used.items() if len(names) > 1), default=None)
-
-    def _resolutions(self, case: TopologyCase, number: int, value: int) -> Iterator[TopologyCase]:
-        """Yield the cases in which the value is allowed to one name.
-
-        Values with equal blocks are interchangeable: the cases of later names exclude the earlier
-        names from all of them.
-        """
-        constraint = self.rules.apart[number]
-        interchangeable = self._interchangeable(case, self.rules.domain_index(constraint), value)
-        names = case.allowed_names.get((number, value), tuple(dict.fromkeys(constraint.of)))
-        for index, name in enumerate(names):
-            allowed = {(number, other): names[index:] for other in interchangeable} if index else {}
-            allowed[number, value] = (name,)
-            yield case._replace(allowed_names={**case.allowed_names, **allowed})
-
-    def _interchangeable(self, case: TopologyCase, domain: int, value: int) -> list[int]:
-        """Return the values that are interchangeable with this one: equal blocks, equal rules."""
-        domains = map(self.rules.domain_index, self.rules.apart)
-        apart = [number for number, other in enumerate(domains) if other == domain]
-        assigned, blocks = self._assigned(case, domain), self._blocks_by_value[domain]
-
-        def signature(value: int) -> Hashable:
-            allowed = tuple(case.allowed_names.get((number, value)) for number in apart)
-            return blocks[value], allowed, value if value in assigned else None
-
-        own = signature(value)
-        return [other for other in blocks if other != value and signature(other) == own]
-
-    def _assigned(self, case: TopologyCase, domain: int) -> set[int]:
-        domains = map(self.rules.domain_index, self.rules.same)
-        pairs = zip(domains, case.assigned, strict=False)
-        return {value for other, value in pairs if other == domain}
+    def number(self) -> int:
+        return sum(number for _, number in self.groups)
 
 
-def topology_shortfall(
-    rules: TopologyRules, groups: tuple[BlockGroup, ...], pool: Pool, states: int
-) -> tuple[str, float, float] | None:
-    """Return the constraint that a pool cannot satisfy: a label, the number needed, the most."""
-    for constraint in rules.bonds:
-        for need in rules.needs:
-            if need_name(need) in constraint.of:
-                shortfall = _constraint_shortfall(rules, groups, constraint, need)
-                if shortfall:
-                    return shortfall
-    for constraint in rules.bonds:
-        alone = TopologyRules(rules.needs, (constraint,), rules.demands, rules.kinds)
-        domain = rules.domain_index(constraint)
-        projected = tuple(group._replace(values=(group.values[domain],)) for group in groups)
-        answer = TopologySearch(alone, projected, pool, states).run()
-        if answer.found is None and answer.complete:
-            labels = [need.label for need in rules.needs if need_name(need) in constraint.of]
-            where = "on one" if constraint.relation == "same" else "apart by"
-            return f"{' and '.join(labels)} {where} {constraint.place}", 1, 0
-    return None
+class TopologyProgramme:
+    """The integer programme of the groups of a pool; blocks of the ``preferred`` kinds come first.
+
+    ``prices`` are those of the blocks, by column; ``demands`` are the rows of what is needed.
+    """
+
+    def __init__(
+        self,
+        fitter: TopologyFitter,
+        groups: tuple[BlockGroup, ...],
+        pool: Pool,
+        preferred: Mapping[int, int],
+    ) -> None:
+        self.part = ProgrammePart()
+        self.demands: list[int] = []
+        self.prices: dict[int, int] = {}
+        self._fitter, self._pool, self._groups = fitter, pool, groups
+        self._relations, self._owners = _relations(fitter), _owners(fitter)
+        self._apart: Uses = {}
+        self._together: Uses = {}  # by the owner of the names that are together
+        self._sources: dict[Need, Terms] = {need: [] for need in fitter.needs}
+        self._sources_at: defaultdict[tuple[int, Hashable, Need], Terms] = defaultdict(list)
+        self._unreported: defaultdict[tuple[int, Need], Terms] = defaultdict(list)
+        self._units: dict[Need, tuple[int, dict[float, int]]] = {}  # amount, units by gift
+        self._blocks: list[int] = []  # the column of each item
+        kinds = fitter.kinds.kinds
+        self._items = sorted(self._block_items(), key=lambda item: (
+            item.kind not in preferred, kinds[item.kind].price))  # fmt: skip
+
+    def build(self, most: int) -> int:
+        """Make the programme; return its entries, or more than ``most`` where it has more."""
+        for item in self._items:
+            self._add_blocks(item)
+            if len(self.part.entries) > most:
+                break
+        else:
+            for (domain, value, need), terms in self._sources_at.items():
+                if need.measure == "devices" and len(terms) > 1:  # together, a closer bound
+                    self._place(domain, value, need, terms)
+            self._require_amounts()
+            self._require_types()
+            self._keep_together()
+            self._keep_apart()
+        return len(self.part.entries)
+
+    def blocks_by_group(self, values: list[int]) -> dict[int, int]:
+        """Return how many blocks of each group a solution takes."""
+        counts: Counter[int] = Counter()
+        for item, column in zip(self._items, self._blocks, strict=True):
+            left = values[column]
+            for group, number in item.groups if left else ():
+                taken = min(left, number)
+                counts[group] += taken
+                left -= taken
+        return dict(+counts)
+
+    def _block_items(self) -> list[_BlockItem]:
+        items: dict[tuple[int, tuple[Hashable, ...]], _BlockItem] = {}
+        for index, group in enumerate(self._groups):
+            offered = set(itertools.chain.from_iterable(self._fitter.device_gives(group.kind)))
+            bonds = [(c, [n for n in offered if c.applies_to(n)]) for c in self._fitter.bonds]
+            told = {c.place for c, needs in bonds if needs}
+            alone = {c.place for c, needs in bonds if c.relation == "apart"
+                     and any(need.unknown == "allow" for need in needs)}  # fmt: skip
+            pairs = list(zip(self._fitter.domains, group.values, strict=True))
+            alone.intersection_update(place for place, value in pairs if value is None)
+            for part in range(group.number) if alone else (None,):
+                values = tuple((index, part) if place in alone else value if place in told else None
+                               for place, value in pairs)  # fmt: skip
+                item = items.setdefault((group.kind, values), _BlockItem(group.kind, values, []))
+                item.groups.append((index, group.number if part is None else 1))
+        return list(items.values())
+
+    def _add_blocks(self, item: _BlockItem) -> None:
+        """Add the blocks of an item, and which of their devices count for which need."""
+        part, lines = self.part, self._fitter.device_gives(item.kind)
+        column = part.column(item.number)
+        self._blocks.append(column)
+        self.prices[column] = self._fitter.kinds.kinds[item.kind].price
+        counted: dict[Need, Terms] = {
+            need: [] for need in self._fitter.needs
+            if any(need in line for line in lines) and self._may_count(item, need)
+        }  # fmt: skip
+        for line in lines:
+            needs = [need for need in counted if need in line and need.measure == "devices"]
+            uppers = [min(line[need] * item.number, math.ceil(need.amount)) for need in needs]
+            devices: Terms = [(part.column(upper), 1) for upper in uppers]
+            for need, term in zip(needs, devices, strict=True):
+                counted[need].append(term)
+            if devices:
+                most = max(line[need] for need in needs)
+                part.row([*devices, (column, -most)], upper=0)
+        for need, terms in counted.items():
+            if need.measure != "devices":
+                gives = sum(line.get(need, 0) for line in lines)
+                blocks = part.column(min(item.number, math.ceil(need.amount / gives)))
+                terms.append((blocks, gives))
+                part.row([(blocks, 1), (column, -1)], upper=0)
+            self._sources[need] += terms
+            for domain in self._relations[need]:
+                value = item.values[domain]
+                self._sources_at[domain, value, need] += terms
+                self._place(domain, value, need, terms)
+                if not isinstance(value, int):
+                    self._unreported[domain, need] += terms
+
+    def _place(self, domain: int, value: Hashable, need: Need, terms: Terms) -> None:
+        """Let devices at a value count for a need only where its name uses the value."""
+        name, relations = need.name or need.kind, self._relations[need][domain]
+        most = sum(self.part.upper[column] for column, _ in terms)
+        most = min(most, math.ceil(need.amount)) if need.measure == "devices" else most
+        columns: Terms = [(column, 1) for column, _ in terms]
+        if "apart" in relations:
+            used = self._column_of(self._apart, (domain, value, name))
+            self.part.row([*columns, (used, -most)], upper=0)
+        if "same" in relations and isinstance(value, int):
+            used = self._column_of(self._together, (domain, value, self._owners[domain, name]))
+            self.part.row([*columns, (used, -most)], upper=0)
+
+    def _column_of(self, uses: Uses, key: tuple[int, Hashable, str]) -> int:
+        if key not in uses:
+            uses[key] = self.part.column(1)
+        return uses[key]
+
+    def _may_count(self, item: _BlockItem, need: Need) -> bool:
+        reported = (isinstance(item.values[domain], int) for domain in self._relations[need])
+        return need.unknown == "allow" or all(reported)
+
+    def _require_amounts(self) -> None:
+        for need, terms in self._sources.items():
+            amount, gives = whole_units(math.ceil(need.amount), [int(give) for _, give in terms])
+            self._units[need] = amount, dict(zip((give for _, give in terms), gives, strict=True))
+            self.demands.append(self.part.row(self._in_units(need, terms), lower=amount))
+
+    def _in_units(self, need: Need, terms: Terms) -> Terms:
+        units = self._units[need][1]
+        return [(column, units[give]) for column, give in terms]
+
+    def _require_types(self) -> None:
+        kinds = self._fitter.kinds.kinds
+        for name, limit in self._pool.limits.items():
+            terms: Terms = [
+                (column, 1) for item, column in zip(self._items, self._blocks, strict=True)
+                if name in kinds[item.kind].types
+            ]  # fmt: skip
+            upper = INFINITY if limit.max is None else limit.max
+            row = self.part.row(terms, lower=limit.min or 0, upper=upper)
+            self.demands += [row] if limit.min else []
+
+    def _keep_together(self) -> None:
+        """Let one value serve the needs that are together, with all of their amounts."""
+        together: defaultdict[tuple[int, str], list[Need]] = defaultdict(list)
+        for need, relations in self._relations.items():
+            for domain in relations:
+                owner = self._owners.get((domain, need.name or need.kind))
+                if owner is not None:
+                    together[domain, owner].append(need)
+        for (domain, owner), needs in together.items():
+            uses = {value: column for (place, value, user), column in self._together.items()
+                    if (place, user) == (domain, owner)}  # fmt: skip
+            unreported = {need: self._unreported.get((domain, need), []) for need in needs}
+            row = self.part.row([(column, 1) for column in uses.values()],
+                                lower=0 if all(unreported.values()) else 1, upper=1)  # fmt: skip
+            self.demands += [] if all(unreported.values()) else [row]
+            if not any(unreported.values()):
+                self._exclude_scarce_values(domain, needs, uses)
+            for need, (value, column) in itertools.product(needs, uses.items()):
+                terms = self._sources_at.get((domain, value, need), []) + unreported[need]
+                amount = self._units[need][0]
+                self.part.row([*self._in_units(need, terms), (column, -amount)], lower=0)
+                apart = self._apart.get((domain, value, need.name or need.kind))
+                if apart is not None and not unreported[need]:
+                    self.part.row([(column, 1), (apart, -1)], upper=0)
+
+    def _exclude_scarce_values(
+        self, domain: int, needs: list[Need], uses: Mapping[Hashable, int]
+    ) -> None:
+        """Exclude the values whose devices are too few for all needs that are together."""
+        devices = [need for need in needs if need.measure == "devices"]
+        supply: Counter[Hashable] = Counter()
+        for item in self._items:
+            for line in self._fitter.device_gives(item.kind):
+                most = max((line.get(need, 0) for need in devices), default=0)
+                supply[item.values[domain]] += most * item.number
+        for value, column in uses.items():
+            if supply[value] < sum(math.ceil(need.amount) for need in devices):
+                self.part.upper[column] = 0
+
+    def _keep_apart(self) -> None:
+        """Let a value serve one of the needs that are apart, or one device of a single one."""
+        singles: defaultdict[tuple[int, Hashable, str], Terms] = defaultdict(list)
+        for (domain, value, need), terms in self._sources_at.items():
+            if "single" in self._relations[need][domain]:
+                singles[domain, value, need.name or need.kind] += terms
+        for terms in singles.values():
+            if sum(self.part.upper[column] for column, _ in terms) > 1:
+                self.part.row(terms, upper=1)
+        cliques = _cliques(self._fitter)
+        for domain, value in {(domain, value): None for domain, value, _ in self._apart}:
+            for clique in cliques[domain]:
+                keys = ((domain, value, name) for name in clique)
+                columns: Terms = [(self._apart[key], 1) for key in keys if key in self._apart]
+                if len(columns) > 1:
+                    self.part.row(columns, upper=1)
 
 
-def _constraint_shortfall(
-    rules: TopologyRules, groups: tuple[BlockGroup, ...], constraint: TopologyConstraint, need: Need
-) -> tuple[str, float, float] | None:
-    domain = rules.domain_index(constraint)
-    gifts_by_value: dict[int, int] = {}
-    unreported = blocks = 0
-    for group in groups:
-        gives = sum(line.get(need, 0) for line in rules.device_gives(group.kind)) * group.number
-        value = group.values[domain]
-        if gives and value is not None:
-            gifts_by_value[value] = gifts_by_value.get(value, 0) + gives
-        elif gives and need.unknown == "allow":
-            unreported, blocks = unreported + gives, blocks + group.number
-    if not gifts_by_value and not blocks:
-        return f"blocks with {need.label} that tell their {constraint.place}", 1, 0
-    needed = math.ceil(need.amount)
-    if constraint.relation == "same":
-        most = max(gifts_by_value.values(), default=0) + unreported
-        return (f"{need.label} on one {constraint.place}", needed, most) if most < needed else None
-    most = len(gifts_by_value) + blocks
-    if len(set(constraint.of)) == 1 and most < needed:
-        return f"{need.label}, each on a {constraint.place} of its own", needed, most
-    return None
+def _relations(fitter: TopologyFitter) -> dict[Need, dict[int, set[str]]]:
+    """Return by need and domain how it is bound: ``same``, ``apart`` of others, ``single``."""
+    relations: dict[Need, dict[int, set[str]]] = {need: {} for need in fitter.needs}
+    for constraint in fitter.bonds:
+        relation: str = constraint.relation
+        if relation == "apart" and len(set(constraint.of)) == 1:
+            relation = "single"
+        domain = fitter.domains.index(constraint.place)
+        for need in filter(constraint.applies_to, fitter.needs):
+            relations[need].setdefault(domain, set()).add(relation)
+    return relations
+
+
+def _owners(fitter: TopologyFitter) -> dict[tuple[int, str], str]:
+    """Return by domain and name its owner: one of the names that are together."""
+    owners: dict[tuple[int, str], str] = {}
+    for constraint in fitter.bonds:
+        if constraint.relation == "same":
+            domain = fitter.domains.index(constraint.place)
+            joined = {owners.get((domain, name), name) for name in constraint.of}
+            names = {name for (place, name), one in owners.items()
+                     if place == domain and one in joined}  # fmt: skip
+            owner = min(joined)
+            owners.update({(domain, name): owner for name in names.union(constraint.of)})
+    return owners
+
+
+def _cliques(fitter: TopologyFitter) -> dict[int, list[list[str]]]:
+    """Return by domain the sets of names that are all apart from one another, made as large."""
+    apart: defaultdict[int, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for constraint in fitter.bonds:
+        if constraint.relation == "apart":
+            for one, other in itertools.permutations(sorted(set(constraint.of)), 2):
+                apart[fitter.domains.index(constraint.place)][one].add(other)
+    cliques: defaultdict[int, list[list[str]]] = defaultdict(list)
+    for constraint in fitter.bonds:
+        domain = fitter.domains.index(constraint.place)
+        clique = sorted(set(constraint.of))
+        if constraint.relation == "apart" and len(clique) > 1:
+            others = apart[domain]
+            for name in sorted(others):
+                if others[name].issuperset(clique):
+                    clique.append(name)
+            if sorted(clique) not in cliques[domain]:
+                cliques[domain].append(sorted(clique))
+    return cliques

@@ -18,20 +18,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from msgspec import Struct
 
+from valence_sched.core.fit.programme import DEFAULT_EFFORT, Effort, Floats, Programme
 from valence_sched.core.optimise.coupled import CoupledGroups
 from valence_sched.core.optimise.cover_parts import CoverFinder
 from valence_sched.core.optimise.model import GroupModel
 from valence_sched.core.optimise.node_types import BlockClasses, NodeType, variants_of
 from valence_sched.core.optimise.pool_groups import GroupOffer, PoolGroup, pool_groups
-from valence_sched.core.optimise.programme import DEFAULT_EFFORT, Effort, Floats, Programme
 from valence_sched.core.optimise.witness import Witness, WitnessNode
 from valence_sched.errors import RequestError
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget, Goal
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import MAX_NODES
 from valence_sched.view.view import View
-
-PURPOSE = "the most nodes of a flavor"
 
 
 class PodmOptimum(Struct, frozen=True):
@@ -92,7 +90,6 @@ def most_nodes(
 
     Raises:
         RequestError: there is no node type, or the shares are not as many or not positive.
-        SchedulerError: the solver is needed and not installed.
     """
     _check(node_types, shares)
     variants = variants_of(node_types, view.kinds, budget)
@@ -158,7 +155,7 @@ def _most_of_group(model: GroupModel, effort: Effort) -> tuple[Floats, int]:
     for node in model.nodes:
         programme.set_cost(node.column, 1.0)
     whole = len(programme) <= effort.most_columns
-    solution = programme.solve(PURPOSE, effort.on(exact=model.is_exact), whole=whole)
+    solution = programme.solve(effort.on(exact=model.is_exact), whole=whole)
     most = sum(model.programme.upper[node.column] for node in model.nodes)
     values = solution.values if whole else None
     found = np.zeros(len(programme)) if values is None else values

@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from valence_sched.core.fit.programme import Effort, Floats, Solution
 from valence_sched.core.optimise.goals import goal_terms
 from valence_sched.core.optimise.joint_programme import JointProgramme
 from valence_sched.core.optimise.model import GroupModel
 from valence_sched.core.optimise.node_types import NodeType
 from valence_sched.core.optimise.pool_groups import GroupOffer, PoolGroup
-from valence_sched.core.optimise.programme import Effort, Floats, Solution
 from valence_sched.core.optimise.witness import Witness
 from valence_sched.model.policy import Goal
 

@@ -7,11 +7,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from valence_sched.core.fit.programme import Effort, Floats, Programme, Solution
 from valence_sched.core.optimise.model import GroupModel, Terms
-from valence_sched.core.optimise.programme import Effort, Floats, Programme, Solution
 from valence_sched.model.request import MAX_NODES
-
-PURPOSE = "the most nodes of a mix"
 
 
 @dataclass(slots=True)
@@ -78,7 +76,7 @@ class JointProgramme:
 
     def solve(self, effort: Effort, *, whole: bool) -> Solution:
         """Return the best solution found, and the proven bound; errors as for a programme."""
-        return self.programme.solve(PURPOSE, effort, whole=whole)
+        return self.programme.solve(effort, whole=whole)
 
     def values_of(self, number: int, values: Floats) -> Floats:
         """Return the values of a model, all its times together."""

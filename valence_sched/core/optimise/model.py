@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from valence_sched.core.fit.programme import Floats, ProgrammePart
 from valence_sched.core.optimise.cover_parts import CoverFinder, CoverPart, cover_parts
 from valence_sched.core.optimise.node_types import BlockClasses
 from valence_sched.core.optimise.pool_groups import GroupOffer
-from valence_sched.core.optimise.programme import Floats, ProgrammePart
 from valence_sched.model.request import MAX_NODES
 
 STOCK_ROUNDING = 1.0 + 1e-6  # by which a sum of grants may exceed what is free

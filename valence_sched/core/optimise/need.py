@@ -16,12 +16,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from valence_sched.core.optimise.bound import most_nodes
-from valence_sched.core.optimise.cover_parts import CoverFinder
-from valence_sched.core.optimise.model import Addition, GroupModel, Terms
-from valence_sched.core.optimise.node_types import BlockClasses, NodeType, variants_of
-from valence_sched.core.optimise.pool_groups import Limits, PoolGroup, pool_groups
-from valence_sched.core.optimise.programme import (
+from valence_sched.core.fit.programme import (
     DEFAULT_EFFORT,
     ROUNDING,
     Effort,
@@ -29,11 +24,15 @@ from valence_sched.core.optimise.programme import (
     Programme,
     Solution,
 )
+from valence_sched.core.optimise.bound import most_nodes
+from valence_sched.core.optimise.cover_parts import CoverFinder
+from valence_sched.core.optimise.model import Addition, GroupModel, Terms
+from valence_sched.core.optimise.node_types import BlockClasses, NodeType, variants_of
+from valence_sched.core.optimise.pool_groups import Limits, PoolGroup, pool_groups
 from valence_sched.errors import RequestError
 from valence_sched.model.request import MAX_NODES
 from valence_sched.view.view import View
 
-PURPOSE = "the smallest purchase"
 CHOSEN_COLUMNS = 2_000  # of the integer programme of a large site
 
 
@@ -87,7 +86,6 @@ def smallest_purchase(
 
     Raises:
         RequestError: a node type does not say how many nodes, or a price is below 0.
-        SchedulerError: the solver is not installed.
     """
     wanted = _wanted(node_types, options)
     variants = variants_of(node_types, view.kinds)
@@ -224,7 +222,7 @@ class _PurchaseProgramme:
             self._programme.row(terms, upper=one.most)
 
     def solve(self, effort: Effort, *, whole: bool) -> Solution:
-        return self._programme.solve(PURPOSE, effort, whole=whole)
+        return self._programme.solve(effort, whole=whole)
 
     def buying(self, values: Floats, most_columns: int) -> list[_PurchaseOffer]:
         """Return the groups for which a solution buys most, no more than are columns left."""

@@ -18,13 +18,13 @@ from msgspec import Struct
 
 from valence_sched.core.fit.dive import Item
 from valence_sched.core.fit.fit import Fit
+from valence_sched.core.fit.programme import Floats
 from valence_sched.core.fit.set_cover import cheapest_cover
 from valence_sched.core.fit.spending import Spending
 from valence_sched.core.optimise.cover_parts import CoverPart
 from valence_sched.core.optimise.model import GrantColumn, GroupModel, NodeColumn
 from valence_sched.core.optimise.node_types import Variant
 from valence_sched.core.optimise.pool_groups import PoolGroup
-from valence_sched.core.optimise.programme import Floats
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget
 from valence_sched.model.request import MAX_NODES
 from valence_sched.view import block_counts

@@ -5,11 +5,15 @@ Each block has a price like that of its cores and memory. The amounts asked for 
 what the cap leaves possible, or just beyond it.
 """
 
+import unittest
 from collections.abc import Callable
 from random import Random
 from typing import Any
+from unittest import mock
 
+from valence_sched.core.fit import optimiser
 from valence_sched.core.fit.dive import Item
+from valence_sched.core.fit.spending import SearchOutcome
 
 Cover = tuple[list[Item], tuple[int, ...], tuple[int, ...]]
 
@@ -99,3 +103,14 @@ def properties(cover: Cover) -> dict[str, Any]:
     """Return what is asked of that podm."""
     cores, memory_mib = cover[1]
     return {"processor": {"total_cores": cores}, "memory": {"capacity_mib": memory_mib}}
+
+
+def leave_open(test: unittest.TestCase) -> None:
+    """Let the optimiser settle nothing during a test."""
+
+    def none(part, prices, states, start=None):
+        return SearchOutcome(start, False, 0)
+
+    patch = mock.patch.object(optimiser, "optimum", none)
+    patch.start()
+    test.addCleanup(patch.stop)

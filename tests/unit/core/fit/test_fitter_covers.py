@@ -6,9 +6,8 @@ from collections import Counter
 from random import Random
 from unittest import mock
 
-from tests.unit.core.fit.hard_covers import FAMILIES, podm, properties
+from tests.unit.core.fit.hard_covers import FAMILIES, leave_open, podm, properties
 from tests.unit.core.sites import near_site, need
-from valence_sched.core.fit import optimiser
 from valence_sched.core.fit.cover_tree import CoverTree
 from valence_sched.core.fit.dive import Item
 from valence_sched.core.fit.fit import Fit, Fitter
@@ -57,8 +56,7 @@ class TestPoolCover(unittest.TestCase):
     """The cheapest cover of what is free in a pool."""
 
     def setUp(self) -> None:
-        before, optimiser.optimal_cover = optimiser.optimal_cover, lambda table: (None, False)
-        self.addCleanup(setattr, optimiser, "optimal_cover", before)
+        leave_open(self)
 
     def test_it_has_the_kinds_of_the_fit_of_its_pool(self):
         outcomes = set()

@@ -1,99 +1,63 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The second opinion on covers agrees with the own searches, and is asked where they are open."""
+"""What HiGHS says of a programme is exact, counted, and believed no further than it can be."""
 
-import functools
-import sys
 import unittest
 from random import Random
 from types import SimpleNamespace
 from unittest import mock
 
-from tests.unit.core.fit.covers import ENOUGH, layered, near_cover, price
+import highspy
+
+from tests.unit.core.fit.covers import layered, near_cover
 from tests.unit.core.fit.hard_covers import FAMILIES
 from valence_sched.core.fit import optimiser
 from valence_sched.core.fit.cover_table import CoverTable
-from valence_sched.core.fit.dive import Dive, Item
-from valence_sched.core.fit.optimiser import is_installed, optimal_cover
-from valence_sched.core.fit.set_cover import cheapest_cover
-from valence_sched.core.optimise import highs
+from valence_sched.core.fit.dive import Item
+from valence_sched.core.fit.optimiser import LARGEST_TRUSTED, is_solution, optimum
+from valence_sched.core.fit.programme import ProgrammePart
+from valence_sched.core.fit.set_cover import _programme
+from valence_sched.core.fit.spending import SearchOutcome
+
+ENOUGH = 1_000_000
 
 
-class TestNoOptimiser(unittest.TestCase):
-    """Where it is not installed."""
-
-    def test_every_question_stays_open(self):
-        highs.optional_highs.cache_clear()
-        self.addCleanup(highs.optional_highs.cache_clear)
-        with mock.patch.dict(sys.modules, highspy=None):
-            self.assertFalse(is_installed())
-            search, _ = layered(*FAMILIES["two_amounts"](12, Random(2)))
-            self.assertEqual((None, False), optimal_cover(search._table))
+def best(table: CoverTable, states: int = ENOUGH) -> SearchOutcome:
+    return optimum(_programme(table), dict(enumerate(table.prices.tolist())), states)
 
 
-class TestOptimiser(unittest.TestCase):
-    """The second opinion agrees with the first; it is asked only where that is open."""
-
-    def setUp(self) -> None:
-        if not is_installed():
-            self.skipTest("needs highspy: the extra solver is not installed")
+class TestOptimum(unittest.TestCase):
+    """Covers as programmes."""
 
     def test_it_agrees_with_the_own_searches(self):
         outcomes = set()
-        for seed in range(600):
-            items, asked, caps = near_cover(Random(seed))
-            search, _ = layered(items, asked, caps)
+        for seed in range(300):
+            search, _ = layered(*near_cover(Random(seed)))
+            table = search._table
             with self.subTest(seed=seed):
-                counts, certain = optimal_cover(search._table)
-                self.assertTrue(certain)
-                self.assertEqual(search.best is None, counts is None)
-                if counts is not None:
-                    order = Dive(items, asked, None, 0).order
-                    in_order = [items[position] for position in order]
-                    self.assertEqual(search.ceiling, price(in_order, tuple(counts)))
-                outcomes.add(counts is None)
+                found = best(table)
+                self.assertTrue(found.complete)
+                self.assertEqual(search.best is None, found.found is None)
+                if found.found is not None:
+                    self.assertEqual(search.ceiling, table.prices @ found.found)
+                    self.assertEqual({int}, set(map(type, found.found)))
+                outcomes.add(found.found is None)
         self.assertEqual({True, False}, outcomes)
 
-    def test_it_decides_what_was_open_and_changes_nothing_else(self):
-        """With it and without it, question for question, down to the blocks."""
-        decided = set()
-        for name, make in FAMILIES.items():
-            for size in (18, 28):
-                for seed in range(4):
-                    items, asked, caps = make(size, Random(seed))
-                    question = functools.partial(cheapest_cover, items, asked, caps, states=500)
-                    with_it, without = question(), self.without_optimiser(question)
-                    with self.subTest(family=name, size=size, seed=seed):
-                        self.assertEqual(without.states, with_it.states)
-                        if not without.is_open:
-                            self.assertEqual(without, with_it)
-                        elif not with_it.is_open:
-                            right = cheapest_cover(items, asked, caps, states=ENOUGH)
-                            self.assertEqual(right.counts is None, with_it.counts is None)
-                            decided.add(with_it.counts is None)
-        self.assertTrue(decided)
+    def test_what_it_does_not_settle_within_its_states_stays_open_and_a_start_stands(self):
+        table = layered(*FAMILIES["split"](30, Random(4)), 0)[0]._table
+        self.assertEqual(SearchOutcome(None, False, 0), best(table, 100))
+        self.assertTrue(best(table, 5_000).is_open)
+        part = ProgrammePart([9.0, 9.0])
+        part.row([(0, 2), (1, 3)], lower=5)
+        self.assertEqual(SearchOutcome([1, 1], False, 0), optimum(part, {0: 1, 1: 1}, 1, [1, 1]))
+        self.assertEqual([0, 2], optimum(part, {0: 5, 1: 1}, ENOUGH, [3, 0]).found)
 
-    def without_optimiser(self, question):
-        before, optimiser.optimal_cover = optimiser.optimal_cover, lambda table: (None, False)
-        try:
-            return question()
-        finally:
-            optimiser.optimal_cover = before
+    def test_equal_programmes_get_equal_answers_for_equal_states(self):
+        table = layered(*FAMILIES["two_amounts"](28, Random(2)), 0)[0]._table
+        for states in (2_000, 20_000, ENOUGH):
+            self.assertEqual(best(table, states), best(table, states))
 
-    def test_it_knows_each_option_that_it_is_given(self):
-        import highspy
-
-        solver = highspy.Highs()
-        for name, value in optimiser.OPTIONS.items():
-            self.assertEqual(highspy.HighsStatus.kOk, solver.setOptionValue(name, value), name)
-
-    def test_what_it_does_not_settle_within_its_nodes_stays_open(self):
-        search, _ = layered(*FAMILIES["split"](30, Random(4)), 0)
-        with mock.patch.dict(optimiser.OPTIONS, mip_max_nodes=1):
-            self.assertEqual((None, False), optimal_cover(search._table))
-
-    def test_an_answer_that_is_no_cover_of_the_items_leaves_it_open(self):
-        import highspy
-
+    def test_an_answer_that_is_no_solution_leaves_it_open(self):
         table = CoverTable.of([Item(2, 3, (2,)), Item(2, 4, (3,))], (5,), ())
         for answer, found in (
             ([1.0, 1.0], ([1, 1], True)),
@@ -101,50 +65,45 @@ class TestOptimiser(unittest.TestCase):
             ([1.0, float("inf")], (None, False)),
             ([1.0], (None, False)),
             ([1.0, 1.0, 0.0], (None, False)),
-            ([], (None, False)),
             ([1.0, 0.0], (None, False)),
             ([4.0, 0.0], (None, False)),
         ):
-            solution = SimpleNamespace(col_value=answer)
+            solution = SimpleNamespace(col_value=answer, value_valid=True)
             with (
                 self.subTest(answer=answer),
                 mock.patch.object(highspy.Highs, "getSolution", lambda _, it=solution: it),
             ):
-                self.assertEqual(found, optimal_cover(table))
-
-    def test_a_cover_is_of_whole_numbers(self):
-        items, asked, caps = FAMILIES["two_amounts"](12, Random(2))
-        counts, certain = optimal_cover(layered(items, asked, caps)[0]._table)
-        self.assertTrue(certain)
-        self.assertEqual({int}, set(map(type, counts)))
+                outcome = best(table)
+                self.assertEqual(found, (outcome.found, outcome.complete))
 
     def test_its_no_is_believed_up_to_the_largest_number_that_is_trusted(self):
-        most = optimiser.LARGEST_TRUSTED
-        for items, asked, caps, trusted in (
-            ([Item(1, 1, (most // 2,)), Item(1, 1, (most // 2 - 1,))], most, (), True),
-            ([Item(1, 1, (most // 2,)), Item(1, 1, (most // 2 - 1,))], most + 1, (), False),
-            ([Item(2 * most, 1, (2,), (0,)), Item(1, 1, (1,))], 2 * 9 + 3, (9,), True),
-            ([Item(2 * most, 1, (1,), (0,)), Item(1, 1, (1,))], most, (most - 2,), True),
-            ([Item(2 * most, 1, (1,), (0,)), Item(2, 1, (1,), (0,))], most, (most + 1,), None),
-        ):
-            with self.subTest(asked=asked, caps=caps):
-                table = CoverTable.of(items, (asked,), caps)
-                if trusted is None:
-                    self.assertIsNotNone(optimal_cover(table)[0])
-                else:
-                    self.assertEqual((None, trusted), optimal_cover(table))
+        for amount, trusted in ((LARGEST_TRUSTED, True), (LARGEST_TRUSTED + 1, False)):
+            part = ProgrammePart([1.0, 1.0])
+            part.row([(0, amount // 2), (1, amount // 2 - 1)], lower=amount)
+            outcome = optimum(part, {0: 1, 1: 1}, ENOUGH)
+            self.assertEqual((None, trusted), (outcome.found, outcome.complete))
 
-    def test_its_no_is_not_believed_of_large_numbers(self):
-        items, asked, caps = FAMILIES["complementary"](12, Random(1))
-        large = [Item(1, i.price, tuple(g * 10**6 + 1 for g in i.gives), i.caps) for i in items]
-        search, _ = layered(large, tuple(a * 10**6 + 6 for a in asked), caps)
-        self.assertEqual((None, False), optimal_cover(search._table))
+    def test_a_solution_is_within_all_bounds(self):
+        part = ProgrammePart([2.0, 3.0])
+        part.row([(0, 2), (1, 1)], lower=3, upper=5)
+        for values, holds in (([1, 1], True), ([0, 3], True), ([3, 0], False), ([-1, 3], False),
+                              ([2, 2], False), ([1, 0], False)):  # fmt: skip
+            self.assertEqual(holds, is_solution(part, values), values)
 
-    def test_it_is_not_asked_where_the_own_searches_have_an_answer(self):
-        def asked_in_vain(table: CoverTable) -> None:
-            raise AssertionError("a settled question was put to the optimiser")
+    def test_the_solver_knows_each_option_that_it_is_given(self):
+        given = []
+        real = highspy.Highs.setOptionValue
 
-        before, optimiser.optimal_cover = optimiser.optimal_cover, asked_in_vain
-        self.addCleanup(setattr, optimiser, "optimal_cover", before)
-        for name in FAMILIES:
-            cheapest_cover(*FAMILIES[name](28, Random(0)), states=200_000)
+        def note(solver, name, value):
+            given.append((name, real(solver, name, value)))
+
+        with mock.patch.object(highspy.Highs, "setOptionValue", note):
+            best(CoverTable.of([Item(2, 3, (2,))], (3,), ()))
+        self.assertEqual({highspy.HighsStatus.kOk}, {status for _, status in given})
+        self.assertIn("mip_max_nodes", dict(given))
+
+    def test_larger_programmes_than_the_states_pay_for_are_not_begun(self):
+        part = ProgrammePart([1.0] * 40_000)
+        part.row([(column, 1) for column in range(40_000)], lower=1)
+        with mock.patch.object(optimiser, "Programme", side_effect=AssertionError):
+            self.assertEqual(SearchOutcome(None, False, 0), optimum(part, {}, 200_000))

@@ -5,8 +5,8 @@ import unittest
 from random import Random
 from unittest import mock
 
-from tests.unit.core.fit.hard_covers import FAMILIES, podm, properties
-from valence_sched.core.fit import fit, optimiser
+from tests.unit.core.fit.hard_covers import FAMILIES, leave_open, podm, properties
+from valence_sched.core.fit import fit
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.spending import FREE_STATES, SearchOutcome, Spending, Undecided
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget
@@ -86,8 +86,7 @@ class TestFitter(unittest.TestCase):
     """Hard questions of many pools."""
 
     def setUp(self) -> None:
-        before, optimiser.optimal_cover = optimiser.optimal_cover, lambda table: (None, False)
-        self.addCleanup(setattr, optimiser, "optimal_cover", before)
+        leave_open(self)
 
     def test_what_the_short_search_leaves_open_a_decision_settles(self):
         for name, (seen, asked), possible in (

@@ -1,27 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices that share a place or stand apart: the fit agrees with brute force."""
 
+import time
 import unittest
 from collections import Counter
 from random import Random
+from unittest import mock
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.core.deciders import built_in, engine
 from tests.unit.core.fit import brute, brute_topology
-from tests.unit.core.fit.hard_covers import FAMILIES, podm, properties
+from tests.unit.core.fit.hard_covers import leave_open
+from tests.unit.core.fit.topologies import TOPOLOGIES, site
 from tests.unit.core.sites import A100, GPU, X86, need, quietly
-from valence_sched.core.fit import optimiser, topology
+from valence_sched.core.explain.explain import BUDGET_SHARE
+from valence_sched.core.explain.report import decision_report
 from valence_sched.core.fit.demands import price_of_needs
 from valence_sched.core.fit.fit import Fit, Fitter
-from valence_sched.core.fit.spending import Undecided
+from valence_sched.core.fit.propagation import PropagationSearch
+from valence_sched.core.fit.spending import FREE_TOPOLOGY_STATES, Spending, Undecided
 from valence_sched.errors import RequestError
 from valence_sched.model.inventory import Devices
 from valence_sched.model.need import Need, TopologyConstraint
-from valence_sched.model.policy import Budget
+from valence_sched.model.policy import DEFAULT_BUDGET, Budget
+from valence_sched.model.request import Request
 from valence_sched.testing import request, view
 from valence_sched.view.block_kinds import price
+from valence_sched.view.view import View
 
 PLACES = ("root", "rack")
 
@@ -108,7 +116,7 @@ class TestBrute(unittest.TestCase):
             self.assertTrue(all(answer.complete for answer in answers))
             states += sum(answer.states for answer in answers)
             waste, found = waste + (made.waste if made else 0), found + (made is not None)
-        self.assertEqual((12263, 61, 1564030), (states, found, waste))
+        self.assertEqual((4456, 61, 1564030), (states, found, waste))
 
     def agrees(
         self, podm: dict, needs: tuple[Need, ...], bonds: tuple[TopologyConstraint, ...]
@@ -207,6 +215,14 @@ class TestPlaces(unittest.TestCase):
         self.assertEqual((1, 2), fit(asked, *cpus, *gpus("y")).blocks)
         self.assertIsNone(fit(asked, *cpus, *gpus("z")))
 
+    def test_equal_groups_add_up(self):
+        asked = {
+            "accelerators": [{"name": "gpu", "count": 2}, {"name": "gpu", "count": 1}],
+            "bonds": [{"of": ["gpu"], "same": "pcie_root"}],
+        }
+        self.assertIsNone(fit(asked, *gpus("x", "x", "y", "y")))
+        self.assertEqual((0, 1, 2), fit(asked, *gpus("x", "x", "x", "y")).blocks)
+
     def test_groups_apart_share_no_value(self):
         asked = {
             "accelerators": [{"name": "one", "model": "A100"}, {"name": "two", "model": "A40"}],
@@ -246,46 +262,39 @@ class TestPlaces(unittest.TestCase):
         self.assertIsNone(few.quick_fit(seen, 0))
         self.assertEqual(Undecided(1), few.fit(seen, 0))
 
-    def test_blocks_with_more_uses_than_states_leave_the_pool_undecided(self):
-        """Each card of a block may count for each name or for none: that many uses, times eight."""
-        asked = request({
-            "accelerators": [{"name": "one", "model": "A100"}, {"name": "two", "model": "A100"}],
-            "bonds": [{"of": ["one"], "apart": "root"}, {"of": ["two"], "apart": "root"}],
-        })  # fmt: skip
-        pair = [{"kind": "GPU", "model": "A100"}, {"kind": "GPU", "model": "A100", "memory_mib": 1}]
-        blocks = [
-            {"uri": name, "devices": {"accelerators": pair}, "places": {"root": name}}
-            for name in "xyz"
-        ]
-        seen = view({"id": "a", "blocks": blocks})
-        uses = 2 * (2 + 1) ** 2  # a third place would be of no use
-        for states, settled in ((8 * uses, True), (8 * uses - 1, False)):
+    def test_more_blocks_than_states_leave_the_pool_undecided(self):
+        asked = request(APART)
+        seen = view({"id": "a", "blocks": gpus(*(f"r{n % 40}" for n in range(60)))})
+        for states, outcome in ((10, Undecided), (1_000, Fit)):
             plan = Fitter(asked.needs, seen.kinds, asked.bonds, Budget(pool_states=states))
-            self.assertEqual(not settled, isinstance(plan.fit(seen, 0), Undecided), states)
+            self.assertIsInstance(plan.fit(seen, 0), outcome, states)
 
-    def test_a_case_that_is_open_leaves_the_pool_undecided(self):
-        """No case has a node that is known, and one of them may have one."""
-        cover = FAMILIES["split"](44, Random(4))
-        hard = podm("hard", cover)
-        for block in hard["blocks"]:
-            block["places"] = {"root": "x"}
-        asked = request({**properties(cover), "bonds": [{"of": ["processor"], "same": "root"}]})
-        seen = view(hard)
-        plan = Fitter(asked.needs, seen.kinds, asked.bonds, Budget(pool_states=20_000))
-        before, optimiser.optimal_cover = optimiser.optimal_cover, lambda table: (None, False)
-        self.addCleanup(setattr, optimiser, "optimal_cover", before)
-        self.assertEqual(Undecided(20_000), plan.fit(seen, 0))
+    def test_what_no_search_settles_leaves_the_pool_undecided(self):
+        leave_open(self)
+        seen, asked = site("too_few_values", 0)
+        plan = Fitter(asked.needs, seen.kinds, asked.bonds)
+        self.assertEqual(Undecided(DEFAULT_BUDGET.pool_states), plan.fit(seen, 0))
 
     def test_a_node_that_may_not_be_the_cheapest_is_no_quick_fit_but_better_than_none(self):
-        cover = FAMILIES["two_amounts"](20, Random(0))
-        hard = podm("hard", cover)
-        for block in hard["blocks"]:
-            block["places"] = {"root": "x"}
-        asked = request({**properties(cover), "bonds": [{"of": ["processor"], "same": "root"}]})
-        seen = view(hard)
-        plan = Fitter(asked.needs, seen.kinds, asked.bonds, Budget(pool_states=800))
+        leave_open(self)
+        seen, asked = priced_site(Random(0), 30)
+        plan = Fitter(asked.needs, seen.kinds, asked.bonds)
         self.assertIsNone(plan.quick_fit(seen, 0))
         self.assertIsInstance(plan.fit(seen, 0), Fit)
+        (answer,) = plan._long.values()
+        self.assertFalse(answer.complete)
+
+    def test_a_node_that_may_not_be_the_cheapest_has_no_needless_block(self):
+        """So the very blocks that were chosen make the node again, all of them."""
+        leave_open(self)
+        for seed in range(4):
+            seen, asked = priced_site(Random(seed), 30)
+            plan = Fitter(asked.needs, seen.kinds, asked.bonds)
+            found = plan.fit(seen, 0)
+            table = seen.block_tables[0]
+            others = set(range(len(table.uris))).difference(found.blocks)
+            seen.block_tables[0] = table.allocate(others, ())
+            self.assertEqual(found.blocks, plan.fit(seen, 0).blocks, seed)
 
     def test_many_roots_alike_are_tried_once(self):
         """A thousand roots of one card each: two sorts of name stand apart, none are together."""
@@ -300,10 +309,109 @@ class TestPlaces(unittest.TestCase):
         self.assertEqual(8, len(fit(halves, *blocks).blocks))
         self.assertIsNone(fit(halves, *blocks[:7]))
 
-    def test_whether_there_is_a_node_is_never_given_up_on(self):
-        before, topology.IMPROVE_STATES = topology.IMPROVE_STATES, 0
-        self.addCleanup(setattr, topology, "IMPROVE_STATES", before)
-        self.assertEqual((1, 2), fit(TWO, *gpus("x", "y", "y")).blocks)
+
+def priced_site(random: Random, size: int) -> tuple[View, Request]:
+    """Return NICs beside drives of unlike prices: the cheapest ones are not apart."""
+    blocks = [
+        {
+            "uri": f"n{n}",
+            "places": {"root": f"r{n * 4 // size}", "rack": random.choice("abcdefg")},
+            "devices": {"nics": [{"speed_mbps": 10}],
+                        "drives": [{"capacity_bytes": 2**30 * random.randint(1, 900)}]},
+        }
+        for n in range(size)
+    ]  # fmt: skip
+    bonds = [{"of": ["a"], "same": "root"}, {"of": ["a", "b", "c"], "apart": "rack"}]
+    groups = [{"name": name, "count": 3} for name in "abc"]
+    return view({"id": "a", "blocks": blocks}), request({"nics": groups, "bonds": bonds})
+
+
+class TestHard(unittest.TestCase):
+    """Questions whose cases explode."""
+
+    def test_many_devices_bound_in_many_ways_are_decided_within_a_share_of_the_budget(self):
+        outcomes = Counter()
+        for name in TOPOLOGIES:
+            for seed in range(3):
+                seen, asked = site(name, seed)
+                with self.subTest(name, seed=seed):
+                    plan, spending = Fitter(asked.needs, seen.kinds, asked.bonds), Spending()
+                    found = plan.fit(seen, 0, spending)
+                    self.assertNotIsInstance(found, Undecided)
+                    spent = DEFAULT_BUDGET.decision_states - spending.left
+                    self.assertLess(spent, DEFAULT_BUDGET.pool_states / 2)
+                    outcomes[found is None] += 1
+        self.assertGreater(min(outcomes[True], outcomes[False]), 2)
+
+    def test_the_optimiser_alone_agrees_with_brute_force(self):
+        """Here the search with propagation settles nothing."""
+        patch = mock.patch.object(PropagationSearch, "run", lambda search, bound, states: False)
+        patch.start()
+        self.addCleanup(patch.stop)
+        for seed in range(250):
+            TestBrute.agrees(self, *bound_site(Random(seed)))
+
+    block = staticmethod(TestBrute.block)
+
+    def test_the_search_with_propagation_alone_finds_the_cheapest(self):
+        for seed in range(20):
+            seen, asked = priced_site(Random(seed), 12)
+            plan = Fitter(asked.needs, seen.kinds, asked.bonds)
+            prices = []
+            for search in (PropagationSearch.run, lambda search, bound, states: False):
+                with mock.patch.object(PropagationSearch, "run", search):
+                    plan._short.clear()
+                    plan._long.clear()
+                    prices.append(getattr(plan.fit(seen, 0), "waste", None))
+            self.assertEqual(*prices, seed)
+
+    def test_many_groups_of_devices_are_assigned_one_by_one(self):
+        """Eight groups are 255 demands of a cover; the answers are those of fewer groups."""
+        speeds = (10, 10, 25, 25, 40, 40, 100, 100)
+        asked = request({"nics": [{"name": f"n{n}", "speed_mbps": speed, "count": 1}
+                                  for n, speed in enumerate(speeds)]})  # fmt: skip
+        for faster, fits in ((8, True), (7, False)):
+            rates = [10, 10, 25, 25, 40, 40, 100, 100 if faster == 8 else 40]
+            blocks = [{"uri": f"b{n}", "devices": {"nics": [{"speed_mbps": rate}]}}
+                      for n, rate in enumerate(rates)]  # fmt: skip
+            seen = view({"id": "a", "blocks": blocks})
+            found = Fitter(asked.needs, seen.kinds).fit(seen, 0)
+            self.assertEqual(tuple(range(8)) if fits else None, found and found.blocks)
+
+
+class TestWork(unittest.TestCase):
+    """What a state stands for."""
+
+    def test_a_state_costs_about_the_same_whatever_is_asked(self):
+        """Questions of 2,000 states and more; the least of three runs of each."""
+        cost = {}
+        for name in TOPOLOGIES:
+            for seed in range(2):
+                seen, asked = site(name, seed)
+                runs = [self.cpu_of(asked, seen) for _ in range(3)]
+                if runs[0][1] >= FREE_TOPOLOGY_STATES:
+                    cost[name, seed] = min(seconds for seconds, _ in runs) / runs[0][1]
+        self.assertGreater(len(cost), 5)
+        self.assertLess(max(cost.values()), 8 * min(cost.values()), cost)
+
+    @staticmethod
+    def cpu_of(asked: Request, seen: View) -> tuple[float, int]:
+        plan = Fitter(asked.needs, seen.kinds, asked.bonds)
+        started = time.process_time()
+        plan.fit(seen, 0)
+        seconds = time.process_time() - started
+        return seconds, sum(one.states for one in (*plan._short.values(), *plan._long.values()))
+
+    def test_an_explanation_spends_no_more_than_its_share_and_one_question(self):
+        seen, asked = site("three_domains", 2)
+        budget = Budget(pool_states=20_000, decision_states=100_000)
+        policy = msgspec.structs.replace(built_in()[0], name="tight", budget=budget)
+        asked = msgspec.structs.replace(asked, policy="tight")
+        decision = engine(seen, policy).select_destinations(asked)
+        decision_report(decision)
+        left = decision.context.spending.left
+        self.assertGreater(left, -2 * budget.pool_states)
+        self.assertLess(left, budget.decision_states // BUDGET_SHARE)
 
 
 class TestShortfall(unittest.TestCase):

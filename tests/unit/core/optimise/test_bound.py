@@ -20,12 +20,12 @@ from tests.unit.core.fit import brute
 from tests.unit.core.optimise import brute_nodes
 from tests.unit.core.sites import AMOUNTS, POOLS, STOCKS, near_site, need, quietly, sites
 from valence_sched.core.evaluate import context_of
-from valence_sched.core.optimise import coupled, cover_parts, highs
+from valence_sched.core.fit.programme import Effort
+from valence_sched.core.optimise import coupled, cover_parts
 from valence_sched.core.optimise.bound import Optimum, most_nodes
 from valence_sched.core.optimise.node_types import NodeType
-from valence_sched.core.optimise.programme import Effort
 from valence_sched.core.policy import bind
-from valence_sched.errors import RequestError, SchedulerError
+from valence_sched.errors import RequestError
 from valence_sched.model.inventory import Status, Stock
 from valence_sched.model.need import Alternative, Need
 from valence_sched.testing import request, view
@@ -50,11 +50,7 @@ def is_shared(podms: list[dict]) -> bool:
 
 
 class SolverCase(unittest.TestCase):
-    """Tests of what needs the solver."""
-
-    def setUp(self) -> None:
-        if highs.optional_highs() is None:
-            self.skipTest("needs highspy: the extra solver is not installed")
+    """Tests of what the solver finds."""
 
     def check_nodes(self, seen: View, optimum: Optimum) -> None:
         """Check that the nodes can be taken one after another, each from what is free."""
@@ -375,17 +371,3 @@ class TestDeterminism(SolverCase):
         most_nodes(seen, instances.node_types(), shares=[1] * 5)
         self.assertTrue((before[0] == seen.block_counts.free).all())
         self.assertEqual(before[1], seen.block_tables)
-
-
-class TestWithoutSolver(unittest.TestCase):
-    """The extra is not installed."""
-
-    def test_it_says_what_to_install_only_where_it_is_needed(self):
-        asked = NodeType.of(request({"processor": {"total_cores": 8}}))
-        seen = view({"id": "a", "blocks": cpus(3)})
-        with mock.patch.object(highs, "optional_highs", lambda: None):
-            self.assertEqual(3, most_nodes(seen, [asked]).bound)
-            with self.assertRaises(SchedulerError) as raised:
-                most_nodes(seen, [asked, asked], shares=[1, 1])
-        self.assertEqual("the most nodes of a mix needs highspy: "
-                         "pip install 'valence-sched[solver]'", str(raised.exception))  # fmt: skip

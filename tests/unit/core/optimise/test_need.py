@@ -14,10 +14,10 @@ from tests.unit.core.fit import brute
 from tests.unit.core.optimise import brute_nodes
 from tests.unit.core.optimise.test_bound import MOST_BLOCKS, SolverCase, is_shared, node_type
 from tests.unit.core.sites import POOLS, near_site, quietly
+from valence_sched.core.fit.programme import Effort
 from valence_sched.core.optimise.bound import most_nodes
 from valence_sched.core.optimise.need import Purchase, PurchaseOption, smallest_purchase
 from valence_sched.core.optimise.node_types import NodeType
-from valence_sched.core.optimise.programme import Effort
 from valence_sched.errors import RequestError
 from valence_sched.model.need import Need
 from valence_sched.testing import request, view
