@@ -79,8 +79,7 @@ class FitPodm(base.Lister):
         add_options(
             section(parser, "output"),
             """
-            --proven: also the proven most: no order of nodes and no policy places more (needs the
-                extra solver)
+            --proven: also the proven most: no order of nodes and no policy places more
             --explain: also which resource runs out first, and what free amounts promise that are
                 only added up
             --stranded: list in place of the counts what is free and of no use to any of the
