@@ -33,7 +33,6 @@ from valence_sched.errors import (
 )
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.sources import Now, SourceReader, process_name
-from valence_sched.model.baremetal import WITHOUT
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.effect import AuditLine
 from valence_sched.model.progress import Progress
@@ -300,6 +299,7 @@ class App:
 
         def baremetals() -> Sequence[Baremetal]:
             from valence_sched.integrations import ironic  # HTTP
+            from valence_sched.model.baremetal import WITHOUT
 
             own, password = (settings or self.config.ironic)(), None
             if own.password is not None:

@@ -49,7 +49,7 @@ class TestGlossary(unittest.TestCase):
         for term, text in terms().items():
             for name in SOURCE.findall(text):
                 with self.subTest(term):
-                    self.assertIn(name, classes | rooms | addresses)
+                    self.assertTrue(name in classes | rooms | addresses, name)
 
     def test_a_word_is_either_a_term_or_ruled_out(self):
         self.assertGreater(len(ruled_out()), 60)
