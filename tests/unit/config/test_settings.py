@@ -2,6 +2,7 @@
 """Where the files of a person are."""
 
 import os
+import pwd
 import sys
 import unittest
 from pathlib import Path
@@ -32,6 +33,10 @@ class TestHomes(unittest.TestCase):
                 with self.subTest(kind, environ=environ):
                     expected = Path("~").expanduser() / folder / "valence-sched"
                     self.assertEqual(expected, getattr(Homes(environ), kind))
+
+    def test_a_test_has_no_folder_of_the_person_who_runs_it(self):
+        own = Path(pwd.getpwuid(os.getuid()).pw_dir)
+        self.assertEqual([], [kind for kind in USUAL if own in getattr(Homes({}), kind).parents])
 
     @unittest.skipUnless(sys.platform == "linux", "other platforms have no folders of our own")
     def test_the_usual_folders_are_those_that_platformdirs_names(self):

@@ -20,7 +20,7 @@ READ_ONLY = {
     "podm_device_list", "podm_fit", "podm_flavor_list", "podm_flavor_show",
     "podm_flavor_validate", "podm_inventory_diff", "podm_inventory_validate", "podm_list",
     "podm_node_list", "podm_node_show", "podm_pool_list", "podm_show", "podm_stats_show",
-    "scheduler_explain", "scheduler_filter_list", "scheduler_policy_list",
+    "scheduler_audit_list", "scheduler_explain", "scheduler_filter_list", "scheduler_policy_list",
     "scheduler_policy_show", "scheduler_policy_validate", "scheduler_quota_list",
     "scheduler_quota_show", "scheduler_weigher_list",
     "scheduler_whatif_drain", "scheduler_whatif_fail", "scheduler_whatif_need",
