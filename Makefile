@@ -9,18 +9,22 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -
 PACKAGING := setup.cfg setup.py pyproject.toml constraints.txt tools/build_with_pbr.py
 TESTS ?=
 ARGS ?=
+# Services under load, deaths, cut links, and functional tests again through a service.
+PROOFS := tests\.(proofs|functional\.test_through)\.
+# How often each client of a load asks, in full size; with none, the proofs have the size of CI.
+SOAK ?= 300
 PIP_ARGS ?=
 ROOM ?= weighers
 
-.PHONY: help install demo demo-live test soak bench mutants lint check format types docs notes clean
+.PHONY: help install demo demo-live test proofs bench mutants lint check format types docs notes clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make install               all that the targets below need, at once; each also installs its own'
 	@echo 'make demo                  schedule a GPU node on examples/site.json and say why'
 	@echo 'make demo-live             the same against four live pod managers that it serves itself'
-	@echo 'make test                  all tests; TESTS=regex chooses, ARGS=... goes to stestr run'
-	@echo 'make soak                  races for claims and deaths while composing, in full size, on each database'
+	@echo 'make test                  all tests but the proofs; TESTS=regex chooses of all, ARGS=... goes to stestr run'
+	@echo 'make proofs                deaths, cut links and races in full size; SOAK= for the size of CI'
 	@echo 'make bench                 the benchmarks, a JSON line each; ARGS=name runs one'
 	@echo 'make mutants ROOM=weighers  changes of lines that the tests of a room do not notice'
 	@echo 'make lint                  ruff check, ruff format --check, mypy --strict'
@@ -38,10 +42,10 @@ demo-live: .venv/installed-serve
 	@sh examples/live.sh $(BIN)
 
 test: .venv/installed-test
-	PYTHON=$(BIN)/python $(BIN)/stestr run $(if $(TESTS),'$(TESTS)') $(ARGS)
+	PYTHON=$(BIN)/python $(BIN)/stestr run $(if $(TESTS),'$(TESTS)',--exclude-regex '$(PROOFS)') $(ARGS)
 
-soak: .venv/installed-test
-	VALENCE_SCHED_SOAK=300 $(BIN)/python -m unittest -v tests.unit.store.test_races tests.unit.lifecycle.test_reconcile tests.proofs.test_deaths $(ARGS)
+proofs: .venv/installed-test
+	VALENCE_SCHED_SOAK=$(SOAK) PYTHON=$(BIN)/python $(BIN)/stestr run '$(PROOFS)$(if $(SOAK),|tests\.unit\.(core|store\.test_races|lifecycle\.test_reconcile)\.)' $(ARGS)
 
 bench: .venv/installed-test
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
