@@ -18,7 +18,7 @@ PASSING_SQLSTATES = {"53300", "25006"}
 PASSING_MYSQL_NUMBERS = {1040, 1203, 1290, 1836}
 # Nothing but other settings lets these in. PostgreSQL gives no SQLSTATE before the login.
 REFUSED_MYSQL_NUMBERS = {1044, 1045, 1049}
-REFUSED_LOGIN = re.compile(r"FATAL: .*(does not exist|authentication failed|pg_hba\.conf)")
+REFUSED_LOGIN = re.compile(r"does not exist|authentication failed|pg_hba\.conf")
 RETRYABLE_SQLITE_CODES = {5, 6}  # SQLITE_BUSY, SQLITE_LOCKED
 
 HINTS = {
@@ -77,7 +77,8 @@ def is_away(error: sa.exc.SQLAlchemyError) -> bool:
         return False
     if isinstance(error, sa.exc.DBAPIError) and _mysql_number(error) in REFUSED_MYSQL_NUMBERS:
         return False
-    return not REFUSED_LOGIN.search(str(error))
+    _, _, fatal = str(getattr(error, "orig", error)).partition("FATAL: ")
+    return not REFUSED_LOGIN.search(fatal)
 
 
 class RowRefused(StoreError):
