@@ -12,7 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from valence_sched.drivers.fields import Json, links
+from valence_sched.errors import InputError
+from valence_sched.model.codec import decode
+from valence_sched.model.foreign_text import answer_of
 
+BOM = b"\xef\xbb\xbf"
 MEMBERS, NEXT, COUNT = "Members", "Members@odata.nextLink", "Members@odata.count"
 #: The spellings of the properties of a collection, folded: the first that is there is read.
 _MEMBERS = ("members", "members@odata.navigationlink")
@@ -32,6 +36,19 @@ _ENTRIES: Mapping[str, tuple[str, ...]] = {
     "computersystem": ("Processors", "Memory", "Storage", "SimpleStorage", "EthernetInterfaces",
                        "NetworkInterfaces", "MemoryDomains"),
 }  # fmt: skip
+
+
+def object_of(body: bytes, uri: str) -> Json:
+    """Return a body as an object; an InputError says when it is none, or is a page of HTML."""
+    data = body.removeprefix(BOM)
+    if data[:200].lstrip()[:1] == b"<":
+        raise InputError(uri, "", "a page of HTML or XML", "JSON", "is it a Redfish service?")
+    try:
+        return decode(data, dict, uri, "")
+    except InputError as error:
+        if error.document_path or error.expected != "object":
+            raise
+        raise InputError(uri, "", answer_of(error.found), "object") from None
 
 
 def current_form(json: Json, *, root: bool = False) -> Json:

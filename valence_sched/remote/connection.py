@@ -267,7 +267,9 @@ def _reason(error: Exception) -> str:
         return "the service does not answer in time: what was asked may have been done"
     if isinstance(error, requests.ConnectionError):
         return "nobody answers there: check that the service runs and that the URL is right"
-    return answer_of(describe_error(error))  # some name what was received
+    if isinstance(error, requests.RequestException | urllib3.exceptions.HTTPError):
+        return answer_of(describe_error(error))  # some name what was received
+    return describe_error(error)
 
 
 def _tls_reason(error: requests.exceptions.SSLError) -> str:

@@ -22,8 +22,8 @@ from valence_sched.drivers import bounds
 from valence_sched.drivers.files import archives, folders, json_inventory, streams
 from valence_sched.drivers.recorded import records
 from valence_sched.errors import InputError, NewerSchema
-from valence_sched.model.codec import MAX_HUMAN_BYTES
 from valence_sched.model.diagnostic import Diagnostics
+from valence_sched.model.duplicate_keys import MOST_COMPACT_BYTES
 from valence_sched.model.inventory import SCHEMA, FullPodm
 
 RECORDED = Path(__file__).parents[2] / "recorded"
@@ -133,7 +133,7 @@ class TextsTest(SourceTest):
         self.assertIn("$: found the key '/redfish/v1' twice", self.refused(tree))
 
     def test_a_key_twice_is_refused_in_a_large_document_that_has_lines(self):
-        blank = b" " * MAX_HUMAN_BYTES
+        blank = b" " * MOST_COMPACT_BYTES
         twice = b'{"id":"a","blocks":[{"uri":"/1","uri":"/2"}]}'
         text = document({"id": "x"}).replace(b'{"id":"x"}', twice + blank)
         for data in (text.replace(b",", b",\n"), text.replace(b",", b",\r\n")):
@@ -146,7 +146,7 @@ class TextsTest(SourceTest):
         self.assertIn("$: found the key '/redfish/v1' twice", self.refused(tree))
 
     def test_a_large_document_on_one_line_is_read_unchecked(self):
-        text = document({"id": "x"}).replace(b'"x"', b'"x","id":"x"' + b" " * MAX_HUMAN_BYTES)
+        text = document({"id": "x"}).replace(b'"x"', b'"x","id":"x"' + b" " * MOST_COMPACT_BYTES)
         for end in (b"", b"\n", b"\r\n"):
             self.assertEqual(["x"], self.ids(self.write("site.json", text + end)))
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
+from valence_sched.drivers.document_shape import object_of
 from valence_sched.drivers.fields import Json, flag, number
 from valence_sched.drivers.http.exchange import (
     GONE,
@@ -19,7 +20,6 @@ from valence_sched.drivers.http.exchange import (
     Slow,
     Unreachable,
     is_outage,
-    object_of,
 )
 from valence_sched.drivers.links import path_of
 from valence_sched.errors import InputError

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, error_text
 from valence_sched.drivers.dialect import Dialects, recognised_dialect
+from valence_sched.drivers.document_shape import object_of
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.identity import told_identity
 from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, path_of
 from valence_sched.errors import InputError
-from valence_sched.model.codec import decode
 from valence_sched.model.diagnostic import Diagnostic, Diagnostics
 from valence_sched.model.inventory import FullPodm
 
@@ -51,7 +51,7 @@ class RecordedTree:
         if len(data) > MAX_DOCUMENT_BYTES:
             expected = f"at most {MAX_DOCUMENT_BYTES}"
             raise InputError(uri, "", "a document of more bytes", expected)
-        return decode(data.removeprefix(b"\xef\xbb\xbf"), dict, uri, "")
+        return object_of(data, uri)
 
 
 def tree_of_files(files: Mapping[str, bytes | Path]) -> RecordedTree:

@@ -11,13 +11,11 @@ from typing import NamedTuple
 import msgspec
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
+from valence_sched.drivers.document_shape import BOM, object_of
 from valence_sched.drivers.fields import Json
 from valence_sched.errors import InputError, PodmError
-from valence_sched.model.codec import decode
-from valence_sched.model.foreign_text import answer_of
 from valence_sched.model.http_header import header_problem
 
-_BOM = b"\xef\xbb\xbf"
 #: Headers by which a body that is cut off differs from a whole one.
 _LENGTHS = frozenset(("content-length", "transfer-encoding"))
 #: Statuses of a document that is not there.
@@ -61,7 +59,7 @@ class Answer(NamedTuple):
         if self.status != 200 or not _LENGTHS.isdisjoint(map(str.lower, self.headers)):
             return False
         try:
-            msgspec.json.decode(self.body.removeprefix(_BOM))
+            msgspec.json.decode(self.body.removeprefix(BOM))
         except msgspec.DecodeError as error:
             return "truncated" in str(error)
         except RecursionError:
@@ -74,19 +72,6 @@ class Answer(NamedTuple):
             most = f"at most {MAX_DOCUMENT_BYTES}"
             raise InputError(uri, "", "a document of more bytes", most)
         return object_of(self.body, uri)
-
-
-def object_of(body: bytes, uri: str) -> Json:
-    """Return a body as an object; an InputError says when it is none, or is a page of HTML."""
-    data = body.removeprefix(_BOM)
-    if data[:200].lstrip()[:1] == b"<":
-        raise InputError(uri, "", "a page of HTML or XML", "JSON", "is it a Redfish service?")
-    try:
-        return decode(data, dict, uri, "")
-    except InputError as error:
-        if error.document_path or error.expected != "object":
-            raise
-        raise InputError(uri, "", answer_of(error.found), "object") from None
 
 
 class Unreachable(PodmError):

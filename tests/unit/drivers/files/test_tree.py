@@ -260,7 +260,7 @@ class LinksTest(unittest.TestCase):
         self.assertEqual(1, len(self.problem("a next page that was read before")))
 
     def test_a_document_of_the_wrong_type_is_left_out_and_noted(self):
-        self.assertEqual(1, len(self.problem("B3: found [], expected object")))
+        self.assertEqual(1, len(self.problem("B3: found an answer of '[]', expected object")))
 
     def test_a_member_that_is_no_link_is_noted(self):
         self.assertEqual(1, len(self.problem("a link without @odata.id")))

@@ -37,7 +37,6 @@ class ConnectionTest(unittest.TestCase):
         answers = (
             status(500),
             status(503, Retry_After="0"),
-            status(401),
             status(400, b'{"error": {"message": "SYS518"}}'),
             status(500, b'{"error": {"message": "iLO InvalidOperationForSystemState"}}'),
             status(500, b'"text"'),
