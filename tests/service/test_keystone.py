@@ -17,7 +17,7 @@ from tests.service.keystone_server import ADMIN_PASSWORD, keystone, short_lived_
 from tests.service.test_reader import wait_for
 from valence_sched.model.registration import PasswordReference
 from valence_sched.service.routes import ROUTES
-from valence_sched.service.settings import DEFAULT_SETTINGS, KeystoneSettings, RateSettings
+from valence_sched.service.settings import KeystoneSettings, RateSettings
 from valence_sched.service.users import BASIC
 
 EXPIRATION_S = 6
@@ -66,7 +66,7 @@ class KeystoneCase(ApplicationCase):
         self.environ["SERVICE_PASSWORD"] = ADMIN_PASSWORD
         self.client = self.new_keystone_client()
 
-    def new_keystone_client(self, policy_file=None, rate_limits=DEFAULT_SETTINGS.rate_limits, **words):
+    def new_keystone_client(self, policy_file=None, **words):
         fields = {
             "auth_url": SITE.server.url,
             "username": "admin",
@@ -75,8 +75,9 @@ class KeystoneCase(ApplicationCase):
             "token_cache_s": 0,
             **words,
         }
-        return self.new_client(auth="keystone", keystone=KeystoneSettings(**fields),
-                               policy_file=policy_file, rate_limits=rate_limits)  # fmt: skip
+        return self.new_client(
+            auth="keystone", keystone=KeystoneSettings(**fields), policy_file=policy_file
+        )
 
     def ask(self, method, path, token, body=None, **headers):
         sent = {"X-Auth-Token": token} if token else {}
@@ -296,9 +297,9 @@ class TestSecrets(KeystoneCase):
 
 
 class TestEveryRoute(KeystoneCase):
+    settings = MappingProxyType({"rate_limits": RateSettings(failures=None)})
+
     def test_no_route_with_a_rule_answers_without_a_token(self):
-        unlimited = RateSettings(failures=None)
-        self.client = self.new_keystone_client(rate_limits=unlimited)
         for route in ROUTES:
             if route.rule:
                 with self.subTest(f"{route.method} {route.path}"):
