@@ -22,6 +22,7 @@ from tests.proofs.scheduler_process import scheduler_process
 from tests.proofs.served_site import inventory
 from tests.service.application import SMALL, testing_login
 from tests.unit.core.fit import hard_covers
+from valence_sched.server.worker import MOST_HELD_BYTES
 
 SLOW = 40  # clients, many more than the threads of the worker
 FLOOD = 1500  # clients of each kind
@@ -103,6 +104,25 @@ class TestSlowClients(unittest.TestCase):
         slow = [self.open(head, size + b"\r\n") for size in (b"f" * 9, b"1" * 17) * (SLOW // 2)]
         self.check_others(slow)
 
+    def test_chunks_that_cost_more_than_they_bring_are_refused(self):
+        """Clients that send them as fast as they can take no time of others."""
+        head = HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked")
+        for chunk in (b"1\r\n[\r\n", b"2;a=b\r\n[[\r\n"):
+            lines = [self.open(head) for _ in range(12)]
+            for line in lines:
+                with contextlib.suppress(ConnectionError):
+                    line.sendall(chunk * 100_000)
+            self.check_others()
+            for line in lines:
+                with contextlib.suppress(ConnectionError):  # of what it sends after its answer
+                    self.assertIn(b" 400 ", line.recv(1000))
+
+    def test_a_body_in_some_small_chunks_is_taken(self):
+        head = HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked")
+        body = BODY.replace(b":", b":" + b" " * 200)
+        chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body)
+        self.assertIn(b"200 OK", self.open(head, chunks + b"0\r\n\r\n").recv(1000))
+
     def test_chunks_that_are_none_are_refused_and_what_follows_is_no_request(self):
         head = HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked")
         follower = b"GET /v1 HTTP/1.1\r\nHost: here\r\n\r\n"
@@ -149,8 +169,9 @@ class TestSlowClients(unittest.TestCase):
         large += [self.open(chunked, b"30000\r\n" + b"[" * 0x30000 + b"\r\n")]
         for line in large:
             self.assertIn(b"413 Content Too Large", line.recv(1000))
-        head = [self.open(b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000)]
-        self.assertIn(b" 431 ", head[0].recv(1000))
+        for head in (b"X: y\r\n" * 20_000, (b"X: " + b"y" * 8000 + b"\r\n") * 20 + b"\r\n"):
+            line = self.open(b"GET / HTTP/1.1\r\nHost: here\r\n" + head)
+            self.assertIn(b" 431 ", line.recv(1000))
         self.check_others()
 
     def test_bodies_in_a_coding_that_nobody_decodes(self):
@@ -180,6 +201,25 @@ class TestSlowClients(unittest.TestCase):
             for client in clients:
                 client.join()
         self.assertEqual(set(), set(asked) - {200, 503})
+
+
+class TestMemory(unittest.TestCase):
+    """A worker that takes large bodies."""
+
+    def test_bodies_that_arrive_and_wait_are_bounded_and_freed(self):
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (folder / "site.json").write_text(json.dumps(inventory(2, 8)))
+        words = ("--inventory", f"{folder}/site.json", "--state", f"sqlite:///{folder}/state.db")
+        service = self.enterContext(scheduler_process(folder, 1, *words))
+        status, address = f"/proc/{service.worker_pids()[0]}/status", urlsplit(service.url)
+        size, before = 4_000_000, peak_mib(status)
+        for _ in range(200):
+            line = socket.create_connection((address.hostname, address.port), 30)
+            with contextlib.suppress(ConnectionError):
+                self.enterContext(line).sendall(HEAD % size + b" " * (size - 1))
+        with contextlib.closing(Caller(service.url)) as caller:
+            self.assertEqual(200, caller.call("POST", "/v1/select_destinations", SMALL).status)
+        self.assertLess(peak_mib(status) - before, 2.5 * (MOST_HELD_BYTES >> 20))
 
 
 class TestFewDescriptors(unittest.TestCase):
@@ -248,6 +288,12 @@ class TestSlowClientsOverTls(unittest.TestCase):
         self.assertIn(b"200 OK", line.recv(1000))
         for one in slow:
             self.assertTrue(is_open(one))
+
+
+def peak_mib(status: str) -> int:
+    """Return the most memory that a process had, by its file of status."""
+    line = next(one for one in Path(status).read_text().splitlines() if one.startswith("VmHWM"))
+    return int(line.split()[1]) >> 10
 
 
 def is_open(line: socket.socket) -> bool:

@@ -17,6 +17,8 @@ import io
 import os
 import resource
 import ssl
+import sys
+from asyncio import sslproto
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -36,8 +38,11 @@ from valence_sched.service.settings import Limits
 MOST_CONNECTIONS = 8192  # of a worker, and at most half of its file descriptors
 MOST_DESCRIPTORS = 65536  # that a worker asks for
 MOST_HELD_BYTES = 128 << 20  # that have arrived, and that wait to be sent, of all connections
-MOST_HEAD_BYTES = 64 << 10
+SHARE_BYTES = MOST_HELD_BYTES // MOST_CONNECTIONS  # that no connection is closed for
+READ_BYTES = 16 << 10  # of one connection at a time: parsing them keeps others waiting
+MOST_HEAD_BYTES = 32 << 10
 FRAMING = 8  # bytes received for each byte of a body, at most
+SMALL_PARTS, PART_BYTES = 1000, 64  # of a chunked body: so many may be smaller on average
 MOST_DISCARDED_BYTES = 1 << 20  # that a client still sends after its last answer
 ACCEPTED_AT_ONCE = 16
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -45,6 +50,7 @@ EXHAUSTED_S = 0.05  # until connections are accepted again
 LINGER_S = 2.0  # how long a client has to read its last answer and close
 FLUSH_S = (0.005, 0.25)  # between two looks at an answer that is being sent
 TICK_S, END_TICK_S = 1.0, 0.05
+SWITCH_S = 0.0005  # that the loop waits for a thread after each call of the kernel
 CODINGS = {b"chunked", b"identity"}
 STATUSES = {
     parser.LimitRequestLine: HTTPStatus.REQUEST_URI_TOO_LONG,
@@ -62,7 +68,7 @@ class WsgiRequest(parser.CallbackRequest):  # type: ignore[misc]
     body: io.BytesIO
 
 
-class ClientConnection(asyncio.Protocol):
+class ClientConnection(asyncio.BufferedProtocol):
     """One connection: parses its requests one after another, and sends their answers.
 
     It waits until its ``deadline``, ``since`` when the client began to keep it waiting.
@@ -76,9 +82,9 @@ class ClientConnection(asyncio.Protocol):
         self.host = "-"
         self.phase = Phase.ARRIVING
         self.since = self.deadline = 0.0
-        self.held_bytes = self._arrived_bytes = self._body_bytes = self._discarded_bytes = 0
+        self.held_bytes = self._arrived_bytes = self._discarded_bytes = 0
         self._request: WsgiRequest | None = None
-        self._body: list[bytes] = []
+        self._body, self._body_bytes, self._parts = bytearray(), 0, 0
         self._parser = parser.PythonProtocol(
             on_headers_complete=self._take_head,
             on_body=self._take_body,
@@ -115,8 +121,13 @@ class ClientConnection(asyncio.Protocol):
                 self._transports.append(secured)
                 self._take(bytes(self._early))
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return what the next bytes are read into: it is the same for all connections."""
+        return self._worker.arrivals
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Take some bytes of a request, or drop those that follow the last one."""
+        data = bytes(self._worker.arrivals[:nbytes])
         if self.phase is Phase.LINGERING:
             self._discarded_bytes += len(data)
             if self._discarded_bytes > MOST_DISCARDED_BYTES:
@@ -125,6 +136,10 @@ class ClientConnection(asyncio.Protocol):
             self._early += data  # the last bytes of a handshake may bring the first of a request
         elif self.phase is Phase.ARRIVING:
             self._take(data)
+
+    def release(self) -> None:
+        """Free what is held, for which the collector of cycles may take long."""
+        self._body, self._request, self._parser = bytearray(), None, parser.PythonProtocol()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection; an answer to it is dropped."""
@@ -147,7 +162,7 @@ class ClientConnection(asyncio.Protocol):
     def _hold(self, held_bytes: int) -> None:
         self._worker.held_bytes += held_bytes - self.held_bytes
         self.held_bytes = held_bytes
-        self._worker.limit_held(self)
+        self._worker.limit_held()
 
     def _take(self, data: bytes) -> None:
         if data and not self._arrived_bytes:
@@ -182,8 +197,11 @@ class ClientConnection(asyncio.Protocol):
 
     def _take_body(self, data: bytes) -> None:
         if self._body_bytes <= self._worker.most_body_bytes:  # of more a part is as good
-            self._body.append(data)
+            self._body += data
         self._body_bytes += len(data)
+        self._parts += self._parser.is_chunked
+        if self._parts > SMALL_PARTS and self._body_bytes < PART_BYTES * self._parts:
+            raise parser.ParseError("the chunks are too small")
 
     def _is_too_large(self, request: WsgiRequest) -> bool:
         """Return whether the application refuses a body, however it goes on."""
@@ -192,7 +210,7 @@ class ClientConnection(asyncio.Protocol):
     def _submit(self, request: WsgiRequest) -> None:
         self._transport.pause_reading()
         self._wait(Phase.ANSWERING, float("inf"))
-        request.body, self._body = io.BytesIO(b"".join(self._body)), []
+        request.body, self._body = io.BytesIO(self._body), bytearray()
         request.must_close |= not self._parser.is_complete or not self._worker.alive
         server = self._transport.get_extra_info("sockname")
         work = functools.partial(self._worker.answer, request, self.client, server)
@@ -228,7 +246,7 @@ class ClientConnection(asyncio.Protocol):
     def _begin_next(self) -> None:
         followed = self._parser.remaining()
         self._parser.reset()
-        self._request, self._arrived_bytes, self._body_bytes = None, 0, 0
+        self._request, self._arrived_bytes, self._body_bytes, self._parts = None, 0, 0, 0
         self._hold(0)
         self._wait(Phase.ARRIVING, self._worker.cfg.keepalive)
         if not self._worker.alive:
@@ -269,7 +287,7 @@ class ServiceWorker(Worker):  # type: ignore[misc]
         self.threads = ThreadPoolExecutor(self.cfg.threads)
         self.tls: ssl.SSLContext | None = None
         self.open: dict[ClientConnection, None] = {}
-        self.held_bytes = 0
+        self.held_bytes, self.arrivals = 0, memoryview(bytearray(READ_BYTES))
         self._of_host: Counter[str] = Counter()
         self._most_connections = MOST_CONNECTIONS
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -279,6 +297,8 @@ class ServiceWorker(Worker):  # type: ignore[misc]
         """Serve until a signal, or the end of the first process."""
         self.tls = sock.ssl_context(self.cfg) if self.cfg.is_ssl else None
         self._most_connections = min(MOST_CONNECTIONS, _raise_descriptors() // 2)
+        sys.setswitchinterval(SWITCH_S)
+        sslproto.SSLProtocol.max_size = READ_BYTES  # each connection has a buffer of that size
         asyncio.run(self._serve())
         self.threads.shutdown(wait=False, cancel_futures=True)
 
@@ -320,29 +340,28 @@ class ServiceWorker(Worker):  # type: ignore[misc]
         """Forget a connection that is closed; again, it does nothing."""
         if connection in self.open:
             del self.open[connection]
+            connection.release()
             self.held_bytes -= connection.held_bytes
             self._of_host[connection.host] -= 1
             if not self._of_host[connection.host]:
                 del self._of_host[connection.host]
 
-    def limit_held(self, newest: ClientConnection) -> None:
-        """Close other connections where all together hold too much."""
+    def limit_held(self) -> None:
+        """Close connections that hold more than their share where all together hold too much."""
         if self.held_bytes > MOST_HELD_BYTES:
-            self._drop_until(lambda: self.held_bytes <= MOST_HELD_BYTES * 7 // 8, newest)
+            self._drop_until(lambda: self.held_bytes <= MOST_HELD_BYTES * 7 // 8, SHARE_BYTES)
 
     def _limit_connections(self) -> None:
         if len(self.open) > self._most_connections:  # by more than one: choosing takes its time
             self._drop_until(lambda: len(self.open) <= self._most_connections * 15 // 16)
 
-    def _drop_until(
-        self, enough: Callable[[], bool], spared: ClientConnection | None = None
-    ) -> None:
-        waiting = [one for one in self.open if one.phase is not Phase.ANSWERING]
+    def _drop_until(self, enough: Callable[[], bool], share_bytes: int = -1) -> None:
+        waiting = [one for one in self.open if one.phase is not Phase.ANSWERING
+                   and one.held_bytes > share_bytes]  # fmt: skip
         for one in sorted(waiting, key=lambda one: (-self._of_host[one.host], one.since)):
             if enough():
                 return
-            if one is not spared:
-                one.abort()
+            one.abort()
 
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
