@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Audit: each change leaves a line that says who asked for what, and what came of it."""
 
-import json
 import logging
-import unittest
 
 from tests.service.application import SMALL, ApplicationCase, LivePodmsCase
-from valence_sched.model.effect import AuditLine, AuditQuery
+from valence_sched.model.effect import AuditQuery
 from valence_sched.service.routes import ROUTES
 from valence_sched.store.store import Store
 
@@ -92,20 +90,3 @@ class TestChanges(LivePodmsCase):
         only = self.call("GET", f"/v1/audit?object=claims/{claim}&outcome=done&limit=1", user="ann")
         self.assertEqual(["claims:delete"], [one["verb"] for one in only.json])
         self.check_problem(self.call("GET", "/v1/audit", user="mo"), 403, "access_denied")
-
-
-class TestStored(unittest.TestCase):
-    def test_the_oldest_lines_go_and_long_texts_are_cut(self):
-        case = ApplicationCase()
-        case.setUp()
-        self.addCleanup(case.doCleanups)
-        with Store(case.state) as store:
-            for begin in range(0, 1000, 100):
-                words = {"user": "u" * 5000, "request_id": "r", "verb": "v", "outcome": "done"}
-                numbers = range(begin, begin + 100)
-                store.audit.add([AuditLine(object=str(one), **words) for one in numbers], most=200)
-            found = store.audit.newest(AuditQuery(limit=1000))
-        self.assertEqual([str(number) for number in reversed(range(800, 1000))],
-                         [line.object for line in found])  # fmt: skip
-        self.assertEqual({1024}, {len(line.user) for line in found})
-        self.assertLess(len(json.dumps(found[0].user)), 1100)

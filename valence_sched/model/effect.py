@@ -11,7 +11,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from valence_sched.errors import SchedulerError, StoreError, Unverified, one_line
-from valence_sched.model.base import Noun
+from valence_sched.model.base import MAX_WHOLE, Noun
 
 AUDIT_LINES = 100_000  # that a state keeps
 AUDIT_PAGE = 100
@@ -47,7 +47,7 @@ class AuditQuery(Noun, frozen=True, kw_only=True):
     object: str | None = None
     outcome: str | None = None
     limit: Annotated[int, Meta(ge=1, le=100_000)] = AUDIT_PAGE
-    skip: Annotated[int, Meta(ge=0)] = 0
+    skip: Annotated[int, Meta(ge=0, le=MAX_WHOLE)] = 0
 
 
 def held_state(claim_id: str) -> str:
