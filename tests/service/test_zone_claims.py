@@ -13,8 +13,17 @@ from tests.service.application import ApplicationCase
 from tests.service.zone_services import ZoneServices, child_server, scheduler
 from tests.unit.lifecycle.site import request
 from tests.unit.zones.in_process import made_nodes, served_tree
-from valence_sched.errors import AccessDenied, ClaimLost, RequestError, ServiceError, UnknownName
+from valence_sched.errors import (
+    AccessDenied,
+    ClaimLost,
+    InUse,
+    RequestError,
+    ServiceError,
+    UnknownName,
+    Unverified,
+)
 from valence_sched.model.zone_claim import ZoneClaimBody
+from valence_sched.model.zone_registry import ZoneChange
 from valence_sched.remote.connection import ServiceConnection
 from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.store.store import Store
@@ -75,6 +84,29 @@ class TestOverHttp(LiveTreeCase):
         self.assertEqual(renewed.parts, self.top.claim_record(renewed.id).claim.parts)
         self.assertEqual([], list(self.top.release([renewed.id])))
         self.assertEqual([], self.held())
+
+    def test_zones_disabled_under_a_claim_keep_it_and_are_not_deleted(self):
+        """Also where no child is left that may be asked."""
+        claim = self.top.claim(request(**APART, count=3)).claim
+        for zone in ("east", "west"):
+            self.top.change_zone(zone, ZoneChange(enabled=False))
+        disabled = r"zone (east|west): it is disabled: scheduler zone set \1 --enable"
+        with self.assertRaisesRegex(Unverified, f"{disabled}: .*claim {claim.id} stays held"):
+            self.top.compose_claim(claim.id)
+        self.assertEqual(["HELD"], [one.state for one in self.top.claims()])
+        self.assertEqual({"east", "west"}, {one.zone for one in self.top.claims().silent})
+        (error,) = self.top.delete_zones(["west"])
+        self.assertIsInstance(error, InUse)
+        result = self.top.select_destinations(request())
+        excluded = [(one.zone, one.reason) for one in result.report.zones.excluded]
+        self.assertEqual([("east", "disabled"), ("west", "disabled")], excluded)
+        self.top.change_zone("west", ZoneChange(enabled=True))
+        (error,) = self.top.release([claim.id])
+        self.assertRegex(str(error), "zone east: it is disabled")
+        self.top.change_zone("east", ZoneChange(enabled=True))
+        self.assertEqual([], list(self.top.release([claim.id])))
+        self.assertEqual([], self.held())
+        self.assertEqual([], list(self.top.delete_zones(["west"])))
 
     def test_claims_at_once_keep_the_rules_of_a_group_over_all_zones(self):
         def claim(seed):

@@ -16,7 +16,7 @@ def zone_lines(zones: DecisionZones) -> Iterator[str]:
     if zones.silent:
         yield f"no answer from {_listed(zones.silent)}: the choice may lack the best"
     if zones.excluded:
-        yield f"not asked, by capabilities: {_listed(zones.excluded)}"
+        yield f"not asked: {_listed(zones.excluded)}"
 
 
 def missing_line(silent: Sequence[SilentZone], noun: str) -> str:

@@ -77,7 +77,7 @@ def process_zone(
     return ProcessZone(
         settings.zones,
         engines,
-        children.enabled,
+        children.rows,
         own_id,
         lambda: app.registry(settings.state).zone_keys(settings.zones),
         lambda row: app.secret(row.password, f"zone {row.name}") if row.password else None,
@@ -137,7 +137,7 @@ class LockedPodms:
 class ProcessZone:
     """The zone of one process, with connections to its children and threads that ask them.
 
-    ``children`` are those of the state that are enabled now, ``id_`` is the id of the zone, and
+    ``children`` are those of the state as it is now, ``id_`` is the id of the zone, and
     ``keys`` are the secrets that sign its offers: those are called when they are first needed.
     ``claims`` are those that the state has over children.
     """
@@ -218,7 +218,7 @@ class ProcessZone:
 
     def _verbs_of_children(self) -> dict[str, Callable[[], Scheduler]]:
         with self._lock:
-            return {name: link.verbs for name, link in self._links.items()}
+            return {name: link.verbs for name, link in self._links.items() if link.enabled}
 
     def _reports_below(
         self, request: Request, detail: Detail
@@ -293,12 +293,15 @@ class _Link:
         timeout_s: float,
         route: Callable[[], Sequence[str]],
     ) -> None:
-        self.access = _access_of(row)
+        self.access, self.enabled = _access_of(row), row.enabled
         self._zone: RemoteZone | None = None
         self._problem: str | None = None
         self._threads = ThreadPoolExecutor(QUERIES, thread_name_prefix=f"zone {row.name}")
         try:
-            self._zone = RemoteZone(logins.connection(row, password(row), timeout_s, route))
+            if row.enabled:
+                self._zone = RemoteZone(logins.connection(row, password(row), timeout_s, route))
+            else:
+                self._problem = f"it is disabled: scheduler zone set {row.name} --enable"
         except (CredentialError, UsageError) as error:
             self._problem = one_line(str(error))
 
@@ -317,7 +320,7 @@ class _Link:
         """Return the child as it is now."""
         inactive = None if row.is_active else row.reason
         return ChildZone(row.name, self._zone, row.weighting, row.capabilities,
-                         self._problem or inactive, self._threads)  # fmt: skip
+                         self._problem or inactive, self._threads, enabled=row.enabled)  # fmt: skip
 
     def close(self) -> None:
         """Let the threads end."""
@@ -325,7 +328,8 @@ class _Link:
 
 
 def _access_of(row: ChildRow) -> tuple[object, ...]:
-    return row.url, row.username, row.password, row.keystone, row.cacert, row.certificate
+    return (row.enabled, row.url, row.username, row.password, row.keystone, row.cacert,
+            row.certificate)  # fmt: skip
 
 
 class ZonedSchedulers:

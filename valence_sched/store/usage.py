@@ -54,10 +54,14 @@ def uses(connection: sa.Connection, key: str) -> list[str]:
     for noun, query in (("claim", of_claims.order_by(claims.claim_id)),
                         ("node", of_nodes.order_by(nodes.id))):  # fmt: skip
         if ids := connection.scalars(query).all():
-            more = f" and {len(ids) - MAX_LISTED_USES:,} more" if ids[MAX_LISTED_USES:] else ""
-            listed = ", ".join(ids[:MAX_LISTED_USES])
-            parts.append(f"{format_count(len(ids), noun)} ({listed}{more})")
+            parts.append(f"{format_count(len(ids), noun)} ({listed(ids)})")
     return parts
+
+
+def listed(ids: Sequence[str]) -> str:
+    """Return the first of some IDs, and how many more there are."""
+    more = f" and {len(ids) - MAX_LISTED_USES:,} more" if ids[MAX_LISTED_USES:] else ""
+    return ", ".join(ids[:MAX_LISTED_USES]) + more
 
 
 def usages_by_name(connection: sa.Connection, names: Iterable[str]) -> dict[str, Usage]:

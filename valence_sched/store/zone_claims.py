@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from valence_sched.errors import ClaimLost, NameTaken, StoreError, UnknownName, one_line
+from valence_sched.errors import ClaimLost, InUse, NameTaken, StoreError, UnknownName, one_line
 from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import to_json
+from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
 from valence_sched.model.zone_claim import (
     ENDED_STATES,
@@ -31,6 +32,7 @@ from valence_sched.store.claim_rows import FIELDS, consumer_key
 from valence_sched.store.database import Database
 from valence_sched.store.quarantine import one_readable, readable
 from valence_sched.store.tables import key_of, now
+from valence_sched.store.usage import listed
 
 _table = tables.zone_claims
 _of = _table.c
@@ -201,6 +203,16 @@ class ZoneClaimRows:
         with contextlib.suppress(StoreError):
             if self._database.read(lambda c: _find(c, over), "reading claims"):
                 self._database.write(work, "ending claims")
+
+
+def check_unused(connection: sa.Connection, zone: str) -> None:
+    """Raise InUse where live claims have a part in a child zone."""
+    live = _of.state.in_(LIVE_STATES), sa.not_(_IS_OVER)
+    found = [claim.id for claim in _find(connection, *live)
+             if any(part.zone == zone for part in claim.parts)]  # fmt: skip
+    if found:
+        text = f"zone {zone!r} still has {format_count(len(found), 'claim')} ({listed(found)})"
+        raise InUse(one_line(f"{text}: run podm claim release and podm node delete first"))
 
 
 def _find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[ZoneClaim]:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from valence_sched.errors import NameTaken, UnknownName, one_line
 from valence_sched.model.inventory import to_json
 from valence_sched.model.zone_registry import ZoneOverview, ZoneRegistration, ZoneReport
-from valence_sched.store import change_log, tables
+from valence_sched.store import change_log, tables, zone_claims
 from valence_sched.store.database import Database
 from valence_sched.store.quarantine import decoded, readable
 from valence_sched.store.tables import digest_of, key_of, now
@@ -101,9 +101,14 @@ class Zones:
         self._write(work, "changing a zone")
 
     def delete(self, zone: ZoneOverview) -> None:
-        """Forget a child zone; its own state is not touched. One that is gone is no error."""
+        """Forget a child zone; its own state is not touched. One that is gone is no error.
+
+        Raises:
+            InUse: live claims have a part in it.
+        """
 
         def work(connection: sa.Connection) -> None:
+            zone_claims.check_unused(connection, zone.registration.name)
             connection.execute(sa.delete(_table).where(_table.c.id == zone.id))
             change_log.log_zone_change(connection)
 

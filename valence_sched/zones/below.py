@@ -29,6 +29,7 @@ from valence_sched.zones import paths
 from valence_sched.zones.calls import call_all, call_below
 
 DEADLINE_S = 30.0  # for what each zone is asked
+MOST_ROWS = 10_000  # of the claims, or the nodes, of one child
 
 
 class ClaimVerbs(Protocol):
@@ -92,7 +93,7 @@ class ChildClaims(NamedTuple):
 class ZoneLists(NamedTuple):
     """The lists that zones gave by name, empty for a zone's own pod managers.
 
-    ``silent`` are the zones whose part is in none of them, at any level below.
+    ``silent`` are the zones whose part they lack, at any level below.
     """
 
     lists: Mapping[str, Sequence[Any]]
@@ -122,14 +123,14 @@ class ZonesBelow:
         """Return a child by its name.
 
         Raises:
-            UnknownName, ServiceError: it is not a child any more; it cannot be asked.
+            ServiceError: it cannot be asked, or is not a child any more.
         """
         return self._child(zone).zone
 
     def _child(self, zone: str) -> ChildClaims:
         found = self.children.get(zone)
         if found is None:
-            raise UnknownName("child zone", zone, self.children)
+            raise ServiceError("it is no longer a child zone: add it again")
         if isinstance(found, str):
             raise ServiceError(found)
         return found
@@ -142,7 +143,7 @@ class ZonesBelow:
         return zone, self.part(zone), rest
 
     def ask(self, ask: Callable[[ClaimVerbs], Sequence[Any]]) -> ZoneLists:
-        """Return the list of every part, and the zones that gave none; note each such child.
+        """Return the list of every part, and the zones whose rows it lacks; note silent children.
 
         Errors of the zone's own pod managers are raised.
         """
@@ -152,7 +153,10 @@ class ZonesBelow:
         silent: list[SilentZone] = []
         for name, answer in call_below(calls, self.deadline_s).items():
             if not isinstance(answer, SchedulerError):
-                lists[name] = answer
+                lists[name] = answer[:MOST_ROWS] if name else answer
+                if len(lists[name]) < len(answer):
+                    rows = f"{len(answer):,} rows, of which {MOST_ROWS:,} are read"
+                    silent.append(SilentZone(zone=name, reason=f"it lists {rows}"))
                 silent += [replace(one, zone=paths.path(name, one.zone))
                            for one in silent_zones(answer)]  # fmt: skip
             elif not name:
@@ -168,10 +172,13 @@ class ZonesBelow:
     def claims_of(self, part: ZoneClaimPart, row: ZoneClaim) -> list[Claim]:
         """Return what a zone has for a part: one claim, or a claim for each node of it.
 
-        Of a claim that has ended also those that ended.
+        Of a claim that has ended also those that ended. ServiceError for more nodes than the part
+        has.
         """
         claims = self.part(part.zone).claims(owner=row.owner, ended=row.state in ENDED_STATES)
-        return parts_of(row, claims)
+        found = parts_of(row, claims)
+        check_nodes(sum(claim.nodes for claim in found), len(part.nodes))
+        return found
 
     def release(self, row: ZoneClaim) -> dict[str, SchedulerError]:
         """Release the parts of a claim, all at once; return the error of each zone with one."""
@@ -200,6 +207,12 @@ def parts_of(row: ZoneClaim, claims: Iterable[Claim]) -> list[Claim]:
     found = [claim for claim in claims if zone_claim_id(claim) == row.id]
     single = [claim for claim in found if claim.key != row.id]
     return single or found
+
+
+def check_nodes(nodes: int, asked: int, least: int = 0) -> None:
+    """Raise ServiceError where a zone answers with more nodes than it was asked, or fewer."""
+    if not least <= nodes <= asked:
+        raise ServiceError(f"it answers with {nodes:,} nodes, and was asked for {asked:,}")
 
 
 def in_zone(zone: str, error: SchedulerError) -> SchedulerError:

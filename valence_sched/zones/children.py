@@ -46,7 +46,8 @@ DEADLINE_S = 10.0  # for an answer to a poll
 class ChildRow:
     """A child zone that may be asked: how it is reached, and what it told of itself.
 
-    ``reason`` is why it is not active, empty where it is. Without ``capabilities`` for a key it
+    ``reason`` is why it is not active, empty where it is. One that is not ``enabled`` is neither
+    polled nor asked. Without ``capabilities`` for a key it
     may have any. ``password`` is a reference, which :mod:`valence_sched.config.credentials`
     resolves.
     """
@@ -60,6 +61,7 @@ class ChildRow:
     certificate: ClientCertificate | None = None
     weighting: Weighting = PLAIN
     is_active: bool = False
+    enabled: bool = True
     capabilities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     reason: str = ""
 
@@ -75,7 +77,7 @@ class ListedZones(Protocol):
 
 
 class Children:
-    """The enabled child zones of a state, as they are each time they are asked for.
+    """The child zones of a state, as they are each time they are asked for.
 
     They are read again where they changed, and otherwise once in ``LIST_S``: how old is what they
     told is in no count. ``zones`` returns those of the state; they are polled every ``interval_s``.
@@ -91,14 +93,13 @@ class Children:
         self._zones, self._interval_s, self._clock = zones, interval_s, clock
         self._list: tuple[int, float, Sequence[ChildRow]] | None = None
 
-    def enabled(self) -> Sequence[ChildRow]:
-        """Return the enabled ones by name; StoreError where the state cannot be read."""
+    def rows(self) -> Sequence[ChildRow]:
+        """Return them by name; StoreError where the state cannot be read."""
         zones, known, at = self._zones(), self._list, self._clock()
         changes = zones.changes()
         if known is not None and known[0] == changes and at - known[1] < LIST_S:
             return known[2]
-        enabled = (one for one in zones.list() if one.registration.enabled)
-        rows = [_row(one, self._interval_s) for one in enabled]
+        rows = [_row(one, self._interval_s) for one in zones.list()]
         self._list = changes, at, rows  # counted before it was read: never newer than the list
         return rows
 
@@ -115,6 +116,7 @@ def _row(zone: ZoneOverview, interval_s: float) -> ChildRow:
         certificate=one.certificate,
         weighting=Weighting(one.weight_scale, one.weight_offset),
         is_active=report.is_active,
+        enabled=one.enabled,
         capabilities=current_capabilities(zone, interval_s),
         reason="" if report.is_active else report.reason,
     )

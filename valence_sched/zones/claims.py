@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -52,13 +53,15 @@ from valence_sched.model.zone_claim import (
 )
 from valence_sched.model.zoned_list import ZonedList
 from valence_sched.zones import paths
-from valence_sched.zones.below import ZonesBelow, in_zone, parts_of, zone_claim_id
+from valence_sched.zones.below import ZonesBelow, check_nodes, in_zone, parts_of, zone_claim_id
 from valence_sched.zones.calls import DEADLINE_SHARE, call_all
 from valence_sched.zones.selection import Selected
 from valence_sched.zones.tokens import OwnToken, Tokens
 
 PREPARE_TTL_S = 60.0  # how long a part waits for the other zones
 MOST_ATTEMPTS = 8
+MOST_LOSSES = 2  # of one zone, before others are decided on instead
+MOST_ID = 255  # characters of the claim of a zone
 MOST_CONTENDED = 64  # attempts that another claim of the same group was in the way of
 LONGEST_PAUSE_S = 1.0
 OWN = "this zone"  # in words, for the pod managers of the zone itself
@@ -99,11 +102,18 @@ class ZoneClaimStore(Protocol):
 
 
 class PartLost(ClaimLost):
-    """A part of a claim that a zone did not hold; ``silent`` are the zones that did not answer."""
+    """A part of a claim that zones did not hold: each child that did not, and its error."""
 
-    def __init__(self, text: str, silent: Sequence[SilentZone] = ()) -> None:
+    def __init__(self, text: str, errors: Mapping[str, SchedulerError]) -> None:
         super().__init__(text)
-        self.silent = tuple(silent)
+        self.errors = {zone: error for zone, error in errors.items() if zone}
+
+    @property
+    def refusal(self) -> SchedulerError | None:
+        """Return the error of a child to which it would come again at once."""
+        found = (in_zone(zone, one) for zone, one in self.errors.items()
+                 if not isinstance(one, _AVOIDABLE))  # fmt: skip
+        return next(found, None)
 
 
 class ZoneClaimOutcome(NamedTuple):
@@ -158,29 +168,45 @@ class ZoneClaims:
     ) -> ZoneClaimOutcome:  # fmt: skip
         """Decide and hold what was chosen; where a zone lost its part, decide again.
 
-        Zones to ``avoid``, and from then on those that do not answer, are not decided on.
+        Zones to ``avoid``, and from then on those that do not answer or refuse, are not decided
+        on; those that lost their part twice only where the others make too few nodes.
 
         Raises:
             ClaimLost: a part could not be had every time; the message names the last zone.
             NameTaken: the key stands for another request.
+            SchedulerError: as of a zone that refuses, where the others make too few nodes.
         """
         content = to_json(request).decode()
         lost_parts = contended = 0
+        losses, refusal = Counter[str](), None
         while lost_parts < self.most_attempts and contended < MOST_CONTENDED:
             retries = lost_parts + contended
             if key and (earlier := self.rows.find_by_key(request.owner, key, content)):
                 return ZoneClaimOutcome(self.merged(earlier), None, retries)
-            selected = select(request, avoid)
+            losing = [SilentZone(zone=zone, reason=f"it lost its part {number} times")
+                      for zone, number in losses.items() if number >= MOST_LOSSES]  # fmt: skip
+            selected = select(request, (*avoid, *losing))
+            if losing and len(selected.nodes) < request.required_count:
+                selected = select(request, avoid)
             if not selected.nodes or len(selected.nodes) < request.required_count:
+                if refusal is not None:
+                    raise refusal
                 return ZoneClaimOutcome(None, selected, retries)
             tokens = tuple(node.chosen.token for node in selected.nodes)
             body = ZoneClaimBody(request=request, tokens=tokens, ttl_s=ttl_s, content=content,
                                  deadline_s=self.below.deadline_s)  # fmt: skip
             try:
                 return ZoneClaimOutcome(self._hold(body, key), selected, retries)
+            except PartLost as error:
+                lost = error
+                refusal = refusal or error.refusal
+                for zone, one in error.errors.items():
+                    if isinstance(one, ClaimLost | StaleOffer):
+                        losses[zone] += 1
+                    elif not isinstance(one, ServiceBusy):
+                        avoid = (*avoid, SilentZone(zone=zone, reason=one_line(str(one))))
             except (ClaimLost, StaleOffer) as error:
                 lost = error
-                avoid = (*avoid, *getattr(error, "silent", ()))
             of_group = bool(getattr(lost, "group", ""))
             lost_parts, contended = lost_parts + (not of_group), contended + of_group
             longest_s = min(LONGEST_PAUSE_S, 0.01 * 2**retries)
@@ -199,7 +225,10 @@ class ZoneClaims:
         if self.id in body.route:
             raise SchedulerError("the zones are a circle: one of them is below itself")
         if self.below.children:
-            return self._hold(body, key)
+            try:
+                return self._hold(body, key)
+            except PartLost as error:
+                raise error.refusal or error from None
         shares = self._shares(body)
         return self._hold_own(body, shares[""], key, body.ttl_s, _generation(shares))
 
@@ -258,7 +287,11 @@ class ZoneClaims:
             body, tokens=tuple(share.tokens), ttl_s=ttl_s, route=(*body.route, self.id),
             hops=body.hops - 1, deadline_s=body.deadline_s * DEADLINE_SHARE,
         )  # fmt: skip
-        return self.below.child(zone).hold_offers(lower, key=row.id)
+        claim = self.below.child(zone).hold_offers(lower, key=row.id)
+        check_nodes(claim.nodes, len(share.tokens), len(share.tokens))
+        if not 0 < len(claim.id) <= MOST_ID:
+            raise ServiceError(f"it answers with a claim of an ID of {len(claim.id):,} characters")
+        return claim
 
     def _hold_own(
         self, body: ZoneClaimBody, share: _Share, key: str | None, ttl_s: float,
@@ -284,13 +317,11 @@ class ZoneClaims:
         # one that refuses has nothing; of one that fails or does not answer that is not known
         unsure = {zone for zone, error in errors.items() if error.http_status >= 500}
         self._give_up(row, [part for part in parts if part.claim or part.zone in unsure])
-        for zone, error in errors.items():
-            if not isinstance(error, _AVOIDABLE):
-                raise in_zone(zone, error)
-        silent = [SilentZone(zone=zone, reason=one_line(str(error)))
-                  for zone, error in errors.items() if isinstance(error, ServiceError)]  # fmt: skip
+        own = errors.get("")
+        if own is not None and not isinstance(own, _AVOIDABLE):
+            raise own
         lines = (paths.line_below(zone, str(error)) for zone, error in errors.items())
-        raise PartLost("; ".join(lines), silent)
+        raise PartLost("; ".join(lines), errors)
 
     def _give_up(self, row: ZoneClaim, parts: Sequence[ZoneClaimPart]) -> None:
         """Release the parts of a claim that is not held; those of silent zones end later."""
@@ -337,10 +368,9 @@ class ZoneClaims:
         if row is None:
             zone, part, rest = self.below.find("claim", claim_id)
             return paths.record_below(zone, part.claim_record(rest))
-        calls = {part.zone: functools.partial(self._part_records, part, row) for part in row.parts}
         below: dict[str, list[Claim]] = {}
         records, lines = [], [row.note] if row.note else []
-        for zone, answer in call_all(calls, self.below.deadline_s).items():
+        for zone, answer in self.records(row).items():
             if isinstance(answer, SchedulerError):
                 lines.append(paths.line_below(zone, str(answer)))
                 continue
@@ -351,9 +381,17 @@ class ZoneClaims:
         nodes = tuple(node for one in records for node in one.nodes)
         return ClaimRecord(claim=merged, nodes=nodes, events=tuple(events))
 
+    def records(self, row: ZoneClaim) -> dict[str, list[ClaimRecord] | SchedulerError]:
+        """Return what each zone of a claim has for it, or the error about it."""
+        calls = {part.zone: functools.partial(self._part_records, part, row) for part in row.parts}
+        return call_all(calls, self.below.deadline_s)
+
     def _part_records(self, part: ZoneClaimPart, row: ZoneClaim) -> list[ClaimRecord]:
         zone = self.below.part(part.zone)
-        return [zone.claim_record(claim.id) for claim in self.below.claims_of(part, row)]
+        records = [zone.claim_record(claim.id) for claim in self.below.claims_of(part, row)]
+        check_nodes(sum(one.claim.nodes for one in records), len(part.nodes))
+        check_nodes(sum(len(one.nodes) for one in records), len(part.nodes))
+        return records
 
     def merged(self, row: ZoneClaim) -> Claim:
         """Return a claim of this zone with what the zones below hold for it."""
@@ -385,7 +423,9 @@ class ZoneClaims:
         return call_all(calls, self.below.deadline_s)
 
     def _renew_part(self, part: ZoneClaimPart, ttl_s: float) -> Claim:
-        return self.below.part(part.zone).renew(part.claim, ttl_s)
+        claim = self.below.part(part.zone).renew(part.claim, ttl_s)
+        check_nodes(claim.nodes, len(part.nodes))
+        return claim
 
     def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
         """Release claims; yield the error about each that could not be released.
@@ -397,7 +437,7 @@ class ZoneClaims:
             try:
                 row = self.rows.get(claim_id)
                 if row is not None:
-                    self._release(row)
+                    yield from self._release(row)
                     continue
                 zone, part, rest = self.below.find("claim", claim_id)
                 for error in part.release([rest]):
@@ -405,9 +445,10 @@ class ZoneClaims:
             except SchedulerError as error:
                 yield error
 
-    def _release(self, row: ZoneClaim) -> None:
+    def _release(self, row: ZoneClaim) -> list[SchedulerError]:
+        """Release a claim; return the error of each zone that did not release its part."""
         if row.state in ENDED_STATES:
-            return
+            return []
         if row.state == "COMPOSING":
             text = f"claim {row.id} is COMPOSING: something may be there by now"
             raise ClaimState(f"{text}: reap it once its time is over")
@@ -417,10 +458,17 @@ class ZoneClaims:
         ):
             raise ClaimState(f"claim {row.id} is being changed by another: try again")
         unsure = unsure_state("released in part", row.id)
-        with self.effects.change("claim", row.id, unsure, "is released"):
-            for zone, error in self.below.release(row).items():
-                raise in_zone(zone, error)
-            self.rows.change(row.id, ["COMPOSED", "RELEASING"], "RELEASED")
+        errors: list[SchedulerError] = []
+        try:
+            with self.effects.change("claim", row.id, unsure, "is released"):
+                errors = [in_zone(*one) for one in self.below.release(row).items()]
+                for error in errors:
+                    raise error
+                self.rows.change(row.id, ["COMPOSED", "RELEASING"], "RELEASED")
+        except SchedulerError:
+            if not errors:
+                raise
+        return errors
 
     def _shares(self, body: ZoneClaimBody) -> dict[str, _Share]:
         """Return what each zone is to hold; the pod managers of this zone are ``""``."""

@@ -15,6 +15,7 @@ from valence_sched.errors import (
     ClaimState,
     SchedulerError,
     ServiceError,
+    UnknownName,
     Unverified,
     one_line,
 )
@@ -27,7 +28,7 @@ from valence_sched.model.scheduler import TTL_S, WAIT_S
 from valence_sched.model.zone_claim import ZoneClaim, ZoneClaimPart
 from valence_sched.model.zoned_list import ZonedList
 from valence_sched.zones import paths
-from valence_sched.zones.below import ZoneLists, ZonesBelow, in_zone
+from valence_sched.zones.below import ZoneLists, ZonesBelow, check_nodes, in_zone
 from valence_sched.zones.calls import call_all
 from valence_sched.zones.claims import Select, ZoneClaimOutcome, ZoneClaims
 from valence_sched.zones.recovery import ZoneClaimRecovery
@@ -50,7 +51,17 @@ class _Outcome:
     claim_lost: bool = False
     cannot_tell: bool = False
 
-    def add(self, zone: str, result: ProvisionResult) -> None:
+    def add(self, zone: str, result: ProvisionResult, part: ZoneClaimPart | None = None) -> None:
+        """Add what a zone answers; of a ``part`` no more nodes than it has, and no fewer unsaid."""
+        if part is not None:
+            try:
+                going_on = sum(one.still_composing for one in result.unverified)
+                explained = result.failures or result.unverified
+                least = 0 if explained else len(part.nodes)
+                check_nodes(len(result.nodes) + going_on, len(part.nodes), least)
+            except ServiceError as error:
+                self.add_error(zone, error)
+                return
         self.nodes += [(zone, node) for node in result.nodes]
         self.failures += [paths.line_below(zone, line) for line in result.failures]
         self.unverified += [paths.unverified_below(zone, one) for one in result.unverified]
@@ -136,7 +147,7 @@ class ZoneNodes:
             row = self.claims.rows.get(outcome.claim.id)
             assert row is not None, "it is held"
             if outcome.selected is None:
-                self._refuse_disabled(row)
+                self._check_ready(row)
             result, failed = self._compose(row, request.required_count, wait_s)
             failed -= {""} | {one.zone for one in avoid}
             if result.nodes or result.unverified or number == MOST_ROUNDS or not failed:
@@ -156,7 +167,16 @@ class ZoneNodes:
             text = f"key {claim.key!r} stands for claim {claim.id}, which is {claim.state}"
             hint = "wait for it, or run podm claim reap once its time is over"
             raise ClaimState(one_line(f"{text}: {hint}"))
-        return ProvisionResult(nodes=self.claims.claim_record(claim.id).nodes)
+        row = self.claims.rows.get(claim.id)
+        nodes = self.claims.claim_record(claim.id).nodes
+        failures = []
+        for part in row.parts if row is not None else ():
+            found = sum(paths.split(node.podm, self._below.children)[0] == part.zone
+                        for node in nodes)  # fmt: skip
+            if found < len(part.nodes):
+                line = f"{found} of {len(part.nodes)} nodes of claim {claim.id} are there"
+                failures.append(paths.line_below(part.zone, line))
+        return ProvisionResult(nodes=nodes, failures=tuple(failures))
 
     def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult:
         """Make all nodes of a claim, or none: in all its zones at the same time.
@@ -164,11 +184,12 @@ class ZoneNodes:
         Raises:
             ClaimState, UnknownName: the claim is not held, or a pod manager of it was disabled,
                 and then it stays held; there is none.
+            Unverified: a zone of it does not answer: no zone was asked, and it stays held.
         """
         self.claims.rows.expire()
         row = self.claims.rows.get(claim_id)
         if row is not None:
-            self._refuse_disabled(row)
+            self._check_ready(row)
             return self._compose(row, sum(len(part.nodes) for part in row.parts), wait_s)[0]
         zone, part, rest = self._below.find("claim", claim_id)
         outcome = _Outcome()
@@ -189,11 +210,13 @@ class ZoneNodes:
         calls = {part.zone: functools.partial(self._compose_part, part, wait_s)
                  for part in row.parts}  # fmt: skip
         outcome = _Outcome()
-        for zone, answer in call_all(calls, deadline_s).items():
+        answers = call_all(calls, deadline_s)
+        for part in row.parts:
+            answer = answers[part.zone]
             if isinstance(answer, SchedulerError):
-                outcome.add_error(zone, answer)
+                outcome.add_error(part.zone, answer)
             else:
-                outcome.add(zone, answer)
+                outcome.add(part.zone, answer, part)
         for zone, node in outcome.nodes:
             above = paths.node_below(zone, node)
             self.claims.effects.note("node", above.id, f"is composed on {above.podm}: {node.uri}")
@@ -202,9 +225,17 @@ class ZoneNodes:
         self._note_end(row, outcome)
         return outcome.result(), outcome.failed_zones
 
-    def _refuse_disabled(self, row: ZoneClaim) -> None:
-        """Raise ClaimState where a pod manager was disabled since; a zone may give no answer."""
-        podms = self.claims.merged(row).podms
+    def _check_ready(self, row: ZoneClaim) -> None:
+        """Raise an error where a zone does not answer, or a pod manager was disabled since."""
+        if row.state != "HELD":
+            return
+        podms: list[str] = []
+        for zone, answer in self.claims.records(row).items():
+            if not isinstance(answer, SchedulerError):
+                podms += [paths.path(zone, name) for one in answer for name in one.claim.podms]
+            elif zone and not isinstance(answer, UnknownName):
+                text = f"{paths.line_below(zone, str(answer))}: nothing was composed"
+                raise Unverified(one_line(f"{text}, and claim {row.id} stays held"))
         calls = {podm: functools.partial(self._is_enabled, podm) for podm in podms}
         for podm, enabled in call_all(calls, self._below.deadline_s).items():
             if enabled is False:

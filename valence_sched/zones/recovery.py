@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from valence_sched.errors import SchedulerError, one_line
+from valence_sched.errors import SchedulerError, errors_at, one_line
 from valence_sched.model.claim import Claim, State
 from valence_sched.model.lifecycle import Action
 from valence_sched.model.zone_claim import ZoneClaim, ZoneClaimState
@@ -26,8 +26,15 @@ class _Composed:
     """What became of the parts of a claim: nodes, who still composes, and claims without nodes."""
 
     nodes: int = 0
+    asked: int = 0
     goes_on: str = ""
     held: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        if self.nodes == self.asked:
+            return f"found {self.nodes} of its nodes"
+        return f"found {self.nodes} of its {self.asked} nodes"
 
 
 @dataclass(frozen=True)
@@ -64,10 +71,11 @@ class ZoneClaimRecovery:
         rows = self.rows.list(("COMPOSED",))
         if not rows:
             return
-        found = self.below.ask(lambda zone: zone.claims()).lists
+        found, silent = self.below.ask(lambda zone: zone.claims())
+        whole = found.keys() - {one.zone for one in silent}
         for row in rows:
             zones = {part.zone for part in row.parts}
-            if zones <= found.keys() and not any(parts_of(row, found[zone]) for zone in zones):
+            if zones <= whole and not any(parts_of(row, found[zone]) for zone in zones):
                 self.rows.change(row.id, ["COMPOSED"], "RELEASED", note="its nodes are gone")
 
     def _end(self, row: ZoneClaim) -> str:
@@ -94,7 +102,7 @@ class ZoneClaimRecovery:
             if found.goes_on:
                 return f"would be left as it is: {found.goes_on}"
             if found.nodes:
-                return f"would be composed: found {found.nodes} of its nodes"
+                return f"would be composed: {found.text}"
         return "would be ended in these zones"
 
     def _find_composed(self, row: ZoneClaim) -> str:
@@ -106,16 +114,19 @@ class ZoneClaimRecovery:
             for error in self.below.part(zone).release([claim]):
                 raise error
         if found.nodes:
-            self.rows.change(row.id, ["COMPOSING"], "COMPOSED", note=row.note)
-            return f"composed: found {found.nodes} of its nodes"
+            note = row.note if found.nodes == found.asked else found.text
+            self.rows.change(row.id, ["COMPOSING"], "COMPOSED", note=note)
+            return f"composed: {found.text}"
         self.rows.change(row.id, ["COMPOSING"], "FAILED", note="nothing was composed")
         return "freed what it held: nothing was composed"
 
     def _composed(self, row: ZoneClaim) -> _Composed:
         """Ask the zones of a claim what became of its parts."""
-        found = _Composed()
+        found = _Composed(asked=sum(len(part.nodes) for part in row.parts))
         for part in row.parts:
-            for claim in self.below.claims_of(part, row):
+            with errors_at(f"zone {part.zone}" if part.zone else None):
+                claims = self.below.claims_of(part, row)
+            for claim in claims:
                 if claim.state in COMPOSED:
                     found.nodes += claim.nodes
                 elif claim.state == "COMPOSING":

@@ -96,6 +96,7 @@ class ZoneRegistry:
 
         Raises:
             AccessDenied, UnknownName: this zone does not route; there is none of this name.
+            InUse: claims of this zone have a part in it.
         """
         self._check_routing()
         known = self.show(name)

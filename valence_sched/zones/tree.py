@@ -55,7 +55,8 @@ class ChildZone:
     """A zone directly below, as its parent has it: ``name`` is the parent's for it.
 
     Its ``capabilities`` rule out requests that it is not asked; it is asked nothing while it is
-    ``inactive``, for that reason, and then there may be no ``zone`` to ask. It is asked from
+    ``inactive``, for that reason, and then there may be no ``zone`` to ask. One that is not
+    ``enabled`` is left out on purpose, as one that is ruled out. It is asked from
     ``threads`` of its own, so that a child that hangs keeps none from the others; without any, in
     the thread of the caller.
     """
@@ -66,6 +67,7 @@ class ChildZone:
     capabilities: Mapping[str, Sequence[str]] = field(default_factory=dict)
     inactive: str | None = None
     threads: Executor | None = None
+    enabled: bool = True
 
     def begin(self, ask: Callable[[OfferingZone, OfferQuery], A], query: OfferQuery) -> Future[A]:
         """Begin to ask the zone; the future has the answer, or the error."""
@@ -255,8 +257,8 @@ class ZoneTree:
 class _Children:
     """The children of a zone, asked once for one query, each at the same time as the others.
 
-    ``silent`` are those that do not answer, and ``excluded`` those that their capabilities rule
-    out. ``for_group`` asks these, too: they may have members of the group.
+    ``silent`` are those that do not answer, and ``excluded`` those that are disabled or that their
+    capabilities rule out. ``for_group`` asks these, too: they may have members of the group.
     """
 
     def __init__(
@@ -292,6 +294,9 @@ class _Children:
         """Yield the children that are asked, and name the others."""
         for child in children:
             if child.name in self._query.left_out:
+                continue
+            if not child.enabled:
+                self.excluded.append(SilentZone(zone=child.name, reason="disabled"))
                 continue
             reason = child.inactive if self._query.hops else "it is too deep to be asked"
             excluded = why_ruled_out(child.capabilities, self._query.request.capabilities)

@@ -281,7 +281,8 @@ class SetZone(base.Command):
 class DeleteZone(base.Command):
     """Delete zones directly below this one.
 
-    Only what this zone has stored of them is deleted: the zones themselves stay as they are.
+    Only what this zone has stored of them is deleted: the zones themselves stay as they are. A zone
+    with claims or nodes of this zone is not deleted.
     """
 
     through_service = True

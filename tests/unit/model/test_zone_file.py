@@ -59,7 +59,7 @@ class TestZoneLines(unittest.TestCase):
             [
                 "no answer from 5 zones: z0 (late); z1 (late); z2 (late); and 2 more: the choice "
                 "may lack the best",
-                "not asked, by capabilities: 1 zone: z0 (late)",
+                "not asked: 1 zone: z0 (late)",
             ],
             list(zone_lines(zones)),
         )

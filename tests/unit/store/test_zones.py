@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import podm
-from valence_sched.errors import NameTaken, UnknownName
+from valence_sched.errors import InUse, NameTaken, UnknownName
 from valence_sched.model.registration import PasswordReference
+from valence_sched.model.zone_claim import ZoneClaimPart
 from valence_sched.model.zone_registry import ZoneInfo, ZoneRegistration, ZoneReport
 from valence_sched.store import tables
 from valence_sched.store.snapshot import LogPosition
@@ -135,6 +136,22 @@ class TestZones:
         with self.assertRaisesRegex(UnknownName, "no child zone named 'east'"):
             self.zones.change(added, WEST)
         self.zones.delete(added)
+        self.assertEqual([], self.zones.list())
+
+    def test_one_with_a_part_of_a_live_claim_is_not_deleted(self):
+        east, west = self.zones.add(EAST), self.zones.add(WEST)
+        claims = self.store().zone_claims
+        parts = (ZoneClaimPart(zone="west", nodes=(1,)),)
+        words = {"owner": None, "group": None, "key": None, "content": "c", "ttl_s": 60.0}
+        for state in ("HELD", "COMPOSED"):
+            claim, _ = claims.begin(parts, **words)
+            claims.change(claim.id, ["PREPARED"], state)
+            self.zones.delete(east)
+            text = rf"zone 'west' still has 1 claim \({claim.id}\): run podm claim release"
+            with self.assertRaisesRegex(InUse, text):
+                self.zones.delete(west)
+            claims.change(claim.id, [state], "RELEASED")
+        self.zones.delete(west)
         self.assertEqual([], self.zones.list())
 
     def test_changes_are_counted_as_in_the_change_log(self):

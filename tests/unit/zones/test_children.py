@@ -58,7 +58,7 @@ class TestChildren(unittest.TestCase):
         zone = ZoneOverview(
             id=1, registration=registration, report=report, heard_age_s=heard_age_s
         )  # fmt: skip
-        (row,) = Children(lambda: Listed(zone), 30.0).enabled()
+        (row,) = Children(lambda: Listed(zone), 30.0).rows()
         return row
 
     def test_a_child_has_what_it_takes_to_ask_it_and_what_it_told(self):
@@ -83,9 +83,10 @@ class TestChildren(unittest.TestCase):
         self.assertEqual({}, self.row(heard_age_s=90.1).capabilities)
         self.assertEqual({}, self.row(heard_age_s=None).capabilities)
 
-    def test_one_that_is_not_enabled_is_not_there(self):
+    def test_one_that_is_not_enabled_says_so(self):
         zone = ZoneOverview(id=1, registration=replace(EAST, enabled=False), report=HEARD)
-        self.assertEqual([], Children(lambda: Listed(zone), 30.0).enabled())
+        (row,) = Children(lambda: Listed(zone), 30.0).rows()
+        self.assertFalse(row.enabled)
 
     def test_they_are_read_where_they_changed_and_once_a_second(self):
         clock = Clock()
@@ -93,16 +94,16 @@ class TestChildren(unittest.TestCase):
         children = Children(lambda: zones, 30.0, clock)
         for at, changes, reads in ((0, 0, 1), (0.9, 0, 1), (0.95, 1, 2), (1.9, 1, 2), (2, 1, 3)):
             clock.at, zones.moved = at, changes
-            self.assertEqual(["east"], [row.name for row in children.enabled()])
+            self.assertEqual(["east"], [row.name for row in children.rows()])
             self.assertEqual(reads, zones.reads, at)
 
     def test_what_they_told_expires_without_a_change(self):
         clock, told = Clock(), ZoneOverview(id=1, registration=EAST, report=HEARD, heard_age_s=89.0)
         zones = Listed(told)
         children = Children(lambda: zones, 30.0, clock)
-        self.assertEqual({"os": ("linux",)}, children.enabled()[0].capabilities)
+        self.assertEqual({"os": ("linux",)}, children.rows()[0].capabilities)
         zones.rows, clock.at = [replace(told, heard_age_s=90.5)], 1001.5
-        self.assertEqual({}, children.enabled()[0].capabilities)
+        self.assertEqual({}, children.rows()[0].capabilities)
 
 
 class Zones:

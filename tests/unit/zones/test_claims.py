@@ -13,7 +13,14 @@ from msgspec.structs import replace
 from tests.unit.lifecycle.site import request
 from tests.unit.store.engines import raw_engine
 from tests.unit.zones.in_process import InProcessZone, served_tree
-from valence_sched.errors import ClaimLost, NameTaken, SchedulerError, StaleOffer, UnknownName
+from valence_sched.errors import (
+    ClaimLost,
+    NameTaken,
+    QuotaExceeded,
+    SchedulerError,
+    StaleOffer,
+    UnknownName,
+)
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.zone_claim import ZoneClaimBody
 from valence_sched.store import tables
@@ -198,6 +205,67 @@ class TestAllOrNothing(TreeCase):
             claims = dataclasses.replace(self.top.claims_here, most_attempts=3)
             claims.claim(self.apart(), select_and_die)
         self.assertEqual({}, self.held())
+
+
+class TestHarmful(TreeCase):
+    """A zone that offers what it does not hold: its siblings serve what they can."""
+
+    def refuse(self, answer):
+        """Let west answer so where it is to hold something; return how often it was asked."""
+        hold, asked = self.west.claims_here.hold_offers, []
+
+        def hold_offers(body, *, key=None):
+            asked.append(key)
+            return answer(lambda: hold(body, key=key))
+
+        self.west.__dict__["hold_offers"] = hold_offers
+        return asked
+
+    def raises(self, error):
+        def answer(_hold):
+            raise error("no")
+
+        return answer
+
+    def test_it_is_left_out_at_once_or_after_the_second_loss(self):
+        only_two = request(owner="alice", exclude_podms=["top-p", "e1-p"], policy="chance")
+        for answer, most in (
+            (self.raises(StaleOffer), 2),
+            (self.raises(ClaimLost), 2),
+            (self.raises(NameTaken), 1),
+            (lambda hold: replace(hold(), id="../" * 100), 1),
+            (lambda hold: replace(hold(), id=""), 1),
+            (lambda hold: replace(hold(), parts=()), 1),
+            (lambda hold: replace(hold(), parts=hold().parts * 20_000), 1),
+        ):
+            asked = self.refuse(answer)
+            for seed in range(4):
+                claim = self.top.claim(replace(only_two, seed=seed)).claim
+                self.assertEqual(("east/east-p",), claim.podms)
+                self.assertLessEqual(len(asked), most)
+                asked.clear()
+                self.assertEqual([], list(self.top.release([claim.id])))
+
+    def test_its_error_is_raised_where_no_other_zone_serves(self):
+        self.refuse(self.raises(QuotaExceeded))
+        with self.assertRaisesRegex(QuotaExceeded, "zone west: no"):
+            self.top.claim(self.apart())
+        with self.assertRaisesRegex(QuotaExceeded, "zone west: no"):
+            self.top.hold_offers(self.body())
+        self.assertEqual({}, self.held())
+
+    def test_one_that_lost_twice_is_asked_again_where_no_other_serves(self):
+        hold, losses = self.west.claims_here.hold_offers, []
+
+        def lose_thrice(body, *, key=None):
+            losses.append(key)
+            if len(losses) <= 3:
+                raise ClaimLost("taken")
+            return hold(body, key=key)
+
+        self.west.__dict__["hold_offers"] = lose_thrice
+        outcome = self.top.claim(self.apart())
+        self.assertEqual((3, 4), (outcome.retries, outcome.claim.nodes))
 
 
 class TestDeaths(TreeCase):

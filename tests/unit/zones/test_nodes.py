@@ -12,9 +12,10 @@ from tests.unit.lifecycle.site import request
 from tests.unit.store.engines import raw_engine
 from tests.unit.zones.in_process import InProcessZone, made_nodes, served_tree
 from tests.unit.zones.test_claims import TreeCase
-from valence_sched.errors import ClaimState, InUse, ServiceError
+from valence_sched.errors import ClaimState, InUse, ServiceError, Unverified
 from valence_sched.model.claim import Claim
 from valence_sched.store import tables
+from valence_sched.zones.below import MOST_ROWS, ChildClaims
 
 
 class NodeCase(TreeCase):
@@ -181,6 +182,25 @@ class TestSilent(NodeCase):
         self.assertEqual("freed what it held: nothing was composed", action.done)
         self.assertEqual({}, self.held())
 
+    def test_a_key_says_what_is_missing_where_the_parent_died_between_two_shares(self):
+        def die(_claim_id, *, wait_s):
+            raise KeyboardInterrupt
+
+        self.west.__dict__["compose_claim"] = die
+        with self.assertRaises(KeyboardInterrupt):
+            self.top.compose(self.apart(), key="k", wait_s=10)
+        engine = raw_engine(self.top.state)
+        with engine.begin() as connection:
+            connection.execute(sa.update(tables.zone_claims).values(expires_at=1.0))
+        engine.dispose()
+        (action,) = self.top.nodes_here.recovery.reap()
+        self.assertEqual("composed: found 3 of its 4 nodes", action.done)
+        again = self.top.compose(self.apart(), key="k", wait_s=10)
+        self.assertEqual(3, len(again.nodes))
+        (claim,) = self.top.claims()
+        line = f"zone west: 0 of 1 nodes of claim {claim.id} are there"
+        self.assertEqual(((line,), "found 3 of its 4 nodes"), (again.failures, claim.note))
+
     def test_the_parent_dies(self):
         """The intent is stored before the zones compose: what they made is found by its key."""
         claim = self.top.claim(self.apart()).claim
@@ -206,6 +226,92 @@ class TestSilent(NodeCase):
         (action,) = self.top.nodes_here.recovery.reap()
         self.assertEqual("composed: found 4 of its nodes", action.done)
         self.assertEqual(4, len(self.top.nodes()))
+
+
+class TestTakenOut(NodeCase):
+    """A zone that is no child any more while it holds a part of a claim."""
+
+    def take_out(self, zone):
+        del self.top.claims_here.below.children[zone]
+
+    def test_its_claim_stays_held_and_is_composed_once_it_is_back(self):
+        for out in (lambda: self.take_out("west"), lambda: setattr(self.west, "dead", True)):
+            claim = self.top.claim(self.apart(), key="k").claim
+            out()
+            for compose in (
+                lambda: self.top.compose_claim(claim.id, wait_s=10),  # noqa: B023 - called here
+                lambda: self.top.compose(self.apart(), key="k", wait_s=10),
+            ):
+                stays = f"zone west: .*claim {claim.id} stays held"
+                with self.assertRaisesRegex(Unverified, stays):
+                    compose()
+            self.assertEqual(("HELD", []), (self.states()[-1], self.made()))
+            self.west.dead = False
+            self.top.claims_here.below.children["west"] = ChildClaims(self.west, self.west)
+            nodes = self.top.compose_claim(claim.id, wait_s=10).nodes
+            self.assertEqual(4, len(nodes))
+            self.assertEqual([], list(self.top.delete_nodes([node.id for node in nodes])))
+
+    def test_a_release_names_every_zone_that_did_not_release(self):
+        claim = self.top.claim(self.apart()).claim
+        self.take_out("west")
+        self.east.dead = True
+        errors = sorted(map(str, self.top.release([claim.id])))
+        self.assertEqual(
+            [
+                "zone east: east: nobody answers there",
+                "zone west: it is no longer a child zone: add it again",
+            ],
+            errors,
+        )
+        self.assertEqual({"east", "e1", "west"}, self.held().keys())
+
+
+class TestBounded(NodeCase):
+    """A zone that answers with other than what it was asked for."""
+
+    def answer(self, change):
+        compose = self.west.nodes_here.compose_claim
+
+        def changed(claim_id, *, wait_s):
+            return change(compose(claim_id, wait_s=wait_s))
+
+        self.west.__dict__["compose_claim"] = changed
+
+    def test_more_nodes_than_were_asked_or_fewer_without_a_reason_are_not_believed(self):
+        for number in (0, 2, 20_001):
+            self.answer(lambda found, n=number: replace(found, nodes=found.nodes[:1] * n))
+            result = self.top.compose(self.apart(min_count=3), wait_s=10)
+            text = f"zone west: it answers with {number:,} nodes, and was asked for 1: what it"
+            self.assertEqual(3, len(result.nodes))
+            self.assertEqual([True], [one.message.startswith(text) for one in result.unverified])
+            (action,) = self.top.nodes_here.recovery.reap()
+            self.assertEqual("composed: found 4 of its nodes", action.done)
+            nodes = [one.node.id for one in self.top.nodes()]
+            self.assertEqual([], list(self.top.delete_nodes(nodes)))
+
+    def test_a_claim_has_no_more_nodes_than_it_holds(self):
+        claim = self.top.claim(self.apart()).claim
+        claims_of = self.west.claims_here.claims
+        many = [replace(one, id=f"c{number}") for number in range(3)
+                for one in claims_of()]  # fmt: skip
+        with mock.patch.dict(self.west.__dict__, {"claims": lambda **_words: many}):
+            record = self.top.claim_record(claim.id).claim
+        self.assertEqual(("zone west: it answers with 3 nodes, and was asked for 1", 3),
+                         (record.note, record.nodes))  # fmt: skip
+
+    def test_a_list_has_no_more_rows_of_a_zone_than_are_read(self):
+        self.top.compose(self.apart(), wait_s=10)
+        (claim,), (node,) = self.west.claims_here.claims(), self.west.nodes_here.nodes()
+        for verb, row in (("claims", claim), ("nodes", node)):
+            many = [row] * (MOST_ROWS + 1)
+            with mock.patch.dict(self.west.__dict__, {verb: lambda *, many=many, **_: many}):
+                found = getattr(self.top, verb)()
+                self.top.nodes_here.recovery.settle()
+            self.assertEqual([("west", "it lists 10,001 rows, of which 10,000 are read")],
+                             [(one.zone, one.reason) for one in found.silent])  # fmt: skip
+            self.assertLess(len(found), MOST_ROWS + 10)
+        self.assertEqual(["COMPOSED"], self.states())
 
 
 class Meeting:
