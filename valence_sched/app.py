@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from valence_sched.model.registration import PasswordReference
     from valence_sched.model.relocation import Relocation, Survival
     from valence_sched.model.replay import Replay
+    from valence_sched.model.request import Request
     from valence_sched.model.scenario import Edit
     from valence_sched.model.scheduler import Scheduler
     from valence_sched.model.sweep import SweepRun
@@ -349,7 +350,7 @@ class App:
         What is not decided is answered on all of them as if they were one zone. Errors as for the
         file.
         """
-        from valence_sched.zones.recorded_tree import recorded_tree
+        from valence_sched.zones.recorded_tree import flat_request, recorded_tree
         from valence_sched.zones.scheduler import ZonedScheduler
 
         zone = self.zone_file(file)
@@ -361,8 +362,12 @@ class App:
             return app.engine(replace(selection, sources=zone.inventories, strict=False))
 
         tree = recorded_tree(zone, podms)
+
+        def requests(request: Request) -> Callable[[str], Request]:
+            return lambda _zone: flat_request(zone, request)
+
         zoned = ZonedScheduler(lambda: contextlib.nullcontext(flat), flat, tree, deadline_s=600.0,
-                               engine_has_all=True)  # fmt: skip
+                               engine_has_all=True, requests=requests)  # fmt: skip
         return cast("Scheduler", zoned)
 
     def zoned_site(self, selection: Selection, file: str) -> Site:

@@ -20,7 +20,7 @@ import msgspec
 
 from valence_sched.errors import InputError, NothingFits, one_line
 from valence_sched.model.codec import convert
-from valence_sched.model.decision import Candidate, Report
+from valence_sched.model.decision import Candidate, Report, with_podm_paths
 from valence_sched.model.preparation import prepare_nouns
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
@@ -82,8 +82,9 @@ class SchedulerClient:
     ) -> list[dict[str, Any]]:
         """Return one destination for each node of a request, the best one there is.
 
-        A destination has the ``name`` of its pod manager, the ``pool``, the URIs of the
-        ``blocks``, the ``score`` (0..1), and the names of its ``alternates``.
+        A destination has the ``name`` of its pod manager (``ZONE/NAME`` in a zone below), the
+        ``pool``, the URIs of the ``blocks``, the ``score`` (0..1), and the names of its
+        ``alternates``.
 
         ``request_spec`` and ``filter_properties`` together are a request as a request file has it:
         what is asked for, and where it may go. ``request_spec`` may be a generic resource request
@@ -96,16 +97,18 @@ class SchedulerClient:
                 there.
         """
         request = self._compiled(context, request_spec, filter_properties)
-        report = self.scheduler.select_destinations(request, detail="summary").report
+        decided = self.scheduler.select_destinations(request, detail="summary").report
+        report = with_podm_paths(decided)
+        name_of = (lambda one: one.podm) if report.zones else resource_name
         if not report.placements:
             raise NothingFits(_refusal(report))
         return [
             {
-                "name": resource_name(placement.chosen),
+                "name": name_of(placement.chosen),
                 "pool": placement.chosen.pool,
                 "blocks": [block.uri for block in placement.chosen.blocks],
                 "score": placement.chosen.score,
-                "alternates": [resource_name(one) for one in placement.alternates],
+                "alternates": [name_of(one) for one in placement.alternates],
             }
             for placement in report.placements
         ]

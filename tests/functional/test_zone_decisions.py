@@ -58,6 +58,20 @@ class TestZoneFile(Case):
         self.assertIn("not asked: 1 zone: west/hall-2 (capability cooling: needs "
                       "air, has liquid)", done.err)  # fmt: skip
 
+    def test_a_pod_manager_is_named_by_the_path_to_it(self):
+        for words, row in (
+            (("--podm", "east/gpu-east"), ("east", "gpu-east")),
+            (("--podm", "west/hall-2/gpu-north"), ("west/hall-2", "gpu-north")),
+            (("--exclude-podm", "east/gpu-east"), ("west/hall-2", "gpu-north")),
+        ):
+            (found,) = run(OURS, *GPU, "--zone-file", ZONES, *words, "-f", "json").data
+            self.assertEqual(row, (found["Zone"], found["Podm"]))
+        done = run(OURS, *GPU, "--zone-file", ZONES, "--podm", "west/hall-1/gpu-west")
+        self.assertEqual(3, done.code)
+        self.assertIn("gpu-west   pod-1: no A100", done.out)
+        done = run(OURS, *GPU, "--zone-file", ZONES, "--podm", "west/gpu-east")
+        self.assertEqual((1, True), (done.code, "named 'west/gpu-east'" in done.err))
+
     def test_several_requests_are_placed_over_zones(self):
         file = self.write("requests.yaml", "requests: [{flavor: gpu-large}, {flavor: gpu-large}]")
         done = run(OURS, "podm", "schedule", "--request-file", file, "--zone-file", ZONES,

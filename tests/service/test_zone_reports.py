@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from tests.service.zone_services import ZoneServices, child_server, scheduler
 from tests.unit.zones.scarce_sites import CORES, TENTHS, card, scarce_podm
+from valence_sched.client import SchedulerClient
 from valence_sched.errors import ServiceError, UnknownName, UsageError
 from valence_sched.model.decision import with_podm_paths
 from valence_sched.model.hardware import BlockFilter
@@ -124,6 +125,51 @@ class TestWhole(ReportCase):
                 expected = {path(podm): n for podm, n in self.flat.count_fits(asked, MOST).podms}
                 self.assertEqual(expected, dict(counts.podms))
                 self.assertEqual((), counts.silent)
+
+    def test_pod_managers_are_named_by_their_path_in_every_verb(self):
+        """As lists print them, and alone."""
+        names = [path(podm) for podm in ZONES]
+        for number, name in enumerate(names):
+            for one, flat in ((name, f"podm-{number}"), (f"podm-{number}", f"podm-{number}")):
+                for words, alike in (
+                    ({"podms": (one,)}, {"podms": (flat,)}),
+                    ({"exclude_podms": (one,)}, {"exclude_podms": (flat,)}),
+                ):
+                    asked, whole = replace(NODE, **words), replace(NODE, **alike)
+                    with self.subTest(one, words=words):
+                        self.check_alike(asked, whole)
+        for name in ("east/podm-4", "west/nope", "nope"):
+            for verb in (self.top.select_destinations, lambda one: self.top.count_fits(one, MOST)):
+                with self.assertRaisesRegex(UnknownName, f"'{name}'"):
+                    verb(replace(NODE, podms=(name,)))
+
+    def check_alike(self, asked, whole):
+        """Check that the tree answers a request as the flat zone does, by path."""
+        ranked = {one.podm: one.score for one in self.top.rank(asked, 9).candidates}
+        expected = self.flat.rank(whole, 9).candidates
+        self.assertEqual({path(one.podm): one.score for one in expected}, ranked)
+        (one,) = with_podm_paths(self.top.select_destinations(asked).report).placements
+        self.assertEqual(max(ranked.values()), ranked[one.chosen.podm])
+        fits = dict(self.flat.count_fits(whole, MOST).podms)
+        found = {podm: number for podm, number in self.top.count_fits(asked, MOST).podms if number}
+        self.assertEqual({path(podm): number for podm, number in fits.items() if number}, found)
+        self.assertEqual(
+            self.flat.capacity(whole, MOST).nodes, self.top.capacity(asked, MOST).nodes
+        )
+        self.assertEqual(by_path(self.flat.stranded((whole,))),
+                         sorted(self.top.stranded((asked,)), key=repr))  # fmt: skip
+
+    def test_the_client_names_destinations_by_their_path_and_takes_them_back(self):
+        caller = SchedulerClient(self.top)
+        spec = {"properties": {"processor": {"total_cores": 1}}, "alternates": 4}
+        (found,) = caller.select_destinations(None, spec, {"exclude_podms": ["podm-0"]})
+        names = [found["name"], *found["alternates"]]
+        self.assertEqual({path(podm) for podm in list(ZONES)[1:]}, set(names))
+        for name in names:
+            caller.update_resource_stats(None, name, {"load": 0.5})
+            self.assertEqual(0.5, self.top.reported_stats(name).stats["load"])
+            (again,) = caller.select_destinations(None, spec, {"podms": [name]})
+            self.assertEqual(name, again["name"])
 
     def test_a_mix_is_counted_by_each_zone_and_the_report_says_so(self):
         found = self.top.mix_capacity([NODE, CARD], [2, 1], MOST, proven=True)

@@ -48,10 +48,10 @@ from valence_sched.zones.logins import ChildLogins
 from valence_sched.zones.mixes import SupplySums
 from valence_sched.zones.nodes import ZoneNodes
 from valence_sched.zones.plans import ZonePlans
-from valence_sched.zones.podms import ZonePodms
+from valence_sched.zones.podms import PodmVerbs, ZonePodms
 from valence_sched.zones.remote_zone import RemoteZone
 from valence_sched.zones.reports import ZoneReports
-from valence_sched.zones.scheduler import ZonedScheduler
+from valence_sched.zones.scheduler import RequestFor, ZonedScheduler
 from valence_sched.zones.tokens import Tokens
 from valence_sched.zones.tree import ChildZone, ZoneTree
 
@@ -177,15 +177,17 @@ class ProcessZone:
         children = self._child_zones()
         if not children:
             return None
-        return ZonedScheduler(
+        zoned = ZonedScheduler(
             lambda: self._schedulers.reading(tenant),
             self._podms(tenant),
             self._tree(tenant, children),
             reports_below=self._reports_below,
+            requests=lambda request: self._podms_of(zoned).requests(request),
             deadline_s=time_left(self.deadline_s),
             most_hops=self.most_hops,
             sums=self._sums,
         )
+        return zoned
 
     def hold_offers(self, tenant: str, body: ZoneClaimBody, key: str | None) -> Claim:
         """Hold what this zone and those below it offered, all or none, asked for a tenant."""
@@ -204,7 +206,7 @@ class ProcessZone:
         self._route()
         verbs = others or cast(Scheduler, zoned)
         children = self._verbs_of_children()
-        podms = ZonePodms(verbs, children, self.deadline_s)
+        podms = self._podms_of(verbs)
         reports = ZoneReports(verbs, children, self.deadline_s, podms)
         plans = ZonePlans(verbs, children, zoned, podms)
         return ClaimingScheduler(verbs, zoned, self._nodes(tenant), podms, reports, plans)
@@ -220,15 +222,18 @@ class ProcessZone:
         with self._lock:
             return {name: link.verbs for name, link in self._links.items() if link.enabled}
 
+    def _podms_of(self, own: PodmVerbs) -> ZonePodms:
+        return ZonePodms(own, self._verbs_of_children(), self.deadline_s)
+
     def _reports_below(
-        self, request: Request, detail: Detail
+        self, request_for: RequestFor, detail: Detail
     ) -> dict[str, Report | SchedulerError]:
         """Return what each child says of a decision of its own, or why it does not."""
 
-        def decide(verbs: Callable[[], Scheduler]) -> Report:
-            return verbs().select_destinations(request, detail=detail).report
+        def decide(name: str, verbs: Callable[[], Scheduler]) -> Report:
+            return verbs().select_destinations(request_for(name), detail=detail).report
 
-        calls = {name: functools.partial(decide, verbs)
+        calls = {name: functools.partial(decide, name, verbs)
                  for name, verbs in self._verbs_of_children().items()}  # fmt: skip
         return call_below(calls, self.deadline_s)
 

@@ -24,6 +24,7 @@ from valence_sched.model.podm_overview import PodmOverview, StatsReport
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
 from valence_sched.model.zone import SealedRequest
+from valence_sched.zones import paths
 from valence_sched.zones.nodes import ZoneNodes
 from valence_sched.zones.plans import ZonePlans
 from valence_sched.zones.podms import ZonePodms
@@ -97,7 +98,7 @@ class ClaimingScheduler:
         self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
     ) -> Sequence[Claim]:
         """Return the claims of this zone and of those below, these by their paths."""
-        return self._claims.claims(podm=podm, owner=owner, ended=ended)
+        return self._claims.claims(podm=self._path_of(podm), owner=owner, ended=ended)
 
     def claim_record(self, claim_id: str) -> ClaimRecord:
         """Return a claim by its id or path, with its nodes and events."""
@@ -126,7 +127,7 @@ class ClaimingScheduler:
         self, *, podm: str | None = None, owner: str | None = None, live: bool = False
     ) -> Sequence[NodeStatus]:
         """Return the nodes of this zone and of those below, these by their paths."""
-        return self._nodes.nodes(podm=podm, owner=owner, live=live)
+        return self._nodes.nodes(podm=self._path_of(podm), owner=owner, live=live)
 
     def node_record(self, node_id: str) -> NodeRecord:
         """Return a node by its id or path."""
@@ -137,6 +138,13 @@ class ClaimingScheduler:
     ) -> Iterator[SchedulerError]:
         """Have nodes decomposed; yield the error about each that could not be, or not for sure."""
         return self._nodes.delete_nodes(node_ids, wait_s=wait_s)
+
+    def _path_of(self, podm: str | None) -> str | None:
+        """Return the path of a pod manager that is named, wherever it is."""
+        if podm is None:
+            return None
+        place = self._podms.find(podm)
+        return paths.path(place.zone, place.name)
 
     def podm(self, name: str) -> PodmOverview:
         """Return a pod manager of this zone or of one below, by its name or path."""

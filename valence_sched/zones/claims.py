@@ -180,6 +180,7 @@ class ZoneClaims:
         lost_parts = contended = 0
         losses, refusal = Counter[str](), None
         while lost_parts < self.most_attempts and contended < MOST_CONTENDED:
+            lost: ClaimLost | StaleOffer
             retries = lost_parts + contended
             if key and (earlier := self.rows.find_by_key(request.owner, key, content)):
                 return ZoneClaimOutcome(self.merged(earlier), None, retries)
@@ -281,6 +282,7 @@ class ZoneClaims:
         self, row: ZoneClaim, body: ZoneClaimBody, ttl_s: float, generation: int | None,
         zone: str, share: _Share,
     ) -> Claim:  # fmt: skip
+        body = replace(body, request=paths.request_for(zone, body.request, self.below.children))
         if not zone:
             return self._hold_own(body, share, row.id, ttl_s, generation)
         lower = replace(

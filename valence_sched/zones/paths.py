@@ -21,6 +21,7 @@ from valence_sched.model.lifecycle import (
     UnverifiedNode,
 )
 from valence_sched.model.podm_overview import PodmOverview
+from valence_sched.model.request import Request
 from valence_sched.model.zone import DomainValues, Generations
 
 V = TypeVar("V")
@@ -32,10 +33,48 @@ def path(zone: str, name: str) -> str:
     return f"{zone}/{name}" if zone else name
 
 
+def way(*zones: str) -> str:
+    """Return the way down through zones, of which a zone itself has no name."""
+    return "/".join(filter(None, zones))
+
+
 def split(name: str, zones: Container[str]) -> tuple[str, str]:
     """Return the child that a path begins with and the rest; no child for all other names."""
     zone, slash, rest = name.partition("/")
     return (zone, rest) if slash and zone in zones else ("", name)
+
+
+def request_for(
+    zone: str,
+    request: Request,
+    zones: Container[str],
+    having: Callable[[str], Container[str]] | None = None,
+) -> Request:
+    """Return a request with pod managers as a zone below, or this one (``""``), names them.
+
+    A name alone is for every zone, or for those ``having`` a pod manager of this name. Of the names
+    of others a zone has none.
+    """
+    named = {name: name_in(zone, name, zones, having)
+             for name in (*request.podms, *request.exclude_podms)}  # fmt: skip
+    return replace(
+        request,
+        podms=tuple(named[name] or f"../{name}" for name in request.podms),
+        exclude_podms=tuple(found for name in request.exclude_podms if (found := named[name])),
+    )
+
+
+def name_in(
+    zone: str,
+    name: str,
+    zones: Container[str],
+    having: Callable[[str], Container[str]] | None = None,
+) -> str:
+    """Return the name of a pod manager in a zone, empty where it is one of another."""
+    child, rest = split(name, zones)
+    if child:
+        return rest if child == zone else ""
+    return name if having is None or zone in having(name) else ""
 
 
 def claim_below(zone: str, claim: Claim) -> Claim:

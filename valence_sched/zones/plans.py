@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from valence_sched.errors import RequestError, UnknownName, one_line
 from valence_sched.model.claim import Claim
 from valence_sched.model.lifecycle import PlanRefresh, PlanResult, ProvisionResult
@@ -17,6 +19,7 @@ from valence_sched.zones import paths
 from valence_sched.zones.claims import OWN
 from valence_sched.zones.nodes import provision_below
 from valence_sched.zones.podms import ZonePodms
+from valence_sched.zones.result import zoned_report
 from valence_sched.zones.scheduler import ZonedScheduler
 from valence_sched.zones.selection import crosses_zones
 
@@ -52,7 +55,12 @@ class ZonePlans:
             names = ", ".join(zone or OWN for zone in zones)
             text = f"a plan is of one zone, and these nodes are in several ({names})"
             raise RequestError(one_line(f"{text}: ask for fewer nodes, or claim them here"))
-        return self._verbs(zones[0]).plan(request)
+        zone = zones[0]
+        found = self._verbs(zone).plan(self.find.requests(request)(zone))
+        if not zone:
+            return found
+        report = zoned_report(zone, found.decision.report, selected)
+        return replace(found, decision=replace(found.decision, report=report))
 
     def check_plan(self, plan: Plan) -> None:
         """Refuse a plan for own pod managers that this zone did not sign; others check theirs."""

@@ -17,6 +17,7 @@ from valence_sched.errors import (
     one_line,
 )
 from valence_sched.model.podm_overview import PodmOverview, StatsReport
+from valence_sched.model.request import Request
 from valence_sched.model.stats import podm_id
 from valence_sched.zones import paths
 from valence_sched.zones.calls import call_below
@@ -95,22 +96,56 @@ class ZonePodms:
             return PodmPlace(zone, self.children[zone](), rest)
         if _has(self.own, name):
             return PodmPlace("", self.own, name)
-        calls = {child: functools.partial(_asked, verbs, name)
-                 for child, verbs in self.children.items()}  # fmt: skip
-        answers = call_below(calls, self.deadline_s)
-        having = [child for child, answer in answers.items() if answer is True]
+        having = self._children_having(name)
         if len(having) > 1:
             raise UsageError(one_line(
                 f"pod manager {name!r} is in zones {', '.join(having)}: name it {having[0]}/{name}"
             ))  # fmt: skip
         if having:
             return PodmPlace(having[0], self.children[having[0]](), name)
+        return PodmPlace("", self.own, name)
+
+    def requests(self, request: Request) -> Callable[[str], Request]:
+        """Return what tells a request as each zone names its pod managers; ``""`` is this one.
+
+        A name alone is that of each pod manager that has it. Errors as of ``find``, and:
+
+        Raises:
+            UnknownName: no zone has a pod manager of the request.
+        """
+        having: dict[str, list[str]] = {}
+        for name in dict.fromkeys((*request.podms, *request.exclude_podms)):
+            child, rest = paths.split(name, self.children)
+            if child:
+                having[name] = [child] if self._may_have(child, rest) else []
+            else:
+                here = [""] if _has(self.own, name) else []
+                having[name] = here + self._children_having(name, surely=not here)
+            if not having[name]:
+                raise UnknownName("pod manager", name, ())
+        return lambda zone: paths.request_for(zone, request, self.children, having.__getitem__)
+
+    def _may_have(self, child: str, name: str) -> bool:
+        try:
+            return _has(self.children[child](), name)
+        except SchedulerError:
+            return True  # it is silent: what asks it next tells
+
+    def _children_having(self, name: str, *, surely: bool = True) -> list[str]:
+        """Return the children with a pod manager of a name; without, ServiceError for silent ones.
+
+        Where another zone has it, not ``surely``, silent ones may be without.
+        """
+        calls = {child: functools.partial(_asked, verbs, name)
+                 for child, verbs in self.children.items()}  # fmt: skip
+        answers = call_below(calls, self.deadline_s)
+        having = [child for child, answer in answers.items() if answer is True]
         for child, answer in answers.items():
-            if isinstance(answer, SchedulerError):
+            if isinstance(answer, SchedulerError) and surely and not having:
                 raise ServiceError(one_line(
                     f"zone {child} may have pod manager {name!r}, and does not answer: {answer}"
                 ))  # fmt: skip
-        return PodmPlace("", self.own, name)
+        return having
 
 
 def _asked(verbs: Callable[[], PodmVerbs], name: str) -> bool:

@@ -6,7 +6,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from valence_sched.model.inventory import parse_capabilities
+from valence_sched.model.request import Request
 from valence_sched.model.zone import OwnPodms
 from valence_sched.model.zone_file import RecordedZone
 from valence_sched.zones.merge import Weighting
@@ -32,3 +35,13 @@ def recorded_tree(
     ]
     own = podms(zone) if zone.inventories else None
     return ZoneTree(path or "/", Tokens([secrets.token_hex(32)], path), own, children)
+
+
+def flat_request(zone: RecordedZone, request: Request) -> Request:
+    """Return a request with the names that pod managers have without the paths of their zones."""
+    ways = sorted((f"{way}/" for way, _ in zone.walk() if way), key=len, reverse=True)
+
+    def flat(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name.removeprefix(next(filter(name.startswith, ways), "")) for name in names)
+
+    return replace(request, podms=flat(request.podms), exclude_podms=flat(request.exclude_podms))

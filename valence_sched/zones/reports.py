@@ -120,14 +120,14 @@ class ZoneReports:
         return replace(found, held=held)
 
     def count_fits(self, request: Request, most: int) -> FitCounts:
-        answers = self._ask(lambda zone: zone.count_fits(request, most))
+        answers = self._ask(lambda zone, one: zone.count_fits(one, most), request)
         return added_fit_counts(_of_kind(answers, FitCounts), answers.silent)
 
     def capacity(
         self, request: Request, most: int, *, explain: bool = False, proven: bool = False
     ) -> Capacity:
         answers = self._ask(
-            lambda zone: zone.capacity(request, most, explain=explain, proven=proven)
+            lambda zone, one: zone.capacity(one, most, explain=explain, proven=proven), request
         )
         found = _of_kind(answers, Capacity)
         return added_capacities(request.flavor or "", found, answers.silent)
@@ -146,13 +146,14 @@ class ZoneReports:
         As one zone they may make more or fewer, and no most is proven.
         """
         answers = self._ask(
-            lambda zone: zone.mix_capacity(requests, shares, most, explain=explain, proven=proven)
+            lambda zone, *mix: zone.mix_capacity(mix, shares, most, explain=explain, proven=proven),
+            *requests,
         )
         found = _of_kind(answers, Capacity)
         return added_capacities("", found, answers.silent, mix=True)
 
     def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
-        return self._list(lambda zone: zone.stranded(requests), paths.podm_below)
+        return self._list(lambda zone, *mix: zone.stranded(mix), paths.podm_below, *requests)
 
     def _place(self, podm: str) -> tuple[str, Scheduler, str]:
         place = self.find.find(podm)
@@ -160,10 +161,10 @@ class ZoneReports:
         return place.zone, verbs, place.name
 
     def _list(
-        self, ask: Callable[[Scheduler], Sequence[T]], below: Callable[[str, T], R]
+        self, ask: Callable[..., Sequence[T]], below: Callable[[str, T], R], *requests: Request
     ) -> ZonedList[R]:
         """Return what all zones list, each element as ``below`` names it, with what it lacks."""
-        answers, silent = self._ask(ask)
+        answers, silent = self._ask(ask, *requests)
         rows: list[R] = []
         for zone, found in answers.items():
             rows += [below(zone, one) for one in found]  # type: ignore[attr-defined]
@@ -171,20 +172,23 @@ class ZoneReports:
                        for one in silent_zones(found)]  # fmt: skip
         return ZonedList(rows, silent)
 
-    def _ask(self, ask: Callable[[Scheduler], object]) -> _Answers:
+    def _ask(self, ask: Callable[..., object], *requests: Request) -> _Answers:
         """Return the answer of each zone; one without what is named, or any pod manager, has none.
+
+        Each is asked with the ``requests`` as it names pod managers.
 
         Raises:
             UnknownName, NoPodm: no zone has it, and all answer.
         """
+        zoned = [self.find.requests(one) for one in requests]
         answers: dict[str, object] = {}
         lacking: list[SchedulerError] = []
         silent: list[SilentZone] = []
         try:
-            answers[""] = ask(self.own)
+            answers[""] = ask(self.own, *(one("") for one in zoned))
         except (UnknownName, NoPodm) as error:
             lacking.append(error)
-        calls = {zone: functools.partial(_asked, ask, verbs)
+        calls = {zone: functools.partial(_asked, ask, verbs, *(one(zone) for one in zoned))
                  for zone, verbs in self.children.items()}  # fmt: skip
         for zone, answer in call_below(calls, self.deadline_s).items():
             if isinstance(answer, UnknownName | NoPodm):
@@ -198,8 +202,10 @@ class ZoneReports:
         return _Answers(answers, silent)
 
 
-def _asked(ask: Callable[[Scheduler], object], verbs: Callable[[], Scheduler]) -> object:
-    return ask(verbs())
+def _asked(
+    ask: Callable[..., object], verbs: Callable[[], Scheduler], *requests: Request
+) -> object:
+    return ask(verbs(), *requests)
 
 
 def _of_kind(answers: _Answers, kind: type[T]) -> dict[str, T]:

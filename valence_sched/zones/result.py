@@ -17,6 +17,7 @@ from valence_sched.model.decision_zones import DecisionZones, PlacementZone
 from valence_sched.model.inventory import to_json
 from valence_sched.model.request import Request
 from valence_sched.model.zone import OtherNode, SealedRequest
+from valence_sched.zones import paths
 from valence_sched.zones.selection import OtherOffer, Selected, podm_of
 
 
@@ -110,6 +111,21 @@ def zoned_results(requests: Sequence[Request], reports: Sequence[Report]) -> Dec
         warnings=tuple(dict.fromkeys(note for one in decided for note in one.warnings)),
     )
     return DecisionResults(report=report, details=(None,) * len(decided))
+
+
+def zoned_report(zone: str, report: Report, selected: Selected) -> Report:
+    """Return the report of a decision that one zone made alone, as the zone above names it."""
+    below = {one.node: one for one in report.zones.placements} if report.zones else {}
+
+    def placement(one: Placement) -> PlacementZone:
+        own = PlacementZone(node=one.node, zone="", alternates=("",) * len(one.alternates))
+        found = below.get(one.node, own)
+        alternates = tuple(paths.way(zone, lower) for lower in found.alternates)
+        return replace(found, zone=paths.way(zone, found.zone), alternates=alternates)
+
+    zones = DecisionZones(answered=selected.answered, rounds=selected.queries,
+                          placements=tuple(map(placement, report.placements)))  # fmt: skip
+    return replace(report, zones=zones)
 
 
 def taken_by(request: Request, selected: Selected) -> Iterator[OtherOffer]:

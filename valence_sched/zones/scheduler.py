@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from valence_sched.errors import (
     NoPodm,
     RequestError,
     SchedulerError,
+    ServiceError,
     StaleOffer,
     UnknownName,
 )
@@ -23,6 +26,7 @@ from valence_sched.model.request import Request
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.zone import GroupAnswer, OfferingZone, OwnPodms, SealedRequest
 from valence_sched.model.zone_depth import MOST_HOPS
+from valence_sched.zones import paths
 from valence_sched.zones.batch import SelectNodes, ZoneBatch
 from valence_sched.zones.mixes import CompletedRequest, SupplySums, ZoneMixes
 from valence_sched.zones.reasons import with_reasons_below
@@ -39,8 +43,10 @@ MOST_TRIES = 3  # of a decision whose offers somebody else takes meanwhile
 
 #: Yields the engine of a zone while nobody else uses it.
 Reading = Callable[[], AbstractContextManager[Scheduler]]
+#: Tells a request as a zone names its pod managers: one directly below, or this one (``""``).
+RequestFor = Callable[[str], Request]
 #: Returns what each zone directly below says of a decision on a request, or the error about it.
-ReportsBelow = Callable[[Request, Detail], Mapping[str, Report | SchedulerError]]
+ReportsBelow = Callable[[RequestFor, Detail], Mapping[str, Report | SchedulerError]]
 
 
 class ZonedScheduler:
@@ -48,7 +54,8 @@ class ZonedScheduler:
 
     ``podms`` are the zone's own pod managers. The engine is held for no longer than a verb of it
     takes: never while children are asked. It may have the pod managers of all zones.
-    ``reports_below`` returns what each child says of a decision on a request, or its error.
+    ``reports_below`` returns what each child says of a decision on a request, or its error;
+    ``requests`` tells the request as each zone names its pod managers.
     ``sums`` are what zones supplied to mixes: those who decide over the same zones may share them.
     """
 
@@ -61,13 +68,14 @@ class ZonedScheduler:
         deadline_s: float = 30.0,
         most_hops: int = MOST_HOPS,
         engine_has_all: bool = False,
-        reports_below: ReportsBelow = lambda _request, _detail: {},
+        reports_below: ReportsBelow = lambda _request_for, _detail: {},
+        requests: Callable[[Request], RequestFor] = lambda request: lambda _zone: request,
         sums: SupplySums | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
         self._sums = SupplySums() if sums is None else sums
-        self._reports_below = reports_below
+        self._reports_below, self._requests = reports_below, requests
         self._reading, self._podms, self._zone = reading, podms, zone
         self._deadline_s, self._most_hops = deadline_s, most_hops
         self._engine_has_all = engine_has_all
@@ -135,7 +143,9 @@ class ZonedScheduler:
         offers, selected = self._selection(sealed, self._mixes()).ranking(limit)
         missing = [f"zone {one.zone}: {one.reason}" for one in selected.silent.values()]
         missing += [f"{one.podm}: undecided" for one in selected.undecided.values()]
-        return Ranking(candidates=tuple(one.candidate for one in offers), missing=tuple(missing))
+        candidates = (replace(one.candidate, podm=paths.path(one.zone, one.candidate.podm))
+                      for one in offers)  # fmt: skip
+        return Ranking(candidates=tuple(candidates), missing=tuple(missing))
 
     def select_all(
         self, requests: Sequence[Request], *, detail: Detail = "placements"
@@ -226,13 +236,17 @@ class ZonedScheduler:
         if others or (placed and not self._engine_has_all):
             return None
         try:
+            request_for = self._requests(request)
+        except (UnknownName, ServiceError):  # a zone that may have what is named is silent
+            return None
+        try:
             report: Report | None
             with self._reading() as engine:
-                report = engine.select_destinations(request, detail=detail).report
+                report = engine.select_destinations(request_for(""), detail=detail).report
         except (NoPodm, UnknownName):  # the zones were asked: only this one lacks them
             report = None
         if not placed and not self._engine_has_all:
-            return with_reasons_below(report, self._reports_below(request, detail))
+            return with_reasons_below(report, self._reports_below(request_for, detail))
         if report is None:
             return None
         chosen = [one.chosen for one in report.placements]

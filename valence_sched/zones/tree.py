@@ -132,7 +132,7 @@ class ZoneTree:
         children = self._asked(query, below)
         children.begin(_offers)
         others = self._others(query)
-        own = self._own.offers(query, taken, others) if self._own is not None else None
+        own = self._own.offers(self._own_query(query), taken, others) if self._own else None
         answers = children.answers()
         parts = [
             Part(_bounded(answers[child.name], query), child.name, child.weighting)
@@ -151,7 +151,7 @@ class ZoneTree:
             undecided=tuple(pool for part in parts for pool in part.answer.undecided),
             worst_cost=order.worst_cost,
             coupled=any(part.answer.coupled for part in parts),
-            unknown_podms=_unknown_to_all(parts, query),
+            unknown_podms=self._unknown_to_all(parts, query),
             silent=(*children.silent, *_named(parts, "silent")),
             excluded=(*children.excluded, *_named(parts, "excluded")),
             answered=1 + sum(part.answer.answered for part in parts if part.child),
@@ -167,9 +167,9 @@ class ZoneTree:
         generation = self._generation(query.request)  # before any member is counted
         children = self._asked(query, below, for_group=query.request.group is not None)
         children.begin(_group_state)
-        own, others = self._own, self._others(query)
-        states = [own.group_state(query, taken, others)] if own is not None else []
-        own_supplies = own.mix_supplies(query, others) if own is not None else None
+        own, own_query, others = self._own, self._own_query(query), self._others(query)
+        states = [own.group_state(own_query, taken, others)] if own is not None else []
+        own_supplies = own.mix_supplies(own_query, others) if own is not None else None
         answers = children.answers()
         shares = len(query.request.mix.shares)
         counted = {name: answer for name, answer in answers.items() if children.may_place(name)}
@@ -197,6 +197,23 @@ class ZoneTree:
             silent=(*children.silent, *lower),
             supplies=supplies,
             uncounted=(*uncounted, *lower_uncounted),
+        )
+
+    def _own_query(self, query: OfferQuery) -> OfferQuery:
+        return replace(query, request=paths.request_for("", query.request, self._names))
+
+    def _unknown_to_all(self, parts: Sequence[Part], query: OfferQuery) -> tuple[str, ...]:
+        """Return the pod managers of a query that no zone has, as the query names them."""
+        named = (*query.request.podms, *query.request.exclude_podms)
+        unknown = [(part.child, set(part.answer.unknown_podms)) for part in parts]
+        return tuple(
+            name
+            for name in named
+            if not any(
+                found not in lacking
+                for child, lacking in unknown
+                if (found := paths.name_in(child, name, self._names))
+            )
         )
 
     def _above(self, order: OfferOrder, generation: int | None, part: Part, offer: Offer) -> Offer:
@@ -318,6 +335,7 @@ class _Children:
                         if one.startswith(start))  # fmt: skip
             query = replace(
                 self._lower,
+                request=paths.request_for(child.name, self._query.request, self._taken),
                 taken=self._taken[child.name],
                 others=tuple(self._others[child.name]),
                 left_out=tuple(left_out),
@@ -381,12 +399,6 @@ def _bounded(answer: ZoneAnswer, query: OfferQuery) -> ZoneAnswer:
         worst_cost=max(0, answer.worst_cost),
         answered=min(max(1, answer.answered), 1_000_000),
     )
-
-
-def _unknown_to_all(parts: Sequence[Part], query: OfferQuery) -> tuple[str, ...]:
-    named = (*query.request.podms, *query.request.exclude_podms)
-    unknown = [set(part.answer.unknown_podms) for part in parts]
-    return tuple(name for name in named if all(name in names for names in unknown))
 
 
 def _named(parts: Sequence[Part], field_: str) -> tuple[SilentZone, ...]:

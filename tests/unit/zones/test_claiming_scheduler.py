@@ -170,6 +170,13 @@ class TestPlans(ZoneCase):
                 self.assertEqual([f"{zone}{podm}"], [one.podm for one in result.nodes])
         self.assertEqual(2, len(made_nodes(self.served)))
 
+    def test_a_plan_for_a_pod_manager_named_by_its_path_names_the_zone(self):
+        for name in ("east/east-p", "east-p"):
+            result = self.scheduler.plan(request(podms=[name], alternates=1))
+            self.assertEqual(["east-p"], [one.podm.id for one in result.plan.podms])
+            (placement,) = result.decision.report.zones.placements
+            self.assertEqual((1, "east"), (placement.node, placement.zone))
+
     def test_what_is_in_several_zones_is_no_plan(self):
         with self.assertRaisesRegex(RequestError, "these nodes are in several"):
             self.scheduler.plan(request(**APART))
@@ -178,6 +185,18 @@ class TestPlans(ZoneCase):
         huge = {"properties": {"processor": {"total_cores": 4096}}}
         result = self.scheduler.plan(request(**huge))
         self.assertEqual((None, "nothing_fits"), (result.plan, result.decision.report.outcome))
+
+
+class TestLists(ZoneCase):
+    """Claims and nodes of a pod manager, by its name or path."""
+
+    def test_they_are_those_of_the_zone_that_has_it(self):
+        claim = self.scheduler.claim(request(podms=["east/east-p"])).claim
+        (node,) = self.scheduler.compose(request(podms=["east-p"]), wait_s=10).nodes
+        for name in ("east-p", "east/east-p"):
+            ids = [one.id for one in self.scheduler.claims(podm=name)]
+            self.assertIn(claim.id, ids)
+            self.assertEqual([node.id], [one.node.id for one in self.scheduler.nodes(podm=name)])
 
 
 class TestPodms(ZoneCase):

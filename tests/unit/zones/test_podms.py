@@ -7,6 +7,7 @@ import unittest
 from valence_sched.errors import ServiceError, UnknownName, UsageError
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.podm_overview import PodmOverview, PodmSummary
+from valence_sched.model.request import Request
 from valence_sched.zones.podms import ZonePodms
 
 
@@ -74,6 +75,28 @@ class TestPodms(unittest.TestCase):
         self.assertEqual(overview("east/b"), zone.podm("b"))
         with self.assertRaisesRegex(ServiceError, "zone west may have .*'new'.*it is away"):
             zone.update_resource_stats("new", {})
+
+    def test_a_request_names_its_pod_managers_as_each_zone_does(self):
+        zone = podms(Verbs("a", "b"), east=Verbs("b", "c"), west=Verbs("d"))
+        named = ("a", "b", "c", "east/c", "west/d")
+        found = zone.requests(Request(podms=named, exclude_podms=named))
+        for name, expected in (
+            ("", ("a", "b")), ("east", ("b", "c", "c")), ("west", ("d",)),
+        ):  # fmt: skip
+            asked = found(name)
+            self.assertEqual(expected, asked.exclude_podms)
+            self.assertEqual(expected, tuple(one for one in asked.podms if "../" not in one))
+            self.assertEqual(len(named), len(asked.podms))  # without, any would do
+        for name in ("z", "west/b"):
+            with self.assertRaisesRegex(UnknownName, f"'{name}'"):
+                zone.requests(Request(exclude_podms=(name,)))
+
+    def test_a_silent_zone_need_not_have_what_a_request_names_of_another(self):
+        zone = podms(Verbs("a"), east=Verbs("b"), west=Verbs(error=ServiceError("it is away")))
+        found = zone.requests(Request(podms=("a", "b")))
+        self.assertEqual(("a", "../b"), found("").podms)
+        with self.assertRaisesRegex(ServiceError, "zone west may have .*'z'.*it is away"):
+            zone.requests(Request(podms=("z",)))
 
     def test_what_no_zone_has_is_unknown(self):
         with self.assertRaisesRegex(UnknownName, "'z'"):

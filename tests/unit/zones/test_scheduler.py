@@ -166,7 +166,7 @@ class TestReasons(SchedulerCase):
         asked = []
 
         def below(one, detail):
-            asked.append((one, detail))
+            asked.append((one("east"), detail))
             return {"east": ServiceError("it is away")}
 
         wanted = request(CORES, count=3)
@@ -209,7 +209,7 @@ class TestRank(SchedulerCase):
         pool = PoolRef(podm="c", pool="p")
         found = self.zoned(answer("a", "b", silent=(EAST,), undecided=(pool,)))
         ranking = found.rank(request(CORES), 2)
-        self.assertEqual(["a", "b"], [one.podm for one in ranking.candidates])
+        self.assertEqual(["east/a", "east/b"], [one.podm for one in ranking.candidates])
         self.assertEqual(("zone east: it is away", "c: undecided"), ranking.missing)
         self.assertEqual(2, self.zone.queries[0].limit)
         self.assertEqual(1, len(self.zoned(answer("a", "b")).rank(request(CORES), 1).candidates))
