@@ -16,6 +16,7 @@ from valence_sched.model.decision import Candidate
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.lifecycle import ClaimRecord, NodeRecord, NodeStatus, ProvisionResult
 from valence_sched.model.podm_overview import PodmOverview
+from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import TTL_S, WAIT_S
 from valence_sched.model.zone_claim import (
@@ -155,7 +156,7 @@ class ZonesBelow:
             if not isinstance(answer, SchedulerError):
                 lists[name] = answer[:MOST_ROWS] if name else answer
                 if len(lists[name]) < len(answer):
-                    rows = f"{len(answer):,} rows, of which {MOST_ROWS:,} are read"
+                    rows = f"{format_count(len(answer), 'row')}, of which {MOST_ROWS:,} are read"
                     silent.append(SilentZone(zone=name, reason=f"it lists {rows}"))
                 silent += [replace(one, zone=paths.path(name, one.zone))
                            for one in silent_zones(answer)]  # fmt: skip
@@ -212,7 +213,8 @@ def parts_of(row: ZoneClaim, claims: Iterable[Claim]) -> list[Claim]:
 def check_nodes(nodes: int, asked: int, least: int = 0) -> None:
     """Raise ServiceError where a zone answers with more nodes than it was asked, or fewer."""
     if not least <= nodes <= asked:
-        raise ServiceError(f"it answers with {nodes:,} nodes, and was asked for {asked:,}")
+        found = format_count(nodes, "node")
+        raise ServiceError(f"it answers with {found}, and was asked for {asked:,}")
 
 
 def in_zone(zone: str, error: SchedulerError) -> SchedulerError:

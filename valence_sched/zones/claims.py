@@ -40,6 +40,7 @@ from valence_sched.model.effect import EffectLog, held_state, unsure_state
 from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import to_json
 from valence_sched.model.lifecycle import ClaimRecord
+from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import TTL_S
 from valence_sched.model.zone import DomainValues, Token
@@ -292,7 +293,8 @@ class ZoneClaims:
         claim = self.below.child(zone).hold_offers(lower, key=row.id)
         check_nodes(claim.nodes, len(share.tokens), len(share.tokens))
         if not 0 < len(claim.id) <= MOST_ID:
-            raise ServiceError(f"it answers with a claim of an ID of {len(claim.id):,} characters")
+            length = format_count(len(claim.id), "character")
+            raise ServiceError(f"it answers with a claim of an ID of {length}")
         return claim
 
     def _hold_own(

@@ -23,6 +23,7 @@ from valence_sched.model.claim import disabled_error
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.lifecycle import NodeRecord, NodeStatus, ProvisionResult, UnverifiedNode
+from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import TTL_S, WAIT_S
 from valence_sched.model.zone_claim import ZoneClaim, ZoneClaimPart
@@ -174,7 +175,8 @@ class ZoneNodes:
             found = sum(paths.split(node.podm, self._below.children)[0] == part.zone
                         for node in nodes)  # fmt: skip
             if found < len(part.nodes):
-                line = f"{found} of {len(part.nodes)} nodes of claim {claim.id} are there"
+                nodes_of = f"{format_count(len(part.nodes), 'node')} of claim {claim.id}"
+                line = f"has {found} of {nodes_of}"
                 failures.append(paths.line_below(part.zone, line))
         return ProvisionResult(nodes=nodes, failures=tuple(failures))
 

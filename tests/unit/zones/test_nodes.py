@@ -198,7 +198,7 @@ class TestSilent(NodeCase):
         again = self.top.compose(self.apart(), key="k", wait_s=10)
         self.assertEqual(3, len(again.nodes))
         (claim,) = self.top.claims()
-        line = f"zone west: 0 of 1 nodes of claim {claim.id} are there"
+        line = f"zone west: has 0 of 1 node of claim {claim.id}"
         self.assertEqual(((line,), "found 3 of its 4 nodes"), (again.failures, claim.note))
 
     def test_the_parent_dies(self):
