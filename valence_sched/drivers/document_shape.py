@@ -189,10 +189,12 @@ def _first(holder: Json, keys: Mapping[str, str], names: tuple[str, ...]) -> Any
 
 
 def _member_list(value: Any) -> Any:
-    """Return members as a list; objects by their names are members too."""
+    """Return members as a list, None for none; objects by their names are members too."""
     if value is None or isinstance(value, list):
         return value
-    return list(value.values()) if isinstance(value, dict) and not all(links(value)) else [value]
+    if isinstance(value, dict) and not all(links(value)):
+        return list(value.values()) or None
+    return None if isinstance(value, str) and not _are_links([value]) else [value]
 
 
 def _are_links(members: list[Any]) -> bool:

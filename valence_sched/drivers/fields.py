@@ -67,6 +67,8 @@ class Resource:
     content_properties: ClassVar[tuple[str, ...]] = ()
     #: The fields that other resource classes do not have.
     own_fields: ClassVar[tuple[Field[Any], ...]] = ()
+    #: Whether all of these are links, so that one without any may be of the class.
+    only_links: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         found = (getattr(cls, name) for name in dir(cls) if not name.startswith("_"))
@@ -76,6 +78,7 @@ class Resource:
         content = {field.first for field in plain}
         cls.content_properties = tuple(sorted(content - {"Name", "Links"}))
         cls.own_fields = tuple(field for field in fields if field.first not in ("Name", "Status"))
+        cls.only_links = all(isinstance(field, Link) for field in cls.own_fields)
 
     def __init__(self, uri: str, json: Json, notes: Notes) -> None:
         self.uri, self.json, self.notes = uri, json, notes
@@ -89,6 +92,11 @@ class Resource:
     def is_empty(self) -> bool:
         """Whether nothing in it tells that it is of its class; some classes need not tell."""
         return False
+
+    @property
+    def tells_nothing(self) -> bool:
+        """Whether it has no property of its class, whatever type it tells."""
+        return bool(self.own_fields) and all(it.raw(self) is None for it in self.own_fields)
 
     def part(self, type_: type[R], json: Json, pointer: str) -> R:
         """Return an object inside this one, which has no URI of its own."""
@@ -303,6 +311,4 @@ class NamedResource(Resource):
     @property
     def is_empty(self) -> bool:
         """Whether it has no property of its class but its name and health, and tells no type."""
-        if not self.own_fields or "@odata.type" in self.json:
-            return False
-        return all(field.raw(self) is None for field in self.own_fields)
+        return "@odata.type" not in self.json and self.tells_nothing

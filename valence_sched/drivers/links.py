@@ -75,6 +75,8 @@ class LinkedDocuments:
         self._shapes = self.shared(ShapeMemo)
         self._documents: dict[str, Json | None] = {}
         self._refused: set[str] = set()
+        #: Documents that are there, and tell nothing that can be read.
+        self.unreadable: set[str] = set()
         self._is_short = False
 
     def shared(self, make: Callable[[], T]) -> T:
@@ -144,12 +146,15 @@ class LinkedDocuments:
                 what = "no such document" if found is None else "an empty document"
                 self.notes.skip(f"{uri}: found {what}, expected it: {where} links it")
                 present = None
+                if found is not None:
+                    self.unreadable.add(uri)
             else:
                 present = self._shapes.current_form(found, root=uri == ROOT)
             self._documents[uri] = present
             return present
         except InputError as error:
             self._documents[uri] = None
+            self.unreadable.add(uri)
             self.notes.skip(error)
             return None
 
@@ -181,10 +186,11 @@ class LinkedDocuments:
                 yield from self._follow_members(Collection(uri, json, self.notes), type_, seen)
                 continue
             found = type_(uri, json, self.notes)
-            if is_alone and "@odata.type" not in json and found.is_empty:
+            if is_alone and found.is_empty:
                 what = "found neither members nor a property that a member has"
                 self.notes.skip(f"{uri}: {what}, expected a collection")
                 continue
+            self._note_empty(found, where)
             yield found
 
     def _follow_members(self, first: Collection, type_: type[R], seen: set[str]) -> Iterator[R]:
@@ -201,9 +207,18 @@ class LinkedDocuments:
                 if MEMBERS in json:
                     outer.append(self._members(Collection(uri, json, self.notes)))
                     break
-                yield type_(uri, json, self.notes)
+                found = type_(uri, json, self.notes)
+                self._note_empty(found, where)
+                yield found
             else:
                 outer.pop()
+
+    def _note_empty(self, found: Resource, where: str) -> None:
+        """Note a document that does not tell what it is; a device, or what only links, need not."""
+        if not found.lasting and found.is_empty and not found.only_links:
+            self.unreadable.add(found.uri)
+            what = f"found no property of its kind, expected it: {where} links it"
+            self.notes.remark(f"{found.uri}: {what}")
 
     def collections(self, links: Iterable[str], where: str) -> Iterator[Collection]:
         """Yield the collections that links name, first pages only."""
@@ -219,6 +234,7 @@ class LinkedDocuments:
             if page.json[MEMBERS] is None and page.count != 0:
                 what = "found a collection in which no members are found"
                 self.notes.skip(f"{page.uri}: {what}, expected them as Members")
+                self.unreadable.add(page.uri)
             elif isinstance(page.json[MEMBERS], list):
                 count += len(page.json[MEMBERS])
             for link in page.members:

@@ -21,7 +21,7 @@ from valence_sched.drivers.http.exchange import (
     Unreachable,
     is_outage,
 )
-from valence_sched.drivers.links import path_of
+from valence_sched.drivers.links import ROOT, path_of
 from valence_sched.errors import InputError
 
 T = TypeVar("T")
@@ -140,8 +140,12 @@ def _is_whole(json: Json) -> bool:
 
 
 def _document(json: Json, uri: str) -> Json:
-    if "error" in json and "@odata.id" not in json:
+    is_error = "error" in json or json.keys() == {"@Message.ExtendedInfo"}
+    if is_error and "@odata.id" not in json:
         raise InputError(uri, "", "an error in an answer of success", "a document")
+    own = json.get("@odata.id")
+    if isinstance(own, str) and path_of(own) == ROOT != uri:  # whatever is asked for
+        raise InputError(uri, "", "the service root", "a document of its own")
     return json
 
 

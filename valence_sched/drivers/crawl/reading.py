@@ -20,7 +20,7 @@ from valence_sched.drivers.crawl.fetch_task import fetch_task
 from valence_sched.drivers.crawl.max_blocks import MaxBlocks, with_max_blocks
 from valence_sched.drivers.crawl.reading_memory import Answers, ReadingMemory
 from valence_sched.drivers.dialect import Dialect, Dialects, dialect_of_driver
-from valence_sched.drivers.document_shape import MEMBERS, current_form
+from valence_sched.drivers.document_shape import MEMBERS, current_form, type_name
 from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json, Parts, Resource
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Deadline, Unreachable
@@ -227,6 +227,9 @@ class PodmReader:
         return count, time.monotonic() - self._began
 
 
+_NOTHING_TOLD = "found nothing that tells of it, expected a service, a list or a member of one"
+
+
 class ReadPass(NamedTuple):
     """The result of one pass: the documents that it read, and those that were missing."""
 
@@ -303,6 +306,11 @@ def _run_pass(
     return ReadPass(notes, podm, read, missing)
 
 
+def _is_typed(one: Resource) -> bool:
+    """Return whether a document tells that it is of its class."""
+    return type_name(one.json).endswith(type(one).__name__.casefold())
+
+
 class ListCheck:
     """Checks the services and lists of a crawl: without one, all that it names would seem gone.
 
@@ -324,16 +332,18 @@ class ListCheck:
                 if (json := self._document(link, holder.uri)) is None:
                     continue
                 one = way.to(json[0], json[1], NO_NOTES)
+                is_service = is_near and not way.collection
                 if MEMBERS in one.json:
-                    self._check_list(Collection(one.uri, one.json, NO_NOTES), way.to)
-                elif one.is_empty:
-                    what = "found nothing that tells of it, expected a service or a list"
-                    raise Unreachable(f"{one.uri}: {what}")
+                    page = Collection(one.uri, one.json, NO_NOTES)
+                    self._check_list(page, way.to, is_service=is_service)
+                elif one.tells_nothing and not (is_service and _is_typed(one)):
+                    raise Unreachable(f"{one.uri}: {_NOTHING_TOLD}")
                 else:
-                    self.check(one, is_near=is_near and not way.collection)
+                    self.check(one, is_near=is_service)
 
-    def _check_list(self, page: Collection, to: type[Resource]) -> None:
-        pages: set[str] = set()
+    def _check_list(self, page: Collection, to: type[Resource], *, is_service: bool) -> None:
+        """Check a list; one in place of a service has a member that is the service."""
+        first, found_any, pages = page.uri, not is_service, set[str]()
         counts = to.tells_use or any(not way.to.lasting for way in to.link_fields)
         while page.uri not in pages:
             pages.add(page.uri)
@@ -344,17 +354,26 @@ class ListCheck:
                 raise Unreachable(f"{page.uri}: found no members, expected a list of them")
             for uri in self._service.uris(members, page.uri) if counts else ():
                 if json := self._member(uri, page.uri, to):
-                    self.check(to(uri, json, NO_NOTES))
+                    one = to(uri, json, NO_NOTES)
+                    found_any = found_any or not one.tells_nothing
+                    self.check(one)
             found = self._document(page.next_link, page.uri) if page.next_link else None
             page = Collection(*found, NO_NOTES) if found else page
+        if not found_any:
+            raise Unreachable(f"{first}: {_NOTHING_TOLD}")
 
     def _member(self, uri: str, where: str, to: type[Resource]) -> Json | None:
         try:
-            return self._crawl.get(uri) and self._service.json(uri, where)
-        except (KeyError, InputError) as error:
-            if to.tells_use and isinstance(error, InputError):
+            found = self._crawl.get(uri)
+        except KeyError:
+            return None
+        except InputError as error:
+            if to.tells_use:
                 raise Unreachable(str(error)) from None
             return None
+        if to.tells_use and found is not None and to(uri, found, NO_NOTES).tells_nothing:
+            raise Unreachable(f"{uri}: {_NOTHING_TOLD}")
+        return found and self._service.json(uri, where)
 
     def _document(self, link: str, where: str) -> tuple[str, Json] | None:
         """Return a document with its URI, None where the reader did without it."""

@@ -205,6 +205,10 @@ def _hosts_of_blocks(service: LinkedDocuments, found: RedfishResources) -> dict[
                 is_system = system.uri in set(service.uris(block.systems, uri))
                 if not is_free_host(block, len(named), is_system=is_system):
                     hosts.setdefault(uri, []).append(system.uri)
+    for block in found.blocks if service.unreadable else ():  # what such a system has is unknown
+        linked = set(service.uris(block.in_systems, block.uri))
+        if untold := sorted(linked & service.unreadable):
+            hosts.setdefault(block.uri, []).extend(untold)
     return hosts
 
 

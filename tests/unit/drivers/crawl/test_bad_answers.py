@@ -97,6 +97,14 @@ FAILURES = {
     "elsewhere": status(302, Location="https://elsewhere.invalid/login"),
     "to a page": status(302, Location="/login.html"),
     "nowhere": status(302),
+    "notice": status(200, b'{"@Message.ExtendedInfo": [{"MessageId": "Base.1.8.NotReady"}]}'),
+    "no list": status(200, b'{"Members": {}}'), "text list": status(200, b'{"Members": "none"}'),
+    "the root": lambda it: it.reply(200, it.podm.document(ROOT)),
+}  # fmt: skip
+#: Answers of another class, which are no list and no service, and could be a member.
+OTHERS = {
+    "another": status(200, b'{"@odata.id": "/e", "@odata.type": "#Error.v1.Error", "Name": "e"}'),
+    "starting": status(200, b'{"Name": "s", "Status": {"State": "Starting"}}'),
 }  # fmt: skip
 
 
@@ -153,7 +161,10 @@ class BadAnswersTest(ServicesTest):
 
     def test_a_root_a_service_or_a_list_that_cannot_be_read_is_an_outage(self):
         for dialect, (_, near, _) in SERVICES.items():
-            for uri, (kind, act) in itertools.product(near, FAILURES.items()):
+            kinds = FAILURES | OTHERS
+            for uri, (kind, act) in itertools.product(near, kinds.items()):
+                if uri == ROOT and kind == "the root":
+                    continue
                 with self.subTest(dialect, uri=uri, kind=kind):
                     self.assert_outage(self.ask(dialect, uri, act), uri)
 
@@ -183,9 +194,38 @@ class BadAnswersTest(ServicesTest):
                                          (found.podm, found.diagnostics))  # fmt: skip
 
     def test_a_node_that_cannot_be_read_is_an_outage_where_only_nodes_tell_what_is_in_use(self):
-        found = self.ask("rsd", f"{ROOT}/Nodes/1", FAILURES["login page"])
-        self.assert_outage(found, f"{ROOT}/Nodes/1")
+        for kind in ("login page", "{}", "notice", "another", "the root"):
+            with self.subTest(kind):
+                found = self.ask("rsd", f"{ROOT}/Nodes/1", (FAILURES | OTHERS)[kind])
+                self.assert_outage(found, f"{ROOT}/Nodes/1")
         self.assertIsNone(self.ask("rsd", f"{ROOT}/Nodes/1", FAILURES["404"]).failure)
+
+    def test_a_block_that_links_a_system_which_cannot_be_read_is_not_free(self):
+        server, uri = self.servers["redfish"][False], f"{ROOT}/Systems/1"
+        held = block(1) | {"@odata.id": BLOCKS[0], "Links": {"ComputerSystems": [link(uri)]}}
+        server.documents[BLOCKS[0]] = msgspec.json.encode(held)
+        for kind, act in FAILURES.items():
+            gone = kind in ("404", "410", "to a page")
+            with self.subTest(kind):
+                found = self.ask("redfish", uri, act)
+                self.assertEqual(
+                    [int(gone), 1, 1, 1], [it.status.slots for it in found.podm.blocks]
+                )
+                told = [one for one in found.diagnostics if f"it is a block of {uri}" in one.text]
+                self.assertEqual(gone, not told)
+
+    def test_a_list_in_place_of_a_service_has_the_service_or_is_an_outage(self):
+        server = self.servers["redfish"][False]
+        whole = self.ask("redfish").podm
+        for members, fails in (([], True), ([f"{ROOT}/Systems/1"], True), ([f"{CS}/1"], False)):
+            with self.subTest(members):
+                server.documents[f"{CS}/1"] = REDFISH[CS]
+                answer = msgspec.json.encode({"@odata.id": CS, **collection(*members)})
+                found = self.ask("redfish", CS, status(200, answer))
+                if fails:
+                    self.assert_outage(found, CS)
+                else:
+                    self.assertEqual((None, whole), (found.failure, found.podm))
 
     def test_zones_that_are_listed_and_cannot_be_read_make_no_pool_of_the_whole(self):
         server = self.servers["redfish"][False]
