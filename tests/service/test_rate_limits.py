@@ -112,6 +112,22 @@ class TestAddresses(unittest.TestCase):
             with self.subTest(peer=peer, forwarded=forwarded[:40]):
                 self.assertEqual(expected, limiter.address_of(peer, forwarded))
 
+    def test_the_addresses_of_one_client_count_together(self):
+        limiter = RateLimiter(RateSettings(failures="3/hour"))
+        for one, same, other in (
+            ("2001:db8::1", "2001:db8::ffff:1:2", "2001:db8:0:1::1"),
+            ("fe80::1%eth0", "fe80::2%eth0", "::1"),
+            ("::ffff:192.0.2.1", "192.0.2.1", "::ffff:192.0.2.2"),
+            ("-", "-", "here"),
+        ):
+            with self.subTest(one):
+                for address in (one, same, one):
+                    limiter.check_address(address)
+                    limiter.count_failure(address)
+                for address in (one, same):
+                    self.assertRaises(RateLimited, limiter.check_address, address)
+                limiter.check_address(other)
+
     def test_what_is_no_network_is_named(self):
         with self.assertRaisesRegex(UsageError, "f: proxies: 'front' does not appear to be"):
             check_settings(ServiceSettings(proxies=("front",)), "f")

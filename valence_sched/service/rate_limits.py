@@ -88,14 +88,15 @@ class RateLimiter:
 
     def check_address(self, address: str) -> None:
         """Raise RateLimited for an address from which too many logins failed."""
+        whose = _site_of(address)
         for rate in self._rates.get("failures", ()):
-            if not self._asked(self._window.test, rate, "failures", address):
-                raise self._limited("failures", rate, address)
+            if not self._asked(self._window.test, rate, "failures", whose):
+                raise self._limited("failures", rate, whose)
 
     def count_failure(self, address: str) -> None:
         """Count a login that failed, or a request that was malformed."""
         for rate in self._rates.get("failures", ()):
-            self._asked(self._window.hit, rate, "failures", address)
+            self._asked(self._window.hit, rate, "failures", _site_of(address))
 
     def _hit(self, name: str, tenant: str) -> None:
         for rate in self._rates.get(name, ()):
@@ -116,3 +117,14 @@ class RateLimiter:
         except self._storage.base_exceptions as error:
             why = type(error).__name__
             raise ServiceBusy(f"Redis cannot count requests ({why}): try again later") from None
+
+
+def _site_of(address: str) -> str:
+    """Return for whom an address counts: of IPv6 its /64, which is one client's."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return address
+    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
