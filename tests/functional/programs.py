@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The two real programs, run as a person or a script runs them: no cloud, no configuration."""
 
-import atexit
 import functools
 import json
 import os
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tests.functional import through
+from tests.functional import in_process, through
 from valence_sched.model.decision import Reason
 
 ROOT = Path(__file__).parents[2]
@@ -23,17 +22,6 @@ SITE = str(ROOT / "examples" / "site.json")
 FLAVORS = str(ROOT / "examples" / "flavors.yaml")
 BIN = Path(sys.executable).parent
 PROGRAMS = ("valence-sched", "openstack")
-#: What each program is about to import anyway: modules, and what entry points load.
-OURS = ("numpy", "msgspec", "yaml", "tabulate", "cliff.lister", "prettytable", "valence_sched.app",
-        "valence_sched.core.explain.verdicts", "valence_sched.core.pool_covers",
-        "valence_sched.core.row_fits", "valence_sched.view.summary",
-        "valence_sched_cli.output.awaited", "valence_sched_cli.output.progress",
-        "cliff.formatter.*", "openstack.podm.*", "valence_sched.*")  # fmt: skip
-WARM = {
-    "valence-sched": ("valence_sched_cli.shell", *OURS),
-    "openstack": ("openstackclient.shell", "osc_lib.command.command", "keystoneauth1.plugin*",
-                  "openstack.*", *OURS),
-}  # fmt: skip
 #: Marks of a line that only a shell understands, wherever they stand.
 NEEDS_A_SHELL = frozenset("|&;<>$`*?~")
 NOWHERE = tempfile.gettempdir() + "/there-is-no-configuration-here"
@@ -85,16 +73,18 @@ def environment(**more: str) -> dict[str, str]:
     return kept | more
 
 
-def run(program: str, *words: str | Path, stdin: bytes = b"", **more: str) -> Done:
-    """Run a program from the folder of the project, its libraries imported already.
+def run(
+    program: str, *words: str | Path, stdin: bytes = b"", folder: Path = ROOT, **more: str
+) -> Done:
+    """Run a program from a folder, in this process.
 
-    What changes Python itself is told to a program that is started from nothing.
+    What changes Python itself is told to a program that is started.
     """
     if any(name.startswith("PYTHON") for name in more):
         return execute(program, *words, stdin=stdin, **more)
     if through.Switch.on and (found := through.translate(tuple(map(str, words)), more)):
         return _through(program, found, words, stdin, more)
-    return _run(program, words, stdin, more)
+    return _run(program, words, stdin, more, folder)
 
 
 def _through(
@@ -113,11 +103,14 @@ def _through(
     return there if here is None else here
 
 
-def _run(program: str, words: tuple[str | Path, ...], stdin: bytes, more: dict[str, str]) -> Done:
-    with tempfile.TemporaryDirectory(prefix="streams-") as folder:
-        streams = [Path(folder, name) for name in ("in", "out", "err")]
+def _run(
+    program: str, words: tuple[str | Path, ...], stdin: bytes, more: dict[str, str],
+    folder: Path = ROOT,
+) -> Done:  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="streams-") as place:
+        streams = [Path(place, name) for name in ("in", "out", "err")]
         streams[0].write_bytes(stdin)
-        code = _ran(program, words, environment(**more), ROOT, streams)
+        code = _ran(program, words, environment(**more), folder, streams)
         return Done(code, streams[1].read_text(), streams[2].read_text())
 
 
@@ -134,43 +127,12 @@ def _ran(
     program: str, words: tuple[str | Path, ...], environ: dict[str, str], folder: Path,
     streams: list[Path],
 ) -> int:  # fmt: skip
-    """Run a program in a child of its warm process; return its exit code."""
-    command = {
-        "words": list(map(str, words)),
-        "environ": environ,
-        "folder": str(folder),
-        "streams": list(map(str, streams)),
-    }
-    warm = _warm(program, os.getpid())
-    warm.stdin.write(json.dumps(command) + "\n")
-    warm.stdin.flush()
-    return int(warm.stdout.readline())
-
-
-@functools.cache
-def _warm(program: str, _process: int) -> Any:
-    """Return the process that runs a program for this one."""
-    command = [sys.executable, "-m", "tests.functional.warm", str(BIN / program), *WARM[program]]
-    warm = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env=environment(OPENBLAS_NUM_THREADS="1"),
-    )
-    atexit.register(_ended, warm)
-    return warm
-
-
-def _ended(warm: Any) -> None:
-    warm.stdin.close()
-    warm.wait(timeout=10)
-    warm.stdout.close()
+    """Run a program in this process; return its exit code."""
+    return in_process.run(BIN / program, list(map(str, words)), environ, folder, streams)
 
 
 def execute(program: str, *words: str | Path, stdin: bytes = b"", **more: str) -> Done:
-    """Run a program from the folder of the project, from nothing."""
+    """Start a program in the folder of the project."""
     done = subprocess.run(
         [str(BIN / program), *map(str, words)],
         input=stdin,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.functional.programs import BIN, PROGRAMS, ROOT, Case, environment
+from tests.functional.programs import BIN, PROGRAMS, ROOT, Case, Done, environment, run
 from valence_sched.config.credentials import SecureFile
 from valence_sched.simulator.server.podm import SimulatorSettings
 from valence_sched.simulator.server.sessions import Account
@@ -44,28 +44,39 @@ class TestCanary(Case):
     def environment(self) -> dict[str, str]:
         names = {f"XDG_{kind}_HOME": str(self.home / kind.lower())
                  for kind in ("STATE", "CACHE", "CONFIG")}  # fmt: skip
-        return environment(**names, CANARY=CANARY)
+        return {**names, "CANARY": CANARY}
 
-    def run_and_look(self, program: str, *words: str) -> subprocess.CompletedProcess[bytes]:
-        """Run a command and look for the canary in all that it leaves, and in who it starts."""
-        done = subprocess.Popen(
-            [str(BIN / program), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL, cwd=self.home, env=self.environment(),
+    def run_and_look(self, program: str, *words: str) -> Done:
+        """Run a command, and look for the canary in all that it leaves."""
+        done = run(program, *words, folder=self.home, **self.environment())
+        self.look(f"{program} {' '.join(words)}", stdout=done.out, stderr=done.err)
+        return done
+
+    def run_and_watch(self, program: str, *words: str) -> Done:
+        """Run a command in a process, and look for the canary in all processes below it, too."""
+        started = subprocess.Popen(
+            [str(BIN / program), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdin=subprocess.DEVNULL, cwd=self.home, env=environment(**self.environment()),
         )  # fmt: skip
         seen: list[bytes] = []
-        watcher = threading.Thread(target=_watch, args=(done, seen))
+        watcher = threading.Thread(target=_watch, args=(started, seen))
         watcher.start()
-        out, err = done.communicate(timeout=120)
+        done = Done(0, *started.communicate(timeout=120))._replace(code=started.returncode)
         watcher.join()
         self.assertTrue(seen, "nobody was watched")
-        for what, data in (("stdout", out), ("stderr", err), ("processes", b"\n".join(seen))):
+        self.look(f"{program} {' '.join(words)}", stdout=done.out, stderr=done.err,
+                  processes=b"\n".join(seen).decode())  # fmt: skip
+        return done
+
+    def look(self, command: str, **texts: str) -> None:
+        """Fail where the canary is in one of the texts of a command, or in a file."""
+        for what, text in texts.items():
             for form in FORMS:
-                self.assertNotIn(form, data, f"{what} of {program} {' '.join(words)}")
+                self.assertNotIn(form.decode(), text, f"{what} of {command}")
         for path in self.home.rglob("*"):
             if path.is_file() and path.suffix != ".passwords":
                 for form in FORMS:
                     self.assertNotIn(form, path.read_bytes(), str(path))
-        return subprocess.CompletedProcess(words, done.returncode, out, err)
 
     def file(self, url: str, **more: object) -> str:
         login = {"username": "op", "password": {"env": "CANARY"}}
@@ -88,8 +99,11 @@ class TestCanary(Case):
             (ours, ("unset", RACK, "--password")), (theirs, ("delete", RACK)),
         ):  # fmt: skip
             with self.subTest(program=program, words=words):
-                done = self.run_and_look(program, *log, "podm", *words)
-                self.assertEqual(0, done.returncode, done)
+                look = (
+                    self.run_and_watch if words[0] in ("create", "schedule") else self.run_and_look
+                )
+                done = look(program, *log, "podm", *words)
+                self.assertEqual(0, done.code, done)
         self.assertTrue(json.loads(Path(report).read_bytes()))
         self.assertGreater(len(podm.requests), 10)
 
@@ -97,10 +111,10 @@ class TestCanary(Case):
         podm = self.serve()
         self.run_and_look("valence-sched", "podm", "create", RACK, podm.url, "--username", "op",
                           "--password-env", "CANARY")  # fmt: skip
-        _typed(self.state, RACK, self.environment())
+        _typed(self.state, RACK)
         for program in PROGRAMS:
             done = self.run_and_look(program, "--debug", "podm", "list", "-f", "json")
-            self.assertEqual("Online", json.loads(done.stdout)[0]["Status"], done.stderr)
+            self.assertEqual("Online", json.loads(done.out)[0]["Status"], done.err)
 
     def test_when_it_is_refused_or_answered_badly(self):
         for number, fail in enumerate((
@@ -123,7 +137,7 @@ class TestCanary(Case):
         entry.write_text(entry.read_text().replace("op", "nobody"))
         for program in PROGRAMS:
             done = self.run_and_look(program, "--debug", "podm", "list", "--podm-file", str(entry))
-            self.assertIn(b"unread: ", done.stderr)
+            self.assertIn("unread: ", done.err)
 
     def test_when_nobody_listens_or_speaks_tls(self):
         podm = self.serve()
@@ -131,32 +145,32 @@ class TestCanary(Case):
             for program in PROGRAMS:
                 words = ("podm", "list", "--podm-file", self.file(url), "--request-timeout", "3")
                 done = self.run_and_look(program, "--debug", *words)
-                self.assertIn(b"unread: ", done.stderr)
+                self.assertIn("unread: ", done.err)
 
     def test_when_a_command_fails_with_a_traceback(self):
         podm = self.serve()
         for program in PROGRAMS:
             words = ("podm", "show", "nobody", "--podm-file", self.file(podm.url))
             done = self.run_and_look(program, "--debug", *words)
-            self.assertIn(b"Traceback", done.stderr)
-            self.assertEqual(1, done.returncode)
+            self.assertIn("Traceback", done.err)
+            self.assertEqual(1, done.code)
 
     def test_a_password_where_a_reference_belongs(self):
         path = Path(self.file("https://h"))
         path.write_text(f"podms: {{a: {{url: 'https://h', username: u, password: {CANARY}}}}}")
         for program in PROGRAMS:
             done = self.run_and_look(program, "--debug", "podm", "list", "--podm-file", str(path))
-            self.assertIn(b"found a password, expected a reference", done.stderr)
+            self.assertIn("found a password, expected a reference", done.err)
 
     def test_the_looking_finds_one(self):
         with self.assertRaisesRegex(AssertionError, "stderr of"):
-            self.run_and_look("valence-sched", "podm", CANARY)
+            self.run_and_watch("valence-sched", "podm", CANARY)
         (self.home / "x").write_text(CANARY)
         with self.assertRaisesRegex(AssertionError, "/x"):
             self.run_and_look("valence-sched", "--version")
 
 
-def _typed(state: Path, name: str, environ: dict[str, str]) -> None:
+def _typed(state: Path, name: str) -> None:
     """Put a password into the secure file, and refer to it, as --password-prompt does."""
     import msgspec
 

@@ -4,6 +4,7 @@
 After a wanted change: ``python -m tests.functional.renew_golden``, and look at the difference.
 """
 
+import functools
 import json
 import unittest
 from pathlib import Path
@@ -12,7 +13,7 @@ import jsonschema
 import yaml
 
 import valence_sched
-from tests.functional.programs import FLAVORS, ROOT, SITE, Case, execute
+from tests.functional.programs import FLAVORS, ROOT, SITE, Case, run
 from tests.functional.renew_golden import GOLDEN, QUESTION
 from valence_sched.config import schemas
 
@@ -22,6 +23,7 @@ NAMES = ("check", "decision", "decisions", "flavor", "inventory", "ironic", "pla
          "zones")  # fmt: skip
 
 
+@functools.cache
 def validator(name: str) -> jsonschema.Draft202012Validator:
     schema = json.loads((DATA / f"{name}.schema.json").read_bytes())
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -33,7 +35,7 @@ class TestGolden(Case):
 
     def test_the_report_is_the_golden_file(self):
         file = self.folder / "decision.json"
-        done = execute("valence-sched", "podm", "schedule", *QUESTION, "--report", file)
+        done = run("valence-sched", "podm", "schedule", *QUESTION, "--report", file)
         self.assertEqual(0, done.code, done.err)
         self.assertEqual(json.loads(GOLDEN.read_bytes()), json.loads(file.read_bytes()))
         self.assertEqual(GOLDEN.read_bytes(), file.read_bytes())
@@ -43,7 +45,7 @@ class TestGolden(Case):
         copy = self.folder / "site-copy.json"
         copy.write_bytes(Path(SITE).read_bytes())
         words = [str(copy) if word == SITE else word for word in QUESTION]
-        execute("valence-sched", "podm", "schedule", *words, "--report", file, PYTHONHASHSEED="7")
+        run("valence-sched", "podm", "schedule", *words, "--report", file, PYTHONHASHSEED="7")
         self.assertEqual(GOLDEN.read_bytes(), file.read_bytes())
 
 
@@ -69,7 +71,7 @@ class TestSchemas(Case):
         ):
             with self.subTest(words=more):
                 file = self.folder / "report.json"
-                execute("valence-sched", "podm", "schedule", *words, *more, "--report", file)
+                run("valence-sched", "podm", "schedule", *words, *more, "--report", file)
                 report = json.loads(file.read_bytes())
                 self.assertEqual(outcome, report["outcome"])
                 validator("decision").validate(report)
@@ -78,7 +80,7 @@ class TestSchemas(Case):
     def test_the_example_site_keeps_to_its_schema_in_every_form(self):
         validator("inventory").validate(json.loads(Path(SITE).read_bytes()))
         file = self.folder / "site.json"
-        execute("valence-sched", "podm", "inventory", "convert", "--inventory", SITE, "-o", file)
+        run("valence-sched", "podm", "inventory", "convert", "--inventory", SITE, "-o", file)
         validator("inventory").validate(json.loads(file.read_bytes()))
 
     def test_the_example_of_pod_managers_keeps_to_its_schema_and_a_password_does_not(self):

@@ -3,7 +3,6 @@
 
 import gzip
 import json
-import subprocess
 import unittest
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import jsonschema
 import zstandard
 
 from tests.benchmarks.trace import SHARED
-from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, environment, run, run_to
+from tests.functional.programs import PROGRAMS, ROOT, SITE, Case, run, run_to
 from tests.functional.terminal import COLOUR, Terminal
 
 WORKLOAD = str(ROOT / "examples" / "workload.csv")
@@ -117,11 +116,9 @@ class TestRun(Replays):
             (self.folder / name).write_bytes(pack(data))
             _, _, found = self.result("--workload", str(self.folder / name))
             self.assertEqual(expected["runs"], found["runs"])
-        words = [BIN / "valence-sched", *RUN, "--workload", "-", "-f", "json",
-                 "--policy", "default", "--policy", "pack"]  # fmt: skip
-        done = subprocess.run(words, input=data, capture_output=True, env=environment(),
-                              check=False)  # fmt: skip
-        self.assertEqual(["default", "pack"], [row["Policy"] for row in json.loads(done.stdout)])
+        words = (*RUN, "--workload", "-", "-f", "json", "--policy", "default", "--policy", "pack")
+        done = run("valence-sched", *words, stdin=data)
+        self.assertEqual(["default", "pack"], [row["Policy"] for row in done.data])
 
     def test_a_file_that_is_cut_off_is_one_line(self):
         for name, pack in (("w.csv.gz", gzip.compress), ("w.csv.zst", zstandard.compress)):

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composes on served pod managers and kills itself at a marked point; run as a program."""
+"""Composes on served pod managers and kills itself at a marked point."""
 
 import os
 import signal
-import sys
 
 from tests.unit.lifecycle.site import Site, request
 from valence_sched.store.store import Store
@@ -16,7 +15,7 @@ class At:
         self.url = url
 
 
-def main(point: str, count: str, state: str, *podms: str) -> None:
+def main(point: str, count: int, state: str, *podms: str) -> None:
     """Make so many nodes and remove one of them; 0 claims and composes without a provisioner."""
 
     def mark(here: str) -> None:
@@ -28,13 +27,9 @@ def main(point: str, count: str, state: str, *podms: str) -> None:
         site = Site(
             {name: At(url) for name, url in urls.items()}, store, checkpoint=mark, ttl_s=0.2
         )
-        if int(count):
-            nodes = site.provisioner.provision(request(count=int(count)), ttl_s=1.0).nodes
+        if count:
+            nodes = site.provisioner.provision(request(count=count), ttl_s=1.0).nodes
         else:
             claim = site.claimer.claim(request(), ttl_s=1.0).claim
             nodes = [site.composer.compose(claim)]
         site.composer.remove(nodes[0])
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process may die at any point: what it left is found and reconciled."""
 
+import multiprocessing
 import os
-import subprocess
-import sys
+import signal
 import tempfile
 import time
 import unittest
-from pathlib import Path
 
 from msgspec.structs import replace
 
+from tests.unit.lifecycle import dying
 from tests.unit.lifecycle.site import Site, request, site
 from tests.unit.store.engines import on_each_engine
 from tests.unit.trees import tree
@@ -26,7 +26,6 @@ from valence_sched.simulator.server.sessions import Account
 from valence_sched.store.store import Store
 from valence_sched.testing.served import served
 
-ROOT = Path(__file__).parents[3]
 PODM = "gpu-east"
 
 #: Where the process dies, and whether its node is there once it was reaped.
@@ -62,12 +61,12 @@ class Killed:
         rules = [f"{fail}@{names[0]}"] if fail else []
         with served(documents=documents, fail=rules) as there:
             words = [word for name in names for word in (name, there[name].url)]
-            child = subprocess.run(
-                [sys.executable, "-m", "tests.unit.lifecycle.dying", point, str(count), url,
-                 *words],
-                cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
-            )  # fmt: skip
-            self.assertEqual(-9, child.returncode, child.stderr)
+            context = multiprocessing.get_context("forkserver")
+            context.set_forkserver_preload([dying.__name__])
+            child = context.Process(target=dying.main, args=(point, count, url, *words))
+            child.start()
+            child.join(60)
+            self.assertEqual(-signal.SIGKILL, child.exitcode)
             with Store(url) as store:
                 here = Site(there, store)
                 here.clear_faults()
