@@ -193,18 +193,18 @@ def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iter
 
 
 def _drives_of(service: LinkedDocuments, storage: schema.Storage) -> Iterator[schema.DriveDevice]:
-    """Yield the drives of a storage subsystem; where that does not count, nor do they.
+    """Yield the drives of a storage subsystem, which are in its condition.
 
     Its rolled up health is that of its drives, each of which tells its own.
     """
     condition = condition_of(storage)
-    if storage.health != "Critical":
-        condition = condition._replace(health=None)
+    if condition.health == storage.rollup:
+        condition = condition._replace(health=storage.health)
     for drive in _follow(service, storage.drives, schema.DriveDevice, storage.uri):
-        if not condition.counts:
+        if not condition.is_fine:
             drive.inherited = condition
         yield drive
-    if not condition.counts and storage.drives:
+    if storage.drives:
         note_condition(storage, condition, "its drives do not count")
 
 

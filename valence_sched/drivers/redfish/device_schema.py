@@ -30,8 +30,8 @@ class Device(NamedResource):
     """Any device; of one that is not ``certain`` it is unknown whether it was counted already.
 
     ``names`` are what identifies it (``device_names.names_of``), None before they are read.
-    ``inherited`` are the state and the health of the subsystem that it is behind, where that does
-    not count.
+    ``inherited`` are the state and the health of the subsystem that it is behind, where that is
+    not fine.
     """
 
     lasting = True

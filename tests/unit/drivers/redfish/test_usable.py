@@ -88,11 +88,14 @@ class TestConditions(Case):
                 (drive,) = self.read().blocks[0].devices.drives
                 self.assertEqual(word, drive.condition)
 
-    def test_drives_behind_a_storage_that_does_not_count_do_not_either(self) -> None:
+    def test_drives_behind_a_storage_are_in_its_condition(self) -> None:
         for status, word in (
             ({"Health": "Critical"}, "Critical"),
             ({"State": "Starting"}, "Starting"),
+            ({"Health": "Warning"}, "Warning"),
+            ({"State": "Degraded"}, "Warning"),
             ({"Health": "OK", "HealthRollup": "Critical"}, None),
+            ({"Health": "Warning", "HealthRollup": "Critical"}, "Warning"),
         ):
             with self.subTest(status):
                 self.setUp()
@@ -101,6 +104,7 @@ class TestConditions(Case):
                 self.block("b", Storage=storage)
                 (drive,) = self.read().blocks[0].devices.drives
                 self.assertEqual(word, drive.condition)
+                self.assertEqual(word is not None, self.noted("/St: Status: found"))
 
     def test_a_device_that_tells_that_it_is_critical_does_not_take_its_block_with_it(self) -> None:
         rolled_up = {"Health": "OK", "HealthRollup": "Critical"}
