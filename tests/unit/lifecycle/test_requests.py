@@ -3,6 +3,7 @@
 
 import contextlib
 import re
+import tempfile
 import unittest
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from tests.unit.drivers.files.test_tree import documents_of as documents_of_tree
 from tests.unit.drivers.racks import PCIE, SYSTEMS
 from tests.unit.lifecycle.site import Site, request, site
+from valence_sched.app import App
 from valence_sched.drivers.redfish.render.render import documents_of
 from valence_sched.model.inventory import (
     Devices,
@@ -26,9 +28,12 @@ from valence_sched.model.inventory import (
     Processor,
     Status,
 )
+from valence_sched.model.read_options import ReadOptions
+from valence_sched.model.registration import Registration
 
 BLOCKS = "/redfish/v1/CompositionService/ResourceBlocks"
 MOST_COMPOSE, MOST_DELETE = 25, 20
+EVERY = ReadOptions()
 CPU, RAM = Processor(cores=16), Memory(capacity_mib=1 << 16)
 SERVER = Devices(processors=(CPU,), memory=(RAM,))
 DISK = Devices(drives=(Drive(capacity_bytes=1 << 40),))
@@ -144,6 +149,31 @@ class TestRequests(Case):
             here.store.note_removal("p", node.uri, node.blocks)  # it is not listed any more
             again = {it.uri: it.status.state for it in here.store.load_podms()["p"].blocks}
             self.assertEqual(state, again)
+
+
+class TestFirstReadings(Case):
+    """What is read to register a pod manager, and then to list it."""
+
+    def test_a_list_after_create_reads_no_document_twice_and_no_device_again(self):
+        for fail in ((), ("no-expand",)):
+            with self.subTest(fail), opened(40, *fail) as here:
+                folder = self.enterContext(tempfile.TemporaryDirectory())
+                app = App(environ={f"XDG_{it}_HOME": folder for it in ("STATE", "CACHE", "CONFIG")})
+                registry, (one,) = app.registry(), here.podms.values()
+                known = Registration(name="p", url=one.url)
+
+                def create(registry=registry, known=known):
+                    return registry.create(known, None, registry.check(known, None, 10)[0])
+
+                made = self.counted(here, create)
+                listed = self.counted(here, lambda app=app: list(app.sources.live_reader(EVERY)))
+                (reading,) = self.result
+                self.assertEqual((None, 40), (reading.failure, len(reading.podm.blocks)))
+                self.assertEqual({1}, {*made.values(), *listed.values()})
+                self.assertEqual({"GET"}, {method for method, _ in made | listed})
+                devices = {it for it in made if "/Drives/" in it[1] or "/Processors" in it[1]}
+                self.assertEqual(bool(fail), bool(devices))
+                self.assertEqual(set(), devices & set(listed))
 
 
 class TestStores(Case):

@@ -92,6 +92,7 @@ class TestMalformed(ServedBytes):
             ("^malformed body: invalid chunk size" + report, chunked + b"no size\r\n"),
             ("^malformed body: invalid chunk size" + report, chunked + b"2\r\none\r\n"),
             ("^malformed body: .*" + report, answer(b"no gzip", "Content-Encoding: gzip")),
+            ("^a body in the encoding 'br', which", answer(b"\x8b\x00", "Content-Encoding: br")),
             ("^an answer that ends too early", chunked + b"3\r\none"),
             ("^an answer that ends too early", chunked + b"3\r\none\r\n"),
             ("^an answer that ends too early", answer(b"half", length=8)),
