@@ -199,7 +199,7 @@ def _drives_of(service: LinkedDocuments, storage: schema.Storage) -> Iterator[sc
     """
     condition = condition_of(storage)
     if condition.health == storage.rollup:
-        condition = condition._replace(health=storage.health)
+        condition = condition._replace(health=storage.health)  # type: ignore[arg-type]
     for drive in _follow(service, storage.drives, schema.DriveDevice, storage.uri):
         if not condition.is_fine:
             drive.inherited = condition
