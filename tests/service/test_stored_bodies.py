@@ -180,6 +180,17 @@ class TestDamage(StoredCase):
         self.ask("POST", "/v1/claims", SMALL, "tom")
         self.ask("DELETE", path, None, "mia")
 
+    def test_a_number_that_is_no_time_breaks_no_page(self):
+        self.ask("POST", "/v1/select_destinations", SMALL | {"keep": True}, "mia")
+        engine = raw_engine(self.state)
+        for number in (1e300, -1e300, 1e12):
+            with engine.begin() as connection:
+                for table, column in (("claims", "created_at"), ("claims", "expires_at"),
+                                      ("decisions", "decided_at")):  # fmt: skip
+                    connection.exec_driver_sql(f"update {table} set {column} = {number}")
+            self.check_lists()
+        engine.dispose()
+
 
 def places(method, path, body):
     """Return the places of a body, those that only the description of the API names as well.

@@ -106,10 +106,16 @@ def nodes_page(nodes: Sequence[NodeStatus], links: PageLinks, *, every: int) -> 
 
 
 def format_time(seconds: float | None) -> str:
-    """Return a time of the database in UTC, ``never`` where there is none."""
+    """Return a time of the database in UTC, ``never`` where there is none.
+
+    A number that is no time, as in a damaged row, is returned as it is.
+    """
     if seconds is None:
         return "never"
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds:g}"
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Sequence[Row]) -> PageTable:

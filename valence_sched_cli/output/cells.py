@@ -42,12 +42,16 @@ class Absent(Cell[None]):
 
 
 def format_time(seconds: float | None) -> str | None:
-    """Return a time of the database as a person reads it."""
+    """Return a time of the database as a person reads it, and a number that is none as it is."""
     from datetime import UTC, datetime
 
     if seconds is None:
         return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    try:
+        text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    except (OverflowError, ValueError, OSError):  # of a damaged row
+        return f"{seconds:g}"
+    return text.replace("+00:00", "Z")
 
 
 def or_absent(value: Any) -> Any:
