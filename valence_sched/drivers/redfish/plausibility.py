@@ -140,7 +140,10 @@ def _amount(kind: _Summarised, device: Device) -> int | None:
 
 def _reconciled(kind: _Summarised, summary: Device, parts: list[Device]) -> Iterator[Device]:
     """Yield parts that get their size of a summary, or the summary without any; note why."""
-    total = plausible(summary, kind.total, NO_NOTES) if condition_of(summary).counts else None
+    if isinstance(summary, schema.ProcessorSummary) and summary.count not in (None, len(parts)):
+        what = f"found {summary.count}, and {format_count(len(parts), kind.noun)} (those hold)"
+        summary.notes.remark(f"{summary.uri}: Count: {what}")
+    total = plausible(summary, kind.total) if condition_of(summary).counts else None
     if total is None:
         return
     scale = GIB_IN_MIB if kind.total is schema.MemorySummary.size_gib else 1
@@ -152,9 +155,6 @@ def _reconciled(kind: _Summarised, summary: Device, parts: list[Device]) -> Iter
     unit = kind.amounts[0].unit
     told = f"{summary.uri}: found {total:,} {unit}"
     untold = [it for it, amount in zip(counted, amounts, strict=True) if amount is None]
-    if isinstance(summary, schema.ProcessorSummary) and summary.count not in (None, len(parts)):
-        what = f"found {summary.count}, and {format_count(len(parts), kind.noun)} (those hold)"
-        summary.notes.remark(f"{summary.uri}: Count: {what}")
     if not there:
         what = f"{format_count(len(parts), kind.noun)}, all absent (how many there are is unknown)"
         summary.notes.remark(f"{told}, and {what}")
@@ -213,7 +213,8 @@ def unreadable_devices(
     """Yield a device of unknown number for each kind that a block or a system tells unreadably.
 
     That is a link into a vendor's part of a document, one without a target, and, where no device of
-    the kind is listed, a list in a vendor's part (``Oem``) or a storage that tells no drives.
+    the kind is listed, a list in a vendor's part (``Oem``), an empty list whose count is more, or a
+    storage that tells no drives.
     """
     known = {_kind_name(it): isinstance(it, _SUMMARIES) for it in devices}
     vendor = list(vendor_lists(holder.json))
@@ -222,8 +223,10 @@ def unreadable_devices(
         found = [link or "a link without a target" for link in links if is_unreadable(link)]
         if name not in known:
             found += [it for it in vendor if any(word in it.casefold() for word in kind.words)]
+            found += [f"{each}@odata.count" for each in kind.lists if _is_cut(holder.json, each)]
             if name == "drive":
-                found += [it.uri for it in storages if "Drives" not in it.json]
+                found += [it.uri for it in storages
+                          if "Drives" not in it.json or _is_cut(it.json, "Drives")]  # fmt: skip
         if found and not known.get(name):
             what = f"found {found[0]}, expected a list of devices"
             text = f"{holder.uri}: {kind.lists[0]}: {what} (how many {name}s there are is unknown)"
@@ -254,9 +257,16 @@ def tells_all(json: Json) -> bool:
         value = json.get(name)
         for link in value if isinstance(value, list) else [value] if value else ():
             target = link.get("@odata.id") if type(link) is dict else None
-            if type(target) is not str or "#" in target:
+            if type(target) is not str or not target or "#" in target:
                 return False
+        if value == [] and _is_cut(json, name):
+            return False
     return True
+
+
+def _is_cut(json: Json, name: str) -> bool:
+    """Return whether a list is empty although its count says that it is not."""
+    return json.get(name) == [] and json.get(f"{name}@odata.count") not in (None, *_ZEROS)
 
 
 def links_in(value: Any) -> tuple[str, ...]:

@@ -117,9 +117,16 @@ class TestSummaries(Case):
             with self.subTest(gib=gib):
                 self.assertEqual(16384, self.mib([], dimms, gib=gib)[0][1])
                 self.assertEqual(noted, self.noted("MemorySummary: found", "are believed"))
+        self.assertEqual([(2, 16)], self.cores([CPU, CPU], [], Count=4))
+        self.assertTrue(self.noted("ProcessorSummary: Count: found 4, and 2 processors"))
         self.assertEqual([(2, 16)], self.cores([CPU, CPU], [], Count=4, CoreCount=64))
         self.assertTrue(self.noted("ProcessorSummary: Count: found 4, and 2 processors"))
         self.assertTrue(self.noted("ProcessorSummary: found 64 cores, and 32 cores of 2"))
+
+    def test_a_sum_in_another_unit_is_noted_beside_parts_too(self) -> None:
+        for dimms, found in (([{}, {}], (2, None)), ([DIMM, DIMM], (2, 16384))):
+            self.assertEqual([found], self.mib([], dimms, gib=32768))
+            self.assertTrue(self.noted("MemorySummary: TotalSystemMemoryGiB: found 32,768", "unit"))
 
     def test_parts_that_are_all_absent_beside_a_sum_are_unknown(self) -> None:
         cpus, dimms = [CPU | ABSENT] * 2, [DIMM | ABSENT] * 4
@@ -171,10 +178,13 @@ class TestUnreadable(Case):
             ("Storage", f"{V}/Chassis/1#/Oem/V/GPUs/0", {"drives": [None]}),
             ("EthernetInterfaces", f"{V}/Chassis/1#/Links/Oem/V/0", {"nics": [None]}),
             ("Drives", "", {"drives": [None]}),
+            ("Drives", None, {"drives": [None]}),
         ):
             with self.subTest(name, link=link):
                 self.setUp()
-                self.assertEqual(found, self.found(**{name: [{"@odata.id": link} if link else {}]}))
+                self.assertEqual(
+                    found, self.found(**{name: [{} if link is None else {"@odata.id": link}]})
+                )
                 self.assertTrue(self.noted("/b: ", "there are is unknown)"))
 
     def test_a_link_to_a_part_of_a_document_is_that_part(self) -> None:
@@ -204,10 +214,24 @@ class TestUnreadable(Case):
                 self.assertEqual(found, self.found(**json))
 
     def test_a_storage_that_tells_no_drives_has_an_unknown_number(self) -> None:
-        for told, found in (({}, {"drives": [None]}), ({"Drives": []}, {})):
+        count = "Drives@odata.count"
+        for told, found in (({}, {"drives": [None]}), ({"Drives": []}, {}),
+                            ({"Drives": [], count: 0}, {}),
+                            ({"Drives": [], count: 2}, {"drives": [None]})):  # fmt: skip
             with self.subTest(told):
                 self.setUp()
                 self.assertEqual(found, self.found(Storage=links(self.put(f"{V}/St", **told))))
+
+    def test_a_list_that_is_empty_though_its_count_is_more_is_unknown(self) -> None:
+        for name, found in (("Processors", {"processors": [None], "accelerators": [None]}),
+                            ("Memory", {"memory": [None]}), ("Drives", {"drives": [None]}),
+                            ("EthernetInterfaces", {"nics": [None]})):  # fmt: skip
+            for count, expected in ((3, found), (0, {}), ("0", {})):
+                with self.subTest(name, count=count):
+                    self.setUp()
+                    self.assertEqual(
+                        expected, self.found(**{name: [], f"{name}@odata.count": count})
+                    )
 
     def test_properties_of_a_vendor_in_place_of_lists_are_unknown(self) -> None:
         system = self.put(f"{V}/S/1", Memory={"TotalSystemMemoryGB": 64}, Processors={"Count": 2})
