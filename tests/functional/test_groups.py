@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Groups, owners and what to keep away from, on the command line."""
 
+import json
 import unittest
 
 from tests.functional.programs import ROOT, Case, asked, run
+from tests.unit.core.deciders import cpus
 
 SITE = str(ROOT / "doc" / "source" / "examples" / "inventory-groups.json")
 POLICIES = str(ROOT / "doc" / "source" / "examples" / "policies-overrides.yaml")
@@ -76,7 +78,22 @@ class TestCompany(Case):
 
     def test_the_owners_next_node_lands_elsewhere(self):
         """S33: on a pod manager that holds none of the owner's nodes."""
-        self.assertNotEqual(["hall-a-1"], self.chosen(0, "--owner", "physics"))
+        podms = [{"id": name, "blocks": cpus(2, 16)} for name in ("a", "b")]
+        for podm, owner in zip(podms, ("physics", "chemistry"), strict=True):
+            podm["nodes"] = [{"uri": "n", "owner": owner}]
+        site = {"schema": "valence-sched/inventory", "version": "1.0", "podms": podms}
+        flavor = self.write("f.yaml", "{name: f, properties: {processor: {total_cores: 16}}}")
+        words = ("--inventory", self.write("two.json", json.dumps(site)), "--flavor", flavor)
+
+        def chosen(*more):
+            done = asked("valence-sched", "podm", "schedule", *words, *more, "-f", "json")
+            self.assertEqual(0, done.code, done.err)
+            return done.data[0]["Podm"]
+
+        seeds = [("--seed", str(seed)) for seed in range(8)]
+        self.assertEqual({"a", "b"}, {chosen(*seed) for seed in seeds})
+        for owner, elsewhere in (("physics", "b"), ("chemistry", "a")):
+            self.assertEqual({elsewhere}, {chosen(*seed, "--owner", owner) for seed in seeds})
 
     def test_fit_counts_with_rules_per_pod_manager_and_refuses_others(self):
         words = ("podm", "fit", *SMALL, "--group", "web", "--at-most", "podm=2", "-f", "json")

@@ -2,6 +2,7 @@
 """The commands of zones in both programs."""
 
 import json
+import socket
 
 from tests.functional.programs import PROGRAMS, Case, Done, run
 
@@ -54,6 +55,14 @@ class TestCommands(Zones):
                 )  # fmt: skip
                 self.zone("delete", "east", str(rows[1]["ID"]), program=program)
                 self.assertEqual([], self.zone("list", "-f", "json", program=program).data)
+
+    def test_one_that_is_there_is_not_connected_to(self):
+        """S52: an address that listens hears nothing."""
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            listening.setblocking(False)
+            self.zone("add", "east", f"http://127.0.0.1:{listening.getsockname()[1]}")
+            with self.assertRaises(BlockingIOError):
+                listening.accept()
 
     def test_the_list_is_a_table_that_says_why_a_zone_is_not_active(self):
         self.zone("add", "east", NOWHERE)
@@ -206,6 +215,11 @@ class TestInfo(Zones):
         )
         lines = self.zone("info").out.splitlines()
         self.assertEqual(expected, tuple(line for line in lines if not line.startswith("+")))
+        told = {"compute": {"cpu": 0.25, "disk": 5}}
+        self.zone("set", "h2", "-", noun="stats", stdin=json.dumps(told).encode())
+        self.assertEqual(
+            {"compute_cpu": "0.25,0.7", "compute_disk": "5,123000", "name": "nova"}, self.info()
+        )
 
 
 class TestTree(Zones):

@@ -2,6 +2,7 @@
 """Children that hang, lie, are older or newer, or stand above their parent: over real sockets."""
 
 import contextlib
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -281,18 +282,30 @@ class TestCircles(ChildrenCase):
         self.assertEqual(["middle/deep"], [one.zone for one in report.zones.silent])
 
     def test_a_child_knows_nothing_of_its_parent(self):
-        """S43: it is told ids of the way, no name and no address."""
-        queries = []
+        """S43: it is told ids of the way, no name and no address, and keeps none."""
+        queries, heard = [], []
 
         def respond(_path, query):
             queries.append(query)
             return {}
 
-        url = self.stack.enter_context(child_server(respond))
-        self.top(url).select_destinations(ASKED)
+        url = self.stack.enter_context(child_server(respond, heard))
+        top_url = self.zones.start("summit", (), {"bad": url, "good": self.good})
+        found = scheduler(top_url).select_destinations(ASKED)
+        self.assertEqual(["good-1", "good-2"], sorted(chosen(found.report)))
         (query,) = queries
-        self.assertNotIn("http", str(query))
         self.assertEqual(1, len(query["route"]))
+        address = top_url.rpartition("/")[2]
+        for text in (*heard, self.kept("good")):
+            self.assertNotIn(address, text)
+            self.assertNotIn("summit", text)
+        self.assertEqual((), tuple(scheduler(self.good).zones()))
+
+    def kept(self, name: str) -> str:
+        """Return all that the state of a zone has."""
+        file = self.zones.state(name).removeprefix("sqlite:///")
+        with contextlib.closing(sqlite3.connect(file)) as connection:
+            return "\n".join(connection.iterdump())
 
     def test_a_query_is_within_the_limits_of_the_child(self):
         small = self.zones.start("small", [podm("s")], limits=Limits(nodes=1))

@@ -90,10 +90,13 @@ def scheduler(url: str) -> RemoteScheduler:
 
 
 @contextlib.contextmanager
-def child_server(respond: Callable[[str, dict[str, Any]], Any]) -> Iterator[str]:
+def child_server(
+    respond: Callable[[str, dict[str, Any]], Any], heard: list[str] | None = None
+) -> Iterator[str]:
     """Yield the URL of a child that answers what ``respond`` makes of a path and a query.
 
-    That is JSON, or bytes, or a callable that writes to the socket itself.
+    That is JSON, or bytes, or a callable that writes to the socket itself. All that it was sent is
+    appended to ``heard``.
     """
 
     class Child(http.server.BaseHTTPRequestHandler):
@@ -106,6 +109,8 @@ def child_server(respond: Callable[[str, dict[str, Any]], Any]) -> Iterator[str]
             self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
         def _answer(self, query: dict[str, Any]) -> None:
+            if heard is not None:
+                heard.append(f"{self.requestline} {self.headers} {query}")
             answer = respond(self.path, query)
             if callable(answer):
                 with contextlib.suppress(OSError):

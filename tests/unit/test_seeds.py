@@ -21,6 +21,7 @@ from tests.unit.chi_square import chi_square
 from tests.unit.core.bound import bound
 from tests.unit.core.deciders import cpu, cpus, engine, engine_of, gpu, lean
 from valence_sched.app import App
+from valence_sched.config.parsers import parse_policies
 from valence_sched.core import plugins
 from valence_sched.core.batch import place
 from valence_sched.core.evaluate import evaluate
@@ -29,6 +30,7 @@ from valence_sched.core.explain.report import decision_report, funnel_steps
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.ranking import rank_rows
+from valence_sched.errors import UnknownName
 from valence_sched.filters.capacity import capacity
 from valence_sched.model.inventory import format_capabilities, parse_capabilities
 from valence_sched.model.policy import Policy, WeigherUse
@@ -118,7 +120,8 @@ class TestS0(unittest.TestCase):
             {"id": "disabled", "enabled": False, "blocks": cpus(9, 16)},
             {"id": "offline", "status": "Offline", "blocks": cpus(9, 16)},
         )
-        empty = Policy(name="empty", filters=(), weighers=())
+        (empty,) = parse_policies(b"{name: empty, filters: [], weighers: []}", "empty.yaml")
+        self.assertEqual(((), ()), (empty.filters, empty.weighers))
         for policy in ("empty", "chance"):
             found, counts = engine(site, empty), Counter()
             for number in range(1500):
@@ -138,10 +141,17 @@ class TestS0(unittest.TestCase):
             {"id": "roomy", "blocks": cpus(9, 16)},
             {"id": "named", "name": "Rack 7", "blocks": cpus(1, 16)},
             {"id": "small", "blocks": cpus(1, 15)},
+            {"id": "named-2", "name": "Rack 70", "blocks": cpus(9, 16)},
         )
-        for number in range(20):
-            asked = request(CORES, id=f"r{number}", podms=["named"], policy="chance")
-            self.assertEqual(["named"], chosen(found.select_destinations(asked)))
+        for policy in ("default", "chance"):
+            for number in range(20):
+                asked = request(CORES, id=f"r{number}", podms=["named"], policy=policy)
+                self.assertEqual(["named"], chosen(found.select_destinations(asked)))
+            for part in ("name", "Rack", "named-", "amed", "NAMED", "*"):
+                with self.assertRaisesRegex(UnknownName, "no pod manager"):
+                    found.select_destinations(request(CORES, podms=[part], policy=policy))
+            others = request(CORES, exclude_podms=["named"], policy=policy, count=40, min_count=1)
+            self.assertLess({"named-2"}, {*chosen(found.select_destinations(others))})
         asked = request({"processor": {"total_cores": 64}}, podms=["small"], policy="chance")
         self.assertEqual("nothing_fits", found.select_destinations(asked).outcome)
         for name in ("named", "Rack 7"):
@@ -151,7 +161,9 @@ class TestS0(unittest.TestCase):
         self.assertEqual("nothing_fits", decision.outcome)
         reasons = {verdict.podm: verdict.reason for verdict in Verdicts(decision).podm_verdicts()}
         self.assertEqual("capacity: cores: needs 16, has 15", reasons["small"].text)
-        self.assertEqual({"target"}, {reasons[name].filter for name in ("roomy", "named")})
+        self.assertEqual(
+            {"target"}, {reasons[name].filter for name in ("roomy", "named", "named-2")}
+        )
 
     def test_the_policy_that_ships_places_a_request(self):
         """S12: without any configuration of one's own a request is placed."""
@@ -206,9 +218,18 @@ class TestPlugIns(unittest.TestCase):
     """Other people's filters and weighers."""
 
     MODULE = '''
-        """The filter and the weigher of a site."""
+        """The filter, the weigher and the scheduler of a site."""
 
         import numpy as np
+
+        from valence_sched.core.batch import place
+
+
+        class Last:
+            """The last pod manager that fits, whatever it costs."""
+
+            def schedule(self, context):
+                return place(context, lambda view, *_: reversed(range(len(view.podm_of))))
 
 
         def cool(view, request, *, fact: str = "inlet_celsius", limit: float = 27.0):
@@ -225,9 +246,12 @@ class TestPlugIns(unittest.TestCase):
         filters: [capacity, {name: cool, options: {fact: inlet_celsius, limit: 30}}]
         weighers: [{name: cheap, weight: 2, options: {fact: cents_per_kwh}}]
     """
+    SECOND_POLICY = "{name: last, scheduler: last, filters: [capacity]}"
     PROGRAM = """
-        import json, sys
+        import contextlib, io, json, sys
+        from tests.unit.core.deciders import built_in
         from valence_sched import testing
+        from valence_sched_cli.shell import main
         from valence_sched.config import parsers
         from valence_sched.core import plugins
         from valence_sched.core.decider import Decider
@@ -235,7 +259,11 @@ class TestPlugIns(unittest.TestCase):
 
         testing.check_filter(plugins.load(plugins.FILTERS).get("cool"))
         testing.check_weigher(plugins.load(plugins.WEIGHERS).get("cheap"), dear=50)
-        policies = parsers.parse_policies(sys.stdin.buffer.read(), "ours.yaml")
+        ours, last = sys.stdin.buffer.read().split(b"---")
+        policies = [
+            *parsers.parse_policies(ours, "ours.yaml"),
+            *parsers.parse_policies(last, "last.yaml"),
+        ]
         block = {"uri": "c", "devices": {"processors": [{"cores": 16}]}}
         facts = {
             "dear": {"inlet_celsius": 20, "cents_per_kwh": 60},
@@ -248,9 +276,21 @@ class TestPlugIns(unittest.TestCase):
         asked = testing.request({"processor": {"total_cores": 16}}, **words)
         decision = Decider(site, policies, strict=True).select_destinations(asked)
         report = decision_report(decision)
+        listed = {}
+        for kind in ("filter", "weigher"):
+            with contextlib.redirect_stdout(io.StringIO()) as output:
+                assert main(["scheduler", kind, "list", "-f", "json"]) == 0
+            listed[kind] = {row["Name"]: row for row in json.loads(output.getvalue())}
+        for policy in ("default", "last"):
+            decider = Decider(site, [*policies, *built_in()])
+            listed[policy] = [
+                decider.select_destinations(
+                    testing.request({"processor": {"total_cores": 16}}, policy=policy, id=str(n))
+                ).placements[0].chosen.podm
+                for n in range(10)
+            ]
         print(json.dumps({
-            "filters": list(plugins.load(plugins.FILTERS).by_name),
-            "weighers": list(plugins.load(plugins.WEIGHERS).by_name),
+            "listed": listed,
             "chosen": [p.chosen.podm for p in decision.placements],
             "reasons": {v.podm: v.reason.filter for v in report.podms if v.reason},
         }))
@@ -268,12 +308,14 @@ class TestPlugIns(unittest.TestCase):
             (info / "entry_points.txt").write_text(
                 "[valence_sched.filters]\ncool = site_opinions:cool\n"
                 "[valence_sched.weighers]\ncheap = site_opinions:cheap\n"
+                "[valence_sched.schedulers]\nlast = site_opinions:Last\n"
             )
             path = os.pathsep.join([folder, str(ROOT), os.environ.get("PYTHONPATH", "")])
             cache = str(Path(folder) / "cache")  # of entry points, which stevedore keeps
             found = subprocess.run(
                 [sys.executable, "-c", textwrap.dedent(cls.PROGRAM)],
-                input=textwrap.dedent(cls.POLICY), capture_output=True, text=True, check=False,
+                input=f"{textwrap.dedent(cls.POLICY)}---{cls.SECOND_POLICY}",
+                capture_output=True, text=True, check=False,
                 env={**os.environ, "PYTHONPATH": path, "XDG_CACHE_HOME": cache},
             )  # fmt: skip
         assert found.returncode == 0, found.stderr
@@ -281,10 +323,16 @@ class TestPlugIns(unittest.TestCase):
 
     def test_an_installed_plug_in_is_listed_and_runs(self):
         """S10: a third party's entry point is among the plug-ins, keeps the contract and runs."""
-        self.assertIn("cool", self.found["filters"])
-        self.assertIn("cheap", self.found["weighers"])
-        self.assertIn("capacity", self.found["filters"])
+        listed = self.found["listed"]
+        self.assertIn("limit", str(listed["filter"]["cool"]))
+        self.assertIn("dear", str(listed["weigher"]["cheap"]))
+        self.assertIn("capacity", listed["filter"])
         self.assertEqual("cool", self.found["reasons"]["hot"])
+
+    def test_a_scheduler_of_ones_own_is_named_by_a_policy(self):
+        """S2: nothing but the policy says which algorithm decides."""
+        self.assertEqual(["untold"] * 10, self.found["listed"]["last"])
+        self.assertGreater(len({*self.found["listed"]["default"]}), 1)
 
     def test_a_data_point_of_the_operator_is_declared_filtered_and_weighed(self):
         """S72: facts of the site's own, named in the policy's options, decide."""
