@@ -46,6 +46,21 @@ def chosen(decision) -> list[str]:
     return [placed.chosen.podm for placed in decision.placements]
 
 
+def calls(function) -> int:
+    """Return how many functions are called, those of C included."""
+    counts = Counter()
+
+    def hear(_frame, event, _argument):
+        counts[event] += 1
+
+    sys.setprofile(hear)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return counts["call"] + counts["c_call"]
+
+
 class TestS0(unittest.TestCase):
     """The scheduler of many pod managers."""
 
@@ -111,6 +126,18 @@ class TestS0(unittest.TestCase):
         for number in range(50):
             asked = request(CORES, id=f"r{number}")
             self.assertEqual(["b"], chosen(better.select_destinations(asked)))
+
+    def test_a_decision_takes_no_more_steps_at_a_larger_site(self):
+        """S14: calls are counted; ten times the pod managers cost none."""
+        counts = []
+        for number in (100, 1000):
+            site = ({"id": str(one), "blocks": cpus(3, 16)} for one in range(number))
+            found = engine_of(*site)
+            found.select_destinations(request(CORES))  # loads what is loaded once
+            asked = request({"processor": {"total_cores": 32}})
+            counts.append(calls(lambda found=found, asked=asked: found.select_destinations(asked)))
+        self.assertLess(counts[1], 1.1 * counts[0])
+        self.assertLess(counts[1], 2000)  # as a compose takes seconds, each a microsecond or so
 
     def test_no_filter_and_no_priority_at_all_is_a_random_podm(self):
         """S9: with empty lists the choice is uniform and still valid."""

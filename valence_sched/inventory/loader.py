@@ -26,7 +26,7 @@ from valence_sched.inventory.sources import INVENTORY, SourceReader
 from valence_sched.inventory.written_podm import check_podm, contradicted_limits, with_use_of_nodes
 from valence_sched.model.age import age_s
 from valence_sched.model.codec import decode
-from valence_sched.model.custom_resource import DeclaredStocks, with_declared_stocks
+from valence_sched.model.custom_resource import DeclaredResources, with_declared
 from valence_sched.model.identity import conflict_text
 from valence_sched.model.inventory import FullPodm, LeanPodm, Podm, PodmStatus, to_json
 from valence_sched.model.read_options import ReadOptions, Selection
@@ -170,7 +170,7 @@ class InventoryLoader:
                 services.check(podm, record)
                 podm = self._checked(podm, record, lean=False)
                 podm = self._with_read_time(podm, record, selection.live, old)
-                yield with_declared_stocks(podm, declared), record
+                yield with_declared(podm, declared), record
             except InputError as error:
                 self._skip(error)
         self.check(len(validator), selection)
@@ -223,7 +223,7 @@ class InventoryLoader:
     def _lean_podms(
         self,
         selection: Selection,
-        declared: DeclaredStocks | None,
+        declared: DeclaredResources | None,
         texts: dict[str, bytes] | None,
         old: OldReadings,
         trees: set[str] | None,
@@ -248,7 +248,7 @@ class InventoryLoader:
                 texts[podm.id] = bytes(json)
             if trees is not None and record.tree is not None:
                 trees.add(record.file)
-            yield with_declared_stocks(podm, declared), record.file, record.place
+            yield with_declared(podm, declared), record.file, record.place
 
     def _with_status(
         self, placed: Iterator[PlacedPodm], selection: Selection, *, requests: bool
@@ -286,11 +286,11 @@ class InventoryLoader:
             yield PodmDocument(bytes(record.json), record.file, record.place)
         self.check(count, selection)
 
-    def _declared_resources(self, selection: Selection) -> DeclaredStocks | None:
+    def _declared_resources(self, selection: Selection) -> DeclaredResources | None:
         resources = self._config.resources(selection.resource_files)
-        return DeclaredStocks(resources) if resources else None
+        return DeclaredResources(resources) if resources else None
 
-    def _remark_declared(self, declared: DeclaredStocks | None) -> None:
+    def _remark_declared(self, declared: DeclaredResources | None) -> None:
         if declared:
             for remark in (*declared.remarks, *declared.unmatched_remarks()):
                 self._diagnostics.remark(remark)

@@ -22,9 +22,9 @@ from valence_sched.errors import ClaimLost, ClaimState, StaleOffer, one_line
 from valence_sched.lifecycle.follower import FixedMembers, Follower
 from valence_sched.model.claim import Claim, ClaimPart, Grant, NodeAllocation
 from valence_sched.model.custom_resource import (
-    DeclaredStocks,
+    DeclaredResources,
     declared_supplies,
-    with_declared_stocks,
+    with_declared,
 )
 from valence_sched.model.decision import Candidate
 from valence_sched.model.inventory import LeanPodm, PodmStatus, to_json
@@ -91,7 +91,7 @@ class Claimer:
         policies: Iterable[Policy],
         *,
         mix: Callable[[], Mix] = Mix,
-        declared: DeclaredStocks | None = None,
+        declared: DeclaredResources | None = None,
         skipped: Sequence[str] = (),
         strict: bool = False,
         most_attempts: int = MOST_ATTEMPTS,
@@ -112,7 +112,7 @@ class Claimer:
             status = statuses.get(podm.id, podm.status)
             same = status == podm.status
             podm = podm if same else msgspec.structs.replace(podm, status=status)
-            return cast(LeanPodm, with_declared_stocks(podm, declared))
+            return cast(LeanPodm, with_declared(podm, declared))
 
         def make(view: View) -> Decider:
             return Decider(view, policies, mix=mix, skipped=skipped, strict=strict)

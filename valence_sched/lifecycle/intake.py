@@ -13,7 +13,7 @@ from valence_sched.core.decider import Decider
 from valence_sched.errors import SchedulerError
 from valence_sched.inventory.loader import InventoryLoader, collector_paused
 from valence_sched.inventory.sources import SourceReader
-from valence_sched.model.custom_resource import DeclaredStocks
+from valence_sched.model.custom_resource import DeclaredResources
 from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.policy import Policy
 from valence_sched.model.read_options import Selection
@@ -52,10 +52,10 @@ class Intake:
         """Return the policies that a request may name."""
         return list(self.config.policies(self.selection.policy_files).values())
 
-    def declared_stocks(self) -> DeclaredStocks | None:
-        """Return the stocks that an operator declares, None where there are none."""
+    def declared_resources(self) -> DeclaredResources | None:
+        """Return the resources that an operator declares, None where there are none."""
         resources = self.config.resources(self.selection.resource_files)
-        return DeclaredStocks(resources) if resources else None
+        return DeclaredResources(resources) if resources else None
 
     def view(self, texts: dict[str, bytes] | None = None) -> View:
         """Return the pod managers as they are read now; errors and ``texts`` as of a loader."""
@@ -73,7 +73,7 @@ class Intake:
 
         with collector_paused():
             stored = self.store_podms(store, self.selection)
-        declared = self.declared_stocks()
+        declared = self.declared_resources()
         return Claimer(
             store,
             self.policies(),

@@ -223,8 +223,9 @@ class Planner:
         if claimer is None:
             # a group may have nodes on every pod manager
             among = None if plan.decision.request.group else frozenset(names)
-            claimer = Claimer(store, self._policies(plan), declared=self._intake.declared_stocks(),
-                              among=among, statuses=statuses)  # fmt: skip
+            declared = self._intake.declared_resources()
+            claimer = Claimer(store, self._policies(plan), declared=declared, among=among,
+                              statuses=statuses)  # fmt: skip
         return PlanClaimer(store, claimer, plan, statuses)
 
     def refresh(self, plan: Plan) -> PlanRefresh:

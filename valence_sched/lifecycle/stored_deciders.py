@@ -28,7 +28,7 @@ class StoredDeciders:
     def _inventory(self) -> StoredInventory:
         intake = self._intake
         return StoredInventory(
-            self.store, intake.sources, intake.loader, intake.selection, intake.declared_stocks()
+            self.store, intake.sources, intake.loader, intake.selection, intake.declared_resources()
         )
 
     @functools.cached_property

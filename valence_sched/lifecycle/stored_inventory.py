@@ -18,7 +18,7 @@ from valence_sched.inventory.old_readings import OldReadings, ReadingAges, stale
 from valence_sched.inventory.sources import SourceReader
 from valence_sched.inventory.stored import StoredMembers, stored_members, stored_podm
 from valence_sched.lifecycle.follower import Followed, FollowedPodm
-from valence_sched.model.custom_resource import DeclaredStocks, with_declared_stocks
+from valence_sched.model.custom_resource import DeclaredResources, with_declared
 from valence_sched.model.inventory import LeanPodm, PodmStatus
 from valence_sched.model.podm_overview import PodmOverview
 from valence_sched.model.read_options import Selection
@@ -42,7 +42,7 @@ class StoredInventory:
         sources: SourceReader,
         loader: InventoryLoader,
         selection: Selection,
-        declared: DeclaredStocks | None = None,
+        declared: DeclaredResources | None = None,
     ) -> None:
         self._store, self._sources, self._loader = store, sources, loader
         self._selection, self._live, self._declared = selection, selection.live, declared
@@ -113,7 +113,7 @@ class StoredInventory:
                 self._unread[podm_id] = one_line(f"{podm_id}: {reason}")
         if known is None:
             return None
-        known = cast(LeanPodm, with_declared_stocks(known, self._declared))
+        known = cast(LeanPodm, with_declared(known, self._declared))
         status = self._statuses.get(podm_id, known.status)
         return known if status == known.status else replace(known, status=status)
 

@@ -1,19 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Custom resources: resources that an operator declares, added as stocks to pod managers."""
+"""Custom resources: what an operator declares, added to pod managers as stocks or as devices."""
 
+import fnmatch
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from valence_sched.errors import one_line, suggest
 from valence_sched.model.base import Noun
-from valence_sched.model.inventory import Amount, Name, Podm, Stock
+from valence_sched.model.inventory import (
+    Accelerator,
+    Amount,
+    Block,
+    Devices,
+    InventoryDevice,
+    Name,
+    Podm,
+    Stock,
+)
 from valence_sched.model.need import MEASURES
 from valence_sched.model.stock import free_amount
 
 DECLARED_SCHEME = "declared:"  # with which the URIs of declared stocks begin
+#: The devices that declared devices may be parts of, and where a block has them.
+WHOLE_DEVICES: Mapping[str, str] = {
+    "processor": "processors",
+    "accelerator": "accelerators",
+    "memory": "memory",
+    "drive": "drives",
+    "nic": "nics",
+}
 
 
 class CustomResource(Noun, frozen=True, kw_only=True):
@@ -22,11 +40,16 @@ class CustomResource(Noun, frozen=True, kw_only=True):
     The amount is the entry of the pod manager's id or name in ``podms``, else the number in its
     ``fact``, else ``total``; a pod manager without any of these has none of the resource.
     ``used_fact`` names the fact that says how much is in use; the rest is as of a stock.
+
+    ``per`` a kind of device, the resource is one of devices: each device of that kind has so many
+    parts, which its block gives with it as accelerators of the kind ``name``. ``of`` is a pattern
+    of the model, or of the kind of accelerators, of the devices that have them.
     """
 
     name: Name
     unit: str = ""
-    per: Literal["podm", "pool"] = "podm"
+    per: Literal["podm", "pool", "processor", "accelerator", "memory", "drive", "nic"] = "podm"
+    of: Name | None = None
     total: Amount | None = None
     fact: str | None = None
     podms: dict[str, Amount] = {}
@@ -45,15 +68,73 @@ class CustomResource(Noun, frozen=True, kw_only=True):
             raise ValueError("Expected used_fact only with per: podm")
         if self.max is not None and self.max < self.min:
             raise ValueError("Expected max of at least min")
+        if not self.is_device and self.of is not None:
+            raise ValueError(f"Expected of only with per: {', '.join(WHOLE_DEVICES)}")
+        if self.is_device and (self.unit or self.used_fact or self.min or self.max or self.step):
+            raise ValueError(f"Expected name, of, total, fact and podms only with per: {self.per}")
+        amounts = (self.total or 0.0, *self.podms.values())
+        if self.is_device and not all(float(amount).is_integer() for amount in amounts):
+            raise ValueError(f"Expected whole numbers with per: {self.per}")
+
+    @property
+    def is_device(self) -> bool:
+        """Whether the resource is counted in devices, not in amounts."""
+        return self.per in WHOLE_DEVICES
 
 
-class DeclaredStocks:
-    """Adds the stocks of declared resources to pod managers; collects ``remarks`` about doubts."""
+class DeclaredResources:
+    """Adds declared stocks and devices to pod managers; collects ``remarks`` about doubts."""
 
     def __init__(self, resources: Sequence[CustomResource]) -> None:
-        self._resources = resources
+        self._resources = [one for one in resources if not one.is_device]
+        self._devices = [one for one in resources if one.is_device]
         self._podm_names: set[str] = set()
+        self._devices_with: dict[tuple[bytes, tuple[int, ...]], msgspec.Raw] = {}
         self.remarks: list[str] = []
+
+    def all_blocks(self, podm: Podm[Any, Any]) -> tuple[Block[Any, Any], ...]:
+        """Return the blocks of a pod manager with the declared devices.
+
+        A block that has devices of the kind already is not changed.
+        """
+        if not self._devices:
+            return podm.blocks
+        self._podm_names.update(name for name in (podm.id, podm.name) if name)
+        numbers = tuple(int(self._total(one, podm) or 0) for one in self._devices)
+        return tuple(
+            msgspec.structs.replace(block, devices=self._with_parts(block.devices, numbers))
+            for block in podm.blocks
+        )
+
+    def _with_parts(self, devices: Any, numbers: tuple[int, ...]) -> Any:
+        """Return devices, decoded or not, with so many parts of each of the declared kinds."""
+        if not isinstance(devices, msgspec.Raw):
+            return devices and self._decoded_with_parts(devices, numbers)
+        text = bytes(devices)
+        if not text:
+            return devices
+        if (found := self._devices_with.get((text, numbers))) is None:  # blocks are much alike
+            decoded = msgspec.json.decode(text, type=Devices)
+            found = msgspec.Raw(msgspec.json.encode(self._decoded_with_parts(decoded, numbers)))
+            self._devices_with[text, numbers] = found
+        return found
+
+    def _decoded_with_parts(self, devices: Devices, numbers: tuple[int, ...]) -> Devices:
+        told = {one.kind for one in devices.accelerators}
+        more = [
+            Accelerator(
+                kind=resource.name,
+                count=None if whole.count is None else whole.count * number,
+                model=getattr(whole, "model", None),
+                state=whole.state,
+                health=whole.health,
+            )
+            for resource, number in zip(self._devices, numbers, strict=True)
+            if number and resource.name not in told
+            for whole in getattr(devices, WHOLE_DEVICES[resource.per])
+            if _is_of(whole, resource.of)
+        ]
+        return msgspec.structs.replace(devices, accelerators=(*devices.accelerators, *more))
 
     def all_stocks(self, podm: Podm[Any, Any]) -> tuple[Stock, ...]:
         """Return the stocks of a pod manager with the declared ones.
@@ -75,7 +156,7 @@ class DeclaredStocks:
 
     def unmatched_remarks(self) -> Iterator[str]:
         """Yield a remark on each pod manager that a declaration names and no inventory has."""
-        for resource in self._resources:
+        for resource in (*self._resources, *self._devices):
             for name in (one for one in resource.podms if one not in self._podm_names):
                 text = f"no pod manager named {name!r} ({suggest(name, self._podm_names)})"
                 yield one_line(f"resource {resource.name!r}: {text}")
@@ -114,11 +195,17 @@ class DeclaredStocks:
         self.remarks.append(one_line(f"pod manager {podm!r}: {text}"))
 
 
-def with_declared_stocks(podm: Any, declared: DeclaredStocks | None) -> Any:
-    """Return a pod manager, decoded or not, with the declared stocks."""
+def _is_of(device: InventoryDevice, pattern: str | None) -> bool:
+    words = (getattr(device, "model", None), getattr(device, "kind", None))
+    return pattern is None or any(fnmatch.fnmatchcase(word, pattern) for word in words if word)
+
+
+def with_declared(podm: Any, declared: DeclaredResources | None) -> Any:
+    """Return a pod manager, decoded or not, with what is declared of it."""
     if declared is None:
         return podm
-    return msgspec.structs.replace(podm, stocks=declared.all_stocks(podm))
+    stocks, blocks = declared.all_stocks(podm), declared.all_blocks(podm)
+    return msgspec.structs.replace(podm, stocks=stocks, blocks=blocks)
 
 
 def declared_supplies(podm: Podm[Any, Any]) -> dict[str, float]:

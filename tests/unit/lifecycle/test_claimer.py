@@ -9,7 +9,7 @@ from tests.unit.store.site import CORES, claimer, expire, part, podm
 from valence_sched.errors import ClaimLost, ClaimState, NameTaken
 from valence_sched.lifecycle.claim import MOST_ATTEMPTS, Claimer
 from valence_sched.model.claim import Grant
-from valence_sched.model.custom_resource import CustomResource, DeclaredStocks
+from valence_sched.model.custom_resource import CustomResource, DeclaredResources
 from valence_sched.model.inventory import to_json
 from valence_sched.model.node_request import NodeRequest
 from valence_sched.model.policy import Policy, WeigherUse
@@ -143,7 +143,7 @@ class TestClaimed(ClaimerCase):
         asked = request({**CORES, "stocks": [{"resource": "licences", "amount": 2}]})
         for words, left in (
             ({}, 4.0),
-            ({"declared": DeclaredStocks([CustomResource(name="licences", total=3.0)])}, 3.0),
+            ({"declared": DeclaredResources([CustomResource(name="licences", total=3.0)])}, 3.0),
         ):
             (part_,) = claimer(self.one, **words).claim(asked).claim.parts
             self.assertEqual((Grant("declared:licences", left),), part_.supplies)

@@ -148,7 +148,7 @@ class TestWords(unittest.TestCase):
         for files, amounts in (((), None), ((resources,), [3.0])):
             with self.subTest(files):
                 intake = self.intake(source, resource_files=files)
-                self.assertEqual(bool(files), intake.declared_stocks() is not None)
+                self.assertEqual(bool(files), intake.declared_resources() is not None)
                 claim = intake.claimer(self.store).claim(asked).claim
                 found = claim and [one.amount for one in claim.parts[0].shares[0].grants]
                 self.assertEqual(amounts, found)

@@ -3,13 +3,16 @@
 
 import unittest
 
-from tests.unit.core.deciders import cpus, engine, lean
+from msgspec.structs import replace
+
+from tests.unit.core.deciders import cpu, cpus, engine, lean
 from valence_sched.config import parsers
 from valence_sched.core.explain.report import decision_warnings
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.errors import InputError
-from valence_sched.model.custom_resource import CustomResource, DeclaredStocks
-from valence_sched.model.inventory import Stock
+from valence_sched.model.codec import decode
+from valence_sched.model.custom_resource import CustomResource, DeclaredResources, with_declared
+from valence_sched.model.inventory import FullPodm, Stock, to_json
 from valence_sched.testing import request
 from valence_sched.view.builder import ViewBuilder
 
@@ -17,7 +20,7 @@ POWER = CustomResource(name="power_w", unit="W", total=1000.0)
 
 
 def stocks(podm: dict, *resources: CustomResource) -> list[Stock]:
-    return list(DeclaredStocks(resources).all_stocks(lean(podm)))
+    return list(DeclaredResources(resources).all_stocks(lean(podm)))
 
 
 class TestDeclared(unittest.TestCase):
@@ -53,14 +56,14 @@ class TestDeclared(unittest.TestCase):
 
     def test_a_fact_that_is_no_amount_is_remarked_and_counts_as_not_told(self):
         for value in ("much", -1, ["5"]):
-            declared = DeclaredStocks([CustomResource(name="power_w", total=7.0, fact="w")])
+            declared = DeclaredResources([CustomResource(name="power_w", total=7.0, fact="w")])
             (stock,) = declared.all_stocks(lean({"id": "a", "facts": {"w": value}}))
             self.assertEqual(7.0, stock.total)
             self.assertRegex(declared.remarks[0], "pod manager 'a': fact 'w' is .* and no amount")
 
     def test_what_a_pod_manager_reports_itself_stays_and_a_remark_says_so(self):
         own = {"uri": "s", "resource": "power_w", "total": 5}
-        declared = DeclaredStocks([POWER])
+        declared = DeclaredResources([POWER])
         self.assertEqual(
             ["s"], [s.uri for s in declared.all_stocks(lean({"id": "a", "stocks": [own]}))]
         )
@@ -70,12 +73,12 @@ class TestDeclared(unittest.TestCase):
     def test_a_later_declaration_takes_the_place_of_an_earlier_one(self):
         pools = [{"id": "p"}]
         old = [{"uri": "declared:power_w#p", "resource": "power_w", "total": 5, "pools": ["p"]}]
-        declared = DeclaredStocks([POWER])
+        declared = DeclaredResources([POWER])
         (stock,) = declared.all_stocks(lean({"id": "a", "pools": pools, "stocks": old}))
         self.assertEqual((1000.0, []), (stock.total, declared.remarks))
 
     def test_a_pod_manager_that_is_not_there_is_remarked_with_the_nearest(self):
-        declared = DeclaredStocks(
+        declared = DeclaredResources(
             [CustomResource(name="power_w", podms={"pod-1": 1.0, "pod-9x": 1.0})]
         )
         for name in ("pod-1", "pod-9"):
@@ -96,6 +99,10 @@ class TestFile(unittest.TestCase):
             ("{name: p, total: 1, unitt: W}", "did you mean 'unit'?"),
             ("{name: p, total: 1, per: pool, used_fact: w}", "used_fact only with per: podm"),
             ("{name: p, total: 1, min: 3, max: 2}", "max of at least min"),
+            ("{name: p, total: 1, of: U250}", "of only with per: processor"),
+            ("{name: p, total: 1, per: drive, unit: W}", "and podms only with per: drive"),
+            ("{name: p, total: 1.5, per: drive}", "whole numbers with per: drive"),
+            ("{name: p, podms: {a: 0.5}, per: drive}", "whole numbers with per: drive"),
             ("resources: [{name: p, total: 1}, {name: p, total: 2}]", "'p' again"),
         ):
             with self.subTest(text), self.assertRaises(InputError) as caught:
@@ -108,7 +115,7 @@ class TestUse(unittest.TestCase):
     """S25: a new kind of resource is filtered on, weighed and depleted, without code."""
 
     def engine(self, *podms: dict):
-        declared, builder = DeclaredStocks([POWER]), ViewBuilder()
+        declared, builder = DeclaredResources([POWER]), ViewBuilder()
         for podm in podms:
             whole = lean(podm)
             stocks = declared.all_stocks(whole)
@@ -147,3 +154,55 @@ class TestUse(unittest.TestCase):
         self.assertEqual([line], warnings)
         known = request({"processor": {"sockets": 1}, "resources": {"power_w": 1}})
         self.assertEqual([], decision_warnings(site.select_destinations(known)))
+
+
+class TestDevices(unittest.TestCase):
+    """S25: a new kind of device is filtered on, counted and depleted, without code."""
+
+    CELLS = CustomResource(name="NUMA_CELL", per="processor", of="Xeon*", total=2, podms={"b": 4})
+
+    def engine(self, *podms: dict, resources: tuple[CustomResource, ...] = (CELLS,)):
+        declared, builder = DeclaredResources(resources), ViewBuilder()
+        for podm in podms:
+            builder.add(with_declared(lean(podm), declared), "test")
+        return engine(builder.view())
+
+    def test_each_device_has_its_parts(self):
+        def block(uri, model, **words):
+            processors = [{"cores": 16, "count": 2, "model": model, **words}]
+            return {"uri": uri, "type": ["Compute"], "devices": {"processors": processors}}
+
+        found = self.engine(
+            {"id": "a", "blocks": [block("1", "Xeon 8"), block("2", "EPYC"), block("3", "Xeon 9")]},
+            {"id": "b", "blocks": [block("1", "Xeon 8"), block("2", "Xeon 8", health="Critical")]},
+            {"id": "c", "blocks": [{"uri": "1"}, {"uri": "2", "devices": {}}]},
+        )
+        asked = request({"accelerators": [{"kind": "NUMA_CELL", "count": 4}]}, count=9, min_count=0)
+        decision = found.select_destinations(asked)
+        taken = {
+            (placed.chosen.podm, *(block.uri for block in placed.chosen.blocks))
+            for placed in decision.placements
+        }
+        self.assertEqual({("a", "1"), ("a", "3"), ("b", "1")}, taken)
+        reasons = {one.podm: one.reason.text for one in Verdicts(decision).podm_verdicts()}
+        self.assertEqual("devices: NUMA_CELL: needs 4, has 0", reasons["c"])
+
+    def test_parts_of_parts_are_of_a_kind(self):
+        regions = CustomResource(name="REGION", per="accelerator", of="FPGA", total=4)
+        cards = [{"kind": "FPGA", "model": "U250"}, {"kind": "GPU", "model": "A100"}]
+        podm = {"id": "a", "blocks": [{"uri": "1", "devices": {"accelerators": cards}}]}
+        for number, outcome in ((4, "placed"), (5, "nothing_fits")):
+            asked = request({"accelerators": [{"kind": "REGION", "count": number}]})
+            found = self.engine(podm, resources=(regions,)).select_destinations(asked)
+            self.assertEqual(outcome, found.outcome)
+
+    def test_what_is_declared_twice_is_added_once(self):
+        declared = DeclaredResources([self.CELLS])
+        podm = lean({"id": "a", "blocks": [cpu("1", 16)]})
+        once = with_declared(podm, DeclaredResources([replace(self.CELLS, of=None)]))
+        self.assertNotEqual(podm, once)
+        self.assertEqual(once, with_declared(once, DeclaredResources([self.CELLS])))
+        self.assertEqual(podm, with_declared(podm, declared))
+        whole = decode(to_json(podm), FullPodm, "test")
+        found = with_declared(whole, DeclaredResources([replace(self.CELLS, of=None)]))
+        self.assertEqual(found, decode(to_json(once), FullPodm, "test"))
