@@ -131,12 +131,12 @@ class App:
     def record_changes(
         self, state: str | None, verb: str, outcomes: Iterable[tuple[str, str]]
     ) -> None:
-        """Record what a command on this machine changed; errors as of a state."""
+        """Record in the state, if there is one, what a command changed; errors as of a state."""
         user, request_id = _local_user(), f"{platform.node()}-{os.getpid()}"
         lines = [AuditLine(user=user, request_id=request_id, verb=verb, object=name,
                            outcome=outcome) for name, outcome in outcomes]  # fmt: skip
-        if lines:
-            with self.registry(state).store() as store:
+        if lines and not (registry := self.registry(state)).empty:
+            with registry.store() as store:
                 store.audit.add(lines)
 
     def engine(

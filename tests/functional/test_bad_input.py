@@ -682,9 +682,9 @@ class TestPolicies(Bad):
         self.assertEqual("no policy named 'balancd' (did you mean 'balanced'?)", line)
 
     def test_a_wish_that_no_filter_of_the_policy_reads_is_refused(self):
-        words = ("--inventory", SITE, "--flavor", "small", "--policy", "chance", "--zone", "east-1")
+        words = ("--inventory", SITE, "--flavor", "small", "--policy", "chance", "--trait", "X")
         self.assertIn(
-            "policy 'chance' has no filter 'zone'", self.refused("podm", "schedule", *words)
+            "policy 'chance' has no filter 'traits'", self.refused("podm", "schedule", *words)
         )
 
     def test_a_pod_manager_cannot_be_asked_for_and_excluded(self):

@@ -12,7 +12,7 @@ LINES = [
     ("podm claim rel", ["release"]),
     (
         "scheduler ",
-        ["check", "explain", "filter", "policy", "quota", "weigher", "whatif", "zone"],
+        ["audit", "check", "explain", "filter", "policy", "quota", "weigher", "whatif", "zone"],
     ),
     ("podm schedule --fla", ["--flavor", "--flavor-file"]),
     ("podm schedule --flavor gp", ["gpu-large", "gpu-small"]),

@@ -245,7 +245,7 @@ class TestCompose(Case):
             self.assertRegex(
                 done.err, f"^{REMARKS}not verified: gpu-east: claim .* stays COMPOSING"
             )
-            self.assertEqual(2, len(done.err.splitlines()), done.err)
+            self.assertEqual(3, len(done.err.splitlines()), done.err)
 
     def test_who_does_not_take_a_node_apart_is_named(self):
         with self.there("die-after:2") as here:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, environment, run, run_to
+from tests.functional.test_compose import REMARKS
 from tests.unit.integrations.test_dispatchers import controller
 from valence_sched.app import App
 from valence_sched.engine import Engine
@@ -491,7 +492,7 @@ class TestSignals(Effects):
                 process.send_signal(number)
                 out, err = process.communicate(timeout=60)
                 self.assertEqual((7, ""), (process.returncode, out), err)
-                self.assertTrue(err.startswith("broken off\n"), err)
+                self.assertTrue(err.removeprefix(REMARKS).startswith("broken off\n"), err)
                 with Store(f"sqlite:///{here.state}") as store:
                     claims = store.claims.list()
                 self.assertEqual(3, len(claims))

@@ -474,7 +474,7 @@ class TestAges(Live):
         words = ("--request-timeout", "2", "--max-age", "0", "--policy", "chance")
         self.podm("schedule", *SMALL, *words, code=5)
         chance = ("--request-timeout", "2", "--policy", "chance")
-        self.podm("schedule", *SMALL, *chance)
+        self.podm("schedule", *SMALL, *chance, code=5)
 
     def test_stale_lists_what_is_old_and_driver_what_a_driver_read(self):
         file = self.file(self.urls(self.serve(TREE)))

@@ -77,7 +77,9 @@ class TestClaim(Site):
         held = self.podm("schedule", *claim, "-f", "json").data[0]["Claim"]
         self.assertEqual(2, len(self.podm("claim", "compose", held, "-f", "json").data))
         done = self.podm("schedule", *claim, code=1)
-        self.assertRegex(done.err, f"^key 'k' stands for nodes that are composed, .* {held}-1, ")
+        self.assertRegex(
+            done.err, f"(?m)^key 'k' stands for nodes that are composed, .* {held}-1, "
+        )
         self.assertEqual(2, len(self.podm("node", "list", "-f", "json").data))
 
     def test_one_that_is_not_held_is_refused_in_one_line(self):
@@ -133,7 +135,7 @@ class TestOutage(Site):
         self.podm("create", "gone", SILENT, "--no-check")
         for deed in ((), ("--claim",), ("--compose",)):
             done = self.podm("schedule", *SMALL, "--podm", "gone", *deed, code=5)
-            self.assertRegex(done.err, r"\Ano pod manager could be read: gone: .*refused.*\n\Z")
+            self.assertRegex(done.err, r"(?m)^no pod manager could be read: gone: .*refused.*\n\Z")
 
     def test_where_some_were_read_nothing_fits(self):
         self.podm("create", "gone", SILENT, "--no-check")

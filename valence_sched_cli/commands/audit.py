@@ -15,7 +15,7 @@ LONG = ("Time", "Owner", "Request ID")
 
 
 class ListAudit(base.Lister):
-    """List who changed what, and which changes were refused, the newest first.
+    """List what was changed or refused, newest first.
 
     Of a service they are the changes of its users and need an admin. Commands that change a state
     on its own machine are there with the user of the machine.
