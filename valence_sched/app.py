@@ -42,10 +42,12 @@ if TYPE_CHECKING:
     from valence_sched.inventory.background_reader import BackgroundReader
     from valence_sched.inventory.capture import Captures
     from valence_sched.inventory.registry import Registry
+    from valence_sched.lifecycle.dispatch import DispatchSender
     from valence_sched.messaging.fanout import HintFanout
     from valence_sched.model.baremetal import Baremetal, CloudLogin, IronicSettings
     from valence_sched.model.check import Check
     from valence_sched.model.decision import Report, Reports
+    from valence_sched.model.dispatch import Dispatch, DispatchSettings, Receipt
     from valence_sched.model.effect import EffectLog
     from valence_sched.model.event_address import EventAddress
     from valence_sched.model.messaging import MessagingSettings
@@ -199,6 +201,34 @@ class App:
         return ZonePoller(store.zones, store.leases, ask, holder=process_name(),
                           interval_s=settings.poll_interval_s, tell=tell, clock=clock,
                           sleep=sleep)  # fmt: skip
+
+    def controller(self, settings: DispatchSettings) -> Callable[[Dispatch], Sequence[Receipt]]:
+        """Return what posts a decision to the controller of a service; errors as to send one.
+
+        Raises:
+            CredentialError: the key or the password cannot be had.
+            UnknownName: there is no such dispatcher.
+        """
+        from valence_sched.lifecycle.dispatch import bind_target
+
+        key, password = (
+            self.secret(reference, f"dispatch: {what}") if reference is not None else None
+            for what, reference in (("key", settings.key), ("password", settings.password))
+        )
+        return bind_target(settings, key.encode() if key else None, password)
+
+    def dispatch_sender(
+        self,
+        store: Store,
+        settings: DispatchSettings,
+        tell: Callable[[str], object],
+        *,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> DispatchSender:
+        """Return what posts the decisions that wait in a store; errors as of the controller."""
+        from valence_sched.lifecycle.dispatch import DispatchSender
+
+        return DispatchSender(store.dispatches, self.controller(settings), settings, tell, sleep)
 
     def watch(
         self,

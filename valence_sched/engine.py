@@ -532,7 +532,9 @@ class Engine(Scheduler):
             self._claimer(store) as claimer,
             self._naming_outage(request),
         ):
-            outcome = claimer.claim(request, key=key, ttl_s=ttl_s)
+            outcome = claimer.claim(
+                request, key=key, ttl_s=ttl_s, dispatched=self._selection.dispatches
+            )
         decision = None
         if outcome.decision:
             decision = self._no_outage([request], decision_result(outcome.decision, detail))
@@ -730,7 +732,9 @@ class Engine(Scheduler):
         self.check_plan(plan)
         self._refuse_recordings("claimed")
         with self._changing_store() as store, self._plan_claimer(store, plan) as claimer:
-            claim = claimer.claim(plan.decision.request, key=key, ttl_s=ttl_s).claim
+            claim = claimer.claim(
+                plan.decision.request, key=key, ttl_s=ttl_s, dispatched=self._selection.dispatches
+            ).claim
         assert claim is not None, "the first time a plan is claimed whole, or that is an error"
         return claim
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from tests.service.application import ApplicationCase
 from tests.service.zone_services import ZoneServices, child_server, scheduler
+from tests.unit.integrations.test_dispatchers import controller
 from tests.unit.lifecycle.site import request
 from tests.unit.zones.in_process import made_nodes, served_tree
 from valence_sched.errors import (
@@ -22,6 +23,7 @@ from valence_sched.errors import (
     UnknownName,
     Unverified,
 )
+from valence_sched.model.dispatch import DispatchSettings
 from valence_sched.model.zone_claim import ZoneClaimBody
 from valence_sched.model.zone_registry import ZoneChange
 from valence_sched.remote.connection import ServiceConnection
@@ -303,3 +305,22 @@ class TestRaces(LiveTreeCase):
         ]  # fmt: skip
         self.assertEqual(len(blocks), len(set(blocks)))
         self.assertLessEqual(len(blocks), 6)
+
+
+class TestDispatch(LiveTreeCase):
+    """The zone that was asked posts what it holds below, once."""
+
+    def setUp(self):
+        self.there = self.enterContext(controller())
+        self.settings = {"dispatch": DispatchSettings(target=f"webhook={self.there.url}")}
+        super().setUp()
+
+    def test_a_claim_over_zones_is_posted_by_the_zone_that_was_asked(self):
+        """S81."""
+        claim = self.top.claim(request(count=2, **APART)).claim
+        with Store(self.zones.state("top")) as store:
+            (one,) = store.dispatches.newest(9)
+        self.assertEqual((claim.id, 2), (one.claim, len(one.report.placements)))
+        for name in ("east", "e1", "west"):
+            with Store(self.zones.state(name)) as store:
+                self.assertEqual([], store.dispatches.newest(9))

@@ -19,6 +19,7 @@ from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.fit.fit import Fit
 from valence_sched.errors import ClaimLost, ClaimState, StaleOffer, one_line
+from valence_sched.lifecycle.decision_result import decision_result
 from valence_sched.lifecycle.follower import FixedMembers, Follower
 from valence_sched.model.claim import Claim, ClaimPart, Grant, NodeAllocation
 from valence_sched.model.custom_resource import (
@@ -26,7 +27,7 @@ from valence_sched.model.custom_resource import (
     declared_supplies,
     with_declared,
 )
-from valence_sched.model.decision import Candidate
+from valence_sched.model.decision import Candidate, Report
 from valence_sched.model.inventory import LeanPodm, PodmStatus, to_json
 from valence_sched.model.node_request import NodeRequest
 from valence_sched.model.policy import Policy
@@ -152,10 +153,12 @@ class Claimer:
         key: str | None = None,
         ttl_s: float = TTL_S,
         content: str | None = None,
+        dispatched: bool = False,
     ) -> ClaimOutcome:
         """Decide and hold what was chosen; where another was faster, decide again.
 
-        ``content`` is what the key stands for, the request itself where it is None.
+        ``content`` is what the key stands for, the request itself where it is None. With
+        ``dispatched`` the decision is queued for the controller.
 
         Raises:
             ClaimLost: another was faster every time; the message names the last one.
@@ -176,9 +179,11 @@ class Claimer:
                 if not decision.placed_nodes:
                     return ClaimOutcome(None, decision, retries)
                 nodes = [(one.chosen, decision.score(one.cost)) for _, one in decision.placed_nodes]
+                report = decision_result(decision, "report").report if dispatched else None
                 claim = self._hold(
-                    decision.request, decision.view, nodes, content, owner, key, ttl_s, generation
-                )
+                    decision.request, decision.view, nodes, content, owner, key, ttl_s, generation,
+                    report,
+                )  # fmt: skip
                 return ClaimOutcome(claim, decision, retries)
             except ClaimLost as error:
                 self._shuffle_blocks(error.podm)
@@ -202,13 +207,15 @@ class Claimer:
         content: str | None = None,
         elsewhere: bool = True,
         generation: int | None = None,
+        dispatched: Report | None = None,
     ) -> Claim:
         """Hold the very candidates that were chosen for a request, in the order of its nodes.
 
         No other node is claimed in place of one of them. ``content`` is what the key stands for,
         the request and the candidates where it is None; ``elsewhere`` as of a decider that
         verifies them. ``generation`` is that of the group when they were offered, where members
-        elsewhere count.
+        elsewhere count. The report of a decision that is ``dispatched`` is queued for the
+        controller.
 
         Raises:
             ClaimLost: a candidate cannot be had any more, the group has other members by now, or a
@@ -232,7 +239,9 @@ class Claimer:
             for podm in {view.podm(fit.row).id for fit in fits}.intersection(self._unclaimable()):
                 raise ClaimLost(f"pod manager {podm!r} cannot be read at present", podm)
             try:
-                return self._hold(request, view, nodes, content, owner, key, ttl_s, known)
+                return self._hold(
+                    request, view, nodes, content, owner, key, ttl_s, known, dispatched
+                )
             except ClaimLost as error:
                 lost = error
                 if elsewhere and error.group:
@@ -262,6 +271,7 @@ class Claimer:
     def _hold(
         self, request: Request, view: View, nodes: Sequence[tuple[Fit, float]], content: str,
         owner: str | None, key: str | None, ttl_s: float, generation: int | None,
+        dispatched: Report | None,
     ) -> Claim:  # fmt: skip
         """Hold the blocks and amounts of nodes, each given as its fit and its score."""
         shares: dict[str, list[NodeAllocation]] = {}
@@ -289,6 +299,7 @@ class Claimer:
             key=key,
             content=content,
             ttl_s=ttl_s,
+            dispatched=dispatched,
         )
 
     def _group_generation(self, request: Request) -> int | None:

@@ -1,19 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dispatch: hands a decision to another system that composes, once."""
+"""Dispatch: hands a decision to another system that composes: once, or until it was taken."""
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from valence_sched.core import plugins
 from valence_sched.errors import CredentialError, PluginError, SchedulerError, UsageError, one_line
 from valence_sched.model.age import age_s
 from valence_sched.model.decision import Recording, Report
-from valence_sched.model.dispatch import Order, Receipt
+from valence_sched.model.dispatch import Dispatch, Dispatcher, DispatchSettings, Order, Receipt
 from valence_sched.model.inventory import to_json
+
+if TYPE_CHECKING:
+    from valence_sched.store.dispatches import Dispatches
+
+LOOK_S = 1.0  # how often a process looks which decision is due
+FIRST_PAUSE_S, MOST_DOUBLED = 1.0, 16
 
 
 def dispatch(
@@ -36,11 +44,35 @@ def dispatch(
         DispatchFailed: the other side refuses or does not answer.
         PluginError: the dispatcher broke its contract.
     """
+    name, url, dispatcher = _parse_target(target, "--dispatch")
+    key = _read_key(environ, key_variable) if key_variable is not None else None
+    return _send(name, dispatcher, url, _order(report, key, timeout_s))
+
+
+def bind_target(
+    settings: DispatchSettings, key: bytes | None, password: str | None
+) -> Callable[[Dispatch], Sequence[Receipt]]:
+    """Return what sends a decision that waits to the controller; errors as for a dispatch."""
+    name, url, dispatcher = _parse_target(settings.target, "dispatch: target")
+    login = (settings.username, password) if settings.username and password else None
+
+    def post(one: Dispatch) -> Sequence[Receipt]:
+        order = _order(one.report, key, settings.timeout_s)
+        order = dataclasses.replace(order, id=one.id, claim=one.claim, login=login)
+        return _send(name, dispatcher, url, order)
+
+    return post
+
+
+def _parse_target(target: str, where: str) -> tuple[str, str, Dispatcher]:
     name, equals, url = target.partition("=")
     if not equals or not url:
-        raise UsageError("--dispatch: expected <name>=<url>, as in webhook=https://host/path")
-    send = plugins.load(plugins.DISPATCHERS).get(name, "--dispatch")
-    order = Order(
+        raise UsageError(f"{where}: expected <name>=<url>, as in webhook=https://host/path")
+    return name, url, plugins.load(plugins.DISPATCHERS).get(name, where)
+
+
+def _order(report: Report, key: bytes | None, timeout_s: float) -> Order:
+    return Order(
         report=to_json(report),
         placements=report.placements,
         name=report.request.flavor or report.request.id,
@@ -48,12 +80,15 @@ def dispatch(
             report.request.alternatives[choice - 1]
             for choice in dict.fromkeys(placement.choice for placement in report.placements)
         ),
-        key=_read_key(environ, key_variable) if key_variable is not None else None,
+        key=key,
         timeout_s=timeout_s,
         recording=report.recording or None,
     )
+
+
+def _send(name: str, dispatcher: Dispatcher, url: str, order: Order) -> Sequence[Receipt]:
     try:
-        receipts = tuple(send(url, order))
+        receipts = tuple(dispatcher(url, order))
         for receipt in receipts:
             if not isinstance(receipt, Receipt):
                 raise TypeError(f"found {type(receipt).__name__}, expected a Receipt")
@@ -65,6 +100,52 @@ def dispatch(
             "been taken or not: look there first"
         )) from error  # fmt: skip
     return receipts
+
+
+class DispatchSender:
+    """Posts the decisions of a store that wait for a controller, each until it was taken.
+
+    ``post`` posts one, and raises a SchedulerError where it was not taken for sure. It is posted
+    again after a pause that doubles; the others go on, but for those of the same request. Each
+    process of a service may have one: for as long as the controller may take, a decision is one
+    process's. ``tell`` takes a line for each change, ``sleep`` waits.
+    """
+
+    def __init__(
+        self,
+        dispatches: Dispatches,
+        post: Callable[[Dispatch], Sequence[Receipt]],
+        settings: DispatchSettings,
+        tell: Callable[[str], object],
+        sleep: Callable[[float], object],
+    ) -> None:
+        self._dispatches, self._post, self._settings = dispatches, post, settings
+        self._tell, self._sleep, self._problem = tell, sleep, ""
+
+    def run(self, ended: Callable[[], bool]) -> None:
+        """Post until ``ended``; errors as of the state."""
+        while not ended():
+            if not self.step():
+                self._sleep(LOOK_S)
+
+    def step(self) -> bool:
+        """Post one decision that is due; return whether the controller took it."""
+        one = self._dispatches.take(2 * self._settings.timeout_s)
+        if one is None:
+            return False
+        try:
+            receipts = self._post(one)
+        except SchedulerError as error:
+            problem = one_line(str(error))
+            pause_s = FIRST_PAUSE_S * 2 ** min(one.attempts, MOST_DOUBLED)
+            self._dispatches.delay(one, problem, min(pause_s, self._settings.max_interval_s))
+        else:
+            problem = ""
+            self._dispatches.finish(one, receipts)
+        if problem != self._problem:
+            self._tell(f"decisions wait: {problem}" if problem else "decisions are posted again")
+        self._problem = problem
+        return not problem
 
 
 def with_recording(
@@ -82,7 +163,7 @@ def with_recording(
     known = {at: age for at, age in ages_s.items() if age is not None}
     oldest = max(known, key=known.__getitem__) if len(known) == len(ages_s) else None
     recording = Recording(podms=podms, read_at=oldest, age_s=known.get(oldest))
-    return replace(report, recording=recording)
+    return structs.replace(report, recording=recording)
 
 
 def _read_key(environ: Mapping[str, str], variable: str) -> bytes:

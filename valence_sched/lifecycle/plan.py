@@ -70,8 +70,9 @@ class PlanClaimer:
         key: str | None = None,
         ttl_s: float = TTL_S,
         content: str | None = None,
+        dispatched: bool = False,
     ) -> ClaimOutcome:
-        """Hold what the plan says.
+        """Hold what the plan says; ``dispatched`` as of a claimer.
 
         Raises:
             ClaimLost: something of it has changed or is in use; the message names it.
@@ -82,14 +83,15 @@ class PlanClaimer:
             self.claim_lost |= request.exclude_podms == excluded  # else a pod manager refused
             return ClaimOutcome(None, None, 0)
         self._done = True
-        claim = self.earlier_claim(key) or self._hold(owner or request.owner, key, ttl_s)
+        owner = owner or request.owner
+        claim = self.earlier_claim(key) or self._hold(owner, key, ttl_s, dispatched=dispatched)
         return ClaimOutcome(claim, None, 0)
 
     def differences(self) -> list[Difference]:
         """Return what has changed since the plan, as far as the store knows."""
         return list(plan_drift(self.plan, self._current_podms()))
 
-    def _hold(self, owner: str | None, key: str | None, ttl_s: float) -> Claim:
+    def _hold(self, owner: str | None, key: str | None, ttl_s: float, *, dispatched: bool) -> Claim:
         for basis in self.plan.podms:
             if basis.recorded and basis.podm.identity is None:
                 raise ClaimLost(_unidentified(basis.podm.id), basis.podm.id)
@@ -106,6 +108,7 @@ class PlanClaimer:
             ttl_s=ttl_s,
             content=self.plan.digest,
             elsewhere=False,
+            dispatched=decision if dispatched else None,
         )
 
     def _current_podms(self) -> dict[str, FullPodm]:

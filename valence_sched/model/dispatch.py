@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orders and receipts: what a dispatcher sends to an external composer, and what it answers."""
+"""Orders and receipts: what a dispatcher sends to an external composer, and what it answers.
+
+A dispatch is a decision of a service that waits to be sent, or was.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Annotated, NamedTuple, Protocol
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from valence_sched.model.decision import Placement, Recording
+from valence_sched.errors import one_line
+from valence_sched.model.base import Noun
+from valence_sched.model.decision import Placement, Recording, Report
 from valence_sched.model.need import Alternative
+from valence_sched.model.quantity import format_count
+from valence_sched.model.registration import PasswordReference
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +25,9 @@ class Order:
     ``alternatives`` are those of the request that the nodes are made by. ``key`` signs the
     document; it is never printed. ``recording`` says, as the document does, what was not read
     live; a dispatcher that does not send the document must say so in what it sends.
+
+    One with an ``id`` may be sent again where no answer came: the other side knows it by that. Its
+    hardware is held by a ``claim``, where there is one. ``login`` is a user name and a password.
     """
 
     report: bytes
@@ -27,6 +37,9 @@ class Order:
     key: bytes | None = field(default=None, repr=False)
     timeout_s: float = 30.0
     recording: Recording | None = None
+    id: str | None = None
+    claim: str | None = None
+    login: tuple[str, str] | None = field(default=None, repr=False)
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
@@ -36,6 +49,64 @@ class Receipt(Struct, frozen=True, kw_only=True):
     podm: str
     status: int
     reference: str | None = None
+
+
+Receipts = tuple[Receipt, ...]
+
+
+class Dispatch(Struct, frozen=True, kw_only=True):
+    """A decision that waits to be posted to a controller, or was, with what it answered.
+
+    ``id`` is that of the decision, or of the ``claim`` that holds what it chose. Times are those of
+    the database.
+    """
+
+    number: int
+    id: str
+    claim: str | None
+    report: Report
+    queued_at: float
+    attempts: int
+    error: str | None = None
+    sent_at: float | None = None
+    receipts: Receipts = ()
+
+    def __str__(self) -> str:
+        """Return the dispatch in one line, as an operator reads it."""
+        podms = ", ".join(dict.fromkeys(one.chosen.podm for one in self.report.placements))
+        kind = "decision" if self.claim is None else "claim"
+        words = f"waits, posted {format_count(self.attempts, 'time')}"
+        if self.sent_at is not None:
+            answers = (f"HTTP {one.status} {one.reference or ''}".rstrip() for one in self.receipts)
+            words = f"taken: {', '.join(answers)}"
+        elif self.error is not None:
+            words = f"{words}: {self.error}"
+        return one_line(f"{kind} {self.id} on {podms}: {words}")
+
+
+class WaitingDispatches(NamedTuple):
+    """How many decisions wait to be posted, how many of these failed, and the age of the oldest."""
+
+    total: int
+    failed: int
+    oldest_s: float
+
+
+class DispatchSettings(Noun, frozen=True, kw_only=True):
+    """The controller that decisions are posted to: ``target`` is a dispatcher and its URL.
+
+    Each decision that the service keeps or claims is posted, as ``webhook=https://host/path``, at
+    least once, and those of one request in their order. ``key`` refers to the key that signs, and
+    ``password`` to that of ``username``. The controller may take ``timeout_s`` to answer. After a
+    failure a decision is posted again after a pause that doubles, up to ``max_interval_s``.
+    """
+
+    target: str
+    username: str | None = None
+    password: PasswordReference | None = None
+    key: PasswordReference | None = None
+    timeout_s: Annotated[float, Meta(gt=0, le=3600)] = 30.0
+    max_interval_s: Annotated[float, Meta(gt=0, le=86400)] = 60.0
 
 
 class Dispatcher(Protocol):

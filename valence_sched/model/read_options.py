@@ -55,7 +55,8 @@ class Selection(Struct, frozen=True, kw_only=True):
     ``live`` names). ``near_maps`` say where external resources are. With ``strict`` a document or
     pod manager that cannot be read is an error. With ``no_cache`` inventory files are read whole,
     whether or not their views are cached. ``zones`` are the settings of this zone, None: those of
-    the user's own file.
+    the user's own file. With ``dispatches`` each decision that is claimed is queued for the
+    controller of the service.
     """
 
     sources: tuple[str, ...] = ()
@@ -67,6 +68,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     live: ReadOptions = DEFAULT_READ_OPTIONS
     no_cache: bool = False
     zones: ZoneSettings | None = None
+    dispatches: bool = False
 
 
 DEFAULT_SELECTION = Selection()

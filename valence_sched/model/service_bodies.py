@@ -245,7 +245,8 @@ class Health(Noun, frozen=True, kw_only=True, omit_defaults=False):
     """Whether the service can decide, and a line for each thing that is wrong.
 
     One that is ``starting`` waits until every registered pod manager was read, or that was tried.
-    One that is ``degraded`` decides, without stored rows that cannot be decoded.
+    One that is ``degraded`` decides, without stored rows that cannot be decoded, or without a
+    controller that takes its decisions.
     """
 
     status: Literal["ok", "degraded", "starting", "failing"]

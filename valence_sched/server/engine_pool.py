@@ -34,6 +34,7 @@ def selection_of(settings: ServiceSettings) -> Selection:
         policy_files=settings.policy_files,
         near_maps=settings.near_maps,
         zones=settings.zones,
+        dispatches=settings.dispatch is not None,
         live=ReadOptions(
             state=settings.state,
             podm_files=settings.podm_files,

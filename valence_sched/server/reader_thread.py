@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader thread: runs the background reader, or the poller of zones, of one service process.
+"""Reader thread: runs the background reader, the poller of zones, or what posts decisions.
 
 Each process has one, and that with the lease of the state works: none of them is special, so none
 can be missing, whichever dies and whatever server has started it. It begins in the process that

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from valence_sched.app import App
 from valence_sched.errors import SchedulerError
-from valence_sched.model.age import age_s
+from valence_sched.model.age import age_s, format_age
+from valence_sched.model.dispatch import WaitingDispatches
 from valence_sched.model.quantity import format_count
 from valence_sched.model.redact import redact_text
 from valence_sched.model.service_bodies import Health
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from valence_sched.store.store import Store
 
 LOG = logging.getLogger(__name__)
+
+LATE_S = 60.0  # after which a decision that was not posted is named
 
 
 class StateReader:
@@ -46,6 +49,7 @@ class StateReader:
         try:
             self._store().registry_count()
             undecodable = self._store().scrub.step()
+            waiting = self._store().dispatches.waiting()
             if not self._has_started:
                 problems += self._unread_lines()
                 self._has_started = not problems
@@ -60,9 +64,10 @@ class StateReader:
             self._log(error)
             return Health(status="failing", problems=(_public_text("policies", error),))
         self._problem = ""
-        if undecodable:
-            return Health(status="degraded", problems=(_undecodable_line(undecodable),))
-        return Health(status="ok")
+        lines = [_undecodable_line(undecodable)] if undecodable else []
+        if waiting.failed or waiting.oldest_s > LATE_S:
+            lines.append(_waiting_line(waiting))
+        return Health(status="degraded" if lines else "ok", problems=tuple(lines))
 
     def facts(self) -> StateFacts | None:
         """Return what the state tells now, None while it cannot be used."""
@@ -84,6 +89,7 @@ class StateReader:
                 reader=store.leases.holder(LEASE),
                 changes=0 if self._recorded(self._make_app()) else store.change_count(),
                 undecodable=store.scrub.step(),
+                waiting=store.dispatches.waiting(),
             )
         except SchedulerError as error:
             self._log(error)
@@ -118,6 +124,13 @@ def _undecodable_line(rows: Mapping[str, int]) -> str:
     """Return how many rows of which tables cannot be decoded: an answer to anybody has no ids."""
     counts = ", ".join(f"{table} {count:,}" for table, count in rows.items())
     return f"stored rows that cannot be decoded: {counts} (valence-scheduler store check --deep)"
+
+
+def _waiting_line(waiting: WaitingDispatches) -> str:
+    """Return how many decisions wait for the controller: why is in the log, and in the state."""
+    age, count = format_age(waiting.oldest_s), format_count(waiting.total, "decision")
+    return (f"not posted to the controller: {count}, the oldest decided {age} ago "
+            "(valence-scheduler store dispatches)")  # fmt: skip
 
 
 def _public_text(what: str, error: SchedulerError) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands ``valence-scheduler store``: check, upgrade, downgrade, back up, repair a state."""
+"""The commands ``valence-scheduler store``, which look after a state."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from valence_sched.model.quantity import format_count
 if TYPE_CHECKING:
     from valence_sched.store.maintenance import Maintenance
 
+MOST_DISPATCHES = 1000  # that are shown
 Command = Callable[["Maintenance", argparse.Namespace, TextIO], int]
 
 
@@ -26,6 +27,7 @@ def add_store_commands(parser: argparse.ArgumentParser, config_variable: str) ->
         ("upgrade", "Bring the tables of the state up to date"),
         ("downgrade", "Take the tables back to the version of an older program"),
         ("backup", "Write a copy of a state in a file, also while it is in use"),
+        ("dispatches", "Show the decisions for the controller: those that wait, then the others"),
         ("repair", "Show the rows that cannot be decoded, and with --yes take them out"),
     ):
         one = actions.add_parser(name, help=text, description=f"{text}.")
@@ -38,6 +40,8 @@ def add_store_commands(parser: argparse.ArgumentParser, config_variable: str) ->
             one.add_argument("file", metavar="<file>", help="File to write, which is not there yet")
         if name == "check":
             one.add_argument("--deep", action="store_true", help="Decode every row")
+        if name == "dispatches":
+            one.add_argument("--drop", metavar="<id>", help="Post a decision that waits no more")
         if name == "repair":
             one.add_argument("--yes", action="store_true", help="Repair; needs --backup")
             one.add_argument("--backup", metavar="<file>",
@@ -55,7 +59,7 @@ def run_store_command(
     registry = app.registry(state)
     commands: dict[str, Command] = {
         "check": _check, "upgrade": _upgrade, "downgrade": _downgrade, "backup": _backup,
-        "repair": _repair,
+        "dispatches": _dispatches, "repair": _repair,
     }  # fmt: skip
     with errors_at(registry.variable):
         opened = Maintenance(registry.url)
@@ -65,6 +69,8 @@ def run_store_command(
         app.record_changes(state, "store upgrade", [("schema", "done")])
     if arguments.action == "repair" and arguments.yes:
         app.record_changes(state, "store repair", [("rows", "undecodable" if code else "done")])
+    if arguments.action == "dispatches" and arguments.drop is not None:
+        app.record_changes(state, "store dispatches --drop", [(arguments.drop, "done")])
     if arguments.action == "backup" and registry.passwords.path.exists():
         stdout.write(f"not in it: {registry.passwords.path} has the passwords that were typed\n")
     return code
@@ -100,6 +106,16 @@ def _repair(store: Maintenance, arguments: argparse.Namespace, stdout: TextIO) -
     store.repair(repairs, rows)
     stdout.write(f"{rows}: {count} of {store.address}\n")
     return 1 if store.repairs() else 0
+
+
+def _dispatches(store: Maintenance, arguments: argparse.Namespace, stdout: TextIO) -> int:
+    if arguments.drop is not None:
+        store.dispatches.drop(arguments.drop)
+        stdout.write(f"{arguments.drop}: dropped\n")
+        return 0
+    for one in store.dispatches.newest(MOST_DISPATCHES):
+        stdout.write(f"{one}\n")
+    return 0
 
 
 def _upgrade(store: Maintenance, _arguments: argparse.Namespace, stdout: TextIO) -> int:

@@ -18,7 +18,8 @@ from valence_sched.errors import InputError, SchedulerError, StoreError
 from valence_sched.model.baremetal import CloudLogin
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
 from valence_sched.model.composition import ComposedNode
-from valence_sched.model.decision_summary import DecisionSummary
+from valence_sched.model.decision import Report
+from valence_sched.model.decision_summary import DecisionSummary, summarise_decision
 from valence_sched.model.effect import AUDIT_LINES, AuditLine
 from valence_sched.model.event_address import EventAddress
 from valence_sched.model.hardware import BlockFilter
@@ -26,7 +27,7 @@ from valence_sched.model.read_pace import ReadPace
 from valence_sched.server.engine_pool import EnginePool, selection_of
 from valence_sched.server.hints import Application, ServiceHints
 from valence_sched.server.preparation import prepare_process
-from valence_sched.server.reader_thread import ReaderThread
+from valence_sched.server.reader_thread import LeasedJob, ReaderThread
 from valence_sched.server.request_compiler import RequestCompiler
 from valence_sched.server.state_facts import StateReader
 from valence_sched.service import openapi
@@ -62,8 +63,10 @@ class SharedState:
         state: str | None,
         audit_lines: int = AUDIT_LINES,
         quarantine: Quarantine | None = None,
+        *,
+        dispatches: bool = False,
     ) -> None:
-        self._audit_lines = audit_lines
+        self._audit_lines, self._dispatches = audit_lines, dispatches
         self._registry = App(environ=environ, quarantine=quarantine).registry(state)
         self._lock = threading.Lock()
         self._store: Store | None = None
@@ -98,8 +101,10 @@ class SharedState:
     def record_change(self, line: AuditLine) -> None:
         self.store().audit.add([line], self._audit_lines)
 
-    def save_decision(self, decision_id: str, document: bytes, summary: DecisionSummary) -> None:
-        self.store().save_decision(decision_id, document, summary)
+    def save_decision(self, decision_id: str, report: Report, document: bytes) -> None:
+        summary = summarise_decision(decision_id, report)
+        dispatched = report if self._dispatches else None
+        self.store().save_decision(decision_id, document, summary, dispatched)
 
     def newest_decisions(self, most: int, skip: int, owner: str | None) -> list[DecisionSummary]:
         return list(self.store().decisions.newest(most, skip=skip, owner=owner))
@@ -130,7 +135,10 @@ class ServiceProcess:
         environ = os.environ if environ is None else environ
         self._settings, self._environ, self._clock = settings, environ, clock
         quarantine = Quarantine()  # of all stores of this process: each row is named once
-        self._state = state = SharedState(environ, settings.state, settings.audit_lines, quarantine)
+        self._state = state = SharedState(
+            environ, settings.state, settings.audit_lines, quarantine,
+            dispatches=settings.dispatch is not None,
+        )  # fmt: skip
         self._address = event_address(settings, environ)
         self._make_app = make_app = app_maker(settings, environ, quarantine)
         self.hints: ServiceHints | None = None
@@ -143,6 +151,7 @@ class ServiceProcess:
         self.poller = (
             ReaderThread(self._zone_poller) if settings.zones.enable_zone_routing else None
         )
+        self.sender = ReaderThread(self._dispatch_sender) if settings.dispatch else None
         self.parts = ServiceParts(
             schedulers=self._schedulers(),
             compile_spec=RequestCompiler(App(environ=environ), settings.near_maps).compile,
@@ -190,11 +199,11 @@ class ServiceProcess:
             next(iter(scheduler.blocks(BlockFilter())), None)
 
     def start(self) -> None:
-        """Begin to read pod managers and to poll zones, in the process that serves.
+        """Begin to read pod managers, to poll zones and to post, in the process that serves.
 
         Again, it does nothing.
         """
-        for one in (self.reader, self.poller):
+        for one in (self.reader, self.poller, self.sender):
             if one is not None:
                 one.start()
 
@@ -205,6 +214,8 @@ class ServiceProcess:
         if self.poller is not None and not self.poller.stop(READER_END_S):
             LOG.warning("the poller of zones did not end in time: another takes over when its "
                         "lease ends")  # fmt: skip
+        if self.sender is not None and not self.sender.stop(READER_END_S):
+            LOG.warning("a decision was being posted: it is posted again after a while")
         self.operations.wait(timeout_s)
         if self.hints is not None:
             self.hints.close()
@@ -262,6 +273,13 @@ class ServiceProcess:
     ) -> ZonePoller:
         app, zones = self._make_app(), self._settings.zones
         return app.zone_poller(self._state.store(), zones, tell, clock=self._clock, sleep=sleep)
+
+    def _dispatch_sender(
+        self, tell: Callable[[str], object], sleep: Callable[[float], object]
+    ) -> LeasedJob:
+        settings = self._settings.dispatch
+        assert settings is not None, "else there is no thread to run it"
+        return self._make_app().dispatch_sender(self._state.store(), settings, tell, sleep=sleep)
 
 
 def app_maker(
@@ -370,6 +388,10 @@ def configuration_problems(
         registry = App(environ=environ).registry(settings.state)
         registry.zone_keys(settings.zones, make=settings.zones.enable_zone_routing)
 
+    def check_controller() -> None:
+        assert settings.dispatch is not None, "it is checked only then"
+        App(environ=environ).controller(settings.dispatch)
+
     ironic = settings.ironic_settings
 
     def check_ironic_password() -> None:
@@ -384,6 +406,7 @@ def configuration_problems(
         check_ironic_password,
         open_state,
         *((check_messaging,) if settings.messaging is not None else ()),
+        *((check_controller,) if settings.dispatch is not None else ()),
         check_keys,
         lambda: config.policies(settings.policy_files),
         lambda: config.flavors(settings.flavor_files),

@@ -82,6 +82,7 @@ def process_zone(
         lambda: app.registry(settings.state).zone_keys(settings.zones),
         lambda row: app.secret(row.password, f"zone {row.name}") if row.password else None,
         lambda: store().zone_claims,
+        dispatches=settings.dispatch is not None,
     )
 
 
@@ -139,7 +140,7 @@ class ProcessZone:
 
     ``children`` are those of the state as it is now, ``id_`` is the id of the zone, and
     ``keys`` are the secrets that sign its offers: those are called when they are first needed.
-    ``claims`` are those that the state has over children.
+    ``claims`` are those that the state has over children. ``dispatches`` as of what claims.
     """
 
     def __init__(
@@ -151,10 +152,12 @@ class ProcessZone:
         keys: Callable[[], list[str]],
         password: PasswordOf,
         claims: Callable[[], ZoneClaimStore],
+        *,
+        dispatches: bool = False,
     ) -> None:
         self._settings, self._schedulers, self._children = settings, schedulers, children
         self._make_id, self._make_keys, self._password = id_, keys, password
-        self._claims = claims
+        self._claims, self._dispatches = claims, dispatches
         self._lock = threading.Lock()
         self._known: tuple[str, Tokens] | None = None
         self._links: dict[str, _Link] = {}
@@ -209,7 +212,8 @@ class ProcessZone:
         podms = self._podms_of(verbs)
         reports = ZoneReports(verbs, children, self.deadline_s, podms)
         plans = ZonePlans(verbs, children, zoned, podms)
-        return ClaimingScheduler(verbs, zoned, self._nodes(tenant), podms, reports, plans)
+        return ClaimingScheduler(verbs, zoned, self._nodes(tenant), podms, reports, plans,
+                                 dispatches=self._dispatches)  # fmt: skip
 
     def _nodes(self, tenant: str) -> ZoneNodes:
         self._child_zones()

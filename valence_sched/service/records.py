@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 from valence_sched.errors import SchedulerError, StoreError
 from valence_sched.model.claim import Claim
 from valence_sched.model.composition import ComposedNode
+from valence_sched.model.decision import Report
 from valence_sched.model.decision_summary import DecisionSummary
 from valence_sched.model.effect import AuditLine
 
@@ -33,8 +34,11 @@ class RecordStore(Protocol):
     def record_change(self, line: AuditLine) -> None:
         """Store who changed what; the oldest of many such lines are deleted."""
 
-    def save_decision(self, decision_id: str, document: bytes, summary: DecisionSummary) -> None:
-        """Store a decision; a scheduler over the same state returns it by its id."""
+    def save_decision(self, decision_id: str, report: Report, document: bytes) -> None:
+        """Store a decision and its document; a scheduler over the same state finds it by its id.
+
+        Where the service has a controller, the decision is posted to it.
+        """
 
     def newest_decisions(self, most: int, skip: int, owner: str | None) -> list[DecisionSummary]:
         """Return the newest decisions of an owner, None: of everybody, after ``skip`` newer."""

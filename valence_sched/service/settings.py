@@ -14,6 +14,7 @@ from valence_sched.errors import UsageError, one_line
 from valence_sched.model.baremetal import IronicSettings, check_ironic
 from valence_sched.model.base import Noun
 from valence_sched.model.codec import convert, load_yaml
+from valence_sched.model.dispatch import DispatchSettings
 from valence_sched.model.effect import AUDIT_LINES
 from valence_sched.model.messaging import MessagingSettings, check_messaging
 from valence_sched.model.registration import PasswordReference
@@ -141,7 +142,8 @@ class ServiceSettings(Noun, frozen=True, kw_only=True):
     ``proxies`` are addresses and networks whose header ``X-Forwarded-For`` says who the client is.
     The state keeps the newest ``audit_lines``, each of a change.
     ``ironic`` says which Ironic is asked before hardware changes: without a URL it is the one in
-    the catalogue of ``keystone``, and with False none.
+    the catalogue of ``keystone``, and with False none. ``dispatch`` is the controller that
+    decisions are posted to.
     """
 
     host: str = "127.0.0.1"
@@ -171,6 +173,7 @@ class ServiceSettings(Noun, frozen=True, kw_only=True):
     proxies: tuple[str, ...] = ()
     audit_lines: Positive = AUDIT_LINES
     ironic: IronicSettings | bool = IronicSettings()
+    dispatch: DispatchSettings | None = None
 
     @property
     def proxy_networks(self) -> tuple[Network, ...]:
@@ -223,6 +226,7 @@ def check_settings(settings: ServiceSettings, path: str) -> None:
     _check_events(settings, path)
     check_ironic(settings.ironic_settings or IronicSettings(), path, "$.ironic")
     check_zone_settings(settings.zones, path, "$.zones")
+    _check_dispatch(settings, path)
     if settings.auth == "basic" and settings.users_file is None:
         raise UsageError(f"{path}: auth is basic without a users_file: name the file of users")
     _check_keystone(settings, path)
@@ -253,6 +257,24 @@ def _check_events(settings: ServiceSettings, path: str) -> None:
     if reference.stored or (reference.env is None) == (reference.file is None):
         raise UsageError(f"{path}: reader: receiver: secret refers to one of env: NAME and file: "
                          "PATH")  # fmt: skip
+
+
+def _check_dispatch(settings: ServiceSettings, path: str) -> None:
+    dispatch = settings.dispatch
+    if dispatch is None:
+        return
+    if not re.fullmatch(r"[^=]+=https?://[^@\s/][^@\s]*", dispatch.target):
+        raise UsageError(f"{path}: dispatch: target is no NAME=URL with an http or https URL "
+                         "without a password: webhook=https://host/path")  # fmt: skip
+    for name, one in (("key", dispatch.key), ("password", dispatch.password)):
+        if one is not None and (one.stored or (one.env is None) == (one.file is None)):
+            raise UsageError(f"{path}: dispatch: {name} refers to one of env: NAME and file: PATH")
+    if (dispatch.username is None) != (dispatch.password is None):
+        raise UsageError(f"{path}: dispatch: a username and its password are set together or not "
+                         "at all")  # fmt: skip
+    if settings.inventories:
+        raise UsageError(f"{path}: dispatch: decisions on inventories, which are recordings, are "
+                         "not posted: leave inventories out")  # fmt: skip
 
 
 def _check_keystone(settings: ServiceSettings, path: str) -> None:

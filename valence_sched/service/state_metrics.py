@@ -10,6 +10,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from valence_sched.model.dispatch import WaitingDispatches
+
 POSITION = "valence_scheduler_change_log_position"
 
 
@@ -17,7 +19,8 @@ class StateFacts(NamedTuple):
     """What all processes of a service have in common: their pod managers, and who reads them.
 
     ``podms`` counts them by state, ``changes`` those of the change log so far, 0 where no process
-    follows it, ``undecodable`` the rows that cannot be decoded, by table.
+    follows it, ``undecodable`` the rows that cannot be decoded, by table. ``waiting`` are the
+    decisions that are not posted to the controller yet.
     """
 
     podms: Mapping[str, int]
@@ -25,6 +28,7 @@ class StateFacts(NamedTuple):
     reader: str | None
     changes: int
     undecodable: Mapping[str, int]
+    waiting: WaitingDispatches
 
 
 class StateMetrics(Collector):
@@ -76,6 +80,16 @@ class StateMetrics(Collector):
         for table, count in facts.undecodable.items():
             rows.add_metric((table,), count)
         yield rows
+        yield GaugeMetricFamily(
+            "valence_scheduler_dispatches_waiting",
+            "Decisions that are not posted to the controller yet.",
+            facts.waiting.total,
+        )
+        yield GaugeMetricFamily(
+            "valence_scheduler_dispatches_oldest_seconds",
+            "Age of the oldest of these decisions.",
+            facts.waiting.oldest_s,
+        )
         reader = GaugeMetricFamily(
             "valence_scheduler_reader",
             "The process that reads the pod managers, 1; none where nobody does.",

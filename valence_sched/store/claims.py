@@ -16,9 +16,11 @@ from msgspec.structs import replace
 from valence_sched.errors import ClaimLost, ClaimState, InUse, StoreError, UsageError, one_line
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim, ClaimPart, State
 from valence_sched.model.composition import ComposedNode
+from valence_sched.model.decision import Report
 from valence_sched.model.effect import EffectLog, held_state, unsure_state
 from valence_sched.store import (
     claim_rows,
+    dispatches,
     expiry,
     groups,
     podms,
@@ -71,12 +73,14 @@ class Claims:
         key: str | None = None,
         content: str = "",
         ttl_s: float = TTL_S,
+        dispatched: Report | None = None,
     ) -> Claim:
         """Hold all parts for ``ttl_s`` seconds, or none; return the claim.
 
         The same ``key`` of the same owner gives the same claim until that has ended. ``content``
         identifies the request. ``generation`` is that of the group at the decision, under hard
-        rules of the group.
+        rules of the group. The report of a decision that is ``dispatched`` is queued for the
+        controller once it is held.
 
         Raises:
             ClaimLost: a pod manager or the group changed since the decision, or another claim holds
@@ -98,16 +102,17 @@ class Claims:
         )
         unsure = unsure_state("held", claim.id)
         with self._effects.change("claim", claim.id, unsure, held_state(claim.id)):
-            created = self._create(claim, first, others, ttl_s, generation)
+            created = self._create(claim, first, others, ttl_s, generation, dispatched)
         if created.id != claim.id:  # which was there before
             self._effects.forget("claim", claim.id)
         return created
 
     def _create(
         self, claim: Claim, first: ClaimPart, others: Sequence[ClaimPart], ttl_s: float,
-        generation: int | None,
+        generation: int | None, dispatched: Report | None,
     ) -> Claim:  # fmt: skip
-        begun = self._begin(claim, first, PREPARE_TTL_S if others else ttl_s, generation)
+        begun_ttl_s = PREPARE_TTL_S if others else ttl_s
+        begun = self._begin(claim, first, begun_ttl_s, generation, None if others else dispatched)
         if begun.id != claim.id or not others:
             return begun
         try:
@@ -116,7 +121,7 @@ class Claims:
             commit = functools.partial(
                 claim_rows.commit, claim_id=claim.id, ttl_s=ttl_s, generation=generation
             )
-            return self._write(commit, "claiming")
+            return self._write(lambda c: _queued(c, commit(c), dispatched), "claiming")
         except BaseException:
             self._abort(claim.id)
             raise
@@ -301,7 +306,10 @@ class Claims:
 
         return self._read(work, "reading claims")
 
-    def _begin(self, claim: Claim, part: ClaimPart, ttl_s: float, generation: int | None) -> Claim:
+    def _begin(
+        self, claim: Claim, part: ClaimPart, ttl_s: float, generation: int | None,
+        dispatched: Report | None,
+    ) -> Claim:  # fmt: skip
         may_be_written = False
 
         def work(connection: sa.Connection) -> Claim:
@@ -323,7 +331,7 @@ class Claims:
             claim_rows.insert(connection, timed)
             quotas.charge(connection, timed)
             hold(connection, claim.id, part, locked)
-            return timed
+            return _queued(connection, timed, dispatched)
 
         def single(connection: sa.Connection) -> Claim | None:
             nonlocal may_be_written
@@ -332,7 +340,8 @@ class Claims:
             may_be_written = written is not None
             return written
 
-        plain = single if claim.group is None and whole_claim.is_plain(part) else None
+        is_plain = claim.group is None and dispatched is None and whole_claim.is_plain(part)
+        plain = single if is_plain else None
         return self._write_expiring(work, "claiming", self._database, plain)
 
     def _write_expiring(
@@ -367,3 +376,10 @@ class Claims:
                 hint = claim_rows.end_hint(claim)
                 raise ClaimState(one_line(f"claim {claim_id} is {claim.state}: {hint}"))
         expiry.free_claim(database, claim_id)
+
+
+def _queued(connection: sa.Connection, claim: Claim, dispatched: Report | None) -> Claim:
+    """Queue the decision that a claim holds, in its transaction; return the claim."""
+    if dispatched is not None:
+        dispatches.queue(connection, claim.id, dispatched, claim.id)
+    return claim

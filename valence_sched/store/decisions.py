@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from valence_sched.errors import UnknownName
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.decision_summary import DecisionSummary, dated
-from valence_sched.store import tables
+from valence_sched.store import dispatches, tables
 from valence_sched.store.database import Database
 from valence_sched.store.document import decode_decision
 from valence_sched.store.quarantine import decoded, one_readable
@@ -27,8 +27,17 @@ class StoredDecisions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def save(self, id_: str, document: bytes, summary: DecisionSummary | None = None) -> None:
-        """Store a decision as a document; one of the same id that is stored already stays."""
+    def save(
+        self,
+        id_: str,
+        document: bytes,
+        summary: DecisionSummary | None = None,
+        dispatched: Report | None = None,
+    ) -> None:
+        """Store a decision as a document; one of the same id that is stored already stays.
+
+        The report of one that is ``dispatched`` is queued for the controller.
+        """
         owner = summary.owner if summary else None
         row = {
             "id": id_,
@@ -41,6 +50,8 @@ class StoredDecisions:
             if connection.scalar(sa.select(_of.id).where(_of.id == id_)) is None:
                 insert = sa.insert(tables.decisions)
                 connection.execute(insert.values(**row, decided_at=now()))
+                if dispatched is not None:
+                    dispatches.queue(connection, id_, dispatched)
 
         self._database.write(work, "keeping a decision")
 

@@ -84,6 +84,8 @@ class PurgeCounts(NamedTuple):
 def purge(database: Database, older_than_s: float, *, dry_run: bool = False) -> PurgeCounts:
     """Delete claims that ended, events, decisions and records older than so many seconds.
 
+    Of dispatches those are deleted that the controller took.
+
     Claims over several zones count as claims. Records of operations and answers stay for
     ``RECORD_S`` at least. A claim of which a node or a hold is left stays. Each transaction deletes
     at most ``CHUNK`` claims, so that other processes do not wait long.
@@ -145,6 +147,8 @@ def _delete_rest(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
     # of what goes on now, or was answered just now, the caller may ask again
     old = tables.records.c.at < statement_time() - max(older_than_s, RECORD_S)
     connection.execute(sa.delete(tables.records).where(old))
+    sent = tables.dispatches.c.sent_at < statement_time() - older_than_s
+    connection.execute(sa.delete(tables.dispatches).where(sent))
     groups.purge(connection, max(older_than_s, RECORD_S))
     return PurgeCounts(zones.rowcount, events.rowcount, decisions.rowcount)
 

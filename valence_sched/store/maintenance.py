@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from valence_sched.errors import StoreError, one_line
 from valence_sched.store import schema, tables
 from valence_sched.store.database import Database
+from valence_sched.store.dispatches import Dispatches
 from valence_sched.store.repair import Repair, repair, repair_of
 from valence_sched.store.scrub import RowPage, table_pages
 from valence_sched.store.url import StoreUrl
@@ -67,6 +68,11 @@ class Maintenance:
     def is_file(self) -> bool:
         """Return whether the store is a file, of which this program makes copies."""
         return self._database.address.file is not None
+
+    @property
+    def dispatches(self) -> Dispatches:
+        """Return the decisions for the controller."""
+        return Dispatches(self._database)
 
     @property
     def revision(self) -> str | None:

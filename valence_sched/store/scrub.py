@@ -19,12 +19,12 @@ from valence_sched.store.document import UNDECODABLE, Document, NonNegative, res
 from valence_sched.store.records import record_kind
 
 PAGE_ROWS, PAGE_DOCUMENTS = 500, 20  # of one query: of small rows, of large documents
-LARGE = (tables.podms, tables.decisions, tables.records)
+LARGE = (tables.podms, tables.decisions, tables.dispatches, tables.records)
 #: What names a row, where a column of its key is a digest.
 LABELS = {
     "podms": ("name",), "registry": ("name",), "zones": ("name",), "stocks": ("uri",),
     "quotas": ("owner", "resource"), "claimed_amounts": ("claim_id", "uri"),
-    "claimed_blocks": ("claim_id", "uri"),
+    "claimed_blocks": ("claim_id", "uri"), "dispatches": ("id",),
 }  # fmt: skip
 STEP_ROWS, STEP_PAUSE_S = 2000, 0.5  # of one look at a part of the store, and between two
 

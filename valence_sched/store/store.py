@@ -31,6 +31,7 @@ from valence_sched.store.clock import ClockWatch
 from valence_sched.store.database import Database, WorkCounts
 from valence_sched.store.database_errors import RowRefused
 from valence_sched.store.decisions import StoredDecisions
+from valence_sched.store.dispatches import Dispatches
 from valence_sched.store.expiry import PurgeCounts, purge
 from valence_sched.store.failures import FailedReadings
 from valence_sched.store.leases import Leases
@@ -89,6 +90,7 @@ class Store:
         self.records = Records(self._database)
         self.quotas = Quotas(self._database)
         self.audit = Audit(self._database)
+        self.dispatches = Dispatches(self._database)
         try:
             schema.prepare(self._database)
             if self._database.address.file is not None:
@@ -375,10 +377,14 @@ class Store:
         return purge(self._database, older_than_s, dry_run=dry_run)
 
     def save_decision(
-        self, decision_id: str, document: bytes, summary: DecisionSummary | None = None
+        self,
+        decision_id: str,
+        document: bytes,
+        summary: DecisionSummary | None = None,
+        dispatched: Report | None = None,
     ) -> None:
-        """Store a decision as a document; one of the same id that is stored already stays."""
-        self.decisions.save(decision_id, document, summary)
+        """Store a decision as a document; errors and arguments as of the decisions."""
+        self.decisions.save(decision_id, document, summary, dispatched)
 
     def decision(self, decision_id: str) -> Report | Reports:
         """Return a stored decision; errors as of :meth:`StoredDecisions.get`."""

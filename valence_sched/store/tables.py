@@ -106,7 +106,7 @@ def _mysql_statement_time(_element: statement_time, _compiler: Any, **_words: An
     return "(unix_timestamp(now(6)) + 0e0)"
 
 
-REVISION = "0011"  # the latest of migrations/versions, so that opening need not import alembic
+REVISION = "0012"  # the latest of migrations/versions, so that opening need not import alembic
 SHARDS = 64
 REGISTRY_SHARD = SHARDS  # counts the changes of registrations, and has no pod manager
 ZONES_SHARD = SHARDS + 1  # counts the changes of child zones, and has no pod manager either
@@ -341,6 +341,25 @@ group_generations = table(
     sa.Column("group_key", KEY, primary_key=True),
     sa.Column("generation", sa.BigInteger, nullable=False),
     sa.Column("moved_at", sa.Double, nullable=False),
+)
+
+#: Decisions for a controller, in order; ``document`` is a ``Report``, which a claim may hold. Of
+#: one that is posted ``due_at`` is empty, and ``receipts`` are what the controller answered.
+dispatches = table(
+    "dispatches",
+    sa.Column("number", SERIAL, primary_key=True, autoincrement=True),
+    sa.Column("id", sa.String(40), nullable=False),
+    sa.Column("request_key", KEY, nullable=False),
+    sa.Column("claim_id", sa.String(40)),
+    sa.Column("document", Document(decode_decision), nullable=False),
+    sa.Column("queued_at", sa.Double, nullable=False),
+    sa.Column("due_at", sa.Double),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("error", TEXT),
+    sa.Column("sent_at", sa.Double),
+    sa.Column("receipts", Document("model.dispatch.Receipts")),
+    sa.Index("dispatches_due", "due_at"),
+    sa.Index("dispatches_request", "request_key", "number"),
 )
 
 #: The history of claims after they were created, in order.

@@ -16,6 +16,7 @@ import msgspec
 import sqlalchemy as sa
 
 from valence_sched.errors import ClaimLost, InUse, NameTaken, StoreError, UnknownName, one_line
+from valence_sched.model.decision import Report
 from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import to_json
 from valence_sched.model.quantity import format_count
@@ -27,7 +28,7 @@ from valence_sched.model.zone_claim import (
     ZoneClaimPart,
     ZoneClaimState,
 )
-from valence_sched.store import groups, tables
+from valence_sched.store import dispatches, groups, tables
 from valence_sched.store.claim_rows import FIELDS, consumer_key
 from valence_sched.store.database import Database
 from valence_sched.store.quarantine import one_readable, readable
@@ -120,12 +121,14 @@ class ZoneClaimRows:
         parts: Sequence[ZoneClaimPart] | None = None,
         ttl_s: float | None = None,
         note: str | None = None,
+        dispatched: Report | None = None,
     ) -> ZoneClaim | None:
         """Move a claim to another state; None where it is in none of the states ``before``.
 
         One whose time is over, held or prepared, can only be released or ended. From now on the
         claim lasts ``ttl_s``, or for ever without. The key of one that is released or ends is free.
-        The generation of its group moves when it is held, or was prepared and is given up.
+        The generation of its group moves when it is held, or was prepared and is given up. The
+        report of a decision that is ``dispatched`` is queued for the controller.
         """
         ends = after in ENDED_STATES or after == "RELEASING"
 
@@ -144,6 +147,8 @@ class ZoneClaimRows:
                 if group is not None:
                     groups.advance(connection, group)
             changed = connection.execute(sa.update(_table).where(*where).values(values))
+            if changed.rowcount and dispatched is not None:
+                dispatches.queue(connection, claim_id, dispatched, claim_id)
             return _get(connection, claim_id) if changed.rowcount else None
 
         return self._database.write(work, "changing a claim")

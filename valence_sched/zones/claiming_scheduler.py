@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from valence_sched.errors import SchedulerError
 from valence_sched.model.claim import Claim
+from valence_sched.model.decision import Report
 from valence_sched.model.decision_result import DecisionResult, Detail
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.lifecycle import (
@@ -38,7 +39,8 @@ class ClaimingScheduler:
 
     ``podms`` finds the zone of a pod manager that is named; ``reports`` has the verbs about what
     pod managers have, and ``plans`` those about plans. Every other verb is that of ``others``: the
-    same scheduler, or one of the caller's own.
+    same scheduler, or one of the caller's own. With ``dispatches`` each decision that is claimed is
+    queued for the controller of this zone.
     """
 
     def __init__(
@@ -49,9 +51,12 @@ class ClaimingScheduler:
         podms: ZonePodms,
         reports: ZoneReports,
         plans: ZonePlans,
+        *,
+        dispatches: bool = False,
     ) -> None:
         self._others, self._zoned, self._nodes, self._podms = others, zoned, nodes, podms
         self._claims, self._parts = nodes.claims, (reports, plans)
+        self._dispatches = dispatches
 
     def __getattr__(self, name: str) -> Any:
         """Return a verb of the reports or the plans, or one that another scheduler answers."""
@@ -70,7 +75,8 @@ class ClaimingScheduler:
     ) -> ClaimResult:
         """Decide over all zones and hold what was chosen; errors as of a scheduler."""
         decision = _Selecting(self._zoned, request)
-        outcome = self._claims.claim(request, decision.select, key=key, ttl_s=ttl_s)
+        report = decision.report if self._dispatches else None
+        outcome = self._claims.claim(request, decision.select, key=key, ttl_s=ttl_s, report=report)
         result = decision.result(outcome.selected, detail)
         return ClaimResult(claim=outcome.claim, decision=result, retries=outcome.retries)
 
@@ -173,6 +179,12 @@ class _Selecting:
     def select(self, request: Request, avoid: Sequence[SilentZone]) -> Selected:
         self._sealed, selected = self._zoned.select(request, avoid)
         return selected
+
+    def report(self, selected: Selected) -> Report:
+        """Return the report of what was selected last."""
+        result = self.result(selected, "placements")
+        assert result is not None, "it was selected just now"
+        return result.report
 
     def result(self, selected: Selected | None, detail: Detail) -> DecisionResult | None:
         """Return the decision that was made last, None where an earlier one was found."""

@@ -34,7 +34,7 @@ from valence_sched.errors import (
     one_line,
 )
 from valence_sched.model.claim import Claim, NodeAllocation
-from valence_sched.model.decision import Candidate
+from valence_sched.model.decision import Candidate, Report
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.effect import EffectLog, held_state, unsure_state
 from valence_sched.model.group import GroupState
@@ -88,7 +88,7 @@ class ZoneClaimStore(Protocol):
     def change(
         self, claim_id: str, before: Sequence[ZoneClaimState], after: ZoneClaimState, *,
         parts: Sequence[ZoneClaimPart] | None = None, ttl_s: float | None = None,
-        note: str | None = None,
+        note: str | None = None, dispatched: Report | None = None,
     ) -> ZoneClaim | None: ...  # fmt: skip
 
     def get(self, claim_id: str) -> ZoneClaim | None: ...
@@ -165,12 +165,13 @@ class ZoneClaims:
 
     def claim(
         self, request: Request, select: Select, *, key: str | None = None, ttl_s: float = TTL_S,
-        avoid: Sequence[SilentZone] = (),
+        avoid: Sequence[SilentZone] = (), report: Callable[[Selected], Report] | None = None,
     ) -> ZoneClaimOutcome:  # fmt: skip
         """Decide and hold what was chosen; where a zone lost its part, decide again.
 
         Zones to ``avoid``, and from then on those that do not answer or refuse, are not decided
-        on; those that lost their part twice only where the others make too few nodes.
+        on; those that lost their part twice only where the others make too few nodes. Where
+        ``report`` makes a report of what was selected, that is queued for the controller.
 
         Raises:
             ClaimLost: a part could not be had every time; the message names the last zone.
@@ -197,8 +198,9 @@ class ZoneClaims:
             tokens = tuple(node.chosen.token for node in selected.nodes)
             body = ZoneClaimBody(request=request, tokens=tokens, ttl_s=ttl_s, content=content,
                                  deadline_s=self.below.deadline_s)  # fmt: skip
+            dispatched = report(selected) if report is not None else None
             try:
-                return ZoneClaimOutcome(self._hold(body, key), selected, retries)
+                return ZoneClaimOutcome(self._hold(body, key, dispatched), selected, retries)
             except PartLost as error:
                 lost = error
                 refusal = refusal or error.refusal
@@ -234,7 +236,9 @@ class ZoneClaims:
         shares = self._shares(body)
         return self._hold_own(body, shares[""], key, body.ttl_s, _generation(shares))
 
-    def _hold(self, body: ZoneClaimBody, key: str | None) -> Claim:
+    def _hold(
+        self, body: ZoneClaimBody, key: str | None, dispatched: Report | None = None
+    ) -> Claim:
         shares, request = self._shares(body), body.request
         if not body.hops and set(shares) != {""}:
             raise SchedulerError("the zones below are too deep to be asked")
@@ -253,9 +257,12 @@ class ZoneClaims:
         where = ", ".join(zone or OWN for zone in shares)
         unsure = unsure_state(f"held in {where}", row.id)
         with self.effects.change("claim", row.id, unsure, held_state(row.id)):
-            return self._prepare(row, body, shares)
+            return self._prepare(row, body, shares, dispatched)
 
-    def _prepare(self, row: ZoneClaim, body: ZoneClaimBody, shares: Mapping[str, _Share]) -> Claim:
+    def _prepare(
+        self, row: ZoneClaim, body: ZoneClaimBody, shares: Mapping[str, _Share],
+        dispatched: Report | None,
+    ) -> Claim:  # fmt: skip
         """Let each zone hold its part for a short time, and then all for the whole one."""
         alone = len(shares) == 1
         ttl_s = body.ttl_s if alone else min(body.ttl_s, self.prepare_ttl_s)
@@ -273,7 +280,9 @@ class ZoneClaims:
         ):
             answers = self._renewed(parts, body.ttl_s)
             self._check_answers(row, parts, answers)
-        held = self.rows.change(row.id, ["PREPARED"], "HELD", parts=parts, ttl_s=body.ttl_s)
+        held = self.rows.change(
+            row.id, ["PREPARED"], "HELD", parts=parts, ttl_s=body.ttl_s, dispatched=dispatched
+        )
         if held is None:
             self._give_up(row, parts)
             raise ClaimLost(f"claim {row.id} took too long to prepare")

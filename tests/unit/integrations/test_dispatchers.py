@@ -5,7 +5,8 @@ import contextlib
 import http.server
 import json
 import unittest
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -13,6 +14,7 @@ from tests.loopback import LoopbackServer
 from valence_sched.errors import DispatchFailed, UsageError
 from valence_sched.integrations.dispatchers.valence import valence
 from valence_sched.integrations.dispatchers.webhook import (
+    CLAIM,
     SIGNATURE,
     TIMESTAMP,
     signature,
@@ -37,16 +39,16 @@ def order(*podms: str, **more) -> Order:
 
 
 class Controller:
-    """Whoever composes: remembers what came, and answers from a list."""
+    """Whoever composes: remembers what came, and answers from a list, or as a function does."""
 
     def __init__(self) -> None:
         self.came: list[tuple[str, dict[str, str], bytes]] = []
-        self.answers: list[tuple[int, object]] = []
+        self.answers: list[tuple[int, object] | Callable[[Any], object]] = []
         self.url = ""
 
 
 @contextlib.contextmanager
-def controller(*answers: tuple[int, object]) -> Iterator[Controller]:
+def controller(*answers: tuple[int, object] | Callable[[Any], object]) -> Iterator[Controller]:
     here = Controller()
     here.answers = list(answers)
 
@@ -54,7 +56,11 @@ def controller(*answers: tuple[int, object]) -> Iterator[Controller]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             here.came.append((self.path, dict(self.headers), body))
-            status, reply = here.answers.pop(0) if here.answers else (200, {})
+            answer = here.answers.pop(0) if here.answers else (200, {})
+            if callable(answer):
+                answer(self)
+                return
+            status, reply = answer
             if status == 0:
                 self.connection.close()
                 return
@@ -103,8 +109,15 @@ class TestWebhook(unittest.TestCase):
         self.assertEqual(f"sha256={wanted}", headers[SIGNATURE])
         self.assertNotEqual(wanted, signature(b"other", headers[TIMESTAMP], body))
 
+    def test_what_may_be_sent_again_has_an_id_its_claim_and_a_login(self):
+        with controller() as there:
+            webhook(there.url, order("a", id="d1", claim="c1", login=("me", "canary")))
+            ((_, headers, _),) = there.came
+        found = [headers[name] for name in ("Idempotency-Key", CLAIM, "Authorization")]
+        self.assertEqual(["d1", "c1", "Basic bWU6Y2FuYXJ5"], found)
+
     def test_the_key_is_in_no_text_about_the_order(self):
-        self.assertNotIn("secret", repr(order("a", key=b"secret")))
+        self.assertNotIn("secret", repr(order("a", key=b"secret", login=("me", "secret"))))
 
     def test_a_refusal_is_an_error(self):
         with controller((403, {})) as there, self.assertRaisesRegex(DispatchFailed, "HTTP 403"):

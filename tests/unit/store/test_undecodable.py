@@ -9,6 +9,7 @@ import stat
 import sqlalchemy as sa
 from msgspec.structs import replace
 
+from tests.unit.model.test_plan import make_test_plan
 from tests.unit.store.engines import StoreCase, on_each_engine
 from tests.unit.store.site import DECISION, expire, part, podm
 from valence_sched.errors import Undecodable
@@ -54,7 +55,9 @@ class DamageCase(StoreCase):
         )
         store.claims.finish_composing(claim.id, [node])
         held = store.claims.create([part(name, generation, "c1")], owner=name)
-        store.save_decision(name, DECISION, DecisionSummary(id=name, decided_at=0.0, owner=name))
+        summary = DecisionSummary(id=name, decided_at=0.0, owner=name)
+        store.save_decision(name, DECISION, summary, make_test_plan(podm("p")).decision)
+        store.dispatches.finish(store.dispatches.take(99.0), [])
         store.records.put_new(f"answer-{name}", ANSWER)
         store.zones.add(ZoneRegistration(name=name, url=f"http://{name}.invalid"))
         store.zone_claims.begin([ZoneClaimPart(zone=name)], owner=name, group=None, key=None,
@@ -63,7 +66,13 @@ class DamageCase(StoreCase):
 
     def damage(self, column, garbage=GARBAGE[0]):
         """Write garbage behind the store's back, in the rows of ``bad``."""
-        name = {"nodes": "id", "decisions": "id", "claims": "owner", "zone_claims": "owner"}
+        name = {
+            "nodes": "id",
+            "decisions": "id",
+            "dispatches": "id",
+            "claims": "owner",
+            "zone_claims": "owner",
+        }
         of_bad = f"{name.get(column.table.name, 'name')} = 'bad'"
         text = sa.text(f"update {column.table.name} set {column.name} = :garbage where {of_bad}")
         self.execute(text, {"garbage": garbage})
@@ -93,6 +102,7 @@ class DamageCase(StoreCase):
             "reports": {*store.reported_stats()},
             "ages": {*store.report_ages_s()},
             "failures": {*store.failures()},
+            "dispatches": {one.id for one in store.dispatches.newest(9)},
             "decisions": {one.id for one in store.decisions.newest(9)},
             "zones": {one.registration.name for one in store.zones.list()},
             "zone claims": {one.owner for one in store.zone_claims.list()},

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import os
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from requests.utils import get_environ_proxies
 from urllib3.exceptions import NewConnectionError
 
 from valence_sched.errors import DispatchFailed, UsageError
+from valence_sched.model.dispatch import Order
 from valence_sched.model.tls import default_authorities
 
 #: Of an answer no more is read.
@@ -57,6 +59,20 @@ def post(
         return answer.status_code, msgspec.json.decode(content) if content else None
     except msgspec.DecodeError:
         return answer.status_code, None
+
+
+def order_headers(order: Order, node: int | None = None) -> dict[str, str]:
+    """Return the headers that log in, and by which an order, or a node of it, is known again.
+
+    An order that is sent once has none of the latter.
+    """
+    headers = {}
+    if order.id is not None:
+        headers["Idempotency-Key"] = order.id if node is None else f"{order.id}-{node}"
+    if order.login is not None:
+        login = base64.b64encode(":".join(order.login).encode()).decode()
+        headers["Authorization"] = f"Basic {login}"
+    return headers
 
 
 def _unsent(error: Exception) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from valence_sched.errors import DispatchFailed, RequestError
-from valence_sched.integrations.dispatchers.http_post import post
+from valence_sched.integrations.dispatchers.http_post import order_headers, post
 from valence_sched.model.age import format_age
 from valence_sched.model.decision import Recording
 from valence_sched.model.dispatch import Order, Receipt
@@ -32,7 +32,9 @@ def valence(url: str, order: Order) -> Sequence[Receipt]:
             **_description(order.recording),
         }
         try:
-            status, answer = post(f"{url.rstrip('/')}/v1/nodes", to_json(body), order.timeout_s)
+            headers = order_headers(order, placement.node)
+            where = f"{url.rstrip('/')}/v1/nodes"
+            status, answer = post(where, to_json(body), order.timeout_s, headers)
         except DispatchFailed as error:
             before = ", ".join(str(receipt.reference) for receipt in receipts)
             more = f"; taken before: {before}" if before else ""

@@ -8,19 +8,23 @@ import hmac
 import time
 from collections.abc import Sequence
 
-from valence_sched.integrations.dispatchers.http_post import post
+from valence_sched.integrations.dispatchers.http_post import order_headers, post
 from valence_sched.model.dispatch import Order, Receipt
 
 TIMESTAMP, SIGNATURE = "X-Valence-Sched-Timestamp", "X-Valence-Sched-Signature"
+CLAIM = "X-Valence-Sched-Claim"
 
 
 def webhook(url: str, order: Order) -> Sequence[Receipt]:
     """Posts the whole decision to a URL, signed with HMAC-SHA256 where there is a key.
 
     The signature is of the timestamp, a full stop, and the body, so that neither can be changed
-    and an old one is known by its age. Errors as for a dispatcher.
+    and an old one is known by its age. A header has the claim that holds what was chosen. Errors as
+    for a dispatcher.
     """
-    headers = {}
+    headers = order_headers(order)
+    if order.claim is not None:
+        headers[CLAIM] = order.claim
     if order.key is not None:
         headers[TIMESTAMP] = str(int(time.time()))
         headers[SIGNATURE] = f"sha256={signature(order.key, headers[TIMESTAMP], order.report)}"

@@ -15,7 +15,7 @@ from valence_sched.model.base import Noun
 from valence_sched.model.capacity import Capacity
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.decision_result import DecisionResults, Detail, FitCounts, Ranking
-from valence_sched.model.decision_summary import DecisionSummary, summarise_decision
+from valence_sched.model.decision_summary import DecisionSummary
 from valence_sched.model.inventory import to_json
 from valence_sched.model.lifecycle import PlanRefresh, PlanResult, Preview
 from valence_sched.model.request import Request
@@ -49,8 +49,7 @@ def select_destinations(call: Call) -> CallResult:
         return CallResult(result)
     document = to_json(result.report)
     decision_id = hashlib.blake2b(document, digest_size=16).hexdigest()
-    summary = summarise_decision(decision_id, result.report)
-    call.parts.records.save_decision(decision_id, document, summary)
+    call.parts.records.save_decision(decision_id, result.report, document)
     return CallResult(result, headers={"Content-Location": f"/v1/decisions/{decision_id}"})
 
 

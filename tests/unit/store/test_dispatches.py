@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dispatches of the store: queued with what they are of, taken in order, until they were taken."""
+
+import sqlalchemy as sa
+from msgspec.structs import replace
+
+from tests.unit.model.test_plan import make_test_plan
+from tests.unit.store.engines import on_each_engine
+from tests.unit.store.site import decision, part, podm
+from valence_sched.errors import ClaimLost, StoreError, UnknownName
+from valence_sched.model.dispatch import Receipt
+from valence_sched.model.inventory import to_json
+from valence_sched.store import tables
+
+PLACED = make_test_plan(podm("a"), podm("b")).decision
+RECEIPT = Receipt(nodes=(1,), podm="a", status=202, reference="n-1")
+HOLD_S = 600.0
+
+
+def of_request(id_: str):
+    return replace(PLACED, request=replace(PLACED.request, id=id_))
+
+
+@on_each_engine
+class TestDispatches:
+    """Two processes of a service over one store; what is placed is on pod manager b."""
+
+    def setUp(self):
+        super().setUp()
+        self.one, self.other = self.store(), self.store()
+
+    def keep(self, id_, request="r"):
+        self.one.save_decision(id_, to_json(PLACED), None, of_request(request))
+
+    def taken(self, store=None):
+        one = (store or self.one).dispatches.take(HOLD_S)
+        return one and one.id
+
+    def make_due(self):
+        of = tables.dispatches.c
+        self.execute(sa.update(tables.dispatches).where(of.due_at.is_not(None)).values(due_at=1.0))
+
+    def test_a_kept_decision_is_queued_once_and_only_where_it_is_dispatched(self):
+        self.one.save_decision("alone", to_json(PLACED))
+        self.one.save_decision("none", to_json(decision()), None, decision())
+        for _ in range(2):
+            self.keep("d")
+        (found,) = self.one.dispatches.newest(9)
+        self.assertEqual(("d", None, of_request("r"), 0), (*self.words(found), found.attempts))
+        self.assertEqual((1, 0), self.one.dispatches.waiting()[:2])
+
+    def words(self, one):
+        return one.id, one.claim, one.report
+
+    def test_a_claim_queues_its_decision_whole_or_not_at_all(self):
+        for name in ("p", "q"):
+            self.one.remember(podm(name, 3))
+        parts = [part("p", 1, "c0"), part("q", 1, "c0")]
+        for some in (parts[:1], [part("p", 1, "c1"), part("q", 1, "c1")]):
+            claim = self.one.claims.create(some, dispatched=PLACED)
+            newest = self.one.dispatches.newest(1)[0]
+            self.assertEqual((claim.id, claim.id, PLACED), self.words(newest))
+        for lost in (parts[:1], [part("p", 1, "c2"), part("q", 1, "c1")]):
+            with self.assertRaises(ClaimLost):
+                self.one.claims.create(lost, dispatched=PLACED)
+        self.one.claims.create([part("q", 1, "c2")])
+        self.assertEqual(2, self.one.dispatches.waiting().total)
+
+    def test_one_process_takes_it_and_the_next_where_that_dies(self):
+        self.keep("d")
+        self.assertEqual(("d", None), (self.taken(), self.taken(self.other)))
+        self.make_due()
+        self.assertEqual("d", self.taken(self.other))
+        self.assertEqual(2, self.one.dispatches.newest(1)[0].attempts)
+
+    def test_of_one_request_the_next_waits_until_the_first_was_taken(self):
+        for id_, request in (("d1", "r"), ("d2", "r"), ("e", "other")):
+            self.keep(id_, request)
+        first = self.one.dispatches.take(HOLD_S)
+        self.assertEqual(["d1", "e", None], [first.id, self.taken(self.other), self.taken()])
+        self.one.dispatches.delay(first, "HTTP 503", 0.0)
+        self.assertEqual("d1", self.taken())
+        self.one.dispatches.finish(first, [RECEIPT])
+        self.assertEqual("d2", self.taken())
+
+    def test_what_the_controller_answered_is_read_back(self):
+        self.one.remember(podm("p"))
+        claim = self.one.claims.create([part("p", 1, "c0")], dispatched=PLACED)
+        self.one.dispatches.delay(self.one.dispatches.take(HOLD_S), "HTTP 503", 0.0)
+        self.assertIn("waits, posted 1 time: HTTP 503", str(self.one.dispatches.newest(1)[0]))
+        self.assertEqual((1, 1), self.one.dispatches.waiting()[:2])
+        one = self.one.dispatches.take(HOLD_S)
+        for answer in (RECEIPT, replace(RECEIPT, reference="late")):
+            self.one.dispatches.finish(one, [answer])
+        (found,) = self.other.dispatches.newest(1)
+        self.assertEqual((RECEIPT,), found.receipts)
+        self.assertEqual(f"claim {claim.id} on b: taken: HTTP 202 n-1", str(found))
+        events = [(one.kind, one.words) for one in self.one.events(claim.id)]
+        self.assertEqual([("held", None), ("dispatched", "HTTP 202 n-1")], events)
+        self.assertEqual((0, 0, 0.0), self.one.dispatches.waiting())
+        self.one.dispatches.delay(one, "late", 0.0)
+        self.assertIsNone(self.taken())
+
+    def test_a_purge_deletes_those_that_were_taken(self):
+        for id_ in ("d", "waits"):
+            self.keep(id_, id_)
+        self.one.dispatches.finish(self.one.dispatches.take(HOLD_S), [])
+        self.one.purge(3600.0)
+        self.assertEqual(2, len(self.one.dispatches.newest(9)))
+        self.execute(sa.update(tables.dispatches).values(queued_at=1.0))
+        self.execute(sa.update(tables.dispatches).where(tables.dispatches.c.id == "d")
+                     .values(sent_at=1.0))  # fmt: skip
+        self.one.purge(3600.0)
+        self.assertEqual(["waits"], [one.id for one in self.one.dispatches.newest(9)])
+
+    def test_one_that_waits_can_be_dropped_by_its_id(self):
+        self.keep("d")
+        self.one.dispatches.drop("d")
+        self.assertIsNone(self.taken())
+        with self.assertRaisesRegex(UnknownName, "no waiting dispatch named 'd'"):
+            self.one.dispatches.drop("d")
+
+    def test_one_that_cannot_be_decoded_holds_up_its_own_request_alone(self):
+        for id_, request in (("bad", "r"), ("next", "r"), ("e", "other")):
+            self.keep(id_, request)
+        of = tables.dispatches.c
+        broken = sa.update(tables.dispatches).where(of.id == "bad")
+        self.execute(broken.values({of.document: sa.literal(b"{", sa.LargeBinary)}))
+        with self.assertLogs("valence_sched.store", "WARNING"):
+            self.assertEqual(["e", None], [self.taken(), self.taken()])
+
+    def test_where_the_decision_cannot_be_queued_nothing_is_held(self):
+        self.one.remember(podm("p"))
+        self.execute(sa.text("alter table dispatches rename to elsewhere"))
+        try:
+            with self.assertRaises(StoreError):
+                self.one.claims.create([part("p", 1, "c0")], dispatched=PLACED)
+            self.assertEqual([], self.one.claims.list())
+        finally:
+            self.execute(sa.text("alter table elsewhere rename to dispatches"))
