@@ -2,6 +2,7 @@
 """Claims and nodes over a tree of zones, each a service of its own behind real sockets."""
 
 import contextlib
+import functools
 import json
 import unittest
 import urllib.request
@@ -14,6 +15,7 @@ from tests.service.zone_services import ZoneServices, child_server, scheduler
 from tests.unit.integrations.test_dispatchers import controller
 from tests.unit.lifecycle.site import request
 from tests.unit.zones.in_process import made_nodes, served_tree
+from valence_sched.app import App
 from valence_sched.errors import (
     AccessDenied,
     ClaimLost,
@@ -24,10 +26,12 @@ from valence_sched.errors import (
     Unverified,
 )
 from valence_sched.model.dispatch import DispatchSettings
+from valence_sched.model.read_options import ReadOptions, Selection
 from valence_sched.model.zone_claim import ZoneClaimBody
 from valence_sched.model.zone_registry import ZoneChange
 from valence_sched.remote.connection import ServiceConnection
 from valence_sched.remote.scheduler import RemoteScheduler
+from valence_sched.simulator.server.faults import faults_of
 from valence_sched.store.store import Store
 from valence_sched.zones.remote_zone import RemoteZone
 
@@ -324,3 +328,58 @@ class TestDispatch(LiveTreeCase):
         for name in ("east", "e1", "west"):
             with Store(self.zones.state(name)) as store:
                 self.assertEqual([], store.dispatches.newest(9))
+
+
+class TestRefusedComposes(LiveTreeCase):
+    """What a pod manager refuses counts as its failure, whichever way led to it."""
+
+    def verbs(self):
+        """Yield by name what composes a node on west-p, as each program does.
+
+        A command, a service and the zone above it: each composes a request, a claim and a plan.
+        """
+        state = ReadOptions(state=self.zones.state("west"), stored=True)
+        engine = App(environ={"XDG_STATE_HOME": str(self.folder)}).engine(Selection(live=state))
+        self.addCleanup(engine.close)
+        others = ["east/east-p", "east/e1/e1-p"]
+        for where, verbs, asked in (
+            ("command", engine, request()),
+            ("service", scheduler(self.west), request()),
+            ("zones", self.top, request(exclude_podms=others)),
+        ):
+            yield f"{where}: request", functools.partial(verbs.compose, asked, wait_s=1)
+            yield (
+                f"{where}: claim",
+                lambda verbs=verbs, asked=asked: verbs.compose_claim(
+                    verbs.claim(asked).claim.id, wait_s=1
+                ),
+            )
+            yield (
+                f"{where}: plan",
+                lambda verbs=verbs, asked=asked: verbs.compose_plan(
+                    verbs.plan(asked).plan, wait_s=1
+                ),
+            )
+
+    def failures(self):
+        with Store(self.zones.state("west")) as store:
+            return store.load_podms()["west-p"].facts.get("failures", 0)
+
+    def test_each_way_counts_and_a_node_that_is_composed_ends_the_count(self):
+        faults = self.served["west-p"].app.podm.faults._faults
+        faults += faults_of(["status:400:POST:*Systems"], ["west-p"])["west-p"]._faults
+        for number, (name, compose) in enumerate(self.verbs(), 1):
+            with self.subTest(name):
+                self.assertEqual((), compose().nodes)
+                self.assertEqual(number, self.failures())
+        faults.clear()
+        self.assertEqual(1, len(self.top.compose(request(podms=["west/west-p"])).nodes))
+        self.assertEqual(0, self.failures())
+
+    def test_the_next_decision_sees_the_count(self):
+        west = scheduler(self.west)
+        faults = self.served["west-p"].app.podm.faults._faults
+        faults += faults_of(["status:400:POST:*Systems"], ["west-p"])["west-p"]._faults
+        west.compose(request(), wait_s=1)
+        found = west.podm("west-p").podm
+        self.assertEqual(1, found.facts["failures"])

@@ -159,11 +159,11 @@ class NodeComposer:
             refusal = composer.refusal(wanted)
             conflicts = [] if refusal else composer.conflicts(wanted)
         except SchedulerError as error:
-            self._fail(claim, podm, f"not begun: {error.public_text}")
+            self._fail(claim, podm, f"not begun: {error.public_text}", refused=True)
             raise ComposeFailed(f"{podm}: {error}", podm) from error
         self.checkpoint("checked")
         if refusal:
-            self._fail(claim, podm, f"not begun: {refusal}")
+            self._fail(claim, podm, f"not begun: {refusal}", refused=True)
             raise ComposeFailed(f"{podm}: {refusal}", podm)
         if conflicts:
             self._fail(claim, podm, f"no longer free: {conflicts[0]}")
@@ -178,8 +178,9 @@ class NodeComposer:
         try:
             return composer.may_change(wanted)
         except SchedulerError as error:
-            self._fail(claim, podm, f"not begun: {error}")
-            if isinstance(error, PodmError):
+            refused = isinstance(error, PodmError)
+            self._fail(claim, podm, f"not begun: {error}", refused=refused)
+            if refused:
                 raise ComposeFailed(f"{podm}: {error}", podm) from None
             raise
 
@@ -257,13 +258,16 @@ class NodeComposer:
             what = "; ".join(filter(None, dict.fromkeys(problems)))
             return Unverified(one_line(f"{stays}: {what} ({RECONCILE_HINT})"))
         why = first or "it answered that it composed, and composed nothing"
-        self._fail(claim, podm, why)
+        self._fail(claim, podm, why, refused=True)
         return ComposeFailed(f"{podm}: {why}", podm)
 
-    def _fail(self, claim: Claim, podm: str, why: str) -> None:
-        """Give up a claim of which nothing was composed; Unverified if that could not be stored."""
+    def _fail(self, claim: Claim, podm: str, why: str, *, refused: bool = False) -> None:
+        """Give up a claim of which nothing was composed; Unverified if that could not be stored.
+
+        One that the pod manager ``refused`` counts as a failure of it.
+        """
         try:
-            self.store.claims.fail(claim.id, one_line(why, 200))
+            self.store.claims.fail(claim.id, one_line(why, 200), podm if refused else None)
         except ClaimState:
             return  # a reconciler found the same
         except SchedulerError as error:

@@ -25,6 +25,7 @@ from valence_sched.store import (
     groups,
     podms,
     quotas,
+    registry,
     settle,
     tables,
     whole_claim,
@@ -178,11 +179,19 @@ class Claims:
 
         self._end(claim_id, work, "releasing a claim", FINAL_STATES)
 
-    def fail(self, claim_id: str, note: str) -> None:
-        """End a claim that could not be composed and of which its pod manager has nothing."""
+    def fail(self, claim_id: str, note: str, refused_by: str | None = None) -> None:
+        """End a claim that could not be composed and of which its pod manager has nothing.
+
+        One that was ``refused_by`` a pod manager counts as a failure of that.
+        """
 
         def work(connection: sa.Connection) -> bool:
-            return claim_rows.end(connection, claim_id, ("HELD", "COMPOSING"), "FAILED", note)
+            if refused_by is not None:  # before the claim: all lock in this order
+                podms.lock_row(connection, key_of(refused_by))
+            ended = claim_rows.end(connection, claim_id, ("HELD", "COMPOSING"), "FAILED", note)
+            if ended and refused_by is not None:
+                registry.count_failure(connection, refused_by)
+            return ended
 
         self._end(claim_id, work, "giving up a claim", ("FAILED",), self._patient)
         self._effects.forget("claim", claim_id)
@@ -237,7 +246,7 @@ class Claims:
             self._effects.note("node", node.id, state)
         self._effects.forget("claim", claim_id)
         for podm in sorted({node.podm for node in nodes}, key=key_of):
-            self._patient.write(lambda c, podm=podm: podms.settle_stored(c, podm), "settling")  # type: ignore[misc]
+            self._patient.write(functools.partial(_settle, podm=podm), "settling")
         return self._patient.read(lambda c: claim_rows.get(c, claim_id), "reading claims")
 
     def split(self, claim_id: str) -> Sequence[Claim]:
@@ -376,6 +385,12 @@ class Claims:
                 hint = claim_rows.end_hint(claim)
                 raise ClaimState(one_line(f"claim {claim_id} is {claim.state}: {hint}"))
         expiry.free_claim(database, claim_id)
+
+
+def _settle(connection: sa.Connection, podm: str) -> None:
+    """Settle what a reading shows, and count no failures of a pod manager that composed."""
+    podms.settle_stored(connection, podm)
+    registry.clear_failures(connection, podm)
 
 
 def _queued(connection: sa.Connection, claim: Claim, dispatched: Report | None) -> Claim:

@@ -20,6 +20,7 @@ from valence_sched.store.tables import key_of, now
 from valence_sched.store.usage import uses
 
 _table = tables.registry
+FAILURES = "failures"  # the fact that the weigher and the filter of failures read
 _decode = msgspec.json.Decoder(Registration).decode
 
 
@@ -106,13 +107,48 @@ def store_report(connection: sa.Connection, name: str, stats: Stats) -> int:
     latest report.
     """
     row = podms.lock_row(connection, key_of(name))
+    at = connection.scalar(sa.select(now())) or 0.0
+    return _store_report(connection, name, row, stats, at)
+
+
+def count_failure(connection: sa.Connection, name: str) -> None:
+    """Count a compose that a pod manager refused in its fact ``failures``.
+
+    The fact stands beside what the pod manager reports, which becomes no newer by it.
+    """
+    row = podms.lock_row(connection, key_of(name))
+    stored = podms.load(connection, [name]).get(name)
+    if row is not None and stored is not None:
+        before = stored.facts.get(FAILURES)
+        count = before + 1 if isinstance(before, int | float) else 1
+        _store_failures(connection, name, row, count)
+
+
+def clear_failures(connection: sa.Connection, name: str) -> None:
+    """Count no failures of a pod manager any more, for it composed."""
+    row = podms.lock_row(connection, key_of(name))
+    if row is not None and not row.gone:
+        stats = row.reported.stats
+        if stats.get(FAILURES) or (stats.get("facts") or {}).get(FAILURES):
+            _store_failures(connection, name, row, 0)
+
+
+def _store_failures(connection: sa.Connection, name: str, row: podms.PodmRow, count: float) -> None:
+    """Store the count where it is reported already: in ``facts``, or as a key of its own."""
+    in_facts = FAILURES in (row.reported.stats.get("facts") or {})
+    stats: Stats = {"facts": {FAILURES: count}} if in_facts else {FAILURES: count}
+    _store_report(connection, name, row, stats, row.reported.at)
+
+
+def _store_report(
+    connection: sa.Connection, name: str, row: podms.PodmRow | None, stats: Stats, at: float | None
+) -> int:
     before = row.reported if row else ReportedStats({})
     stored = podms.load(connection, [name]).get(name)
-    at = connection.scalar(sa.select(now())) or 0.0
     alone = stored is None or before.alone
     reported = ReportedStats(merge_stats(before.stats, stats), alone=alone, at=at)
     podm = apply_stats(stored or FullPodm(id=name), reported.stats)
-    if reported.alone:
+    if reported.alone and at is not None:
         read_at = datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
         podm = msgspec.structs.replace(podm, read_at=read_at)
     update = PodmUpdate(key_of(name), EncodedPodm(podm), row, to_json(reported), is_read=False)
