@@ -119,6 +119,17 @@ class TestCommands(Registry):
         for wrong in ("0", "-1", "two", "Teapot=1", "Compute="):
             self.assertIn("--max-blocks", self.refused("set", "a", "--max-blocks", wrong, code=2))
 
+    def test_how_many_composes_at_a_time_are_set_shown_and_unset(self):
+        self.podm("create", "a", URL)
+        self.assertEqual(2, self.shown("a")["Parallel Composes"])
+        self.podm("set", "a", "--parallel-composes", "8")
+        self.assertEqual(8, self.shown("a")["Parallel Composes"])
+        self.podm("unset", "a", "--parallel-composes")
+        self.assertEqual(2, self.shown("a")["Parallel Composes"])
+        for wrong in ("0", "33", "two"):
+            line = self.refused("set", "a", "--parallel-composes", wrong, code=2)
+            self.assertIn("--parallel-composes", line)
+
     def test_disabled_and_enabled_again(self):
         self.podm("create", "a", URL, "--disable")
         self.assertFalse(self.shown("a")["Enabled"])

@@ -15,8 +15,10 @@ from valence_sched.model.inventory import BlockType, Name, Positive, parse_capab
 from valence_sched.model.quantity import format_count
 from valence_sched.model.registration import (
     AUTO,
+    PARALLEL_COMPOSES,
     VARIABLE,
     Auth,
+    ParallelComposes,
     PasswordReference,
     Registration,
     is_variable,
@@ -56,6 +58,7 @@ class PodmSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     location: str | tuple[str, ...] | None = None
     facts: dict[Name, Fact] = {}
     max_blocks: Positive | dict[BlockType, Positive] = {}
+    parallel_composes: ParallelComposes = PARALLEL_COMPOSES
 
 
 class PodmFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -151,6 +154,7 @@ def _registration(name: str, spec: PodmSpec, file: str) -> Registration:
         traits=spec.traits,
         facts={**spec.facts, **location},
         max_blocks=max_blocks_of(most) if isinstance(most, int) else most,
+        parallel_composes=spec.parallel_composes,
     )
 
 

@@ -39,7 +39,7 @@ from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import NodeStatus, Preview
 from valence_sched.model.progress import NoProgress, Progress, awaiting
 from valence_sched.model.read_failure import PreviousReading
-from valence_sched.model.registration import Registration
+from valence_sched.model.registration import PARALLEL_COMPOSES, Registration
 from valence_sched.model.request import Request
 from valence_sched.store.database import PATIENCE_S
 from valence_sched.store.store import Store
@@ -86,7 +86,11 @@ class PodmAccess:
     def provisioner(self, claim_source: ClaimSource | None = None) -> Provisioner:
         """Return the provisioner of what a source claims, or only of claims that are held."""
         return Provisioner(self.store, claim_source, self.composer, self.read, self.refusals,
-                           self.guard.listed, self.disabled)  # fmt: skip
+                           self.guard.listed, self.disabled, self._parallel)  # fmt: skip
+
+    def _parallel(self, name: str) -> int:
+        member = self.members.get(name)
+        return PARALLEL_COMPOSES if member is None else member.parallel_composes
 
     @contextlib.contextmanager
     def connect(self, name: str) -> Iterator[GuardedComposer]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
@@ -37,14 +36,13 @@ from valence_sched.model.composition import ComposedNode
 from valence_sched.model.decision_result import DecisionResult, Detail
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.lifecycle import ProvisionResult, UnverifiedNode
+from valence_sched.model.registration import MOST_PARALLEL_COMPOSES, PARALLEL_COMPOSES
 from valence_sched.model.request import Request
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
 from valence_sched.store.tables import key_of
 
 MOST_ATTEMPTS = 5
-PARALLEL_PER_PODM = 2
-MOST_PARALLEL = 32
 GRACE_S = 5.0  # after an interruption, for what is being composed
 
 _NodeResult = tuple[ComposedNode | SchedulerError, list[str]]
@@ -89,7 +87,7 @@ class Provisioner:
     ``refusals`` are the pod managers that can never compose a request, with the reasons: they are
     left out before anything is claimed, and named. ``prepare`` raises, before anything is claimed,
     where it cannot be told which hardware may be changed. ``disabled`` are those on which no node
-    may be placed now.
+    may be placed now. ``parallel`` is how many nodes a pod manager composes at a time.
     """
 
     store: Store
@@ -99,15 +97,9 @@ class Provisioner:
     refusals: Callable[[Request], Mapping[str, str]] = field(default=lambda _request: {})
     prepare: Callable[[], object] = field(default=lambda: None)
     disabled: Callable[[], Collection[str]] = field(default=frozenset)
-    parallel_per_podm: int = PARALLEL_PER_PODM
+    parallel: Callable[[str], int] = field(default=lambda _podm: PARALLEL_COMPOSES)
     _decision_lock: threading.Lock = field(default_factory=threading.Lock)
     _podm_semaphores: dict[str, threading.Semaphore] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        semaphores: dict[str, threading.Semaphore] = defaultdict(
-            lambda: threading.Semaphore(self.parallel_per_podm)
-        )
-        object.__setattr__(self, "_podm_semaphores", semaphores)
 
     def provision(
         self,
@@ -257,7 +249,9 @@ class Provisioner:
         for attempt in range(1, MOST_ATTEMPTS + 1):
             (part,) = claim.parts
             try:
-                with self._podm_semaphores[part.podm]:
+                with self._podm_semaphores.setdefault(
+                    part.podm, threading.Semaphore(self.parallel(part.podm))
+                ):
                     return self.composer.compose(claim), notes
             except (ComposeFailed, HardwareInUse) as error:
                 avoid, problem = (*avoid, part.podm), error
@@ -333,7 +327,7 @@ def _start(calls: Sequence[Callable[[], _NodeResult]]) -> list[Future[_NodeResul
             except BaseException as error:
                 future.set_exception(error)
 
-    for _ in range(min(MOST_PARALLEL, len(calls))):
+    for _ in range(min(MOST_PARALLEL_COMPOSES, len(calls))):
         threading.Thread(target=work, daemon=True).start()
     return futures
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from valence_sched.model.base import Fact, Noun
 from valence_sched.model.diagnostic import Diagnostic
@@ -29,6 +29,11 @@ Auth = Literal["auto", "session", "basic"]
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"  # the name of an environment variable
 #: The driver of a pod manager whose service root tells its dialect.
 AUTO = "auto"
+
+
+#: How many nodes of a request a pod manager composes at a time, by default and at most.
+PARALLEL_COMPOSES, MOST_PARALLEL_COMPOSES = 2, 32
+ParallelComposes = Annotated[int, Meta(ge=1, le=MOST_PARALLEL_COMPOSES)]
 
 
 class PasswordReference(Noun, frozen=True, kw_only=True):
@@ -58,7 +63,8 @@ class Registration(Noun, frozen=True, kw_only=True):
     dialect, or ``auto``: the service root decides. The operator sets
     the fields from ``zone`` on, which the inventory adds to what the pod manager reports.
     ``max_blocks`` is the most blocks of a type in one node; a stricter limit that the pod manager
-    tells wins. ``cacert``, ``cert`` and ``key`` are files: of the authorities to trust, and of the
+    tells wins. At most ``parallel_composes`` nodes of a request are composed on it at a time.
+    ``cacert``, ``cert`` and ``key`` are files: of the authorities to trust, and of the
     certificate to present, whose key the same file may hold.
     """
 
@@ -78,6 +84,7 @@ class Registration(Noun, frozen=True, kw_only=True):
     traits: tuple[str, ...] = ()
     facts: dict[str, Fact] = {}
     max_blocks: dict[BlockType, Positive] = {}
+    parallel_composes: ParallelComposes = PARALLEL_COMPOSES
     cert: str | None = None
     key: str | None = None
 
@@ -100,6 +107,7 @@ class RegistrationChange(Noun, frozen=True, kw_only=True):
     traits: tuple[str, ...] | UnsetType = UNSET
     facts: dict[str, Fact] | UnsetType = UNSET
     max_blocks: dict[BlockType, Positive] | UnsetType = UNSET
+    parallel_composes: ParallelComposes | UnsetType = UNSET
     cert: str | UnsetType | None = UNSET
     key: str | UnsetType | None = UNSET
 

@@ -29,12 +29,13 @@ UNSET_FLAGS = {
     "zone": "leave its availability zone",
     "location": "forget where it stands",
     "max_blocks": "ask it alone how many blocks a node may have",
+    "parallel_composes": "compose two nodes of a request at a time again",
 }
 UNSET_NAMES = {"aggregate": "aggregates", "capability": "capabilities", "trait": "traits",
                "fact": "facts"}  # fmt: skip
 _UNSET_SECTIONS = {"zone": "where", "location": "where", "aggregate": "where",
-                   "max_blocks": "decide", "capability": "decide", "trait": "decide",
-                   "fact": "decide"}  # fmt: skip
+                   "max_blocks": "decide", "parallel_composes": "decide",
+                   "capability": "decide", "trait": "decide", "fact": "decide"}  # fmt: skip
 
 
 class UnsetPodm(base.Command):

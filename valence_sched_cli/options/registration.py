@@ -99,6 +99,8 @@ def _add_descriptions(parser: argparse.ArgumentParser) -> None:
         "where it tells no stricter limit (repeat for several)",
         type=_max_blocks,
     )
+    words = "--parallel-composes <n>: how many nodes of a request it composes at a time, 1 to 32"
+    add_option(decide, words, type=_parallel_composes)
     enabled = decide.add_mutually_exclusive_group()
     add_option(enabled, "--enable: nodes may be placed on it")
     add_option(enabled, "--disable: place nothing on it")
@@ -122,7 +124,7 @@ def with_options(
         "max_blocks": registration.max_blocks
         | by_name("--max-blocks", itertools.chain(*args.max_blocks)),
     }
-    for name in ("driver", "username", "auth", "zone"):
+    for name in ("driver", "username", "auth", "zone", "parallel_composes"):
         if getattr(args, name) is not None:
             changes[name] = getattr(args, name)
     if password := password_reference(args, here=here):
@@ -173,6 +175,7 @@ def connection_cells(registration: Registration, file: str) -> dict[str, Any]:
         "Client Cert": or_absent(registration.cert),
         "TLS Verified": not registration.insecure,
         "Max Blocks": Pairs(dict(registration.max_blocks.items())),
+        "Parallel Composes": registration.parallel_composes,
         "Registered In": file,
     }
 
@@ -290,6 +293,15 @@ def _max_blocks(text: str) -> list[tuple[str, int]]:
         what = f"must be of a type of blocks ({', '.join(known.values())}), got {kind[:40]!r}"
         raise argparse.ArgumentTypeError(what)
     return [(known[kind.strip().casefold()], most)]
+
+
+def _parallel_composes(text: str) -> int:
+    from valence_sched.model.registration import MOST_PARALLEL_COMPOSES
+
+    if not re.fullmatch(r"[0-9]{1,4}", text) or not 1 <= int(text) <= MOST_PARALLEL_COMPOSES:
+        what = f"must be 1 to {MOST_PARALLEL_COMPOSES}, got {text[:40]!r}"
+        raise argparse.ArgumentTypeError(what)
+    return int(text)
 
 
 def _pair(text: str) -> tuple[str, str]:

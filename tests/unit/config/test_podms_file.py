@@ -27,6 +27,7 @@ podms:
     location: dc1/row-3
     facts: {power_w: 12000, tags: [a, b], owner: me}
     max_blocks: {Compute: 2}
+    parallel_composes: 8
 """
 
 
@@ -69,6 +70,7 @@ class TestPodms(unittest.TestCase):
                     "location": "dc1/row-3",
                 },
                 max_blocks={"Compute": 2},
+                parallel_composes=8,
             ),
             found,
         )

@@ -2,6 +2,7 @@
 """What the nodes of a store are said to be, and what is asked of their pod managers for it."""
 
 import contextlib
+import dataclasses
 
 from msgspec.structs import replace
 
@@ -214,6 +215,12 @@ class TestWorkers(AccessCase):
         quick = self.access(timeout_s=1.0, patience_s=2.0)
         self.assertEqual(12 + PATIENCE_S, quick.composer.ttl_s)
         self.assertEqual(5000.0, self.access(ttl_s=5000.0).composer.ttl_s)
+
+    def test_a_pod_manager_composes_as_many_at_a_time_as_its_registration_says(self):
+        access = self.access()
+        members = {**access.members, "p": replace(access.members["p"], parallel_composes=7)}
+        provisioner = dataclasses.replace(access, members=members).provisioner()
+        self.assertEqual([7, 2, 2], [provisioner.parallel(name) for name in ("p", "q", "gone")])
 
     def test_amounts_that_a_dialect_cannot_make_are_refused_by_pod_manager(self):
         class Dialect:

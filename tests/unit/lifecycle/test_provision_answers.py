@@ -195,7 +195,7 @@ class TestSeveral(ProvisionCase):
                     return super().compose(wanted, watch)
 
             self.site("p", blocks=6, p=Slow("p"))
-            provisioner = renewed(self.provisioner, parallel_per_podm=parallel)
+            provisioner = renewed(self.provisioner, parallel=lambda _podm, n=parallel: n)
             done = provisioner.provision(self.request(count=6))
             self.assertEqual((6, parallel), (len(done.nodes), most[0]))
 

@@ -199,6 +199,7 @@ class TestHeld(ProvisionCase):
 
         self.site("p", p=Interrupting("p"))
         with self.assertRaises(KeyboardInterrupt):
-            renewed(self.provisioner, parallel_per_podm=3).provision(self.request(count=3))
+            three = renewed(self.provisioner, parallel=lambda _podm: 3)
+            three.provision(self.request(count=3))
         self.assertEqual(3, len(self.one.nodes.list()))
         self.assertEqual([], self.one.claims.list(("HELD", "COMPOSING")))
