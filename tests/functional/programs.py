@@ -4,6 +4,7 @@
 import functools
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -24,6 +25,8 @@ BIN = Path(sys.executable).parent
 PROGRAMS = ("valence-sched", "openstack")
 #: Marks of a line that only a shell understands, wherever they stand.
 NEEDS_A_SHELL = frozenset("|&;<>$`*?~")
+#: What prints the exit code of the command before it.
+PRINTS_CODE = re.compile(r'(.*); echo "([^"$]*)\$\?"', re.DOTALL)
 NOWHERE = tempfile.gettempdir() + "/there-is-no-configuration-here"
 
 
@@ -157,13 +160,16 @@ def _asked(_through: bool, program: str, *words: str, **more: str) -> Done:
 
 def shell(command: str, folder: Path = ROOT, **more: str) -> Done:
     """Run a line as a shell does, output and errors together as on a terminal."""
-    words = shlex.split(command.replace("\\\n", " "))
-    if words[0] in PROGRAMS and not NEEDS_A_SHELL.intersection(command):
+    asks_code = PRINTS_CODE.fullmatch(command)
+    line = asks_code[1] if asks_code else command
+    words = shlex.split(line.replace("\\\n", " "))
+    if words[0] in PROGRAMS and not NEEDS_A_SHELL.intersection(line):
         with tempfile.TemporaryDirectory(prefix="streams-") as place:
             both = Path(place, "both")
             streams = [Path(os.devnull), both, both]
             code = _ran(words[0], tuple(words[1:]), environment(**more), folder, streams)
-            return Done(code, both.read_text(), "")
+            out = both.read_text()
+            return Done(0, f"{out}{asks_code[2]}{code}\n", "") if asks_code else Done(code, out, "")
     done = subprocess.run(
         ["bash", "-c", command],
         stdin=subprocess.DEVNULL,

@@ -48,14 +48,14 @@ class ReportCase(unittest.TestCase):
         random = Random(7)
         self.podms = [scarce_podm(number, random) for number in range(5)]
 
-    def start_tree(self, e1=None):
+    def start_tree(self, e1=None, deadline_s=5.0):
         """Start the tree, with another grandchild if it is named by its URL."""
         podms = self.podms
         e1 = e1 or self.zones.start("e1", podms[3:4])
         east = self.zones.start("east", podms[1:3], {"e1": e1}, {"offer_deadline_s": 30.0})
         west = self.zones.start("west", podms[4:])
         self.url = self.zones.start("top", podms[:1], {"east": east, "west": west},
-                                    {"offer_deadline_s": 5.0})  # fmt: skip
+                                    {"offer_deadline_s": deadline_s})  # fmt: skip
         return scheduler(self.url)
 
     def get(self, path_):
@@ -227,7 +227,7 @@ class TestSilent(ReportCase):
             told.append(path_)
             return lambda _stream: gate.wait(60)
 
-        top = self.start_tree(self.stack.enter_context(child_server(hang)))
+        top = self.start_tree(self.stack.enter_context(child_server(hang)), deadline_s=2.0)
         missing = {"podm-3"}
         expected = {path(podm) for podm in ZONES.keys() - missing}
         for ask in (lambda: {one.podm.id for one in top.podms()},
