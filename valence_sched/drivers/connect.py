@@ -78,8 +78,11 @@ class HttpSession:
 
         Some refuse each ETag that they told; others require one of documents that told none.
         """
-        required = self._etags.get(uri, "*") if uri in self._required else None
-        wanted = required if etag is None or (uri, etag) in self._refused else etag
+        told = self._etags.get(uri)
+        required = "*" if told is None or (uri, told) in self._refused else told
+        wanted = required if uri in self._required else None
+        if etag is not None and (uri, etag) not in self._refused:
+            wanted = etag
         reply = self._exchange(uri, lambda: send({"If-Match": wanted} if wanted else {}))
         if reply.status < 300:
             self._etags.pop(uri, None)

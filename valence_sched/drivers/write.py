@@ -58,8 +58,9 @@ def write(
 ) -> SendResult:  # fmt: skip
     """Send once to ``target``, and wait for the task of a reply that only accepts.
 
-    It is sent again where it was refused by its ETag, once, or until a time that the service names,
-    and ``is_undone``, which reads anew, finds that nothing was done and it is still to be done.
+    It is sent again where it was refused by its ETag, or for want of one, once each, or until a
+    time that the service names, and ``is_undone``, which reads anew, finds that nothing was done
+    and it is still to be done.
     """
     try:
         reply = _send_until_taken(send, patience, watch, is_undone)
@@ -80,11 +81,11 @@ def write(
 def _send_until_taken(
     send: Callable[[], Reply], patience: Patience, watch: Watch, is_undone: Callable[[], bool]
 ) -> Reply:
-    reply, is_stale = send(), True
-    while (is_stale and reply.status in (PRECONDITION_FAILED, PRECONDITION_REQUIRED)) or (
+    reply, stale = send(), {PRECONDITION_FAILED, PRECONDITION_REQUIRED}
+    while reply.status in stale or (
         reply.status in BUSY_STATUSES and patience.wait_as_told(reply.headers)
     ):
-        is_stale = is_stale and reply.status in BUSY_STATUSES
+        stale.discard(reply.status)
         watch("trying again")
         try:
             if not is_undone():

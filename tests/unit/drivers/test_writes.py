@@ -110,6 +110,14 @@ class TestTags(Case):
         self.assertTrue(self.deleted(session).succeeded)
         self.assertEqual(["1", None], self.tags("DELETE"))
 
+    def test_a_service_that_refuses_what_it_told_and_requires_one_gets_any(self):
+        session = self.open(told(["1"]), answers("DELETE", 412, 428))
+        self.assertTrue(self.deleted(session).succeeded)
+        self.assertEqual(["1", None, "*"], self.tags("DELETE"))
+        session = self.open(told(["1"]), answers("DELETE", 412, 428, 412, 428))
+        self.assertTrue(self.deleted(session).refused)
+        self.assertEqual(3, len(self.tags("DELETE")))
+
     def test_a_tag_that_is_required_is_any_where_none_is_told(self):
         session = self.open(answers("DELETE", 428))
         self.assertTrue(self.deleted(session).succeeded)
