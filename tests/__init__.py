@@ -32,7 +32,7 @@ SPAWNED = os.environ.get("VALENCE_SCHED_TEST_SPAWNED")
 
 
 def _count(event: str, words: tuple[Any, ...]) -> None:
-    if event in ("subprocess.Popen", "os.fork", "os.posix_spawn"):
+    if event in ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"):
         with open(str(SPAWNED), "a") as file:
             file.write(f"{os.path.basename(words[0]) if words else event}\n")
 

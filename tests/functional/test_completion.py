@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Completion of command lines: commands, options, and values that have names."""
 
-import os
+import json
 import subprocess
+import tempfile
 import unittest
+from collections.abc import Sequence
+from pathlib import Path
 
 from tests.functional.programs import BIN, ROOT, SITE, environment, run
 
@@ -30,24 +33,41 @@ LINES = [
 ]
 
 
-def completions(line: str) -> list[str]:
-    """Return what the program offers where a line ends, as a shell asks it."""
-    line = f"valence-sched {line}"
-    reader, writer = os.pipe()
-    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "COMP_LINE": line}
-    asked |= {"COMP_POINT": str(len(line)), "_ARGCOMPLETE_STDOUT_FILENAME": f"/dev/fd/{writer}"}
-    with open(reader, encoding="utf-8") as answers:
-        subprocess.run([BIN / "valence-sched"], env={**environment(), **asked}, cwd=ROOT,
-                       pass_fds=[writer], capture_output=True, check=True)  # fmt: skip
-        os.close(writer)
-        return sorted(word.rstrip() for word in answers.read().split("\n") if word)
+#: Is the program for each environment in its standard input; it ends where it has completed.
+PROGRAM = """
+import json, os, sys
+from valence_sched_cli.shell import main
+for variables in json.load(sys.stdin):
+    if os.fork() == 0:
+        os.environ.update(variables)
+        os._exit(main([]))
+    if os.wait()[1]:
+        sys.exit(f"{variables}: failed")
+"""
+
+
+def completions(lines: Sequence[str], folder: Path) -> list[list[str]]:
+    """Return what the program offers where each line ends, as a shell asks it."""
+    asked = []
+    for number, line in enumerate(f"valence-sched {line}" for line in lines):
+        asked.append({"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "COMP_LINE": line,
+                      "COMP_POINT": str(len(line)),
+                      "_ARGCOMPLETE_STDOUT_FILENAME": str(folder / str(number))})  # fmt: skip
+    subprocess.run([BIN / "python", "-c", PROGRAM], input=json.dumps(asked), text=True,
+                   env=environment(), cwd=ROOT, capture_output=True, check=True)  # fmt: skip
+    return [
+        sorted(word.rstrip() for word in (folder / str(number)).read_text().split("\n") if word)
+        for number in range(len(asked))
+    ]
 
 
 class CompletionTest(unittest.TestCase):
     def test_commands_options_and_values_are_completed(self):
-        for line, expected in LINES:
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        offered = completions([line for line, _ in LINES], folder)
+        for (line, expected), found in zip(LINES, offered, strict=True):
             with self.subTest(line):
-                self.assertEqual(expected, completions(line))
+                self.assertEqual(expected, found)
 
     def test_each_shell_gets_a_script_of_its_own(self):
         for shell, word in (("bash", "complete "), ("zsh", "compdef"), ("fish", "function __fish")):

@@ -2,21 +2,16 @@
 """``scheduler explain`` and ``podm schedule --explain``: screens, structures, bad reports."""
 
 import csv
-import fcntl
 import io
 import json
-import os
-import pty
 import re
-import struct
-import subprocess
-import termios
 import unittest
 from pathlib import Path
 
 import yaml
 
-from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, environment, run
+from tests.functional.programs import PROGRAMS, SITE, Case, run, run_to
+from tests.functional.terminal import Terminal
 
 ASK = ("podm", "schedule", "--inventory", SITE, "--flavor", "gpu-large", "--policy", "balanced")
 ESCAPE = "\x1b"
@@ -280,20 +275,14 @@ class TestTerminal(Explain):
     """In colours on a terminal that has them, and only there."""
 
     def screen(self, *words, columns=160, **more):
-        ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+        terminal = Terminal(columns)
         more = {"TERM": "xterm-256color", "COLUMNS": str(columns)} | more
-        with subprocess.Popen(
-            [BIN / "valence-sched", *words], stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL,
-            cwd=ROOT, env=environment(**more),
-        ) as program:  # fmt: skip
-            os.close(theirs)
-            seen = b""
-            while piece := _read(ours):
-                seen += piece
-        os.close(ours)
-        self.assertEqual(0, program.returncode, seen)
-        return seen.decode().replace("\r\n", "\n")
+        try:
+            done = run_to("valence-sched", terminal.path, None, *words, **more)
+        finally:
+            seen = terminal.close()
+        self.assertEqual(0, done.code, seen)
+        return seen.replace("\r\n", "\n")
 
     def test_scores_are_coloured_and_the_words_are_the_same(self):
         seen = self.screen("scheduler", "explain", self.report)
@@ -322,13 +311,6 @@ class TestTerminal(Explain):
             seen = self.screen("scheduler", "explain", self.report, "-f", format_)
             self.assertNotIn(ESCAPE, seen)
             self.assertNotIn(ESCAPE, self.screen(*ASK, "--explain", "-f", format_))
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # how Linux says that the other side is closed
-        return b""
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ MODULES = (
 
 #: What holds of a scheduler in the process alone: a service reads its pod managers and its
 #: files and polls its child zones by itself, has a state from its beginning, and its zone in its
-#: settings. No variable of a command says what it reads.
+#: settings. No variable of a command says what it reads. The last ones start a program themselves.
 HERE_ONLY = (
     "test_the_line_names_the_variable",
     "test_the_very_blocks_are_composed_once",
@@ -25,6 +25,11 @@ HERE_ONLY = (
     "test_without_routing_zones_are_listed_and_not_changed",
     "test_a_zone_without_pod_managers_tells_its_name_and_capabilities",
     "test_what_is_read_is_not_written_over",
+    "test_a_reader_that_has_seen_enough_is_no_error",
+    "test_a_pipe_that_closes_early_leaves_no_trace",
+    "test_on_a_terminal_the_table_comes_first_and_the_outcome_last",
+    "test_without_a_terminal_a_line_says_what_else_there_is",
+    "test_who_breaks_it_off_is_told_what_stays_and_what_to_do",
 )
 
 
