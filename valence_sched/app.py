@@ -10,6 +10,7 @@ import importlib
 import os
 import platform
 import pwd
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -239,23 +240,30 @@ class App:
         threads: int,
         once: bool = False,
         messaging: str | None = None,
+        report: Sequence[str] = (),
+        report_interval_s: float = 30.0,
     ) -> None:
         """Keep the registered pod managers fresh until interrupted, or read them ``once``.
 
         ``tell`` takes a line for each change. One process of those that share a state reads.
-        ``messaging`` is the file of the broker over which hints come and go.
+        ``messaging`` is the file of the broker over which hints come and go. What was read is
+        reported every ``report_interval_s`` to each of ``report``: the URL of a service, or
+        ``messaging`` for all that hear reports over that broker.
 
         Raises:
-            UsageError: no pod manager is registered.
+            UsageError: no pod manager is registered; a URL is none, or there is no broker.
             InUse: another process reads, and they are to be read once.
             InventoryIncomplete: none could be read once.
         """
+        from valence_sched.inventory.reporter import Reporter  # SQL
+
         registry = self.registry(live.state)
         if not registry.members(live):
             raise UsageError("no pod manager is registered: register one with podm create NAME URL "
                              f"(none is in {registry.where})")  # fmt: skip
         with contextlib.ExitStack() as stack:
             words: dict[str, Any] = {}
+            fanout: HintFanout | None = None
             if messaging is not None:
                 fanout = self.hint_fanout(
                     self.config.messaging(messaging),
@@ -264,21 +272,54 @@ class App:
                 words["changed"] = fanout.send
             store = stack.enter_context(registry.store())
             reader = self.background_reader(live, store, tell, pace=pace, threads=threads, **words)
-            if messaging is not None:
+            if fanout is not None:
                 fanout.start()
                 stack.callback(fanout.close)
+            targets = {one: self._report_target(one, fanout) for one in report}
+            ended = threading.Event()
+
+            def names() -> list[str]:
+                return [one.registration.name for one in registry.members(live)]
+
+            reporter = Reporter(store, names, targets, report_interval_s, tell, sleep=ended.wait)
             if not once:
+                if targets:
+                    stack.callback(ended.set)
+                    work = functools.partial(reporter.run, ended.is_set)
+                    threading.Thread(target=work, daemon=True, name="reporter").start()
                 reader.run()
                 return
             reader.run_once()
+            reporter.report()
             if not reader.read_names:
                 raise InventoryIncomplete("no pod manager could be read: check that they run and "
                                           "that their URLs are right (podm check)")  # fmt: skip
 
+    def _report_target(
+        self, target: str, fanout: HintFanout | None
+    ) -> Callable[[str, Mapping[str, Any]], object]:
+        """Return what takes reports of pod managers: a service by its URL, or a broker."""
+        if target == "messaging":
+            if fanout is None:
+                raise UsageError("--report messaging: name the file of the broker (--messaging)")
+            return fanout.report
+        from valence_sched.remote.environment import connection  # HTTP: only to a service
+        from valence_sched.remote.scheduler import RemoteScheduler
+
+        service = connection(self.config.environ, target)
+        if service is None:
+            raise UsageError("--report: an empty URL: name that of a service, or messaging")
+        return RemoteScheduler(service).update_resource_stats
+
     def hint_fanout(
-        self, settings: MessagingSettings, heard: Callable[[tuple[str, ...]], object]
+        self,
+        settings: MessagingSettings,
+        heard: Callable[[tuple[str, ...]], object],
+        reported: Callable[[str, dict[str, Any]], object] | None = None,
     ) -> HintFanout:
         """Return what sends and hears hints over a broker; it connects when it is started.
+
+        ``reported`` takes reports of pod managers that are heard.
 
         Raises:
             SchedulerError: the library is not installed.
@@ -291,7 +332,7 @@ class App:
                 raise
             text = "messaging needs oslo.messaging: pip install 'valence-sched[messaging]'"
             raise SchedulerError(text) from None
-        return HintFanout(self.config.secret_url(settings.url), settings, heard)
+        return HintFanout(self.config.secret_url(settings.url), settings, heard, reported)
 
     def use_service(
         self,

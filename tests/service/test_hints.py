@@ -7,12 +7,13 @@ import unittest
 from types import MappingProxyType
 
 from falcon import testing
+from msgspec.structs import replace
 
 from tests.service.application import EXAMPLE, SMALL, ApplicationCase
 from tests.service.serving import await_reading
 from tests.unit.messaging.broker import BrokerCase
 from valence_sched.app import App
-from valence_sched.errors import InputError
+from valence_sched.errors import InputError, ServiceError
 from valence_sched.model.messaging import MessagingSettings, UrlReference
 from valence_sched.model.registration import Registration
 from valence_sched.server import wiring
@@ -116,6 +117,75 @@ class TestHints(HintsCase):
             self.report(client, cores)
             found = other_client.simulate_get("/v1/podms/rack-1")
             self.assertIn(str(cores), found.text)
+
+
+class TestReports(HintsCase):
+    """S80: what pod managers have is heard by every scheduler of a zone, which stores it."""
+
+    def reporting(self, url=None):
+        """Return what publishes reports, as ``podm watch --report messaging`` does."""
+        environ = {**self.environ, "BROKER": url or self.url}
+        fanout = App(environ=environ).hint_fanout(self.messaging, lambda _names: None)
+        self.addCleanup(fanout.close)
+        fanout.start()
+        return fanout
+
+    def schedulers(self, count, **words):
+        self.messaging = replace(self.messaging, reports=True, **words)
+        return [self.start()[0] for _ in range(count)]
+
+    def cores(self, client):
+        found = client.simulate_get("/v1/podms/rack-1")
+        return found.json["amounts"]["cores"] if found.status_code == 200 else None
+
+    def rack(self, cores):
+        return {"pools": [{"id": "z"}], "blocks": [
+            {"uri": "/b", "type": ["Compute"], "pools": ["z"],
+             "devices": {"processors": [{"cores": cores}]}}]}  # fmt: skip
+
+    def test_three_schedulers_agree_after_one_report(self):
+        clients = self.schedulers(3)
+        self.reporting().report("rack-1", self.rack(16))
+        for client in clients:
+            self.wait_until(lambda client=client: self.cores(client) == [16, 16])
+
+    def test_the_store_stays_the_truth_while_the_broker_is_gone(self):
+        way, through = self.way()
+        clients = self.schedulers(3)
+        agent = self.reporting(through)
+        agent.report("rack-1", self.rack(16))
+        self.wait_until(lambda: self.cores(clients[0]) == [16, 16])
+        way.cut()
+        with self.assertRaises(ServiceError):
+            agent.report("rack-1", self.rack(99))
+        self.report(clients[0], 24)
+        self.assertEqual([[24, 24]] * 3, [self.cores(client) for client in clients])
+        way.mend()
+        self.wait_until(lambda: self.is_taken(agent, 32))
+        for client in clients:
+            self.wait_until(lambda client=client: self.cores(client) == [32, 32])
+
+    def is_taken(self, agent, cores):
+        try:
+            agent.report("rack-1", self.rack(cores))
+        except ServiceError:
+            return False
+        return True
+
+    def test_a_report_is_stored_only_where_the_settings_say_so_and_only_if_it_is_one(self):
+        client, hints = self.start()  # hears hints alone
+        self.report(client, 8, "rack-2")  # else there is nothing to decide on
+        agent = self.reporting()
+        agent.report("rack-1", self.rack(16))
+        agent.send(["rack-1"])
+        self.wait_until(lambda: hints.refreshes)
+        self.assertIsNone(self.cores(client))
+        (taking,) = self.schedulers(1)
+        with self.assertLogs(wiring.LOG, "WARNING") as logs:
+            agent.report("rack-1", {"blocks": 5})
+            agent.report("rack-1", {"facts": {"text": "x" * (5 << 20)}})
+            self.wait_until(lambda: len(logs.output) == 2)
+        self.assertIsNone(self.cores(taking))
 
 
 class TestSettings(HintsCase):

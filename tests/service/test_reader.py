@@ -2,6 +2,7 @@
 """The reader of a service: which process reads, when a service is ready, and what it tells."""
 
 import re
+import tempfile
 import time
 import unittest
 from pathlib import Path
@@ -10,14 +11,20 @@ from types import MappingProxyType
 from falcon import testing
 
 from tests.service.application import EXAMPLE, ApplicationCase
-from tests.service.serving import await_reading
+from tests.service.serving import await_reading, serving
+from tests.unit.lifecycle.site import request
 from tests.unit.store.site import podm
-from valence_sched.errors import InputError, StoreError
+from valence_sched.app import App
+from valence_sched.errors import InputError, StoreError, UsageError
 from valence_sched.inventory.background_reader import LEASE
 from valence_sched.model.codec import convert, load_yaml
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.read_failure import ReadFailure
+from valence_sched.model.read_options import ReadOptions
+from valence_sched.model.read_pace import ReadPace
 from valence_sched.model.registration import Registration
+from valence_sched.remote.connection import ServiceConnection
+from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.server.reader_thread import ReaderThread
 from valence_sched.service.settings import ReaderSettings, ServiceSettings
 from valence_sched.store.store import Store
@@ -251,3 +258,39 @@ class TestSettings(unittest.TestCase):
         for text in ("{interval_s: 0}", "{jitter: 2}", "{lease_s: 0.1}", "sometimes", "{x: 1}"):
             with self.subTest(text), self.assertRaises(InputError):
                 self.read(f"reader: {text}")
+
+
+class TestReporting(unittest.TestCase):
+    """S78: ``podm watch --report`` beside pod managers that the service cannot reach."""
+
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+        podms = self.enterContext(served(EXAMPLE))
+        self.here = f"sqlite:///{self.folder}/here"
+        with Store(self.here) as store:
+            store.register(Registration(name="gpu-east", url=podms["gpu-east"].url))
+
+    def watch(self, *targets):
+        homes = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
+        app = App(environ=dict.fromkeys(homes, self.folder))
+        told = []
+        live = ReadOptions(state=self.here)
+        app.watch(live, told.append, pace=ReadPace(), threads=2, once=True, report=targets)
+        return told
+
+    def test_the_service_decides_on_what_it_was_told(self):
+        settings = ServiceSettings(state=f"sqlite:///{self.folder}/there")
+        homes = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
+        url = self.enterContext(serving(settings, dict.fromkeys(homes, self.folder)))
+        self.watch(url)
+        result = RemoteScheduler(ServiceConnection(url)).select_destinations(request())
+        self.assertEqual("gpu-east", result.report.placements[0].chosen.podm)
+
+    def test_a_service_that_does_not_answer_ends_no_reading(self):
+        told = self.watch("http://127.0.0.1:9")
+        self.assertIn("http://127.0.0.1:9: not reported: gpu-east: ", told[-1])
+
+    def test_what_cannot_be_a_target_is_refused_before_anything_is_read(self):
+        for target, text in (("messaging", "name the file of the broker"), ("x", "expected")):
+            with self.assertRaisesRegex(UsageError, text):
+                self.watch(target)

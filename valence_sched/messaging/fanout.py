@@ -2,7 +2,8 @@
 """Fan-out: hints to all processes of a site that the state changed, through its RabbitMQ.
 
 The state stays the truth: a hint that is lost, doubled, late or forged changes no answer. Sending
-never waits for the broker, and nothing here fails when it is away.
+never waits for the broker, and nothing here fails when it is away. Reports of pod managers come the
+same way to who takes them, which stores them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import ssl
 import threading
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -21,7 +22,7 @@ import oslo_messaging  # type: ignore[import-untyped]
 from oslo_config import cfg
 from oslo_messaging import opts
 
-from valence_sched.errors import UsageError, one_line
+from valence_sched.errors import ServiceError, UsageError, one_line
 from valence_sched.model.messaging import MessagingSettings
 from valence_sched.model.tls import default_authorities
 
@@ -36,21 +37,29 @@ END_S = 3.0
 _UNLISTED = ("oslo_messaging_metrics", "oslo_messaging_tracing")
 
 Heard = Callable[[tuple[str, ...]], object]
+Reported = Callable[[str, dict[str, Any]], object]
 
 
 class HintFanout:
     """Sends hints, and calls ``heard`` with the names of each hint of another process.
 
-    A hint without names says only that something changed. ``heard`` is called from a thread.
+    A hint without names says only that something changed. ``heard`` is called from a thread, and so
+    is ``reported``, with a pod manager and its stats.
     UsageError for a URL that is none of a broker, which is not repeated.
     """
 
-    def __init__(self, url: str, settings: MessagingSettings, heard: Heard) -> None:
+    def __init__(
+        self, url: str, settings: MessagingSettings, heard: Heard, reported: Reported | None = None
+    ) -> None:
+        self._reported = reported
         self._heard, self._id = heard, uuid.uuid4().hex
         target = oslo_messaging.Target(exchange=settings.exchange, topic=settings.topic)
         self._transport = _transport(url, settings)
         self._server = oslo_messaging.get_rpc_server(
-            self._transport, target(server=self._id), [_Endpoint(self._take)], executor="threading"
+            self._transport,
+            target(server=self._id),
+            [_Endpoint(self._take, self._take_report)],
+            executor="threading",
         )
         self._client = oslo_messaging.get_rpc_client(self._transport, target(fanout=True), retry=0)
         self._names: set[str] = set()
@@ -76,6 +85,13 @@ class HintFanout:
             self._names.update(names)
             self._wanted = True
             self._change.notify()
+
+    def report(self, podm: str, stats: Mapping[str, Any]) -> None:
+        """Send what a pod manager has to all that take reports; ServiceError if that fails."""
+        try:
+            self._client.cast({}, "stats_reported", podm=podm, stats=stats, sender=self._id)
+        except Exception as error:
+            raise ServiceError(f"the broker does not take it: {_text(error)}") from None
 
     def close(self) -> None:
         """Send what waits, if the broker takes it, and end."""
@@ -130,12 +146,27 @@ class HintFanout:
             name for name in given if isinstance(name, str) and 0 < len(name) <= MAX_NAME
         ))  # fmt: skip
 
+    def _take_report(self, podm: object, stats: object, sender: object) -> None:
+        """Pass on a report as far as it is one."""
+        if self._reported is None or sender == self._id:
+            return
+        if isinstance(podm, str) and 0 < len(podm) <= MAX_NAME and isinstance(stats, dict):
+            self._reported(podm, stats)
+
 
 class _Endpoint:
     """What the library calls for a message."""
 
-    def __init__(self, take: Callable[[object, object], object]) -> None:
-        self._take = take
+    def __init__(
+        self,
+        take: Callable[[object, object], object],
+        take_report: Callable[[object, object, object], object],
+    ) -> None:
+        self._take, self._take_report = take, take_report
+
+    def stats_reported(self, _context: object, **words: object) -> None:
+        """Take a report of a pod manager, whatever it holds."""
+        self._take_report(words.get("podm"), words.get("stats"), words.get("sender"))
 
     def state_changed(self, _context: object, **words: object) -> None:
         """Take a hint, whatever it holds."""

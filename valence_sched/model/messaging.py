@@ -24,7 +24,8 @@ class MessagingSettings(Noun, frozen=True, kw_only=True):
     """The broker of a site, and where on it hints go.
 
     The URL is ``rabbit://user:password@host:5672/vhost``. With ``tls`` the broker is verified by
-    the authorities of ``cacert``, or the usual ones of the system.
+    the authorities of ``cacert``, or the usual ones of the system. With ``reports`` a service
+    stores what is reported of pod managers over it: all that may send there may report.
     """
 
     url: UrlReference
@@ -32,6 +33,7 @@ class MessagingSettings(Noun, frozen=True, kw_only=True):
     topic: Word = "valence-sched-hints"
     tls: bool = False
     cacert: Name | None = None
+    reports: bool = False
 
 
 def check_messaging(settings: MessagingSettings, file: str) -> None:

@@ -95,6 +95,10 @@ class ServiceHints:
         if self._fanout is not None:
             self._fanout.close()
 
+    def refresh(self) -> None:
+        """Take in soon what changed."""
+        self._heard.set()
+
     def _take(self, names: tuple[str, ...]) -> None:
         self._note_heard(names)
         self._heard.set()

@@ -9,7 +9,7 @@ import os
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -23,7 +23,9 @@ from valence_sched.model.decision_summary import DecisionSummary, summarise_deci
 from valence_sched.model.effect import AUDIT_LINES, AuditLine
 from valence_sched.model.event_address import EventAddress
 from valence_sched.model.hardware import BlockFilter
+from valence_sched.model.inventory import to_json
 from valence_sched.model.read_pace import ReadPace
+from valence_sched.model.redact import redact_text
 from valence_sched.server.engine_pool import EnginePool, selection_of
 from valence_sched.server.hints import Application, ServiceHints
 from valence_sched.server.preparation import prepare_process
@@ -171,7 +173,8 @@ class ServiceProcess:
         )
         self._reader_hint: Callable[[Iterable[str], str], object] | None = None
         if (messaging := settings.messaging) is not None:
-            connect = functools.partial(make_app().hint_fanout, messaging)
+            reported = self._take_report if messaging.reports else None
+            connect = functools.partial(make_app().hint_fanout, messaging, reported=reported)
             self.hints = ServiceHints(connect, self._refresh, self._hint_reader)
             self.application = self.hints.wrap(self.application)
 
@@ -193,6 +196,19 @@ class ServiceProcess:
         if self.hints is not None:
             self.hints.start().send()
 
+    def _take_report(self, podm: str, stats: dict[str, Any]) -> None:
+        """Store what a pod manager reports over the broker, as a report to the API is stored."""
+        try:
+            size, most = len(to_json(stats)), self._settings.limits.body_bytes
+            if size > most:
+                raise InputError(podm, "", f"a report of {size:,} bytes", f"at most {most:,}")
+            self._state.store().update_stats(podm, stats)
+        except SchedulerError as error:
+            LOG.warning("a report over the broker is not stored: %s", redact_text(str(error)))
+        else:
+            assert self.hints is not None, "it was heard over these"
+            self.hints.refresh()
+
     def _refresh(self) -> None:
         """Take in what changed, as the first verb of the next request would."""
         with self.engines.reading() as scheduler:
@@ -206,6 +222,8 @@ class ServiceProcess:
         for one in (self.reader, self.poller, self.sender):
             if one is not None:
                 one.start()
+        if self.hints is not None and self._settings.messaging and self._settings.messaging.reports:
+            self.hints.start()  # else with the first request
 
     def stop(self, timeout_s: float) -> None:
         """End the reader, wait for operations so long, and close the state."""

@@ -17,7 +17,8 @@ class WatchPodm(base.Command):
     it, which exits 0. One that sends events is read sooner for them. Each change is a line on
     standard error: a pod manager that cannot be read, one that can again, and one that is not as it
     was, with the event or the interval for which it was read. Of several that share a state one
-    reads; when it dies, another goes on. Zones below are polled by the service of a zone.
+    reads; when it dies, another goes on. It can report what it reads to schedulers of another
+    state, at an interval of its own. Zones below are polled by the service of a zone.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -34,6 +35,9 @@ class WatchPodm(base.Command):
             --event-pause <seconds>: shortest time between two readings of a pod manager that sends
                 events (default: 5)
             --messaging <file>: YAML file of a message broker, over which processes hint at changes
+            --report <url>...: report what was read to the service at this URL, or with messaging to
+                all that hear reports over the broker of --messaging (repeat for several)
+            --report-interval <seconds>: time between two reports of a pod manager (default: 30)
             --no-events: read pod managers at their interval only
             --readers <n>: how many pod managers are read at once at most (default: 32)
             --request-timeout <seconds>: how long each pod manager may take to answer (default: 30)
@@ -42,6 +46,7 @@ class WatchPodm(base.Command):
             --full: read everything anew, not only what can have changed since the last time
             """,
             interval={"type": seconds, "default": 60.0},
+            report_interval={"type": seconds, "default": 30.0},
             max_interval={"type": seconds, "default": 900.0},
             event_pause={"type": seconds, "default": 5.0},
             open_after={"type": positive, "default": 5},
@@ -75,6 +80,8 @@ class WatchPodm(base.Command):
                 threads=parsed_args.readers,
                 once=parsed_args.once,
                 messaging=parsed_args.messaging,
+                report=parsed_args.report,
+                report_interval_s=parsed_args.report_interval,
             )
         except KeyboardInterrupt:
             if parsed_args.once:

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reporter: tells schedulers elsewhere what registered pod managers have, again and again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from valence_sched.errors import SchedulerError, one_line
+from valence_sched.model.inventory import FullPodm
+from valence_sched.model.stats import FIELDS, Stats
+from valence_sched.store.store import Store
+
+#: What the operator of the scheduler that is told says of a pod manager, not who reports for it.
+_LOCAL = ("name", "url", "driver", "enabled")
+
+
+def stats_of(podm: FullPodm) -> Stats:
+    """Return what a pod manager has, as it would report it by itself."""
+    names = {*FIELDS.values(), "facts"}.difference(_LOCAL)
+    return {name: msgspec.to_builtins(getattr(podm, name)) for name in sorted(names)}
+
+
+class Reporter:
+    """Reports what a store knows of pod managers every ``interval_s``, whether or not it changed.
+
+    ``names`` are those of the registered pod managers. Each of ``targets``, by its name, is told a
+    pod manager and its stats; one that fails is told again after the interval. One that cannot be
+    read is reported as Offline. ``tell`` takes a line for each change, ``sleep`` waits.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        names: Callable[[], list[str]],
+        targets: Mapping[str, Callable[[str, Stats], object]],
+        interval_s: float,
+        tell: Callable[[str], object],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._store, self._names, self._targets = store, names, targets
+        self._interval_s, self._tell = interval_s, tell
+        self._clock, self._sleep = clock, sleep
+        self._problems: dict[str, str] = {}
+
+    def run(self, ended: Callable[[], bool]) -> None:
+        """Report until ``ended``."""
+        while not ended():
+            began = self._clock()
+            self.report()
+            self._sleep(max(0.0, self._interval_s - (self._clock() - began)))
+
+    def report(self) -> None:
+        """Report every pod manager to every target once; an error is told, and ends nothing."""
+        try:
+            names = self._names()
+            podms, failures = self._store.load_podms(names), self._store.failures()
+        except SchedulerError as error:
+            return self._note("the state", str(error))
+        self._note("the state", "")
+        for target, report in self._targets.items():
+            problem = ""
+            for name, podm in podms.items():
+                stats = {"status": "Offline"} if name in failures else stats_of(podm)
+                try:
+                    report(name, stats)
+                except SchedulerError as error:
+                    problem = one_line(f"{name}: {error}")
+            self._note(target, problem)
+        return None
+
+    def _note(self, target: str, problem: str) -> None:
+        if problem != self._problems.get(target, ""):
+            words = f"not reported: {problem}" if problem else "reports are taken again"
+            self._tell(f"{target}: {words}")
+        self._problems[target] = problem
