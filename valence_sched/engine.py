@@ -464,7 +464,9 @@ class Engine(Scheduler):
             with self._registry.store() as store:
                 reports, ages_s = store.reported_stats(), store.report_ages_s()
         podms = self._podms_of_zone()
-        return zone_info(self._zones.own_id(), self._zone_settings, podms, reports, ages_s)
+        below = [one.report.info for one in self._zones.list() if one.registration.enabled
+                 and one.report.is_active and one.report.info is not None]  # fmt: skip
+        return zone_info(self._zones.own_id(), self._zone_settings, podms, reports, ages_s, below)
 
     def zones(self) -> Sequence[ZoneOverview]:
         return self._zones.list()

@@ -58,6 +58,11 @@ class TestZoneFile(Case):
         self.assertIn("not asked: 1 zone: west/hall-2 (capability cooling: needs "
                       "air, has liquid)", done.err)  # fmt: skip
 
+    def test_a_capability_of_a_zone_holds_for_its_pod_managers(self):
+        done = run(OURS, *GPU, "--zone-file", ZONES, "--capability", "cooling=liquid", "-f", "json")
+        self.assertEqual([("west/hall-2", "gpu-north")],
+                         [(row["Zone"], row["Podm"]) for row in done.data])  # fmt: skip
+
     def test_a_pod_manager_is_named_by_the_path_to_it(self):
         for words, row in (
             (("--podm", "east/gpu-east"), ("east", "gpu-east")),

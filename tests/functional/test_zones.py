@@ -48,9 +48,9 @@ class TestCommands(Zones):
                 self.zone("add", "west", "https://west:8790", program=program)
                 rows = self.zone("list", "-f", "json", program=program).data
                 self.assertEqual(
-                    [{"Name": "east", "Is Active": False, "Capabilities": {}, "API URL": NOWHERE},
-                     {"Name": "west", "Is Active": False, "Capabilities": {},
-                      "API URL": "https://west:8790"}],
+                    [{"Name": name, "Own Name": None, "Is Active": False, "Capabilities": {},
+                      "API URL": url}
+                     for name, url in (("east", NOWHERE), ("west", "https://west:8790"))],
                     [{key: row[key] for key in row if key != "ID"} for row in rows],
                 )  # fmt: skip
                 self.zone("delete", "east", str(rows[1]["ID"]), program=program)
@@ -67,7 +67,9 @@ class TestCommands(Zones):
     def test_the_list_is_a_table_that_says_why_a_zone_is_not_active(self):
         self.zone("add", "east", NOWHERE)
         done = self.zone("list")
-        self.assertIn("| ID | Name | Is Active | Capabilities | API URL            |", done.out)
+        self.assertIn(
+            "| ID | Name | Own Name | Is Active | Capabilities | API URL            |", done.out
+        )
         self.assertEqual("east: not active: it was not polled yet\n", done.err)
 
     def test_everything_can_be_said_when_one_is_added_and_is_shown(self):

@@ -19,8 +19,11 @@ from valence_sched.model.decision import with_podm_paths
 from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.page import HardwareMap
 from valence_sched.model.request import Request
+from valence_sched.model.zone_registry import ZoneChange, ZoneReport
 from valence_sched.pages.decision import decision_page
 from valence_sched.pages.hardware import read_hardware
+from valence_sched.store.store import Store
+from valence_sched.store.zones import PolledZone
 
 NODE = Request(flavor="node", needs=(CORES,))
 CARD = Request(flavor="card", needs=(TENTHS, card("NVIDIA A100")))
@@ -56,6 +59,7 @@ class ReportCase(unittest.TestCase):
         west = self.zones.start("west", podms[4:])
         self.url = self.zones.start("top", podms[:1], {"east": east, "west": west},
                                     {"offer_deadline_s": deadline_s})  # fmt: skip
+        self.urls = {"e1": e1, "east": east, "west": west}
         return scheduler(self.url)
 
     def get(self, path_):
@@ -171,6 +175,51 @@ class TestWhole(ReportCase):
             (again,) = caller.select_destinations(None, spec, {"podms": [name]})
             self.assertEqual(name, again["name"])
 
+    def test_a_decision_is_explained_as_one_zone_explains_it(self):
+        """With candidates, reasons, near misses and sensitivity."""
+        for asked in (NODE, CARD, replace(NODE, count=3, alternates=1), replace(CARD, count=99)):
+            found = self.top.select_destinations(asked, detail="report").report
+            flat = self.flat.select_destinations(asked, detail="report").report
+            with self.subTest(asked.flavor, count=asked.count):
+                self.assertEqual(flat.placed, found.placed)
+                outcomes = {one.podm: (one.outcome, one.reason) for one in found.podms}
+                expected = {path(one.podm): (one.outcome, one.reason) for one in flat.podms}
+                same = {"alternate": "fits"}
+                self.assertEqual(
+                    {podm: same.get(one, one) for podm, (one, _) in expected.items()},
+                    {podm: one for podm, (one, _) in outcomes.items()},
+                )
+                theirs, ours = flat.explanation, found.explanation
+                self.assertEqual(
+                    [(path(one.podm), one.outcome, one.score) for one in theirs.candidates],
+                    [(one.podm, one.outcome, one.score) for one in ours.candidates],
+                )
+                self.assertEqual({path(one.podm) for one in theirs.nearest_misses},
+                                 {one.podm for one in ours.nearest_misses})  # fmt: skip
+                runner_up = theirs.runner_up
+                self.assertEqual(runner_up and (path(runner_up.podm), runner_up.margin),
+                                 ours.runner_up and (ours.runner_up.podm, ours.runner_up.margin))  # fmt: skip
+                chosen = found.placements and path(found.placements[0].chosen.podm)
+                self.assertEqual(
+                    {chosen or None}, {one.instead_of for one in ours.flips} or {chosen or None}
+                )
+                self.assertEqual(flat.inventory.podms, found.inventory.podms)
+
+    def test_what_a_zone_tells_covers_what_is_below(self):
+        """S77: its ranges are those of one zone with all pod managers."""
+        for zone, child in (("east", "e1"), ("top", "east"), ("top", "west")):
+            info = scheduler(self.urls[child]).zone_info()
+            with Store(self.zones.state(zone)) as store:
+                known = ZoneReport(is_active=True, info=info, reason="")
+                store.zones.record([PolledZone(store.zones.show(child), known)])
+        ranges = self.top.zone_info().services
+        self.assertEqual(self.flat.zone_info().services, ranges)
+        self.assertNotEqual(scheduler(self.urls["west"]).zone_info().services, ranges)
+        self.top.change_zone("east", ZoneChange(enabled=False))
+        self.top.change_zone("west", ZoneChange(enabled=False))
+        alone = scheduler(self.zones.start("alone", self.podms[:1])).zone_info().services
+        self.assertEqual(alone, self.top.zone_info().services)
+
     def test_a_mix_is_counted_by_each_zone_and_the_report_says_so(self):
         found = self.top.mix_capacity([NODE, CARD], [2, 1], MOST, proven=True)
         zones = [scheduler(self.zones.start(f"alone-{number}", podms))
@@ -201,6 +250,39 @@ class TestWhole(ReportCase):
         name = urllib.parse.quote("east/e1/podm-3", safe="")
         page, _ = self.get(f"/ui/podms/-?name={name}")
         self.assertIn("Podm east/e1/podm-3", page)
+
+
+class TestCapabilities(ReportCase):
+    """Zones that state capabilities, which no pod manager does."""
+
+    def test_they_hold_for_every_pod_manager_below_in_every_verb(self):
+        eu, cold = {"capabilities": "region=eu"}, {"capabilities": "cooling=air"}
+        e1 = self.zones.start("e1", self.podms[3:4], zones=cold)
+        east = self.zones.start("east", self.podms[1:3], {"e1": e1}, eu)
+        west = self.zones.start("west", self.podms[4:], zones={"capabilities": "region=us"})
+        top = self.zones.start("top", self.podms[:1], {"east": east, "west": west})
+        self.assertEqual({"east/podm-1", "east/podm-2", "east/e1/podm-3"},
+                         self.having(top, region="eu"))  # fmt: skip
+        self.assertEqual({"podm-4"}, self.having(west, region="us"))
+        self.assertEqual({"e1/podm-3"}, self.having(east, cooling="air"))
+        self.assertEqual({"e1/podm-3"}, self.having(east, region="eu", cooling="air"))
+        self.assertEqual({"podm-1", "podm-2", "e1/podm-3"}, self.having(east, region="eu"))
+        self.assertEqual(set(), self.having(e1, region="eu"))
+        asked = self.asked(region="asia", cooling="air")
+        result = scheduler(east).select_destinations(asked, detail="report")
+        texts = {one.podm: one.reason.text for one in result.report.podms}
+        self.assertIn("region: needs asia, has eu", texts["e1/podm-3"])
+
+    def asked(self, **capabilities):
+        return replace(NODE, capabilities={key: (one,) for key, one in capabilities.items()})
+
+    def having(self, url, **capabilities):
+        """Return the pod managers that a zone places on, and counts nodes on."""
+        zone, asked = scheduler(url), self.asked(**capabilities)
+        ranked = {one.podm for one in zone.rank(asked, 9).candidates}
+        counted = {podm for podm, number in zone.count_fits(asked, MOST).podms if number}
+        self.assertEqual(ranked, counted)
+        return ranked
 
 
 class TestRouter(ReportCase):

@@ -65,9 +65,10 @@ class Decider:
         mix: Callable[[], Mix] = Mix,
         skipped: Sequence[str] = (),
         strict: bool = False,
+        stated: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self._snapshot = SplicedSnapshot(view)
-        self._preparation = Preparation(policies, mix)
+        self._preparation = Preparation(policies, mix, stated)
         self._counts = NONE_EARLIER
         self._numbers = {podm.id: number for number, podm in enumerate(view.podms)}
         self._builder = ViewBuilder(view.kinds)

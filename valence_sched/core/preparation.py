@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -19,7 +19,7 @@ from valence_sched.core.policy import (
 from valence_sched.core.readers import RequestReader
 from valence_sched.errors import RequestError, UnknownName
 from valence_sched.model.policy import Policy
-from valence_sched.model.request import Mix, Request, sealed
+from valence_sched.model.request import Mix, Request, sealed, with_inherited
 from valence_sched.view.expression import check_amounts
 from valence_sched.view.view import View
 
@@ -28,10 +28,16 @@ class Preparation:
     """Binds the policies that requests name, each once, and seals requests for them.
 
     ``mix`` returns the workload to leave room for, where a request brings none; it is called once,
-    and only when a policy reads it.
+    and only when a policy reads it. ``stated`` are the capabilities of the zone itself.
     """
 
-    def __init__(self, policies: Iterable[Policy], mix: Callable[[], Mix] = Mix) -> None:
+    def __init__(
+        self,
+        policies: Iterable[Policy],
+        mix: Callable[[], Mix] = Mix,
+        stated: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        self._stated = stated or {}
         self._policies = {policy.name: policy for policy in policies}
         self._bound: dict[str, BoundPolicy] = {}
         self._without_idle_readers: dict[tuple[str, frozenset[RequestReader]], BoundPolicy] = {}
@@ -68,6 +74,7 @@ class Preparation:
                                f"add the {reader.kind} or choose another policy")  # fmt: skip
         if not elsewhere:
             _check_names(request, view)
+        request = with_inherited(request, self._stated)
         request = sealed(resolve_needs(self._with_mix(request, bound), bound.policy))
         if request.where_expression is not None:
             check_amounts(view, request.where_expression)

@@ -20,9 +20,13 @@ def _fields(_options: Options, request: Request | None) -> Iterator[str]:
 @reads_podm(of=_fields)
 @terms
 def capabilities(view: View, request: Request) -> Iterator[Term]:
-    """Keeps pod managers that have, for every key asked for, one of the asked values."""
+    """Keeps pod managers that have, for every key asked for, one of the asked values.
+
+    One that states none of a key has what its zones state.
+    """
     has, codes = view.capabilities.values, view.capabilities.codes
     for key, values in request.capabilities.items():
-        offered = Labels([one.get(key, ()) for one in has], codes)
+        inherited = request.inherited.get(key, ())
+        offered = Labels([one.get(key, inherited) for one in has], codes)
         holds = offered.where(lambda some, own=frozenset(values): not own.isdisjoint(some))  # type: ignore[misc]
-        yield Term(f"capability {key}", ";".join(values), view.capabilities, holds=holds)
+        yield Term(f"capability {key}", ";".join(values), offered, holds=holds)

@@ -99,6 +99,7 @@ class Claimer:
         salt: bytes | None = None,
         among: frozenset[str] | None = None,
         statuses: Mapping[str, PodmStatus] | None = None,
+        stated: Mapping[str, tuple[str, ...]] | None = None,
         known: Mapping[str, LeanPodm] | None = None,
         follower: Follower | None = None,
         unclaimable: Callable[[], Collection[str]] = frozenset,
@@ -116,7 +117,7 @@ class Claimer:
             return cast(LeanPodm, with_declared(podm, declared))
 
         def make(view: View) -> Decider:
-            return Decider(view, policies, mix=mix, skipped=skipped, strict=strict)
+            return Decider(view, policies, mix=mix, skipped=skipped, strict=strict, stated=stated)
 
         self._members = FixedMembers(among, prepare, skipped)
         self._follower = follower or Follower(store, make, self._members, known=known)

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -52,6 +53,16 @@ class Intake:
         """Return the policies that a request may name."""
         return list(self.config.policies(self.selection.policy_files).values())
 
+    @functools.cached_property
+    def stated(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the capabilities that the settings of the zone state for its pod managers.
+
+        Recorded ones are of this zone only in its service.
+        """
+        if self.selection.zones is None and self.selection.sources:
+            return {}
+        return (self.selection.zones or self.config.zones()).capability_map
+
     def declared_resources(self) -> DeclaredResources | None:
         """Return the resources that an operator declares, None where there are none."""
         resources = self.config.resources(self.selection.resource_files)
@@ -65,7 +76,7 @@ class Intake:
     def decider(self, view: View, policies: Iterable[Policy]) -> Decider:
         """Return a decider on what was just read."""
         return Decider(view, policies, mix=self._mix, skipped=self._skipped(),
-                       strict=self.selection.strict)  # fmt: skip
+                       strict=self.selection.strict, stated=self.stated)  # fmt: skip
 
     def claimer(self, store: Store) -> Claimer:
         """Return a claimer on what could be read, once it is stored; errors as for a view."""
@@ -78,6 +89,7 @@ class Intake:
             store,
             self.policies(),
             mix=self._mix,
+            stated=self.stated,
             declared=declared,
             skipped=self._skipped(),
             strict=self.selection.strict,
@@ -89,7 +101,7 @@ class Intake:
     def make_decider(self) -> Callable[[View], Decider]:
         """Return what makes deciders of views, under the policies and flavors of now."""
         policies, mix, strict = self.policies(), self._mix, self.selection.strict
-        return lambda view: Decider(view, policies, mix=mix, strict=strict)
+        return lambda view: Decider(view, policies, mix=mix, strict=strict, stated=self.stated)
 
     def store_podms(
         self, store: Store, selection: Selection, only: Collection[str] | None = None

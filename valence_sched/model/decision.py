@@ -187,7 +187,8 @@ class Report(Struct, frozen=True, kw_only=True):
     ``undecided`` are pools that would have been chosen if they make the node, which was not
     settled within the budget of the policy. Only a dispatched decision has a ``recording``, where
     it is not about live pod managers. Only one over a tree of zones has ``zones``; if it places
-    enough nodes, its inventory is that of the zone that was asked, and it has no verdicts.
+    enough nodes and not the whole report was asked for, its inventory is that of the zone that was
+    asked, and it has no verdicts.
     """
 
     schema: str = SCHEMA

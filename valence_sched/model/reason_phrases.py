@@ -74,10 +74,10 @@ class ReasonPhrases:
         given = [name for name in _OPTIONS.get(reason.filter, ()) if name in self._given]
         by = " or ".join(f"--{name.replace('_', '-')}" for name in given)
         have = format_value(reason.have)
-        label = "" if reason.label == reason.filter else f"{reason.label} "
-        return (
-            f"{label}{have}, needs {format_value(reason.need)} ({by or f'filter {reason.filter}'})"
-        )
+        found = f"{reason.label} {have}" if reason.label != reason.filter else have
+        if reason.filter == "capabilities" and not reason.have:
+            found = f"no {reason.label}"
+        return f"{found}, needs {format_value(reason.need)} ({by or f'filter {reason.filter}'})"
 
 
 def is_amount(reason: Reason) -> bool:

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import operator
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -125,7 +125,8 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     """A request compiled to needs; beside the View, plug-ins read it and nothing else.
 
     ``fallbacks`` are further alternatives to make the node; ``alternates`` is how many other
-    candidates the decision shall name.
+    candidates the decision shall name. ``inherited`` are the capabilities that the zones of the pod
+    managers state: those that a pod manager has where it states none of the key.
     """
 
     schema: str = SCHEMA
@@ -144,6 +145,7 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     aggregates: NameRequirements = NameRequirements()
     locations: tuple[str, ...] = ()
     capabilities: dict[str, tuple[str, ...]] = {}
+    inherited: dict[str, tuple[str, ...]] = {}
     attributes: dict[str, str] = {}
     traits: NameRequirements = NameRequirements()
     where: Any = None
@@ -231,8 +233,8 @@ def _evaluated_values(kind: type[Request]) -> Callable[[Request], tuple[Any, ...
 
 @functools.cache
 def _optional_names(kind: type[Request]) -> tuple[str, ...]:
-    """Return the fields that most requests leave empty; no lot depends on fallbacks or mix."""
-    excluded = _NOT_EVALUATED | _ALWAYS_IN_IDENTITY | {"fallbacks", "mix"}
+    """Return the fields that most requests leave empty, and that lots depend on."""
+    excluded = _NOT_EVALUATED | _ALWAYS_IN_IDENTITY | {"fallbacks", "inherited", "mix"}
     return tuple(name for name in kind.__struct_fields__ if name not in excluded)
 
 
@@ -241,7 +243,7 @@ def _is_plain(request: Request) -> bool:
     return type(request) is Request and _further_values(request) == _FURTHER_DEFAULTS
 
 
-_further_values = operator.attrgetter("fallbacks", *_optional_names(Request))
+_further_values = operator.attrgetter("fallbacks", "inherited", *_optional_names(Request))
 _FURTHER_DEFAULTS = _further_values(Request())
 
 
@@ -336,3 +338,11 @@ def _check_alternative(alternative: Alternative) -> None:
         if number > MAX_DEVICE_GROUPS:
             most = f"at most {MAX_DEVICE_GROUPS}: merge some"
             raise RequestError(f"{number} groups of {kind}s, {most}")
+
+
+def with_inherited(request: Request, stated: Mapping[str, tuple[str, ...]]) -> Request:
+    """Return a request for pod managers of a zone that states some capabilities, too."""
+    inherited = {key: stated[key] for key in request.capabilities if key in stated}
+    if not inherited:
+        return request
+    return msgspec.structs.replace(request, inherited={**request.inherited, **inherited})

@@ -227,7 +227,8 @@ class ProcessZone:
             return {name: link.verbs for name, link in self._links.items() if link.enabled}
 
     def _podms_of(self, own: PodmVerbs) -> ZonePodms:
-        return ZonePodms(own, self._verbs_of_children(), self.deadline_s)
+        children, stated = self._verbs_of_children(), self._settings.capability_map
+        return ZonePodms(own, children, self.deadline_s, stated)
 
     def _reports_below(
         self, request_for: RequestFor, detail: Detail
@@ -261,7 +262,9 @@ class ProcessZone:
 
     def _tree(self, tenant: str, children: Sequence[ChildZone]) -> ZoneTree:
         id_, tokens = self._identity()
-        return ZoneTree(id_, tokens, self._podms(tenant), children, members=self._claims())
+        stated = self._settings.capability_map
+        return ZoneTree(id_, tokens, self._podms(tenant), children, members=self._claims(),
+                        capabilities=stated)  # fmt: skip
 
     def _podms(self, tenant: str) -> LockedPodms:
         return LockedPodms(lambda: self._schedulers.reading(tenant))

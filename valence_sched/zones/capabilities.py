@@ -7,13 +7,21 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 
 
-def rolled_up(reports: Iterable[tuple[str, Mapping[str, float]]]) -> dict[str, tuple[float, float]]:
+def rolled_up(
+    reports: Iterable[tuple[str, Mapping[str, float]]],
+    below: Iterable[Mapping[str, tuple[float, ...]]] = (),
+) -> dict[str, tuple[float, ...]]:
     """Return the least and the most that the hosts of each service report.
 
     ``reports`` has the service and the numbers of one host each; the result has
-    ``<service>_<capability>``. Unknown numbers (NaN) do not count.
+    ``<service>_<capability>``, and so has what each zone ``below`` rolled up. Unknown numbers (NaN)
+    do not count.
     """
-    found: dict[str, tuple[float, float]] = {}
+    found: dict[str, tuple[float, ...]] = {}
+    for ranges in below:
+        for key, pair in ranges.items():
+            both = *found.get(key, pair), *pair
+            found[key] = (min(both), max(both))
     for service, numbers in reports:
         for name, value in numbers.items():
             if math.isnan(value):

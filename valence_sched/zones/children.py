@@ -124,10 +124,14 @@ def _row(zone: ZoneOverview, interval_s: float) -> ChildRow:
 
 def current_capabilities(zone: ZoneOverview, interval_s: float) -> Capabilities:
     """Return the capabilities that a child told, none once they have expired."""
-    info, age_s = zone.report.info, zone.heard_age_s
-    if info is None or age_s is None or age_s > INTERVALS * interval_s:
-        return {}
-    return info.capabilities
+    info = zone.report.info
+    return {} if info is None or not is_current(zone, interval_s) else info.capabilities
+
+
+def is_current(zone: ZoneOverview, interval_s: float) -> bool:
+    """Return whether what a child told of itself has not expired."""
+    age_s = zone.heard_age_s
+    return age_s is not None and age_s <= INTERVALS * interval_s
 
 
 def answered(info: ZoneInfo) -> ZoneReport:

@@ -187,7 +187,12 @@ class _Selecting:
         return result.report
 
     def result(self, selected: Selected | None, detail: Detail) -> DecisionResult | None:
-        """Return the decision that was made last, None where an earlier one was found."""
+        """Return the decision that was made last, None where an earlier one was found.
+
+        What was held since changes what zones would say of it: nodes that fit need no reasons.
+        """
         if selected is None or self._sealed is None:
             return None
+        if detail == "report" and len(selected.nodes) >= self._request.required_count:
+            detail = "summary"
         return self._zoned.result(self._request, self._sealed, selected, detail)

@@ -55,6 +55,8 @@ def request_for(
     A name alone is for every zone, or for those ``having`` a pod manager of this name. Of the names
     of others a zone has none.
     """
+    if not request.podms and not request.exclude_podms:
+        return request
     named = {name: name_in(zone, name, zones, having)
              for name in (*request.podms, *request.exclude_podms)}  # fmt: skip
     return replace(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from valence_sched.errors import (
@@ -17,7 +17,7 @@ from valence_sched.errors import (
     one_line,
 )
 from valence_sched.model.podm_overview import PodmOverview, StatsReport
-from valence_sched.model.request import Request
+from valence_sched.model.request import Request, with_inherited
 from valence_sched.model.stats import podm_id
 from valence_sched.zones import paths
 from valence_sched.zones.calls import call_below
@@ -49,12 +49,14 @@ class PodmPlace(NamedTuple):
 class ZonePodms:
     """Finds pod managers: the zone's ``own``, and those of its children by name.
 
-    ``child`` returns the verbs of a child; errors as of it.
+    ``child`` returns the verbs of a child; errors as of it. ``stated`` are the capabilities of this
+    zone, which hold for all of them.
     """
 
     own: PodmVerbs
     children: Mapping[str, Callable[[], PodmVerbs]]
     deadline_s: float
+    stated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def podm(self, name: str) -> PodmOverview:
         """Return a pod manager of this zone or of one below; errors as of ``find``.
@@ -113,6 +115,7 @@ class ZonePodms:
         Raises:
             UnknownName: no zone has a pod manager of the request.
         """
+        request = with_inherited(request, self.stated)
         having: dict[str, list[str]] = {}
         for name in dict.fromkeys((*request.podms, *request.exclude_podms)):
             child, rest = paths.split(name, self.children)

@@ -21,7 +21,7 @@ from valence_sched.model.zone_settings import ZoneSettings
 from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.store.store import Store
 from valence_sched.zones.calls import DEADLINE_SHARE, call_all
-from valence_sched.zones.children import current_capabilities
+from valence_sched.zones.children import is_current
 from valence_sched.zones.logins import ChildLogins
 
 Password = Callable[[ZoneRegistration], str | None]
@@ -151,7 +151,7 @@ class ZoneRegistry:
     def _current(self, zone: ZoneOverview) -> ZoneOverview:
         """Return a child zone without the capabilities that have expired."""
         info = zone.report.info
-        if info is None or current_capabilities(zone, self._settings.poll_interval_s):
+        if info is None or is_current(zone, self._settings.poll_interval_s):
             return zone
         expired = replace(info, capabilities={}, services={})
         return replace(zone, report=replace(zone.report, info=expired))

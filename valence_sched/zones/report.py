@@ -30,11 +30,13 @@ def zone_info(
     podms: Iterable[PodmOverview],
     reports: Mapping[str, Mapping[str, Any]],
     ages_s: Mapping[str, float],
+    below: Iterable[ZoneInfo] = (),
 ) -> ZoneInfo:
     """Return what a zone tells of itself.
 
     The ranges are of what is free on the ``podms`` that are alive, and of the numbers by service
-    that pod managers report by themselves, unless their report is older than three intervals.
+    that pod managers report by themselves, unless their report is older than three intervals; and
+    of what the zones ``below`` tell of theirs.
     """
     fresh_s = INTERVALS * settings.poll_interval_s
     found = list(podms)
@@ -44,7 +46,8 @@ def zone_info(
     free = (numbers for one in found if one.podm.id in alive for numbers in _free(one.amounts))
     reported = (numbers for stats in fresh for numbers in _reported(stats))
     capabilities: Capabilities = dict(sorted(settings.capability_map.items()))
-    services: ServiceRanges = dict(sorted(rolled_up([*free, *reported]).items()))
+    ranges = rolled_up([*free, *reported], [info.services for info in below])
+    services: ServiceRanges = dict(sorted(ranges.items()))
     return ZoneInfo(id=id_, name=settings.name, capabilities=capabilities, services=services)
 
 

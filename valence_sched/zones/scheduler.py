@@ -35,7 +35,7 @@ from valence_sched.zones.result import (
     zoned_result,
     zoned_results,
 )
-from valence_sched.zones.selection import OtherOffer, Selected, ZoneSelection
+from valence_sched.zones.selection import OtherOffer, Selected, ZoneSelection, podm_of
 
 R = TypeVar("R")
 
@@ -228,15 +228,18 @@ class ZonedScheduler:
     ) -> Report | None:
         """Return what the engine says of the decision, None where it does not know all of it.
 
-        It says why its pod managers make too few nodes, if all zones together make too few, and so
-        do the children. One
-        that has the pod managers of all zones says the same of any decision that is its own, too.
+        It says why its pod managers make too few nodes, if all zones together make too few, or
+        where a whole report is asked for, and so do the children. One that has the pod managers of
+        all zones says the same of any decision that is its own, too.
         """
         placed = len(selected.nodes) >= request.required_count
-        if others or (placed and not self._engine_has_all):
+        if others or (placed and not self._engine_has_all and detail != "report"):
             return None
         try:
-            request_for = self._requests(request)
+            asked = selected.request or request
+            if placed and len(selected.nodes) == request.count and not self._engine_has_all:
+                asked = replace(asked, count=1, min_count=None)  # each zone explains the first node
+            request_for = self._requests(asked)
         except (UnknownName, ServiceError):  # a zone that may have what is named is silent
             return None
         try:
@@ -245,12 +248,14 @@ class ZonedScheduler:
                 report = engine.select_destinations(request_for(""), detail=detail).report
         except (NoPodm, UnknownName):  # the zones were asked: only this one lacks them
             report = None
-        if not placed and not self._engine_has_all:
-            return with_reasons_below(report, self._reports_below(request_for, detail))
+        if not self._engine_has_all:
+            chosen = [replace(one.chosen.candidate, podm=paths.path(*podm_of(one.chosen)))
+                      for one in selected.nodes if placed]  # fmt: skip
+            return with_reasons_below(report, self._reports_below(request_for, detail), chosen)
         if report is None:
             return None
-        chosen = [one.chosen for one in report.placements]
-        same = chosen == [one.chosen.candidate for one in selected.nodes if placed]
+        own = [one.chosen for one in report.placements]
+        same = own == [one.chosen.candidate for one in selected.nodes if placed]
         return report if same else None
 
 

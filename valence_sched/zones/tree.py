@@ -23,7 +23,7 @@ from valence_sched.errors import SchedulerError, StaleOffer, one_line
 from valence_sched.model.decision import Candidate
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.group import GroupState
-from valence_sched.model.request import Request
+from valence_sched.model.request import Request, with_inherited
 from valence_sched.model.zone import (
     GroupAnswer,
     Offer,
@@ -64,7 +64,7 @@ class ChildZone:
     name: str
     zone: OfferingZone | None
     weighting: Weighting = PLAIN
-    capabilities: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    capabilities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     inactive: str | None = None
     threads: Executor | None = None
     enabled: bool = True
@@ -99,7 +99,8 @@ class ZoneTree:
     """A zone: what is directly below it, asked as one.
 
     ``id`` tells it from all others, so that a loop of zones ends. A zone without ``own`` pod
-    managers is a router. ``members`` is what its state knows of groups; without, no offer says at
+    managers is a router. Pod managers of its children inherit the ``capabilities`` that it states.
+    ``members`` is what its state knows of groups; without, no offer says at
     which generation of its group it was made.
     """
 
@@ -111,8 +112,10 @@ class ZoneTree:
         children: Sequence[ChildZone] = (),
         *,
         members: GroupMembers | None = None,
+        capabilities: Mapping[str, tuple[str, ...]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._stated = capabilities or {}
         self._id, self._tokens, self._own, self._children = id_, tokens, own, children
         self._members = members
         self._names = {child.name for child in children}
@@ -242,7 +245,8 @@ class ZoneTree:
             content = self._read(other.token)
             if isinstance(content, ChildToken):
                 others[content.child].append(replace(other, token=content.token))
-        return _Children(self._id, self._children, query, taken, others, self._clock, for_group)
+        below = replace(query, request=with_inherited(query.request, self._stated))
+        return _Children(self._id, self._children, below, taken, others, self._clock, for_group)
 
     def _taken(self, query: OfferQuery) -> tuple[list[Candidate], TokensByChild]:
         """Return the query's tokens as those of its own pod managers, and those by child."""
@@ -333,9 +337,10 @@ class _Children:
             start = f"{child.name}/"
             left_out = (one.removeprefix(start) for one in self._query.left_out
                         if one.startswith(start))  # fmt: skip
+            request = paths.request_for(child.name, self._query.request, self._taken)
             query = replace(
                 self._lower,
-                request=paths.request_for(child.name, self._query.request, self._taken),
+                request=with_inherited(request, child.capabilities),
                 taken=self._taken[child.name],
                 others=tuple(self._others[child.name]),
                 left_out=tuple(left_out),

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from valence_sched.model.read_options import Selection
     from valence_sched.model.zone_registry import ZoneNode, ZoneOverview
 
-LIST_COLUMNS = ("ID", "Name", "Is Active", "Capabilities", "API URL")
-LONG_COLUMNS = ("Own Name", "Enabled", "Failures", "Heard", "Reason")
+LIST_COLUMNS = ("ID", "Name", "Own Name", "Is Active", "Capabilities", "API URL")
+LONG_COLUMNS = ("Enabled", "Failures", "Heard", "Reason")
 SHOW_COLUMNS = (
     "ID", "Name", "Own Name", "API URL", "Enabled", "Is Active", "Reason", "Failures",
     "Capabilities", "Services", "Weight Scale", "Weight Offset", "Login", "Username", "Password",
@@ -309,8 +309,8 @@ class _OwnZone(base.Lister):
 class InfoZone(_OwnZone):
     """Show the name and the capabilities of this zone.
 
-    Beside the capabilities that its operator states these are the least and the most that its pod
-    managers have free, and what they report by service.
+    Beside the capabilities that its operator states these are the least and the most that pod
+    managers have free, its own and those of the zones below, and what they report by service.
     """
 
     through_service = True

@@ -97,6 +97,13 @@ class TestPodmFilters(FilterCase):
             with self.subTest(asked):
                 self.keeps(verdicts, capabilities, Request(capabilities=asked), podms)
 
+    def test_what_zones_state_holds_where_a_pod_manager_states_none_of_the_key(self):
+        podms = ids({"capabilities": {"os": ["bsd"]}}, {"capabilities": {"hv": ["kvm"]}}, {})
+        asked = Request(capabilities={"os": ("linux",)}, inherited={"os": ("linux", "esxi")})
+        self.keeps([False, True, True], capabilities, asked, podms)
+        asked = Request(capabilities={"os": ("linux",)}, inherited={"os": ("esxi",)})
+        self.keeps([False, False, False], capabilities, asked, podms)
+
     def test_traits_of_podm_and_pool_are_required_and_forbidden(self):
         podm = {"id": "a", "traits": ["COOLED"],
                 "pools": [{"id": "1", "traits": ["CXL"]}, {"id": "2"}]}  # fmt: skip

@@ -9,6 +9,7 @@ from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.filters import attributes, capabilities, json, quarantine
 from valence_sched.filters.devices import devices
 from valence_sched.model.policy import FilterUse, Policy
+from valence_sched.model.reason_phrases import ReasonPhrases
 from valence_sched.model.request import Request
 from valence_sched.testing import request, view
 from valence_sched.view.podm_fields import podm_fields
@@ -64,8 +65,14 @@ class TestReasons(unittest.TestCase):
     def test_capabilities_and_owners(self):
         windows = {"capabilities": {"os": ["windows"]}}
         wanted = asked(capabilities={"os": ["linux", "bsd"]})
-        self.check(["capability os: needs linux;bsd, has os=windows"], "capabilities",
+        self.check(["capability os: needs linux;bsd, has windows"], "capabilities",
                    wanted, windows)  # fmt: skip
+        site = view({"id": "a", "capabilities": {"hv": ["kvm"]}})
+        policy = Policy(name="mine", filters=(FilterUse("capabilities"),))
+        decision = Decider(site, [policy]).select_destinations(wanted)
+        (reason,) = Verdicts(decision).reasons(0)
+        self.assertEqual("no capability os, needs linux;bsd (filter capabilities)",
+                         ReasonPhrases().of_reason(reason))  # fmt: skip
         taken = {"capabilities": {"reserved_for": ["you", "him"]}}
         for owner, words in (("me", "for me"), (None, "for nobody")):
             self.check([f"reserved: needs {words}, has for you, him"], "isolation",

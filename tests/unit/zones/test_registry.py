@@ -19,6 +19,7 @@ from valence_sched.model.zone_registry import (
 from valence_sched.model.zone_settings import ZoneSettings
 from valence_sched.store.store import Store
 from valence_sched.store.zones import PolledZone
+from valence_sched.zones.children import ZonePoller
 from valence_sched.zones.registry import ZoneRegistry
 
 ROUTING = ZoneSettings(enable_zone_routing=True, poll_interval_s=30.0)
@@ -141,6 +142,25 @@ class TestCapabilities(RegistryCase):
         self.told()
         for shown in (self.registry.show("east"), *self.registry.list()):
             self.assertEqual(self.INFO, shown.report.info)
+
+    def test_the_name_that_a_child_gives_itself_is_captured_by_the_next_poll(self):
+        """S79: beside the name that this zone has for it."""
+        self.registry.add(EAST)
+        told = ["Europe"]
+
+        def ask(_child: ZoneRegistration) -> ZoneInfo:
+            return ZoneInfo(id="e", name=told[-1], services={"compute_cores": (1.0, 2.0)})
+
+        with self.state.store() as store:
+            poller = ZonePoller(store.zones, store.leases, ask, holder="p", interval_s=30.0,
+                                tell=lambda _line: None, clock=lambda: 0.0,
+                                sleep=lambda _s: None)  # fmt: skip
+            for name in ("Europe", "EMEA"):
+                told.append(name)
+                poller.poll(store.zones.list())
+                (shown,) = self.registry.list()
+                self.assertEqual(("east", name), (shown.registration.name, shown.report.info.name))
+                self.assertEqual({"compute_cores": (1.0, 2.0)}, shown.report.info.services)
 
     def test_what_was_told_long_ago_is_left_out_and_the_zone_is_still_known(self):
         self.told(failures=1)  # of no poll it is known when it was answered

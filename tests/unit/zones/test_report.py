@@ -56,6 +56,17 @@ class TestZoneInfo(unittest.TestCase):
             {**info_properties(found)},
         )
 
+    def test_the_ranges_of_zones_below_are_merged_with_its_own(self):
+        """S77: the least and the most of all hosts below."""
+        below = [ZoneInfo(name="a", capabilities={"os": ("bsd",)},
+                          services={"compute_cores": (1.0, 4.0), "storage_drives": (2.0, 2.0)}),
+                 ZoneInfo(name="b", services={"compute_cores": (3.0, 9.0)})]  # fmt: skip
+        found = zone_info("1f", SETTINGS, [overview("h", cores=(5, 8))], {}, {}, below)
+        self.assertEqual(
+            {"compute_cores": (1.0, 9.0), "storage_drives": (2.0, 2.0)}, found.services
+        )
+        self.assertEqual(SETTINGS.capability_map, found.capabilities)
+
     def test_large_numbers_keep_all_their_digits(self):
         found = info(overview("h"), reports={"h": {"compute": {"memory": 12345678.0}}})
         self.assertEqual("12345678,12345678", info_properties(found)["compute_memory"])

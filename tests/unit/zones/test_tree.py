@@ -168,6 +168,30 @@ class TestSilence(unittest.TestCase):
         self.assertEqual((SilentZone(zone="bsd", reason=reason),), found.excluded)
         self.assertEqual(((), [0, 1]), (found.silent, [len(bsd.asked), len(linux.asked)]))
 
+    def test_what_a_zone_and_those_above_state_holds_below(self):
+        linux, mute = FakeZone(answer(5)), FakeZone(answer(5))
+        named = [
+            ChildZone("linux", linux, capabilities={"os": ("linux",)}),
+            ChildZone("mute", mute),
+        ]
+        stated = {"region": ("eu",), "arch": ("x86",)}
+        zone = ZoneTree("top", Tokens(["s"], "top"), None, named, capabilities=stated)
+        asked = {"os": ("linux",), "region": ("eu",), "power": ("green",)}
+        request = replace(ASKED.request, capabilities=asked, inherited={"power": ("green",)})
+        zone.offers(replace(ASKED, request=request))
+        above = {"power": ("green",), "region": ("eu",)}
+        for child, expected in ((linux, {**above, "os": ("linux",)}), (mute, above)):
+            (query,) = child.asked
+            self.assertEqual(expected, query.request.inherited)
+            self.assertEqual(request.identity, query.request.identity)
+
+    def test_one_that_is_disabled_is_excluded_and_not_asked(self):
+        child = FakeZone(answer(5))
+        zone = ZoneTree("top", Tokens(["s"], "top"), None, [ChildZone("off", child, enabled=False)])
+        found = zone.offers(ASKED)
+        self.assertEqual((SilentZone(zone="off", reason="disabled"),), found.excluded)
+        self.assertEqual(((), []), (found.silent, child.asked))
+
     def test_a_zone_that_was_silent_before_is_not_asked_at_any_level(self):
         children = {name: FakeZone(answer(5)) for name in ("a", "b", "ab")}
         left_out = ("a", "b/x", "b/x/y", "ab/z")

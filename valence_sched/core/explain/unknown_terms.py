@@ -91,7 +91,7 @@ def _request_terms(request: Request) -> Iterator[tuple[str, str]]:
     yield from map(split_attribute, request.attributes)
     if request.where_expression is not None:
         yield from ((path.root, path.name) for path in request.where_expression.paths)
-    yield from (("capabilities", key) for key in request.capabilities)
+    yield from (("capabilities", key) for key in request.capabilities.keys() - request.inherited)
     if request.group is not None:
         facts = (domain for domain in request.group.domains if domain.startswith(FACT_PREFIX))
         yield from (("facts", domain.removeprefix(FACT_PREFIX)) for domain in facts)
@@ -122,7 +122,9 @@ def _unknown_values(view: View, request: Request) -> Iterator[str]:
     yield from _unknown_names("is in the aggregate", request.aggregates, view.aggregates.values)
     yield from _unknown_names("has the trait", request.traits, view.traits.values)
     for key, names in request.capabilities.items():
-        reported = {value for has in view.capabilities.values for value in has.get(key, ())}
+        inherited = request.inherited.get(key, ())
+        reported = {*inherited, *(value for has in view.capabilities.values
+                                  for value in has.get(key, ()))}  # fmt: skip
         if reported:  # else the key itself is unknown
             yield from unknown_lines(f"has the capability {key}", names, reported)
 
