@@ -8,12 +8,14 @@ import unittest
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
+import sqlalchemy as sa
 from msgspec.structs import replace
 
 from tests.service.application import ApplicationCase
 from tests.service.zone_services import ZoneServices, child_server, scheduler
 from tests.unit.integrations.test_dispatchers import controller
 from tests.unit.lifecycle.site import request
+from tests.unit.store.engines import raw_engine
 from tests.unit.zones.in_process import made_nodes, served_tree
 from valence_sched.app import App
 from valence_sched.errors import (
@@ -32,6 +34,7 @@ from valence_sched.model.zone_registry import ZoneChange
 from valence_sched.remote.connection import ServiceConnection
 from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.simulator.server.faults import faults_of
+from valence_sched.store import tables
 from valence_sched.store.store import Store
 from valence_sched.zones.remote_zone import RemoteZone
 
@@ -113,6 +116,21 @@ class TestOverHttp(LiveTreeCase):
         self.assertEqual([], list(self.top.release([claim.id])))
         self.assertEqual([], self.held())
         self.assertEqual([], list(self.top.delete_zones(["west"])))
+
+    def test_the_state_of_a_zone_has_no_row_of_a_grandchild(self):
+        """S71: but of what it was asked itself, in the audit and answers to operations."""
+        self.top.select_destinations(request(), detail="report")
+        self.top.claim(request(**APART, count=2))
+        self.top.compose(request(podms=["east/e1/e1-p"]), wait_s=20)
+        self.top.update_resource_stats("east/e1/e1-p", {"load": 1})
+        self.assertEqual(3, len(self.top.podms()))
+        engine = raw_engine(self.zones.state("top"))
+        self.addCleanup(engine.dispose)
+        with engine.connect() as connection:
+            for table in tables.METADATA.sorted_tables:
+                if table.name not in ("audit", "records"):
+                    for row in connection.execute(sa.select(table)):
+                        self.assertNotRegex(repr(tuple(row)), 'e1-p|east/e1|"e1"')
 
     def test_claims_at_once_keep_the_rules_of_a_group_over_all_zones(self):
         def claim(seed):

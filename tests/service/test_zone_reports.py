@@ -196,13 +196,11 @@ class TestWhole(ReportCase):
                 )
                 self.assertEqual({path(one.podm) for one in theirs.nearest_misses},
                                  {one.podm for one in ours.nearest_misses})  # fmt: skip
-                runner_up = theirs.runner_up
-                self.assertEqual(runner_up and (path(runner_up.podm), runner_up.margin),
-                                 ours.runner_up and (ours.runner_up.podm, ours.runner_up.margin))  # fmt: skip
+                first, second = theirs.runner_up, ours.runner_up
+                self.assertEqual(first and (path(first.podm), first.margin),
+                                 second and (second.podm, second.margin))  # fmt: skip
                 chosen = found.placements and path(found.placements[0].chosen.podm)
-                self.assertEqual(
-                    {chosen or None}, {one.instead_of for one in ours.flips} or {chosen or None}
-                )
+                self.assertLessEqual({one.instead_of for one in ours.flips}, {chosen or None})
                 self.assertEqual(flat.inventory.podms, found.inventory.podms)
 
     def test_what_a_zone_tells_covers_what_is_below(self):
