@@ -7,6 +7,7 @@ import yaml
 
 from tests.functional.cloud import PASSWORD, TOKEN, Cloud
 from tests.functional.programs import ROOT, Case, Done, run
+from tests.unit.zones.in_process import made_nodes, served_tree
 from valence_sched.simulator.server.podm import SimulatorSettings
 from valence_sched.simulator.server.sessions import Account
 from valence_sched.testing.served import served
@@ -48,6 +49,35 @@ class TestCatalog(Case):
         for gone, left in names.items():
             self.assertEqual(left, [name for name in names[None] if name in left], gone)
             self.assertEqual(3 if gone is None else 2, len(left))
+
+    def test_another_interface_renames_nothing_and_our_nodes_stay_ours(self):
+        _, podms = self.enterContext(served_tree("rack"))
+        cloud = self.cloud(("west", podms["rack"].url))
+        flavor = self.write(
+            "node.json", '{"name": "node", "properties": {"processor": {"total_cores": 8}}}'
+        )
+        state = {"XDG_STATE_HOME": str(self.folder / "state")}
+
+        def podm(*words: str, interface: str = "public", code: int = 0) -> Done:
+            environ = cloud.environment | state | {"OS_INTERFACE": interface}
+            done = run("openstack", "podm", *words, **environ)
+            self.assertEqual(code, done.code, done)
+            return done
+
+        compose = ("schedule", "--from-catalog", "--flavor", flavor, "--compose", "-f", "json")
+        (node,) = podm(*compose).data
+        name = node["Podm"]
+        self.assertRegex(name, "^west-[0-9a-f]{12}$")
+        (listed,) = self.listed(cloud, OS_INTERFACE="internal").data
+        self.assertEqual((name, 1), (listed["Podm"], listed["Nodes"]))
+        live = ("node", "list", "--from-catalog", "--live", "-f", "json")
+        (found,) = podm(*live, interface="internal").data
+        self.assertEqual((node["Node"], name, "COMPOSED"),
+                         (found["Node"], found["Podm"], found["State"]))  # fmt: skip
+        self.assertIn(f"{name!r} still has 1 ", podm("delete", name, code=1).err)
+        podm("node", "delete", "--from-catalog", node["Node"], interface="internal")
+        podm("delete", name)
+        self.assertEqual([], made_nodes(podms))
 
     def test_one_region_can_be_asked_for(self):
         cloud = self.cloud(("west", SILENT), ("east", f"{SILENT}0"))
