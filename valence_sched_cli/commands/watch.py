@@ -7,6 +7,7 @@ import argparse
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
+from valence_sched_cli.options.help import section
 from valence_sched_cli.options.types import add_options, positive, seconds
 
 
@@ -21,10 +22,14 @@ class WatchPodm(base.Command):
     state, at an interval of its own. Zones below are polled by the service of a zone.
     """
 
+    examples = (
+        "--interval 30 --readers 8",
+        "--report https://scheduler.example.org:8790 --report-interval 30",
+    )
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        inventory.add_state_option(parser)
         add_options(
-            parser,
+            section(parser, "what"),
             """
             --once: read each pod manager once, and exit; 5 when none could be read
             --interval <seconds>: time between two readings of a pod manager (default: 60)
@@ -34,25 +39,36 @@ class WatchPodm(base.Command):
                 fail is tried at a time (default: 5)
             --event-pause <seconds>: shortest time between two readings of a pod manager that sends
                 events (default: 5)
-            --messaging <file>: YAML file of a message broker, over which processes hint at changes
-            --report <url>...: report what was read to the service at this URL, or with messaging to
-                all that hear reports over the broker of --messaging (repeat for several)
-            --report-interval <seconds>: time between two reports of a pod manager (default: 30)
             --no-events: read pod managers at their interval only
+            --full: read everything anew, not only what can have changed since the last time
+            """,
+            interval={"type": seconds, "default": 60.0},
+            max_interval={"type": seconds, "default": 900.0},
+            event_pause={"type": seconds, "default": 5.0},
+            open_after={"type": positive, "default": 5},
+        )
+        inventory.add_state_option(parser)
+        add_options(
+            section(parser, "inventory"),
+            """
             --readers <n>: how many pod managers are read at once at most (default: 32)
             --request-timeout <seconds>: how long each pod manager may take to answer (default: 30)
             --parallel <requests>: how many requests at once each pod manager gets at most
                 (default: 4)
-            --full: read everything anew, not only what can have changed since the last time
             """,
-            interval={"type": seconds, "default": 60.0},
-            report_interval={"type": seconds, "default": 30.0},
-            max_interval={"type": seconds, "default": 900.0},
-            event_pause={"type": seconds, "default": 5.0},
-            open_after={"type": positive, "default": 5},
             readers={"type": positive, "default": 32},
             request_timeout={"type": seconds, "default": 30.0},
             parallel={"type": positive, "default": 4},
+        )
+        add_options(
+            section(parser, "then"),
+            """
+            --messaging <file>: YAML file of a message broker, over which processes hint at changes
+            --report <url>...: report what was read to the service at this URL, or with messaging to
+                all that hear reports over the broker of --messaging (repeat for several)
+            --report-interval <seconds>: time between two reports of a pod manager (default: 30)
+            """,
+            report_interval={"type": seconds, "default": 30.0},
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
