@@ -242,13 +242,15 @@ class App:
         messaging: str | None = None,
         report: Sequence[str] = (),
         report_interval_s: float = 30.0,
+        report_policies: Sequence[str] = (),
     ) -> None:
         """Keep the registered pod managers fresh until interrupted, or read them ``once``.
 
         ``tell`` takes a line for each change. One process of those that share a state reads.
         ``messaging`` is the file of the broker over which hints come and go. What was read is
         reported every ``report_interval_s`` to each of ``report``: the URL of a service, or
-        ``messaging`` for all that hear reports over that broker.
+        ``messaging`` for all that hear reports over that broker; with ``report_policies`` only what
+        decisions of these policies of the service read.
 
         Raises:
             UsageError: no pod manager is registered; a URL is none, or there is no broker.
@@ -275,7 +277,7 @@ class App:
             if fanout is not None:
                 fanout.start()
                 stack.callback(fanout.close)
-            targets = {one: self._report_target(one, fanout) for one in report}
+            targets = {one: self._report_target(one, fanout, report_policies) for one in report}
             ended = threading.Event()
 
             def names() -> list[str]:
@@ -296,20 +298,25 @@ class App:
                                           "that their URLs are right (podm check)")  # fmt: skip
 
     def _report_target(
-        self, target: str, fanout: HintFanout | None
+        self, target: str, fanout: HintFanout | None, policies: Sequence[str]
     ) -> Callable[[str, Mapping[str, Any]], object]:
         """Return what takes reports of pod managers: a service by its URL, or a broker."""
         if target == "messaging":
             if fanout is None:
                 raise UsageError("--report messaging: name the file of the broker (--messaging)")
+            if policies:
+                raise UsageError("--report-policy: a broker does not tell what policies read: "
+                                 "name the URL of a service with --report")  # fmt: skip
             return fanout.report
+        from valence_sched.inventory import reporter
         from valence_sched.remote.environment import connection  # HTTP: only to a service
         from valence_sched.remote.scheduler import RemoteScheduler
 
         service = connection(self.config.environ, target)
         if service is None:
             raise UsageError("--report: an empty URL: name that of a service, or messaging")
-        return RemoteScheduler(service).update_resource_stats
+        scheduler = RemoteScheduler(service)
+        return reporter.needed(scheduler, policies) if policies else scheduler.update_resource_stats
 
     def hint_fanout(
         self,

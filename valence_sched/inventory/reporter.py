@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from valence_sched.errors import SchedulerError, one_line
 from valence_sched.model.inventory import FullPodm
-from valence_sched.model.stats import FIELDS, Stats
+from valence_sched.model.scheduler import Scheduler
+from valence_sched.model.stats import FIELDS, Stats, select_stats
 from valence_sched.store.store import Store
 
 #: What the operator of the scheduler that is told says of a pod manager, not who reports for it.
@@ -21,6 +23,18 @@ def stats_of(podm: FullPodm) -> Stats:
     """Return what a pod manager has, as it would report it by itself."""
     names = {*FIELDS.values(), "facts"}.difference(_LOCAL)
     return {name: msgspec.to_builtins(getattr(podm, name)) for name in sorted(names)}
+
+
+def needed(
+    scheduler: Scheduler, policies: Sequence[str]
+) -> Callable[[str, Mapping[str, Any]], None]:
+    """Return what reports to a scheduler only what decisions of some of its policies read."""
+
+    def report(name: str, stats: Mapping[str, Any]) -> None:
+        fields = {field for one in policies for field in scheduler.podm_reads(one).fields}
+        scheduler.update_resource_stats(name, select_stats(stats, fields))
+
+    return report
 
 
 class Reporter:

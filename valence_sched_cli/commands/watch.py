@@ -67,8 +67,11 @@ class WatchPodm(base.Command):
             --report <url>...: report what was read to the service at this URL, or with messaging to
                 all that hear reports over the broker of --messaging (repeat for several)
             --report-interval <seconds>: time between two reports of a pod manager (default: 30)
+            --report-policy <policy>...: report only the fields that this policy of the service
+                reads (repeat for several)
             """,
             report_interval={"type": seconds, "default": 30.0},
+            report_policy={"default": ()},
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -98,6 +101,7 @@ class WatchPodm(base.Command):
                 messaging=parsed_args.messaging,
                 report=parsed_args.report,
                 report_interval_s=parsed_args.report_interval,
+                report_policies=parsed_args.report_policy,
             )
         except KeyboardInterrupt:
             if parsed_args.once:

@@ -2,14 +2,18 @@
 """Reports that are sent by themselves, at an interval of their own, by a clock of the test."""
 
 import itertools
+from unittest import mock
 
 import sqlalchemy as sa
 
 from tests.unit.store.engines import StoreCase
 from tests.unit.store.site import podm
+from valence_sched.core.podm_reads import fields_read
 from valence_sched.errors import ServiceError, StoreError
-from valence_sched.inventory.reporter import Reporter, stats_of
+from valence_sched.inventory.reporter import Reporter, needed, stats_of
+from valence_sched.model.policy import FilterUse, PodmReads, Policy
 from valence_sched.model.read_failure import ReadFailure
+from valence_sched.model.scheduler import Scheduler
 from valence_sched.store import tables
 
 HOUR_S = 3600.0
@@ -80,6 +84,23 @@ class TestReporter(StoreCase):
                          (found.blocks, found.pools, found.facts, found.capabilities))  # fmt: skip
         self.assertNotIn("url", stats_of(podm("p", url="https://h")))
         self.assertNotIn("enabled", stats_of(podm("p", enabled=False)))
+
+    def test_only_what_the_policies_there_read_is_reported(self):
+        """S65: without the filter for the health of GPUs no report has it."""
+        health = FilterUse("health", {"fact": "gpu_health"})
+        podms = [podm("p", 3, facts={"rack": "8", "gpu_health": "OK"})]
+        self.here.remember(*podms)
+        for filters, facts in (((health,), {"gpu_health": "OK"}), ((), {})):
+            policy = Policy(name="ours", filters=(FilterUse("capacity"), *filters))
+            there = mock.create_autospec(Scheduler, instance=True)
+            there.podm_reads.side_effect = lambda _name, policy=policy: PodmReads(
+                policy="ours", fields=fields_read(policy)
+            )
+            self.reporter(needed(there, ["ours"])).report()
+            ((name, stats),) = (call.args for call in there.update_resource_stats.mock_calls)
+            self.assertEqual(("p", facts), (name, stats["facts"]))
+            self.assertEqual(3, len(stats["blocks"]))
+            self.assertEqual("Online", stats["status"])
 
     def test_what_is_gone_is_gone_there_too(self):
         self.reporter().report()
