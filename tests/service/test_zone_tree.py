@@ -2,17 +2,23 @@
 """One decision walks a tree of zones, each a service of its own behind real sockets."""
 
 import contextlib
+import json
 import unittest
+from pathlib import Path
 from random import Random
 
 from msgspec.structs import replace
 
+from tests.functional.programs import SITE
+from tests.service.test_reader import wait_for
 from tests.service.zone_services import ZoneServices, scheduler
 from tests.unit.zones.scarce_sites import scarce_decider, scarce_podm, scarce_request
 from tests.unit.zones.test_tree_as_flat import decider, podm, request
 from valence_sched.core.batch_plan import BatchPlan
 from valence_sched.errors import RequestError
 from valence_sched.model.request import FlavorShare, Mix, Request
+from valence_sched.testing import request as compiled
+from valence_sched.testing.served import served
 
 
 def with_own_mix(asked: Request) -> Request:
@@ -131,3 +137,57 @@ class TestTreeOverHttp(unittest.TestCase):
         podms = [podm(number, random) for number in range(6)]
         left, right = self.zones.start("a", podms[:3]), self.zones.start("b", podms[3:])
         self.check_as_flat(self.zones.start("top", (), {"a": left, "b": right}), podms, random)
+
+
+class TestSelected(unittest.TestCase):
+    """S82: the examples of the founding document, from hardware as read and zones as stated."""
+
+    EUROPE, AMERICA = ("eu/gpu-west", "eu/general-1"), ("na/gpu-north", "na/gpu-east")
+
+    @classmethod
+    def setUpClass(cls):
+        """Serve two zones, each with two pod managers that tell nothing but their hardware."""
+        stack = contextlib.ExitStack()
+        cls.addClassCleanup(stack.close)
+        site = json.loads(Path(SITE).read_bytes())
+        for one in site["podms"]:
+            for told in ("capabilities", "facts", "traits", "aggregates", "zone"):
+                one.pop(told, None)
+        zones = ZoneServices(stack)
+        file = zones.folder / "hardware.json"
+        file.write_text(json.dumps(site))
+        hardware = stack.enter_context(served(str(file)))
+        children = {}
+        for name, paths, stated in (
+            ("eu", cls.EUROPE, "region=eu, os=windows;linux"),
+            ("na", cls.AMERICA, "region=na, os=linux"),
+        ):
+            own = [hardware[path.removeprefix(f"{name}/")] for path in paths]
+            children[name] = zones.start(name, zones={"capabilities": stated}, served=own)
+        cls.top = scheduler(zones.start("top", (), children, zones={"poll_interval_s": 1.0}))
+
+    def check(self, expected, properties=None, **words):
+        """Each of the expected pod managers can be chosen, and no other."""
+        asked = compiled(properties or {"processor": {"sockets": 1}}, count=1, **words)
+
+        def found():
+            report = self.top.select_destinations(replace(asked, count=40, min_count=1)).report
+            placed = zip(report.zones.placements, report.placements, strict=True)
+            return sorted({f"{at.zone}/{one.chosen.podm}" for at, one in placed})
+
+        wait_for(lambda: found() == sorted(expected))  # the children read, and tell of themselves
+
+    def test_gpu(self):
+        self.check(
+            ("eu/gpu-west",), {"accelerators": [{"kind": "GPU", "model": "L40S", "count": 1}]}
+        )
+
+    def test_fast_nic(self):
+        self.check(("eu/gpu-west",), {"nics": [{"count": 1, "speed_mbps": 200_000}]})
+
+    def test_windows(self):
+        self.check(self.EUROPE, capabilities={"os": ["windows"]})
+
+    def test_europe_against_north_america(self):
+        self.check(self.EUROPE, capabilities={"region": ["eu"]})
+        self.check(self.AMERICA, capabilities={"region": ["na"]})
