@@ -23,10 +23,13 @@ SITE = str(ROOT / "examples" / "site.json")
 FLAVORS = str(ROOT / "examples" / "flavors.yaml")
 BIN = Path(sys.executable).parent
 PROGRAMS = ("valence-sched", "openstack")
-#: Marks of a line that only a shell understands, wherever they stand.
+#: Marks of a line that only a shell understands, wherever they stand but in single quotes.
 NEEDS_A_SHELL = frozenset("|&;<>$`*?~")
-#: What prints the exit code of the command before it.
-PRINTS_CODE = re.compile(r'(.*); echo "([^"$]*)\$\?"', re.DOTALL)
+QUOTED = re.compile(r"'[^']*'")
+#: A command, streams of it that go nowhere, and what prints its exit code.
+LINE = re.compile(
+    r"""(.*?)( >/dev/null)?( 2>/dev/null| 2>&1)?(?:; echo "([^"$]*)\$\?")?""", re.DOTALL
+)
 NOWHERE = tempfile.gettempdir() + "/there-is-no-configuration-here"
 
 
@@ -160,16 +163,19 @@ def _asked(_through: bool, program: str, *words: str, **more: str) -> Done:
 
 def shell(command: str, folder: Path = ROOT, **more: str) -> Done:
     """Run a line as a shell does, output and errors together as on a terminal."""
-    asks_code = PRINTS_CODE.fullmatch(command)
-    line = asks_code[1] if asks_code else command
+    found = LINE.fullmatch(command)
+    assert found, "any text is a command"
+    line, silent, errors, says = found.groups()
     words = shlex.split(line.replace("\\\n", " "))
-    if words[0] in PROGRAMS and not NEEDS_A_SHELL.intersection(line):
+    if words[0] in PROGRAMS and not NEEDS_A_SHELL.intersection(QUOTED.sub("", line)):
         with tempfile.TemporaryDirectory(prefix="streams-") as place:
-            both = Path(place, "both")
-            streams = [Path(os.devnull), both, both]
-            code = _ran(words[0], tuple(words[1:]), environment(**more), folder, streams)
-            out = both.read_text()
-            return Done(0, f"{out}{asks_code[2]}{code}\n", "") if asks_code else Done(code, out, "")
+            nowhere, both = Path(os.devnull), Path(place, "both")
+            out = nowhere if silent else both
+            err = {None: both, " 2>&1": out}.get(errors, nowhere)
+            code = _ran(words[0], tuple(words[1:]), environment(**more), folder,
+                        [nowhere, out, err])  # fmt: skip
+            text = both.read_text() if both.exists() else ""
+            return Done(code, text, "") if says is None else Done(0, f"{text}{says}{code}\n", "")
     done = subprocess.run(
         ["bash", "-c", command],
         stdin=subprocess.DEVNULL,
