@@ -189,10 +189,10 @@ def _lost(name: str, percent: dict[str, list[float]]) -> Iterator[Measurement]:
         measured = max(value, LEAST_LOST)
         yield against(f"placing: {name}, {who}, lost", measured, least, 1.0 + EQUAL / least, "%")
     pairs = zip(percent[POLICY], percent[best], strict=True)
-    error = _standard_error([ours - theirs for ours, theirs in pairs])
+    error = standard_error([ours - theirs for ours, theirs in pairs])
     yield against(f"placing: {name}, standard error", error, MOST_ERROR, 1.0, "points")
 
 
-def _standard_error(found: Sequence[float]) -> float:
+def standard_error(found: Sequence[float]) -> float:
     """Return the standard error of the mean, 0 of a single value."""
     return statistics.stdev(found) / math.sqrt(len(found)) if len(found) > 1 else 0.0

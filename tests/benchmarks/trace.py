@@ -31,7 +31,6 @@ from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.model.request import FlavorShare, Mix, NameRequirements, Request, sealed
 from valence_sched.schedulers.filter import FilterScheduler
 from valence_sched.view.builder import ViewBuilder
-from valence_sched.weighers.tight import SCARCITY
 
 CARD = 1000  # thousandths
 CPU, MEMORY = "cpu_milli", "memory_mib"
@@ -153,10 +152,9 @@ def _use(use: WeigherUse) -> WeigherUse:
     """Return a weigher that is told what things are called here, and in which units they are."""
     if use.name == "fragmentation":
         return msgspec.structs.replace(use, options={**use.options, "of": CARDS})
-    if use.name == "tight":
-        scales = use.options.get("of", SCARCITY)
-        here = {name: scales[word] * unit for name, (word, unit) in UNITS.items()}
-        return msgspec.structs.replace(use, options={**use.options, "of": here})
+    if scales := use.options.get("of"):
+        of = {name: scales[word] * unit for name, (word, unit) in UNITS.items()}
+        return msgspec.structs.replace(use, options={**use.options, "of": of})
     return use
 
 

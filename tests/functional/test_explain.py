@@ -84,7 +84,7 @@ class TestScreen(Explain):
         self.assertEqual((0, ""), (done.code, done.err))
         parts = ["placed: 1 of 1 (policy balanced, seed 0)", "gpu-large: 32 cores, 256 GiB memory",
                  "8 pod managers, 16 pools, 203 blocks", "| gpu-east |", "\nCandidates\n",
-                 "gpu-north  hall-1", "weights: fragmentation 8, balance 2, room 1",
+                 "gpu-north  hall-1", "weights: fragmentation 8, balance 2, tight 2, room 1",
                  "\nNot chosen: 6 of 8 ",
                  "dark-1     status Offline, needs Online (filter alive); would fit otherwise",
                  "mem-1      drawer-1: 128 of 256 GiB memory",

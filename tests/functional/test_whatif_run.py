@@ -189,13 +189,13 @@ class TestCompare(Replays):
     def test_rows_are_measures_and_the_better_value_is_marked(self):
         words = (*DRAWN, "--policy", "default", "--policy", "pack", "--compare")
         rows = {row["Measure"]: row for row in self.replay(0, *words, "-f", "json").data}
-        placed = rows["placed"]
-        self.assertNotEqual(placed["base/default"], placed["base/pack"])
-        best = max(("base/default", "base/pack"), key=placed.__getitem__)
-        self.assertEqual([best], placed["Better"])
+        lost = rows["fragmentation"]
+        self.assertNotEqual(lost["base/default"], lost["base/pack"])
+        best = min(("base/default", "base/pack"), key=lost.__getitem__)
+        self.assertEqual([best], lost["Better"])
         self.assertEqual([], rows["requested"]["Better"])
         table = self.replay(0, *words).out
-        self.assertIn(f"{placed[best]} *", table)
+        self.assertRegex(table, rf"\| fragmentation .* {lost[best]:.1%} \*")
         self.assertNotIn("Better", table)
 
     def test_an_equal_result_exits_0_and_another_one_10_naming_what_differs(self):

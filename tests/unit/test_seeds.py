@@ -527,11 +527,12 @@ class TestS2(unittest.TestCase):
             site = view({"id": "a", "blocks": blocks})
             asked = request({"memory": {"capacity_mib": asked_mib}})
             policy = next(p for p in engine(site).policies() if p.name == "default")
-            # but the one that looks at accelerators: without any it adds the same to each cost
+            # but those that look at accelerators and at the pools of one pod manager: without any,
+            # and with one pool, they add the same to each cost
             weighers = tuple(
                 plugins.load(plugins.WEIGHERS).get(use.name)
                 for use in policy.weighers
-                if use.name != "fragmentation"
+                if use.name not in ("fragmentation", "tight")
             )
             return int(evaluate(site, asked, bound(*weighers), strict=True).cost[0])
 

@@ -41,7 +41,7 @@ from valence_sched.model.policy import Policy
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Mix, MixSupplies, Request
 from valence_sched.view.block_kinds import BoundedMemo
-from valence_sched.view.builder import ViewBuilder
+from valence_sched.view.builder import UriKey, ViewBuilder
 from valence_sched.view.view import Mask, View
 
 if TYPE_CHECKING:
@@ -354,12 +354,12 @@ class Decider:
             warnings.append(undecided_text(open_pools, context.bound.policy))
         return counts
 
-    def replace(self, podm: LeanPodm, file: str = "update") -> None:
+    def replace(self, podm: LeanPodm, file: str = "update", key: UriKey = str) -> None:
         """Replace a podm by a newer reading; InputError if it is invalid, and nothing changes."""
         from valence_sched.view.update import splice  # only for a newer reading
 
         builder = self._builder.empty_copy()
-        builder.add(podm, file)
+        builder.add(podm, file, key=key)
         number = self._numbers.setdefault(podm.id, len(self._numbers))
         self._snapshot.replace(*splice(self._view, number, builder.view()))
 

@@ -128,7 +128,8 @@ class Follower:
         builder = ViewBuilder()
         for podm_id in self._viewed:
             if podm_id not in ids:
-                builder.add(self._remainders[podm_id].podm, _place(podm_id))
+                order = self._orders.get(podm_id, str)
+                builder.add(self._remainders[podm_id].podm, _place(podm_id), key=order)
         decider = self._make_decider(builder.view())
         decider.note_skipped(self._members.skipped)
         decider.note_elsewhere(self._without_rows(ids))
@@ -205,9 +206,6 @@ class Follower:
             self._bases.pop(podm_id, None)
             self._remainders.pop(podm_id, None)
             return
-        if key := self._orders.get(podm_id):
-            blocks = sorted(base.blocks, key=lambda block: key(block.uri))
-            base = replace(base, blocks=tuple(blocks))
         self._bases[podm_id] = base
         usage = followed.usage if followed is not None else NO_USAGE
         self._remainders[podm_id] = PodmRemainder(base, usage)
@@ -222,7 +220,8 @@ class Follower:
             return self._new_decider()
         for podm_id in sorted(changed & viewed.keys()):
             try:
-                self._decider.replace(self._remainders[podm_id].podm)
+                order = self._orders.get(podm_id, str)
+                self._decider.replace(self._remainders[podm_id].podm, key=order)
             except InputError:  # making a new one tells the members
                 return self._new_decider()
         return self._decider
@@ -232,7 +231,8 @@ class Follower:
         self._decider, self._viewed = None, {}
         for podm_id in self._members.order(self._remainders):
             try:
-                builder.add(self._remainders[podm_id].podm, _place(podm_id))
+                order = self._orders.get(podm_id, str)
+                builder.add(self._remainders[podm_id].podm, _place(podm_id), key=order)
             except InputError as error:
                 self._members.refuse(podm_id, error)
             else:

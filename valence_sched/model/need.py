@@ -205,4 +205,9 @@ MEASURES = {
 
 def need_for_measure(name: str) -> Need:
     """Return the need of a measure: one of ``MEASURES``, else the stock of that name."""
-    return MEASURES.get(name) or Need(kind="stock", measure="amount", amount=0, resource=name)
+    return MEASURES.get(name) or need_for_stock(name)
+
+
+def need_for_stock(name: str, amount: float = 0) -> Need:
+    """Return the need of an amount of a stock resource."""
+    return Need(kind="stock", measure="amount", amount=amount, resource=name)

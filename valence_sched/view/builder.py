@@ -21,9 +21,11 @@ from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.blocks import BlockTable, Positions, Topology
 from valence_sched.view.view import Ints, Labels, View, lot_of
 
+UriKey = Callable[[str], Any]
 Layout = dict[tuple[str, ...], Positions]
 
 _topology_of = operator.attrgetter("places")
+_uri_of = operator.attrgetter("uri")
 
 
 class ViewBuilder:
@@ -55,8 +57,8 @@ class ViewBuilder:
         builder._layouts, builder._topologies = self._layouts, self._topologies
         return builder
 
-    def add(self, podm: LeanPodm, file: str, document_path: str = "$") -> None:
-        """Add a podm.
+    def add(self, podm: LeanPodm, file: str, document_path: str = "$", key: UriKey = str) -> None:
+        """Add a podm; its blocks are tried in the order of the ``key`` of their URIs.
 
         Raises:
             InputError: an id or a block URI is a duplicate, a block is in a pool that the podm does
@@ -65,7 +67,7 @@ class ViewBuilder:
         """
         if podm.id in self._files:
             raise repeated_id(podm.id, self._files[podm.id], file, document_path)
-        table = self._block_table(podm, file, document_path)
+        table = self._block_table(podm, file, document_path, key)
         self._files[podm.id] = file
         self.podms.append(msgspec.structs.replace(podm, blocks=(), stocks=(), nodes=podm.nodes))
         self.block_tables.append(table)
@@ -106,23 +108,28 @@ class ViewBuilder:
             block_count=int(sum(sizes)),
         ).freeze()
 
-    def _block_table(self, podm: LeanPodm, file: str, path: str) -> BlockTable:
-        uris = [block.uri for block in podm.blocks]
-        if len(set(uris)) != len(uris):
+    def _block_table(self, podm: LeanPodm, file: str, path: str, key: UriKey) -> BlockTable:
+        if len({block.uri for block in podm.blocks}) != len(podm.blocks):
             self._refuse_repeated(podm, file, path)
         layout = self._layout(podm, file, path)
         try:
-            return self._look_up(podm, uris, layout)
+            return self._look_up(podm, layout, key)
         except KeyError:  # a text that is new
             self._decode_new(podm, layout, file, path)
-            return self._look_up(podm, uris, layout)
+            return self._look_up(podm, layout, key)
 
-    def _look_up(self, podm: LeanPodm, uris: list[str], layout: Layout) -> BlockTable:
-        """Return the block table of a podm of which every text is decoded, else KeyError."""
-        blocks, numbers, uses = podm.blocks, self.kinds.numbers, self._uses
+    def _look_up(self, podm: LeanPodm, layout: Layout, key: UriKey) -> BlockTable:
+        """Return the block table of a podm of which every text is decoded, else KeyError.
+
+        The order in which the podm lists blocks and stocks is not kept.
+        """
+        blocks, amounts = sorted(podm.blocks, key=_uri_of), sorted(podm.stocks, key=_uri_of)
+        if key is not str:
+            blocks.sort(key=lambda block: key(block.uri))
+        numbers, uses = self.kinds.numbers, self._uses
         use = [uses[bytes(block.status or b"")] for block in blocks]
         return BlockTable(
-            uris,
+            [block.uri for block in blocks],
             [
                 numbers[block.type, bytes(block.devices or b""), condition]
                 for block, (_, _, _, condition) in zip(blocks, use, strict=True)
@@ -130,8 +137,8 @@ class ViewBuilder:
             [slots for slots, _, _, _ in use],
             [shared for _, shared, _, _ in use],
             [layout[block.pools] for block in blocks],
-            podm.stocks,
-            tuple(layout[stock.pools] for stock in podm.stocks),
+            tuple(amounts),
+            tuple(layout[stock.pools] for stock in amounts),
             [gain for _, _, gain, _ in use],
             self._block_topologies(blocks),
         )
@@ -146,7 +153,7 @@ class ViewBuilder:
 
     def _decode_new(self, podm: LeanPodm, layout: Layout, file: str, path: str) -> None:
         number = {pool.id: index for index, pool in enumerate(podm.pools)}
-        for index, block in enumerate(podm.blocks):
+        for index, block in sorted(enumerate(podm.blocks), key=lambda one: one[1].uri):
             at = f"{path}.blocks[{index}]"
             key = bytes(block.status or b"")
             if key not in self._uses:

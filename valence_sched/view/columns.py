@@ -34,7 +34,7 @@ from valence_sched.view.stock_grants import StockGrants
 from valence_sched.view.stocks import StockColumn
 from valence_sched.view.view import Labels, View
 
-VERSION = 3
+VERSION = 4
 MAGIC = b"valence-sched view\n"
 ALIGNMENT = 16  # bytes, of each array from the beginning of the first
 #: The sizes in front of the header: its own, that of the arrays, and the checksum of both.

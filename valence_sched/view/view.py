@@ -31,7 +31,8 @@ By = Literal["pool", "podm"]
 MOST_MEMOISED = 256  # values that a View remembers for the plug-ins that ask for them again
 #: What the keys of remembered values begin with that no node changes.
 FIXED = frozenset({
-    "total", "inverse", "inverses", "constant", "all rows", "has fact", "number", "mix weights"
+    "total", "inverse", "inverses", "constant", "all rows", "has fact", "number", "mix weights",
+    "tight",
 })  # fmt: skip
 
 

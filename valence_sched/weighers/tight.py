@@ -1,52 +1,148 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tight weigher: fills the pools with the fewest scarce resources."""
+"""Tight weigher: fills the pools with the fewest nodes' worth of resources left."""
 
-import functools
+import operator
+from collections import defaultdict
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from msgspec import Meta
 
-from valence_sched.model.need import MEASURES, Need
-from valence_sched.model.request import Request
+from valence_sched.model.need import MEASURES, Need, need_for_measure, need_for_stock
+from valence_sched.model.request import FlavorShare, Request
 from valence_sched.view.podm_fields import reads_podm
-from valence_sched.view.view import Floats, View
+from valence_sched.view.reads import reads
+from valence_sched.view.utilisation import weighted_sum
+from valence_sched.view.view import By, Floats, View, read_only
 
 Scale = Annotated[float, Meta(gt=0, le=10**15)]
+Within = Literal["site", "podm"]
 
-_SCALES = {"accelerators": 1.0, "cores": 1e3, "memory_mib": 1e7}
-SCARCITY: Mapping[str, Scale] = MappingProxyType(_SCALES)
-SCARCE = {name: MEASURES[name] for name in SCARCITY}  # what is no measure is a stock
+NO_SCALES: Mapping[str, Scale] = MappingProxyType({})
+_ORDER = operator.attrgetter("kind", "measure", "resource")
+COUNTED = tuple(need for name, need in MEASURES.items() if name != "gpus")  # accelerators, too
 
 
+@reads("mix", optional=True)
 @reads_podm()
-def tight(view: View, request: Request, *, of: Mapping[str, Scale] = SCARCITY) -> Floats:
-    """Prefers pools where least is free of what is asked for, and least there of what is not.
+def tight(
+    view: View, request: Request, *, within: Within = "site", of: Mapping[str, Scale] = NO_SCALES
+) -> Floats:
+    """Prefers pools where least is left, of what is asked for and of all else.
 
-    ``1 / (1 + x)``, where ``x`` is the sum of ``amount / scale`` over the things that ``of`` names
-    with their scale: ``accelerators``, ``cores``, ``memory_mib``, or a stock resource, which
-    goes before a measure of the same name. The amount of a thing that the request needs is what is
-    free of it, of any other all that there is, in use or not: what asks for no accelerator goes
-    where none ever were. By default one accelerator weighs as much as 1,000 cores, so that cores,
-    then memory, decide between equal numbers of it. Source: best fit.
+    ``1 / (1 + x)``, where ``x`` is the sum of ``amount / scale`` over all resources: those of
+    blocks, each stock, and each custom class. The amount of a resource that the request needs is
+    what is free of it, of any other all that there is, in use or not: what asks for no accelerator
+    goes where none ever were. The scale is the mean amount that a node of the mix of flavors takes,
+    and that of the request itself where the mix takes none; what neither takes counts as one node
+    where there is any. ``of`` names scales of its own, by measure or by stock resource. ``within``
+    a pod manager (``podm``), ``x`` is divided by the mean over the pools of the pod manager: it
+    orders these, and a pod manager with one pool scores 0.5. Source: best fit.
 
     Raises:
         ValueError: a scale is not above 0.
     """
-    amount = np.zeros(len(view))
-    needed = {(need.kind, need.resource) for need in request.needs if need.amount > 0}
     for name, scale in of.items():
         if not scale > 0.0:
             raise ValueError(f"the scale of {name!r} must be above 0, not {scale}")
-        thing = _stock(name) if name in view.resources else SCARCE.get(name) or _stock(name)
-        counted = view.free if (thing.kind, thing.resource) in needed else view.total
-        amount += counted(thing) / scale
-    score: Floats = 1.0 / (1.0 + amount)
+    terms = _terms(view, request, of)
+    left = _left(view, terms, "pool")
+    if within == "podm":
+        every = _left(view, terms, "podm")
+        left = left * _pool_counts(view)
+        left = np.divide(left, every, out=np.ones(len(view)), where=every > 0.0)
+    score: Floats = 1.0 / (1.0 + left)
     return score
 
 
-@functools.lru_cache(256)
-def _stock(name: str) -> Need:
-    return Need(kind="stock", measure="amount", amount=0, resource=name)
+class _Terms(NamedTuple):
+    """What counts of a pool: free amounts by their scale, and whole ones of what is not needed.
+
+    ``key`` tells the terms from any others. Without a scale, any amount counts 1.
+    """
+
+    key: tuple[object, ...]
+    needed: tuple[Need, ...]
+    inverse_scales: Floats
+    others: tuple[tuple[Need, float | None], ...]
+
+
+def _terms(view: View, request: Request, of: Mapping[str, Scale]) -> _Terms:
+    digest = request.mix.digest if request.mix.shares else ""
+    key = ("tight", digest, request.needs, tuple(of.items()))
+    return view.memoise_selected(  # type: ignore[no-any-return]
+        key, lambda whole, _: whole, lambda: _new_terms(view, request, of, key)
+    )
+
+
+def _new_terms(
+    view: View, request: Request, of: Mapping[str, Scale], key: tuple[object, ...]
+) -> _Terms:
+    own = _mean_amounts(FlavorShare(request.needs))
+    scales = own | _mean_amounts(*request.mix.shares)
+    scales |= {_named(view, name): scale for name, scale in of.items()}
+    stocks = [need_for_stock(name) for name in view.resources]
+    every = sorted(
+        {*COUNTED, *stocks, *scales}, key=lambda one: (one.kind, one.measure, one.resource)
+    )
+    needed = tuple(one for one in every if one in own)
+    inverse = read_only(np.array([1.0 / scales[one] for one in needed]))
+    return _Terms(
+        key, needed, inverse, tuple((one, scales.get(one)) for one in every if one not in own)
+    )
+
+
+def _mean_amounts(*shares: FlavorShare) -> dict[Need, float]:
+    """Return the mean amount that a node takes of each resource, whatever devices supply it."""
+    amounts, weights = defaultdict[Need, float](float), sum(share.weight for share in shares)
+    for share in shares:
+        for need in share.needs:
+            if need.amount:
+                resource = Need(
+                    kind=need.kind, measure=need.measure, amount=0, resource=need.resource
+                )
+                amounts[resource] += share.weight * need.total_amount() / weights
+    return dict(amounts)
+
+
+def _resource(need: Need) -> Need:
+    return Need(kind=need.kind, measure=need.measure, amount=0, resource=need.resource)
+
+
+def _named(view: View, name: str) -> Need:
+    """Return a resource by its name: a stock goes before a measure."""
+    return need_for_stock(name) if name in view.resources else need_for_measure(name)
+
+
+def _left(view: View, terms: _Terms, by: By) -> Floats:
+    """Return per row how many nodes' worth of all resources counts, read-only."""
+
+    def make() -> Floats:
+        free = weighted_sum(view.free_table(terms.needed, by), terms.inverse_scales)
+        return read_only(free + _others(view, terms, by))
+
+    return view.memoise_free(("tight", by), terms.key, make)  # type: ignore[no-any-return]
+
+
+def _others(view: View, terms: _Terms, by: By) -> Floats:
+    """Return the part of what the request does not need, which no node changes."""
+
+    def make() -> Floats:
+        amounts = np.zeros(len(view))
+        for resource, scale in terms.others:
+            total = view.total(resource, by)
+            amounts += total > 0.0 if scale is None else total / scale
+        return amounts
+
+    return view.memoise_selected((*terms.key, by), operator.getitem, make)  # type: ignore[no-any-return]
+
+
+def _pool_counts(view: View) -> Floats:
+    """Return per row the number of pools of its pod manager."""
+
+    def make() -> Floats:
+        return np.array([max(1.0, len(podm.pools)) for podm in view.podms])[view.podm_of]
+
+    return view.memoise_selected(("tight", "pools"), operator.getitem, make)  # type: ignore[no-any-return]

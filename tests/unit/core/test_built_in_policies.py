@@ -39,6 +39,38 @@ def chosen(policy: str, podms: list[dict[str, Any]], node: Any, **words: Any) ->
     return [one.chosen.podm for one in decision.placements]
 
 
+def rack(**used: int) -> dict[str, Any]:
+    """Return a podm with pools of 48 cores and 48 of a custom class, of which so many are used."""
+    stocks = [
+        {"uri": f"{pool}/{resource}", "resource": resource, "total": 48, "used": amount,
+         "pools": [pool]}
+        for pool, amount in used.items() for resource in ("vcpu", "CUSTOM_UNIT")
+    ]  # fmt: skip
+    return {"id": "rack", "pools": [{"id": pool} for pool in used], "stocks": stocks}
+
+
+class TestPools(unittest.TestCase):
+    """Within a pod manager every policy chooses by what is left, of whatever is asked for."""
+
+    def test_the_fullest_pool_that_has_room_is_chosen_whatever_the_seed(self):
+        site = view(rack(empty=0, full=40, fuller=46))
+        for policy in (*KEEPING, "fragmentation"):
+            decider = engine(site, POLICIES[policy])
+            for wanted in ({"vcpu": 4}, {"CUSTOM_UNIT": 4}, {"vcpu": 4, "CUSTOM_UNIT": 2}):
+                stocks = [{"resource": name, "amount": some} for name, some in wanted.items()]
+                for seed in range(6):
+                    asked = request({"stocks": stocks}, policy=policy, seed=seed)
+                    (placed,) = decider.select_destinations(asked).placements
+                    with self.subTest(policy=policy, seed=seed, **wanted):
+                        self.assertEqual("full", placed.chosen.pool)
+
+    def test_pod_managers_of_one_pool_are_chosen_as_without(self):
+        every = [rack(one=used) | {"id": str(used)} for used in (8, 24, 40)]
+        node = {"stocks": [{"resource": "vcpu", "amount": 4}]}
+        self.assertEqual(["8"], chosen("default", every, node))
+        self.assertEqual(["40"], chosen("pack", every, node))
+
+
 class TestAccelerators(unittest.TestCase):
     """No accelerator is left without the hosts that nodes with it need."""
 

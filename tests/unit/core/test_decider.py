@@ -150,10 +150,10 @@ class TestVerdicts(unittest.TestCase):
     def test_the_score_of_a_candidate_is_what_its_cost_says(self):
         (placed,) = self.decide(policy="balanced").placements
         chosen = placed.chosen
-        weights = {"fragmentation": 8, "balance": 2, "room": 1}
-        mean = sum(weights[name] * score for name, score in chosen.scores.items()) / 11
+        weights = {"fragmentation": 8, "balance": 2, "room": 1, "tight": 2}
+        mean = sum(weights[name] * score for name, score in chosen.scores.items()) / 13
         self.assertAlmostEqual(mean, chosen.score, 5)
-        self.assertAlmostEqual(1 - chosen.cost / 11_000_000_000, chosen.score, 6)
+        self.assertAlmostEqual(1 - chosen.cost / 13_000_000_000, chosen.score, 6)
 
     def test_ranking_gives_candidates_best_first_and_no_more_than_asked(self):
         found = engine(self.SITE)

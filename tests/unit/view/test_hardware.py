@@ -28,7 +28,7 @@ def uris(**fields: Any) -> list[tuple[str, str]]:
 class BlocksTest(unittest.TestCase):
     def test_every_condition_of_a_filter_must_hold(self):
         for fields, expected in (
-            ({}, [("one", "/b/c1"), ("one", "/b/g1"), ("two", "/b/g1"), ("two", "/b/c2")]),
+            ({}, [("one", "/b/c1"), ("one", "/b/g1"), ("two", "/b/c2"), ("two", "/b/g1")]),
             ({"podm": "First"}, [("one", "/b/c1"), ("one", "/b/g1")]),
             ({"pool": "right"}, [("one", "/b/c1")]),
             ({"type": "Expansion", "podm": "one"}, [("one", "/b/g1")]),

@@ -138,7 +138,7 @@ class TestChecks(unittest.TestCase):
              "nodes: 2 are now 3; request: another one is recorded"),
         ])  # fmt: skip
         other = self.result(f"{{decision: {{file: d.json, flavor: web, count: 2}}, {moved}}}")
-        self.assertRegex(other.found, "^node 1: east/b is now east-2/a; node 2: .*; inventory: ")
+        self.assertRegex(other.found, "^node 1: east/b is now east-2/b; node 2: .*; inventory: ")
         same = "{file: d.json, flavor: web, count: 2, placements_only: true}"
         self.assert_each([(f"{{decision: {same}, edits: [{{set: west, zone: x}}]}}", True,
                            "the same")])  # fmt: skip

@@ -63,8 +63,8 @@ class TestOrder(SolverCase):
             self.assertEqual((true, True), (found.proven.bound, found.is_optimal))
 
     def test_an_order_that_wastes_is_told_from_the_best_one(self):
-        # the first node takes the cores beside the only card
-        blocks = [cpu("c1", 8, pools=["p"]), cpu("c2", 8, pools=["q"]), gpu("g", pools=["p"])]
+        # the first node takes the cores beside the only card: there least is left
+        blocks = [cpu("c1", 8, pools=["p"]), cpu("c2", 64, pools=["q"]), gpu("g", pools=["p"])]
         podm = {"id": "a", "pools": [{"id": "p"}, {"id": "q"}], "blocks": blocks}
         found = mix_capacity(engine_of(podm), [WEB, CARD], [1, 1], 99, explain=True, proven=True)
         self.assertEqual((1, 2, 2), (found.nodes, found.proven.bound, found.proven.found))

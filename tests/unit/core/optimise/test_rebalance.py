@@ -114,7 +114,7 @@ class TestMigrations(unittest.TestCase):
     def test_a_composed_node_frees_what_its_pod_manager_would_free(self):
         used = {"state": "Composed", "compositions": 1}
         for status, migrations in ((used, 1), ({**used, "reserved": True}, None)):
-            blocks = [gpu("g0", 2), cpu("c0", 16, status=status)]
+            blocks = [gpu("a0", 2), cpu("c0", 16, status=status)]
             free = view({"id": "a", "blocks": blocks}, {"id": "b", "blocks": [cpu("c0", 8)]})
             plan = fewest_migrations(free, TYPES, 1, [MovableNode("n", 0, 0, (1,))])
             with self.subTest(migrations=migrations):
@@ -122,7 +122,7 @@ class TestMigrations(unittest.TestCase):
                 self.assertEqual(migrations == 1, plan.is_fewest)
 
     def test_destinations_are_the_rows_of_the_type(self):
-        blocks = [gpu("g0", 2), cpu("c0", 16)]
+        blocks = [gpu("a0", 2), cpu("c0", 16)]
         base = view({"id": "a", "blocks": blocks}, {"id": "b", "blocks": [cpu("c0", 8)]})
         overlay = Overlay(base)
         overlay.allocate(0, (1,), ())
@@ -148,7 +148,7 @@ class TestMigrations(unittest.TestCase):
         large = {"state": "Composed", "compositions": 1}
         for spare, moves in (([cpu("s0", 16)], 3), ([], None)):
             free = view(
-                {"id": "a", "blocks": [gpu("g0", 2), cpu("c0", 16, status=large)]},
+                {"id": "a", "blocks": [gpu("a0", 2), cpu("c0", 16, status=large)]},
                 {"id": "b", "blocks": [cpu("c0", 8, status=large)]},
                 {"id": "c", "blocks": spare},
             )
