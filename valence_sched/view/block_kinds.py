@@ -67,7 +67,7 @@ class BlockKinds:
         #: condition.
         self.numbers: dict[tuple[tuple[BlockType, ...], bytes, str | None], int] = {}
         #: Values that other modules compute from the kinds, by the name of the value first.
-        self.derived: BoundedMemo[tuple[str, ...], Any] = BoundedMemo(MOST_DERIVED)
+        self.derived: BoundedMemo[tuple[object, ...], Any] = BoundedMemo(MOST_DERIVED)
         self._devices: list[tuple[str, Any]] = []
         self._device_numbers: dict[tuple[str, Any], int] = {}
         self._kind_of: list[int] = []

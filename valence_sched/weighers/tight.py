@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tight weigher: fills the pools with the fewest nodes' worth of resources left."""
 
+from __future__ import annotations
+
+import functools
 import operator
 from collections import defaultdict
 from collections.abc import Mapping
@@ -21,6 +24,7 @@ Scale = Annotated[float, Meta(gt=0, le=10**15)]
 Within = Literal["site", "podm"]
 
 NO_SCALES: Mapping[str, Scale] = MappingProxyType({})
+LEAST = 1e-300  # where nothing is left on a pod manager, its pools are alike
 _ORDER = operator.attrgetter("kind", "measure", "resource")
 COUNTED = tuple(need for name, need in MEASURES.items() if name != "gpus")  # accelerators, too
 
@@ -47,51 +51,68 @@ def tight(
     for name, scale in of.items():
         if not scale > 0.0:
             raise ValueError(f"the scale of {name!r} must be above 0, not {scale}")
-    terms = _terms(view, request, of)
-    left = _left(view, terms, "pool")
-    if within == "podm":
-        every = _left(view, terms, "podm")
-        left = left * _pool_counts(view)
-        left = np.divide(left, every, out=np.ones(len(view)), where=every > 0.0)
-    score: Floats = 1.0 / (1.0 + left)
-    return score
+    if within == "podm" and _pool_counts(view).max(initial=1.0) == 1.0:
+        return view.constant(0.5)
+    digest = request.mix.digest if request.mix.shares else ""
+    resources = tuple([(need.kind, need.measure, need.resource) for need in request.needs])
+    kinds, names = view.kinds, tuple(view.resources)
+    key = ("tight", digest, resources, names, len(kinds), *of.items())
+    terms: _Terms | None = kinds.derived.get(key)
+    if terms is None:
+        terms = kinds.derived.store(key, _new_terms(view, request, of, key))
+    if not terms.unscaled:  # whatever the amounts of the request are
+        make_score = functools.partial(_score, view, terms, terms.inverse_scales, within)
+        return view.memoise_free(("tight", within), key, make_score)  # type: ignore[no-any-return]
+    own = _mean_amounts(FlavorShare(request.needs))
+    scales = np.array([1.0 / own[one] for one in terms.needed])
+    known = terms.inverse_scales > 0.0
+    return _score(view, terms, np.where(known, terms.inverse_scales, scales), within)
+
+
+def _score(view: View, terms: _Terms, inverse_scales: Floats, within: Within) -> Floats:
+    left = _left(view, terms, inverse_scales, "pool")
+    if within == "site":
+        return read_only(1.0 / (1.0 + left))
+    every, pools = _left(view, terms, inverse_scales, "podm") + LEAST, _pool_counts(view)
+    score: Floats = every / (every + (left * pools + LEAST))
+    score[pools == 1.0] = 0.5  # a pod manager may have more than its only pool lists
+    return read_only(score)
 
 
 class _Terms(NamedTuple):
     """What counts of a pool: free amounts by their scale, and whole ones of what is not needed.
 
-    ``key`` tells the terms from any others. Without a scale, any amount counts 1.
+    ``key`` tells the terms from any others. Resources that are ``unscaled`` have a scale of the
+    request's own, here 0. Without a scale, any amount of the others counts 1.
     """
 
     key: tuple[object, ...]
     needed: tuple[Need, ...]
     inverse_scales: Floats
+    unscaled: bool
     others: tuple[tuple[Need, float | None], ...]
-
-
-def _terms(view: View, request: Request, of: Mapping[str, Scale]) -> _Terms:
-    digest = request.mix.digest if request.mix.shares else ""
-    key = ("tight", digest, request.needs, tuple(of.items()))
-    return view.memoise_selected(  # type: ignore[no-any-return]
-        key, lambda whole, _: whole, lambda: _new_terms(view, request, of, key)
-    )
 
 
 def _new_terms(
     view: View, request: Request, of: Mapping[str, Scale], key: tuple[object, ...]
 ) -> _Terms:
     own = _mean_amounts(FlavorShare(request.needs))
-    scales = own | _mean_amounts(*request.mix.shares)
+    scales = _mean_amounts(*request.mix.shares)
     scales |= {_named(view, name): scale for name, scale in of.items()}
     stocks = [need_for_stock(name) for name in view.resources]
-    every = sorted(
-        {*COUNTED, *stocks, *scales}, key=lambda one: (one.kind, one.measure, one.resource)
-    )
-    needed = tuple(one for one in every if one in own)
-    inverse = read_only(np.array([1.0 / scales[one] for one in needed]))
-    return _Terms(
-        key, needed, inverse, tuple((one, scales.get(one)) for one in every if one not in own)
-    )
+    some = {one for one in (*COUNTED, *stocks, *scales) if _is_there(view, one)}
+    every = sorted(some | own.keys(), key=_ORDER)  # sums depend on it
+    needed = tuple([one for one in every if one in own])
+    inverse = read_only(np.array([1.0 / scales[one] if one in scales else 0.0 for one in needed]))
+    others = tuple([(one, scales.get(one)) for one in every if one not in own])
+    return _Terms(key, needed, inverse, not inverse.all(), others)
+
+
+def _is_there(view: View, resource: Need) -> bool:
+    """Return whether any row can have some of a resource, by what the whole View lists."""
+    if resource.kind == "stock":
+        return resource.resource in view.resources
+    return bool(view.kinds.amounts(resource).any())
 
 
 def _mean_amounts(*shares: FlavorShare) -> dict[Need, float]:
@@ -116,14 +137,12 @@ def _named(view: View, name: str) -> Need:
     return need_for_stock(name) if name in view.resources else need_for_measure(name)
 
 
-def _left(view: View, terms: _Terms, by: By) -> Floats:
-    """Return per row how many nodes' worth of all resources counts, read-only."""
-
-    def make() -> Floats:
-        free = weighted_sum(view.free_table(terms.needed, by), terms.inverse_scales)
-        return read_only(free + _others(view, terms, by))
-
-    return view.memoise_free(("tight", by), terms.key, make)  # type: ignore[no-any-return]
+def _left(view: View, terms: _Terms, inverse_scales: Floats, by: By) -> Floats:
+    """Return per row how many nodes' worth of all resources counts."""
+    make = functools.partial(view.free_table, terms.needed, by)
+    table = view.memoise_free(("tight", by), terms.needed, make)
+    free = weighted_sum(table, inverse_scales)
+    return free + _others(view, terms, by) if terms.others else free
 
 
 def _others(view: View, terms: _Terms, by: By) -> Floats:
