@@ -67,7 +67,7 @@ class TestBrowser(BrowserCase):
         cards = opened.locator(".podm")
         self.assertEqual("gpu-east", cards.first.locator("h3").inner_text())
         self.assertEqual("chosen", cards.first.locator("summary .tag").inner_text())
-        self.assertEqual(3, cards.first.locator("i.c[title]").count())
+        self.assertEqual(4, cards.first.locator("i.c[title]").count())
         dark = cards.filter(has_text="dark-1")
         self.assertFalse(dark.locator(".pool").first.is_visible())
         dark.locator("summary").focus()

@@ -12,7 +12,7 @@ from tests.functional.programs import SITE
 from tests.service.serving import serving
 from tests.unit.cli.output.hostile import EVIL, raw
 from valence_sched.model.registration import Registration
-from valence_sched.service.settings import ServiceSettings
+from valence_sched.service.settings import RateSettings, ServiceSettings
 from valence_sched.store.store import Store
 from valence_sched.testing.served import served
 
@@ -41,7 +41,10 @@ class TestUi(BrowserCase):
                   for name in ("ann", "mo", "eve")}  # fmt: skip
         users.write_text(f"ann:{hashed['ann']}:admin\nmo:{hashed['mo']}\neve:{hashed['eve']}\n")
         users.chmod(0o600)
-        settings = ServiceSettings(state=state, auth="basic", users_file=str(users))
+        limits = RateSettings(failures="1000/minute")  # strangers fail here on purpose
+        settings = ServiceSettings(
+            state=state, auth="basic", users_file=str(users), rate_limits=limits
+        )
         homes = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
         environ = dict.fromkeys(homes, str(cls.folder))
         cls.url = stack.enter_context(serving(settings, environ))

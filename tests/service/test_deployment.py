@@ -305,7 +305,7 @@ class TestPage(unittest.TestCase):
                  if isinstance(kind, type) and issubclass(kind, errors.SchedulerError)}  # fmt: skip
         self.assertLessEqual({*codes}, known)
         metrics = {*re.findall(r"valence_scheduler_\w+", self.PAGE)}
-        self.assertEqual(2, len(metrics))
+        self.assertEqual(4, len(metrics))
         recorded = Metrics(lambda: None)
         recorded.count("GET", "/", 200, 0.1)
         text_of = recorded.text()[1].decode()

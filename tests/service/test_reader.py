@@ -205,7 +205,7 @@ class TestReadiness(ApplicationCase):
             self.assertIn(f"valence_scheduler_{line}\n", text)
         self.assertGreater(self.gauge("oldest_reading_seconds"), 0)
         gauges = re.findall(r"^# TYPE (\w+) gauge", text, re.MULTILINE)
-        self.assertEqual(7, len(gauges))
+        self.assertEqual(9, len(gauges))
         for name in gauges:
             self.assertIn(f"``{name}``", PAGE.read_text(encoding="utf-8"))
 

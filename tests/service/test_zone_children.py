@@ -120,7 +120,8 @@ class TestSilentChildren(ChildrenCase):
 
     def test_a_ranking_names_what_is_missing(self):
         ranking = self.top(self.respond(b"no JSON")).rank(replace(ASKED, count=1), 5)
-        self.assertEqual({"good-1", "good-2"}, {one.podm for one in ranking.candidates})
+        found = {one.podm for one in ranking.candidates}
+        self.assertEqual({"good/good-1", "good/good-2"}, found)
         self.assertIn("zone bad: ", ranking.missing[0])
 
     def test_a_child_that_is_not_active_is_not_asked(self):

@@ -106,7 +106,7 @@ class ReportRenderer:
             "Score",
             *(part.weigher for part in weighers),
             "",
-            "Over-allocated",
+            "Excess",
         ]
         if weighers:
             names[3] = f"= {names[3]}"
@@ -129,8 +129,8 @@ class ReportRenderer:
 
 def _folded(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
     """Yield rows whose last cell is folded into as many rows as a screen needs for it."""
-    cells = list(zip(*rows, strict=True))[:-1]  # tabulate makes a column wider than its title
-    widths = [max(len(name) + 2, *(len(str(cell)) for cell in column))
+    cells = list(zip(*rows, strict=True))[:-1]
+    widths = [max(len(name), *(len(str(cell)) for cell in column))
               for name, column in zip(names, cells, strict=False)]  # fmt: skip
     room = max(len(names[-1]), WIDTH - 2 - sum(width + 2 for width in widths))
     for *start, last in rows:

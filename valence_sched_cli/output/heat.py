@@ -32,7 +32,11 @@ def heat_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, colour: b
 
     texts = [[_cell_text(cell, colour=colour) for cell in row] for row in rows]
     titles = [escape(name) for name in names]
-    return tabulate.tabulate(texts, headers=titles, tablefmt="plain", disable_numparse=True)
+    padding, tabulate.MIN_PADDING = tabulate.MIN_PADDING, 0  # columns as wide as their titles
+    try:
+        return tabulate.tabulate(texts, headers=titles, tablefmt="plain", disable_numparse=True)
+    finally:
+        tabulate.MIN_PADDING = padding
 
 
 def painted(text: str, heat: float) -> str:

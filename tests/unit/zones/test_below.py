@@ -12,9 +12,9 @@ BELOW = ZonesBelow(None, {"east": "zone east is not active"})
 class TestNames(unittest.TestCase):
     """A child by its name."""
 
-    def test_one_that_is_not_a_child_is_named_with_those_that_are(self):
+    def test_one_that_is_no_child_is_told_to_be_added(self):
         for find in (BELOW.child, BELOW.part):
-            with self.assertRaisesRegex(UnknownName, "^no child zone named 'eats' .*'east'"):
+            with self.assertRaisesRegex(ServiceError, "^it is no longer a child zone: add it"):
                 find("eats")
 
     def test_of_one_that_cannot_be_asked_the_reason_is_told(self):

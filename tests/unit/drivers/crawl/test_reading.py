@@ -99,8 +99,10 @@ class TestPasses(unittest.TestCase):
     TREE = (
         (ROOT, whole(ROOT, CompositionService=link("/redfish/v1/CompositionService"),
                      Systems=link("/redfish/v1/Systems"))),
-        ("/redfish/v1/CompositionService", whole("/redfish/v1/CompositionService")),
+        ("/redfish/v1/CompositionService",
+         whole("/redfish/v1/CompositionService", ResourceBlocks=link("/redfish/v1/Blocks"))),
         ("/redfish/v1/Systems", whole("/redfish/v1/Systems", Members=[])),
+        ("/redfish/v1/Blocks", whole("/redfish/v1/Blocks", Members=[])),
     )  # fmt: skip
 
     def test_the_last_pass_has_all_that_was_read_and_nothing_that_is_missing(self):
