@@ -121,12 +121,14 @@ class TestReceiving(EventsCase):
 
     def test_one_that_sends_too_often_waits_and_stops_nobody_else(self):
         self.client = self.new_client(
-            rate_limits=RateSettings(requests="3/hour", failures="2/hour")
+            rate_limits=RateSettings(requests="3/hour", failures="2/hour"),
+            auth="basic",
+            users_file=self.users_file("ann:admin"),
         )
         statuses = [self.send().status_code for _ in range(5)]
         self.assertEqual([204, 204, 204, 429, 429], statuses)
         self.assertEqual(204, self.send(path=self.path("q")).status_code)
-        self.assertEqual(200, self.call("GET", "/v1/flavors").status_code)
+        self.assertEqual(200, self.call("GET", "/v1/flavors", user="ann").status_code)
         statuses = [self.send(path="/v1/events/x").status_code for _ in range(3)]
         self.assertEqual([404, 404, 429], statuses)
 

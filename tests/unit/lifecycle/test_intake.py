@@ -39,9 +39,9 @@ def counted() -> Iterator[tuple[WorkCounts, list[str]]]:
     counts, added = WorkCounts(), []
     add = ViewBuilder.add
 
-    def noted(self: ViewBuilder, podm, *place: str) -> None:
+    def noted(self: ViewBuilder, podm, *place: str, **words) -> None:
         added.append(podm.id)
-        add(self, podm, *place)
+        add(self, podm, *place, **words)
 
     with (
         mock.patch.object(database, "WorkCounts", lambda: counts),

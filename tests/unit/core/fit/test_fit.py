@@ -166,7 +166,7 @@ class TestFit(unittest.TestCase):
         podm = {"id": "a", "pools": [{"id": "p", "limits": limits}],
                 "blocks": [{**block, "pools": ["p"]} for block in blocks]}  # fmt: skip
         asked = request({"processor": {"total_cores": 8}})
-        self.assertEqual((0, 1, 2), tuple(sorted(fit(asked, view(podm)).blocks)))
+        self.assertEqual((0, 3, 4), tuple(sorted(fit(asked, view(podm)).blocks)))
         podm["blocks"] = podm["blocks"][:2]
         self.assertIsNone(fit(asked, view(podm)))
         self.assertIsNone(fit(Request(needs=()), view(podm)))

@@ -212,7 +212,7 @@ class TestPlaces(unittest.TestCase):
         }
         cpus = [{"uri": name, "devices": {"processors": [{"cores": 8}]},
                  "places": {"pcie_root": name}} for name in "xy"]  # fmt: skip
-        self.assertEqual((1, 2), fit(asked, *cpus, *gpus("y")).blocks)
+        self.assertEqual((0, 2), fit(asked, *cpus, *gpus("y")).blocks)
         self.assertIsNone(fit(asked, *cpus, *gpus("z")))
 
     def test_equal_groups_add_up(self):
