@@ -10,6 +10,7 @@ from tests.service.application import SMALL, LivePodmsCase
 from valence_sched.model.foreign_text import answer_of, called, of_server, redirect_to
 from valence_sched.model.foreign_text import without_foreign_texts as without
 from valence_sched.model.registration import Registration
+from valence_sched.service.visibility import visible
 from valence_sched.store.store import Store
 
 SECRET = "db-internal-7"
@@ -117,6 +118,11 @@ class TestForeignTexts(LivePodmsCase):
                     self.assertNotIn(SECRET, result.text)
         self.foreign.answer = ANSWERS["ssh"]
         self.assertIn("no HTTP", self.ended("DELETE", self.node).json["problem"]["detail"])
+
+    def test_rows_of_a_page_are_looked_into(self):
+        rows = (("Note", f"no HTTP: {answer_of(SECRET)}"), ("Owner", "mo"))
+        self.assertNotIn(SECRET, str(visible(rows, "mo", tuple)))
+        self.assertEqual(rows, visible(rows, None, tuple))
 
     def test_an_operator_is_told_what_it_says(self):
         for name in QUOTED:

@@ -62,10 +62,15 @@ def free(plan: Any, cards: int | None = None) -> list[dict[str, Any]]:
 
 
 def take_four(plan: Any) -> None:
-    """Take a block of four accelerators in place of the one of one."""
+    """Make the node of a block of four accelerators, in the pool that has one, and of a host."""
     node = chosen(plan)
-    others = [one for one in node["blocks"] if "GPU" not in one["uri"]]
-    node["blocks"] = [*others, free(plan, 4)[0]]
+    pools = sorted({name for one in plan["podms"][0]["podm"]["blocks"] for name in one["pools"]})
+    for pool in pools:
+        node["pool"] = pool
+        if found := free(plan, 4):
+            break
+    (host, *_) = (one for one in free(plan, 0) if "Compute" in one["uri"])
+    node["blocks"] = [host, found[0]]
 
 
 def take_one_more(plan: Any) -> None:

@@ -149,11 +149,11 @@ class TestWhole(ReportCase):
 
     def check_alike(self, asked, whole):
         """Check that the tree answers a request as the flat zone does, by path."""
-        ranked = {one.podm: one.score for one in self.top.rank(asked, 9).candidates}
+        ranked = {(one.podm, one.pool): one.score for one in self.top.rank(asked, 9).candidates}
         expected = self.flat.rank(whole, 9).candidates
-        self.assertEqual({path(one.podm): one.score for one in expected}, ranked)
+        self.assertEqual({(path(one.podm), one.pool): one.score for one in expected}, ranked)
         (one,) = with_podm_paths(self.top.select_destinations(asked).report).placements
-        self.assertEqual(max(ranked.values()), ranked[one.chosen.podm])
+        self.assertEqual(max(ranked.values()), ranked[one.chosen.podm, one.chosen.pool])
         fits = dict(self.flat.count_fits(whole, MOST).podms)
         found = {podm: number for podm, number in self.top.count_fits(asked, MOST).podms if number}
         self.assertEqual({path(podm): number for podm, number in fits.items() if number}, found)

@@ -19,6 +19,8 @@ from valence_sched.model.tenant import OTHERS, hidden_uri, visible_podm
 
 #: What an error about an unknown name would suggest another owner's name for.
 OWNED = ("claim", "node", "decision", "operation")
+#: What is looked into: lists in lists and objects, as deep as a client made them, have no names.
+WALKED = (msgspec.Struct, str, tuple)
 
 
 def visible(value: Any, owner: str | None, own_nodes: Callable[[], Container[str]]) -> Any:
@@ -47,8 +49,7 @@ def _visible(value: Any, owner: str, own_nodes: Callable[[], Container[str]]) ->
                 changed[name] = after
         return replace(value, **changed) if changed else value
     if isinstance(value, (list, tuple)):
-        # plain lists, as deep as a client or an older service has made them, have no names
-        found = [_visible(one, owner, own_nodes) if isinstance(one, msgspec.Struct | str) else one
+        found = [_visible(one, owner, own_nodes) if isinstance(one, WALKED) else one
                  for one in value]  # fmt: skip
         same = all(one is before for one, before in zip(found, value, strict=True))
         return value if same else type(value)(found)
