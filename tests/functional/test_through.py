@@ -15,11 +15,13 @@ MODULES = (
 )  # fmt: skip
 
 #: What holds of a scheduler in the process alone: a service reads its pod managers and its
-#: files and polls its child zones by itself, has a state from its beginning, and its zone in its
-#: settings. No variable of a command says what it reads. The last ones start a program themselves.
+#: files and polls its child zones by itself, has its state open from its beginning and names no
+#: file of it, and has its zone in its settings. No variable of a command says what it reads. The last ones start a program themselves.
 HERE_ONLY = (
     "test_the_line_names_the_variable",
     "test_the_very_blocks_are_composed_once",
+    "test_a_state_that_is_none_is_refused_in_one_line",
+    "test_the_usual_state_is_in_the_state_directory_for_its_owner_alone",
     "test_everything_can_be_said_when_one_is_added_and_is_shown",
     "test_the_list_is_a_table_that_says_why_a_zone_is_not_active",
     "test_without_routing_zones_are_listed_and_not_changed",
