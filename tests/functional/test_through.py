@@ -16,7 +16,8 @@ MODULES = (
 
 #: What holds of a scheduler in the process alone: a service reads its pod managers and its
 #: files and polls its child zones by itself, has its state open from its beginning and names no
-#: file of it, and has its zone in its settings. No variable of a command says what it reads. The last ones start a program themselves.
+#: file of it, and has its zone in its settings. No variable of a command says what it reads. The
+#: last ones start a program themselves.
 HERE_ONLY = (
     "test_the_line_names_the_variable",
     "test_the_very_blocks_are_composed_once",
