@@ -241,7 +241,7 @@ class TestFormats(unittest.TestCase):
         out = asked("valence-sched", *words_of("podm schedule"), "-f", "csv").out
         (first,) = csv.DictReader(io.StringIO(out))
         self.assertEqual(("1", "0.318998"), (first["Node"], first["Score"]))
-        self.assertEqual(3, len(json.loads(first["Blocks"])))
+        self.assertEqual(4, len(json.loads(first["Blocks"])))
         self.assertEqual("[]", first["Amounts"])
 
     def test_a_single_value_can_be_taken_into_a_shell_variable(self):
