@@ -1,19 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes what the tests compare with anew: ``python -m tests.functional.renew_golden``.
 
-The golden decision, the transcripts below ``doc/source/examples`` and the screen in the README.
+The golden decision, the digests of what programs rely on, the transcripts below
+``doc/source/examples`` and the screen in the README.
 Look at the difference before you keep it: each is what somebody's program or eyes rely on.
 """
 
+import hashlib
+import itertools
+import json
 import re
 import tempfile
 import textwrap
+from importlib.metadata import entry_points
 from pathlib import Path
 
-from tests.functional.programs import ROOT, SITE, run, shell
+from tests.functional.programs import FLAVORS, ROOT, SITE, run, shell
+from valence_sched.service.openapi import document
 
 GOLDEN = Path(__file__).parent / "golden" / "decision.json"
 QUESTION = ("--inventory", SITE, "--flavor", "gpu-large", "--alternates", "2", "--seed", "7")
+DIGESTS = GOLDEN.with_name("digests.json")
+POLICIES = ("default", "pack", "balanced", "chance", "fragmentation")
+WISHES = (
+    (),
+    ("--count", "3"),
+    ("--seed", "5", "--alternates", "2"),
+    ("--count", "2", "--min-count", "1", "--anti-affinity", "podm"),
+    ("--count", "4", "--min-count", "1", "--spread", "zone", "--soft-affinity", "location"),
+    ("--owner", "team-a", "--exclude-podm", "gpu-north", "--seed", "9"),
+)
+#: Commands whose answers in JSON depend on the example site alone.
+ANSWERS = tuple(line.split() for line in f"""
+podm pool list --inventory {SITE}
+podm block list --inventory {SITE}
+podm device list --inventory {SITE}
+podm flavor list
+podm flavor show gpu-large
+podm fit --flavor gpu-large --inventory {SITE}
+podm fit --flavor large --explain --inventory {SITE}
+podm inventory validate {SITE}
+scheduler filter list
+scheduler weigher list
+scheduler policy list
+scheduler policy show default
+scheduler whatif fail gpu-east --inventory {SITE}
+scheduler whatif drain gpu-west --inventory {SITE}
+scheduler whatif need --flavor gpu-large --count 5 --buy GPU-03@gpu-east --inventory {SITE}
+""".strip().splitlines())  # fmt: skip
 EXAMPLES = ROOT / "doc" / "source" / "examples"
 README = ROOT / "README.rst"
 COMMAND = re.compile(r"^\$ (?:.*\\\n)*.*$", re.MULTILINE)
@@ -47,10 +81,42 @@ def screen(command: str) -> str:
     return "".join(f"    {line}".rstrip() + "\n" for line in [command.rstrip(), *broken])
 
 
+def decisions() -> dict[str, str]:
+    """Return the exit code of 300 questions and the digest of what each report says."""
+    flavors = [
+        row["Name"]
+        for row in run(
+            "valence-sched", "podm", "flavor", "list", "--flavor-file", FLAVORS, "-f", "json"
+        ).data
+    ]
+    digests = {}
+    for flavor, policy, wish in itertools.product(flavors[:10], POLICIES, WISHES):
+        words = ("--flavor", flavor, "--policy", policy, *wish)
+        done = run("valence-sched", "podm", "schedule", "--inventory", SITE, "--flavor-file",
+                   FLAVORS, *words, "-f", "json")  # fmt: skip
+        digests[" ".join(words)] = f"{done.code} {_digest(done.out)}"
+    return digests
+
+
+def answers() -> dict[str, str]:
+    """Return digests of answers and of the help of all commands, and that of the API document."""
+    digests = {"openapi": _digest(document().decode())}
+    helps = [[*name.split("_"), "--help"] for name in entry_points(group="openstack.podm.v1").names]
+    for words in (*([*line, "-f", "json"] for line in ANSWERS), *sorted(helps)):
+        done = run("valence-sched", *words)
+        digests[" ".join(words).replace(SITE, "site.json")] = f"{done.code} {_digest(done.out)}"
+    return digests
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def main() -> None:
     """Write all of them."""
     GOLDEN.parent.mkdir(exist_ok=True)
     run("valence-sched", "podm", "schedule", *QUESTION, "--report", GOLDEN)
+    DIGESTS.write_text(json.dumps({**decisions(), **answers()}, indent=1) + "\n")
     for path in transcripts():
         path.write_text(replayed(path.read_text()))
     README.write_text(SCREEN.sub(lambda found: screen(found[1]), README.read_text()))

@@ -14,7 +14,7 @@ import yaml
 
 import valence_sched
 from tests.functional.programs import FLAVORS, ROOT, SITE, Case, run
-from tests.functional.renew_golden import GOLDEN, QUESTION
+from tests.functional.renew_golden import DIGESTS, GOLDEN, QUESTION, answers, decisions
 from valence_sched.config import schemas
 
 DATA = Path(valence_sched.__path__[0]) / "data"
@@ -47,6 +47,23 @@ class TestGolden(Case):
         words = [str(copy) if word == SITE else word for word in QUESTION]
         run("valence-sched", "podm", "schedule", *words, "--report", file, PYTHONHASHSEED="7")
         self.assertEqual(GOLDEN.read_bytes(), file.read_bytes())
+
+
+class TestDigests(Case):
+    """Decisions, exit codes, answers and help are as they were."""
+
+    known = json.loads(DIGESTS.read_bytes())
+
+    def test_decisions_of_300_questions(self):
+        self._compare(decisions(), 300)
+
+    def test_answers_helps_and_the_document_of_the_interface(self):
+        self._compare(answers(), len(self.known) - 300)
+
+    def _compare(self, digests: dict[str, str], count: int) -> None:
+        self.assertEqual(count, len(digests))
+        changed = [words for words, digest in digests.items() if self.known.get(words) != digest]
+        self.assertEqual([], changed)
 
 
 class TestSchemas(Case):
