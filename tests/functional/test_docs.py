@@ -311,7 +311,7 @@ class TestExamples(unittest.TestCase):
 
     def test_every_built_in_policy_is_on_its_page(self):
         page = (DOC / "reference" / "policies.rst").read_text()
-        for policy in yaml.safe_load((DATA / "policies.yaml").read_text())["policies"]:
+        for policy in yaml.safe_load((DATA / "policies.json").read_text())["policies"]:
             self.assertIn(f"   * - ``{policy['name']}``\n", page)
 
     def test_every_example_is_on_a_page_or_in_a_transcript(self):

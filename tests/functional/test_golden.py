@@ -114,8 +114,8 @@ class TestSchemas(Case):
     def test_every_flavor_and_policy_there_is_keeps_to_its_schema(self):
         examples = ROOT / "doc" / "source" / "examples"
         for name, files in (
-            ("flavor", [DATA / "flavors.yaml", Path(FLAVORS), *examples.glob("flavor*.yaml")]),
-            ("policy", [DATA / "policies.yaml", *examples.glob("polic*.yaml")]),
+            ("flavor", [DATA / "flavors.json", Path(FLAVORS), *examples.glob("flavor*.yaml")]),
+            ("policy", [DATA / "policies.json", *examples.glob("polic*.yaml")]),
         ):
             many = {"flavor": "flavors", "policy": "policies"}[name]
             for file in files:

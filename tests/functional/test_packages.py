@@ -33,8 +33,8 @@ class TestPackages(unittest.TestCase):
             if path.is_file()
         }
         wanted |= {
-            "valence_sched/data/flavors.yaml",
-            "valence_sched/data/policies.yaml",
+            "valence_sched/data/flavors.json",
+            "valence_sched/data/policies.json",
             "valence_sched/pages/templates/page.css",
             "valence_sched/py.typed",
             "valence_sched_cli/py.typed",

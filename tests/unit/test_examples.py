@@ -19,7 +19,7 @@ from valence_sched.view.block_kinds import device_amount
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 OURS = EXAMPLES / "flavors.yaml"
-BUILT_IN = Path(valence_sched.__path__[0]) / "data" / "flavors.yaml"
+BUILT_IN = Path(valence_sched.__path__[0]) / "data" / "flavors.json"
 GROUPS = {
     "processor": "processors",
     "accelerator": "accelerators",

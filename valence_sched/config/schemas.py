@@ -14,7 +14,6 @@ from valence_sched.config.podms_file import PodmFile
 from valence_sched.model import quantity
 from valence_sched.model.baremetal import IronicSettings
 from valence_sched.model.check import EXPECTATIONS, CheckFile
-from valence_sched.model.codec import load_yaml
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import Inventory
@@ -27,7 +26,6 @@ from valence_sched.model.workload import TraceFile, WorkloadLine
 from valence_sched.model.zone_file import ZoneFile
 from valence_sched.model.zone_settings import ZoneSettings
 
-SHIPPED = ("flavors", "policies")  # YAML of people, of which the package also ships JSON
 NOUNS: dict[str, Any] = {
     "check": CheckFile,
     "inventory": Inventory,
@@ -118,13 +116,5 @@ def write_schemas(folder: Path) -> None:
         (folder / f"{name}.schema.json").write_bytes(json_schema(name))
 
 
-def write_shipped(folder: Path) -> None:
-    """Write as JSON what the package ships as YAML: it is read in a fraction of the time."""
-    for name in SHIPPED:
-        found = load_yaml((folder / f"{name}.yaml").read_bytes(), name)
-        (folder / f"{name}.json").write_bytes(msgspec.json.encode(found) + b"\n")
-
-
 if __name__ == "__main__":
     write_schemas(Path(sys.argv[1]))
-    write_shipped(Path(sys.argv[1]))

@@ -258,7 +258,7 @@ class Configuration:
         """Yield the files of a name; with a ``service`` only those that ``paths`` name."""
         shipped = DATA / name.replace(".yaml", ".json")
         if shipped.is_file() and service is None:
-            yield f"built-in {name}", ShippedJson(shipped.read_bytes())
+            yield f"built-in {shipped.name}", ShippedJson(shipped.read_bytes())
         own = self.user_file(name)
         if own.is_file() and service is None:
             yield str(own), files.read(str(own))

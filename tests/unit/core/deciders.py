@@ -14,7 +14,7 @@ from valence_sched.view.view import View
 
 
 def built_in() -> list[Policy]:
-    data = (importlib.resources.files("valence_sched") / "data" / "policies.yaml").read_bytes()
+    data = (importlib.resources.files("valence_sched") / "data" / "policies.json").read_bytes()
     return parsers.parse_policies(data, "built-in")
 
 
