@@ -129,7 +129,7 @@ class ZoneNodes:
         """Make the nodes of a request, or as many as it must have; return them and the decision.
 
         What was composed is taken apart where too few came to be; the request is then decided
-        again without the zones that failed.
+        again without the zones that failed. Where the others make too few, the failure stands.
 
         Raises:
             ClaimLost: a part could not be had every time; nothing is held.
@@ -139,10 +139,16 @@ class ZoneNodes:
         """
         avoid: tuple[SilentZone, ...] = ()
         notes: list[str] = []
+        failed_before: tuple[ProvisionResult, Selected | None] | None = None
         for number in range(1, MOST_ROUNDS + 1):
-            outcome = self.claims.claim(request, select, key=key, ttl_s=ttl_s, avoid=avoid)
+            try:
+                outcome = self.claims.claim(request, select, key=key, ttl_s=ttl_s, avoid=avoid)
+            except SchedulerError:
+                if failed_before is None:
+                    raise
+                return failed_before
             if outcome.claim is None:
-                return ProvisionResult(failures=tuple(notes)), outcome.selected
+                return failed_before or (ProvisionResult(), outcome.selected)
             if earlier := self._earlier(outcome):
                 return earlier, None
             row = self.claims.rows.get(outcome.claim.id)
@@ -151,8 +157,9 @@ class ZoneNodes:
                 self._check_ready(row)
             result, failed = self._compose(row, request.required_count, wait_s)
             failed -= {""} | {one.zone for one in avoid}
+            failed_before = replace(result, notes=(*notes, *result.notes)), outcome.selected
             if result.nodes or result.unverified or number == MOST_ROUNDS or not failed:
-                return replace(result, notes=(*notes, *result.notes)), outcome.selected
+                return failed_before
             reason = "it did not compose what it held"
             avoid += tuple(SilentZone(zone=zone, reason=reason) for zone in sorted(failed))
             zones = ", ".join(sorted(failed))

@@ -52,16 +52,17 @@ def request_for(
 ) -> Request:
     """Return a request with pod managers as a zone below, or this one (``""``), names them.
 
-    A name alone is for every zone, or for those ``having`` a pod manager of this name. Of the names
-    of others a zone has none.
+    A name alone is for every zone, or for those ``having`` a pod manager of this name. Where all
+    names are of others, the zone is asked for one that it does not have.
     """
     if not request.podms and not request.exclude_podms:
         return request
     named = {name: name_in(zone, name, zones, having)
              for name in (*request.podms, *request.exclude_podms)}  # fmt: skip
+    podms = tuple(named[name] for name in request.podms if named[name])
     return replace(
         request,
-        podms=tuple(named[name] or f"../{name}" for name in request.podms),
+        podms=podms or tuple(f"../{name}" for name in request.podms[:1]),
         exclude_podms=tuple(found for name in request.exclude_podms if (found := named[name])),
     )
 

@@ -169,7 +169,7 @@ class ZoneSelection:
         """Return as many nodes as the request asks for, or as many as fit.
 
         Raises:
-            UnknownName: every zone answers, and none has a pod manager of the request.
+            UnknownName: every zone is asked and answers, and none has a pod manager of the request.
         """
         self._complete_mix()
         while True:  # each time without one more of the zones, or once by what they supply now
@@ -343,7 +343,7 @@ class ZoneSelection:
                 raise _OtherSupplies(answer.supplies)
         self._note(answer.excluded, self._noted.excluded)
         self._noted.undecided.update(((one.podm, one.pool), one) for one in answer.undecided)
-        if answer.unknown_podms and not answer.silent:
+        if answer.unknown_podms and not self._noted.silent:
             raise UnknownName("pod manager", answer.unknown_podms[0], ())
         return answer
 

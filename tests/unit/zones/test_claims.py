@@ -251,6 +251,8 @@ class TestHarmful(TreeCase):
         with self.assertRaisesRegex(QuotaExceeded, "zone west: no"):
             self.top.claim(self.apart())
         with self.assertRaisesRegex(QuotaExceeded, "zone west: no"):
+            self.top.claim(request(owner="alice", podms=["west/west-p"]))
+        with self.assertRaisesRegex(QuotaExceeded, "zone west: no"):
             self.top.hold_offers(self.body())
         self.assertEqual({}, self.held())
 

@@ -12,7 +12,7 @@ from tests.unit.lifecycle.site import request
 from tests.unit.store.engines import raw_engine
 from tests.unit.zones.in_process import InProcessZone, made_nodes, served_tree
 from tests.unit.zones.test_claims import TreeCase
-from valence_sched.errors import ClaimState, InUse, ServiceError, Unverified
+from valence_sched.errors import ClaimState, InUse, ServiceError, StaleOffer, Unverified
 from valence_sched.model.claim import Claim
 from valence_sched.store import tables
 from valence_sched.zones.below import MOST_ROWS, ChildClaims
@@ -127,6 +127,35 @@ class TestRefused(NodeCase):
         self.assertTrue(all(one.startswith("zone west: west-p") for one in notes), notes)
         self.assertTrue(any(one.endswith("tried without zone west") for one in notes), notes)
         self.assertEqual([], self.made())
+
+    def test_a_refusal_stands_where_no_other_zone_may_compose(self):
+        """By path, by name, or by what is free: never as an unknown pod manager."""
+        for words in (
+            {"podms": ["west/west-p"]},
+            {"podms": ["west-p"]},
+            {"podms": ["west/west-p", "west-p"]},
+            {"exclude_podms": ["top-p", "east/east-p", "e1-p"]},
+        ):
+            result, selected = self.top.nodes_here.compose(
+                request(owner="alice", **words), self.top.select, wait_s=10
+            )
+            (line,) = result.failures
+            self.assertTrue(line.startswith("zone west: west-p: HTTP 400: "), line)
+            self.assertEqual((), result.notes)
+            self.assertEqual(["west"], [one.chosen.zone for one in selected.nodes])
+        self.assertEqual({}, self.held())
+
+    def test_a_refusal_stands_where_the_others_cannot_be_claimed(self):
+        select = self.top.select
+
+        def select_once(asked, avoid):
+            if avoid:
+                raise StaleOffer("ask again")
+            return select(asked)
+
+        only = request(owner="alice", podms=["west/west-p"])
+        result, _ = self.top.nodes_here.compose(only, select_once, wait_s=10)
+        self.assertTrue(result.failures[0].startswith("zone west: west-p: "))
 
 
 class TestSilent(NodeCase):

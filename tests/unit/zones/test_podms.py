@@ -85,8 +85,8 @@ class TestPodms(unittest.TestCase):
         ):  # fmt: skip
             asked = found(name)
             self.assertEqual(expected, asked.exclude_podms)
-            self.assertEqual(expected, tuple(one for one in asked.podms if "../" not in one))
-            self.assertEqual(len(named), len(asked.podms))  # without, any would do
+            self.assertEqual(expected, asked.podms)
+        self.assertEqual(("../west/d",), zone.requests(Request(podms=("west/d",)))("").podms)
         for name in ("z", "west/b"):
             with self.assertRaisesRegex(UnknownName, f"'{name}'"):
                 zone.requests(Request(exclude_podms=(name,)))
@@ -94,7 +94,7 @@ class TestPodms(unittest.TestCase):
     def test_a_silent_zone_need_not_have_what_a_request_names_of_another(self):
         zone = podms(Verbs("a"), east=Verbs("b"), west=Verbs(error=ServiceError("it is away")))
         found = zone.requests(Request(podms=("a", "b")))
-        self.assertEqual(("a", "../b"), found("").podms)
+        self.assertEqual(("a",), found("").podms)
         with self.assertRaisesRegex(ServiceError, "zone west may have .*'z'.*it is away"):
             zone.requests(Request(podms=("z",)))
 
