@@ -69,15 +69,15 @@ if TYPE_CHECKING:
     from valence_sched.model.zone_registry import ZoneInfo, ZoneRegistration
     from valence_sched.model.zone_settings import ZoneSettings
     from valence_sched.pages.hardware import HardwareListing
+    from valence_sched.planning.checks import Checker
+    from valence_sched.planning.site import Site as Site
+    from valence_sched.planning.sweep import Sweep as Sweep
+    from valence_sched.planning.sweep import Workers
+    from valence_sched.planning.sweep_journal import SweepJournal
+    from valence_sched.planning.whatif import WhatIf
+    from valence_sched.planning.workload import Workload as Workload
     from valence_sched.store.quarantine import Quarantine
     from valence_sched.store.store import Store
-    from valence_sched.whatif.checks import Checker
-    from valence_sched.whatif.site import Site as Site
-    from valence_sched.whatif.sweep import Sweep as Sweep
-    from valence_sched.whatif.sweep import Workers
-    from valence_sched.whatif.sweep_journal import SweepJournal
-    from valence_sched.whatif.whatif import WhatIf
-    from valence_sched.whatif.workload import Workload as Workload
     from valence_sched.zones.children import ZonePoller
 
 
@@ -450,7 +450,7 @@ class App:
 
     def zoned_site(self, selection: Selection, file: str) -> Site:
         """Return the pod managers of all zones of a file as one site; errors as of a site."""
-        from valence_sched.whatif.site import load_site  # planning: only for its commands
+        from valence_sched.planning.site import load_site  # planning: only for its commands
 
         return load_site(self.loader, self.config, _of_zones(selection, self.zone_file(file)))
 
@@ -494,18 +494,18 @@ class App:
         fetched, and what is planned with them is planned here.
         """
         if self.service is not None:
-            from valence_sched.whatif.site import site_of
+            from valence_sched.planning.site import site_of
 
             _refuse_reading(selection)
             return site_of(self.service.documents(), self.config, selection)
-        from valence_sched.whatif.site import load_site  # planning: only for its commands
+        from valence_sched.planning.site import load_site  # planning: only for its commands
 
         return load_site(self.loader, self.config, selection)
 
     @functools.cached_property
     def whatif(self) -> WhatIf:
         """Return the part that answers what-if questions."""
-        from valence_sched.whatif.whatif import WhatIf  # only to plan
+        from valence_sched.planning.whatif import WhatIf  # only to plan
 
         return WhatIf(self.config)
 
@@ -527,8 +527,8 @@ class App:
             InputError, UnknownName: a scenario file is invalid, or refers to what is not there.
             NothingMatches, UsageError: as of an edit.
         """
-        from valence_sched.whatif.edits import edited
-        from valence_sched.whatif.scenarios import scenario_sites, with_policy
+        from valence_sched.planning.edits import edited
+        from valence_sched.planning.scenarios import scenario_sites, with_policy
 
         sites = scenario_sites(site, scenarios, self.config) if scenarios else [site]
         return [with_policy(edited(one, edits), policy, weights or {}) for one in sites]
@@ -555,7 +555,7 @@ class App:
         survival_progress: Callable[[int, int], None],
     ) -> Checker:
         """Return what tells whether expectations on a site are met; arguments as for its class."""
-        from valence_sched.whatif.checks import Checker
+        from valence_sched.planning.checks import Checker
 
         return Checker(site, self.config, strict=strict, record=record, progress=progress,
                        survival_progress=survival_progress)  # fmt: skip
@@ -591,7 +591,7 @@ class App:
             InputError: a file cannot be read; of the workload also when it is replayed.
         """
         from valence_sched.config import parsers
-        from valence_sched.whatif.workload import open_workload
+        from valence_sched.planning.workload import open_workload
 
         named: dict[str, TraceColumn] = {}
         for name in column_files:
@@ -601,7 +601,7 @@ class App:
 
     def synthetic_workload(self, spec: SyntheticSpec) -> Workload:
         """Return a workload that is drawn by a seed."""
-        from valence_sched.whatif.synthetic import SyntheticWorkload
+        from valence_sched.planning.synthetic import SyntheticWorkload
 
         return SyntheticWorkload(spec)
 
@@ -623,7 +623,7 @@ class App:
             UnknownName: a site does not have a policy.
             SchedulerError: as for the workload, and for a decision.
         """
-        from valence_sched.whatif.runs import replay_all
+        from valence_sched.planning.runs import replay_all
 
         return replay_all(sites, policies, workload, progress, strict=strict)
 
@@ -638,9 +638,9 @@ class App:
     ) -> Sweep:
         """Return the runs of a workload on sites, under policies and with seeds, not yet made.
 
-        Errors as of :class:`~valence_sched.whatif.sweep.Sweep`.
+        Errors as of :class:`~valence_sched.planning.sweep.Sweep`.
         """
-        from valence_sched.whatif.sweep import Sweep
+        from valence_sched.planning.sweep import Sweep
 
         return Sweep(sites, policies, seeds, workload, strict=strict)
 
@@ -649,15 +649,15 @@ class App:
     ) -> AbstractContextManager[Workers]:
         """Return what makes the runs of a sweep: so many processes, or those of a Dask cluster.
 
-        Errors as of :func:`~valence_sched.whatif.workers.opened_workers`.
+        Errors as of :func:`~valence_sched.planning.workers.opened_workers`.
         """
-        from valence_sched.whatif.workers import opened_workers
+        from valence_sched.planning.workers import opened_workers
 
         return opened_workers(jobs, backend)
 
     def sweep_journal(self, file: str) -> SweepJournal:
         """Return the file of finished runs of a sweep, open for more; InputError if it cannot."""
-        from valence_sched.whatif.sweep_journal import SweepJournal
+        from valence_sched.planning.sweep_journal import SweepJournal
 
         return SweepJournal(file)
 
@@ -667,7 +667,7 @@ class App:
 
         UsageError, SchedulerError as of an encoder of such files; InputError as for a report.
         """
-        from valence_sched.whatif.sweep_files import encoder
+        from valence_sched.planning.sweep_files import encoder
 
         encode, pending = encoder(file), files.PendingFile(file)
         try:

@@ -196,9 +196,11 @@ class Engine(Scheduler):
     def select_all(
         self, requests: Sequence[Request], *, detail: Detail = "placements"
     ) -> DecisionResults:
+        from valence_sched.planning.multi_request import decide_all
+
         decider = self.decider()
         with awaiting(self._sources.progress, format_count(len(requests), "request"), "deciding"):
-            result = decision_results(decider.select_all(requests), detail)
+            result = decision_results(decide_all(decider, requests), detail)
         return self._no_outage(requests, result)
 
     def seal(self, request: Request) -> SealedRequest:
@@ -240,11 +242,13 @@ class Engine(Scheduler):
         return self._zone_decider().complete_mix(request, supplies)
 
     def count_fits(self, request: Request, most: int) -> FitCounts:
+        from valence_sched.planning.fit_counts import count_fits
+
         warnings: list[str] = []
         undecided: list[str] = []
         decider = self.decider()
         with awaiting(self._sources.progress, request.flavor or "the request", "counting nodes"):
-            counts = decider.count_fits(request, most, warnings, undecided)
+            counts = count_fits(decider, request, most, warnings, undecided)
         if not any(number for _, number in counts):
             self._refuse_outage([request])
         return FitCounts(podms=tuple(counts), warnings=tuple(warnings), undecided=tuple(undecided))
@@ -252,7 +256,7 @@ class Engine(Scheduler):
     def capacity(
         self, request: Request, most: int, *, explain: bool = False, proven: bool = False
     ) -> Capacity:
-        from valence_sched.core.capacity.capacity import flavor_capacity
+        from valence_sched.planning.capacity import flavor_capacity
 
         decider = self.decider()
         with awaiting(self._sources.progress, request.flavor or "the request", "counting nodes"):
@@ -268,7 +272,7 @@ class Engine(Scheduler):
         explain: bool = False,
         proven: bool = False,
     ) -> Capacity:
-        from valence_sched.core.capacity.capacity import mix_capacity
+        from valence_sched.planning.capacity import mix_capacity
 
         _refuse_none(requests)
         decider = self.decider()
@@ -277,7 +281,7 @@ class Engine(Scheduler):
         return self._no_outage_of_nodes(requests, found)
 
     def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
-        from valence_sched.core.capacity.stranded import stranded_amounts
+        from valence_sched.planning.stranded import stranded_amounts
 
         _refuse_none(requests)
         decider = self.decider()
@@ -705,11 +709,13 @@ class Engine(Scheduler):
             return store.quotas.change(owner, limits, keep=keep)
 
     def preview(self, report: Report) -> Iterator[Preview]:
+        from valence_sched.planning.succession import verify
+
         self._refuse_recordings("asked for a preview")
         decider, chosen = self.decider(), [one.chosen for one in report.placements]
         with self._access() as access:
             here = [one for one in chosen if one.podm in access.members]  # no other is asked
-            decider.verify(report.request, here, elsewhere=True)
+            verify(decider, report.request, here, elsewhere=True)
             yield from map(access.preview, report.placements)
 
     def plan(self, request: Request) -> PlanResult:

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from tests.benchmarks.instances import FLAVORS, generated_view, node_types
 from tests.benchmarks.measure import Measurement, against, sized
 from tests.unit.core.deciders import engine
-from valence_sched.core.optimise.bound import most_nodes
 from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.model.request import Request
+from valence_sched.planning.multi_request import decide_all
+from valence_sched.planning.optimise.bound import most_nodes
 from valence_sched.testing import request
 from valence_sched.view.view import View
 
@@ -38,7 +39,7 @@ def batching() -> Iterator[Measurement]:
         losses = []
         for seed in range(INSTANCES):
             view = generated_view(PODMS, BLOCKS, seed)
-            found = engine(view, JOINT).select_all(full_batch(view, policy))
+            found = decide_all(engine(view, JOINT), full_batch(view, policy))
             losses.append(1 - found.placed_count / found.requested_count)
         mean = sum(losses) / len(losses)
         yield against(f"batching: {policy}: mean loss", mean, 1.0, MEAN_LOSS, "")

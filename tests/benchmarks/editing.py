@@ -20,9 +20,9 @@ from valence_sched.model.scenario import (
     SetAttributes,
     edit_text,
 )
+from valence_sched.planning.edits import apply_edit
+from valence_sched.planning.site import Site
 from valence_sched.testing.random_podms import podms
-from valence_sched.whatif.edits import apply_edit
-from valence_sched.whatif.site import Site
 
 PODMS, BLOCKS, SEED = sized(1_000, 40), sized(100, 10), 1
 TIMES = sized(5, 1)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from valence_sched.core.optimise.node_types import NodeType
+from valence_sched.planning.optimise.node_types import NodeType
 from valence_sched.testing import request, view
 from valence_sched.view.view import View
 

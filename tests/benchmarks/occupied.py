@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from valence_sched.config.settings import Configuration
 from valence_sched.model.inventory import LeanBlock, LeanPodm, Node, Status, to_json
 from valence_sched.model.request_spec import RequestSpec, compile_request
+from valence_sched.planning.site import Site
+from valence_sched.planning.statuses import StatusChanges
+from valence_sched.planning.succession import Succession
 from valence_sched.testing import random_podms
-from valence_sched.whatif.site import Site
-from valence_sched.whatif.statuses import StatusChanges
 
 MIX = {"small": 3, "medium": 2, "gpu-large": 1}  # flavors by weight
 
@@ -29,7 +30,7 @@ def write_occupied_site(path: Path, podms: int, blocks: int, nodes: int, seed: i
     config = Configuration({})
     lean = map(msgspec.json.Decoder(LeanPodm).decode, random_podms.podms(podms, blocks, seed))
     site = Site("base", tuple(lean), config.policies(), config.flavors())
-    succession, rng = site.decider().succession(), random.Random(seed)
+    succession, rng = Succession(site.decider()), random.Random(seed)
     requests = [compile_request(RequestSpec(flavor=name), site.flavors[name]) for name in MIX]
     placed: defaultdict[int, list[tuple[str, ...]]] = defaultdict(list)
     for request in rng.choices(requests, list(MIX.values()), k=nodes):

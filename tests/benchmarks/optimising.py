@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from tests.benchmarks.instances import generated_view, node_types
 from tests.benchmarks.measure import PROBES, Measurement, against, median_ms, numpy_pass, sized
-from valence_sched.core.optimise.bound import Optimum, most_nodes
-from valence_sched.core.optimise.need import PurchaseOption, smallest_purchase
+from valence_sched.planning.optimise.bound import Optimum, most_nodes
+from valence_sched.planning.optimise.need import PurchaseOption, smallest_purchase
 from valence_sched.view.view import View
 
 #: Podms × blocks of each, and how many numpy passes the most nodes of a mix may take: on a

@@ -14,9 +14,10 @@ from tests.service.test_reader import wait_for
 from tests.service.zone_services import ZoneServices, scheduler
 from tests.unit.zones.scarce_sites import scarce_decider, scarce_podm, scarce_request
 from tests.unit.zones.test_tree_as_flat import decider, podm, request
-from valence_sched.core.batch_plan import BatchPlan
 from valence_sched.errors import RequestError
 from valence_sched.model.request import FlavorShare, Mix, Request
+from valence_sched.planning.batch_plan import BatchPlan
+from valence_sched.planning.succession import Succession
 from valence_sched.testing import request as compiled
 from valence_sched.testing.served import served
 
@@ -87,7 +88,7 @@ class TestTreeOverHttp(unittest.TestCase):
     def check_several_as_flat(self, tree, flat, requests):
         """Several requests take what they would of one zone, in the order that is tried first."""
         requests = [one for one in requests if one.policy != "picky"]
-        succession = flat.succession()
+        succession = Succession(flat)
         if len(requests) < 2:
             return
         try:

@@ -27,11 +27,13 @@ MAY_IMPORT = {
     "weighers": {"errors", "model", "view"},
     "integrations": {"errors", "model", "view"},
     "core": {"errors", "model", "view"},
-    "schedulers": {"model", "view", "core"},
+    "schedulers": {"model", "view", "core", "planning"},
     "drivers": {"errors", "model", "files"},
     "store": {"errors", "model"},
     "simulator": {"errors", "model", "drivers"},
     "config": {"errors", "model", "files", "core/plugins", "core/policy"},  # resolvers are plug-ins
+    # many requests, or a changed site
+    "planning": {"errors", "model", "view", "core", "config", "inventory", "files"},
     # what is claimed is read first: the intake of the lifecycle reads the inventory
     "lifecycle": {
         "errors",
@@ -42,6 +44,7 @@ MAY_IMPORT = {
         "store",
         "config",
         "inventory",
+        "planning",
     },
     "inventory": {
         "errors",
@@ -62,14 +65,14 @@ MAY_IMPORT = {
         "config",
         "inventory",
         "lifecycle",
+        "planning",
         "zones",
     },
     "messaging": {"errors", "model"},  # hints over the broker of a site
     "remote": {"errors", "model"},  # the verbs of a scheduler over HTTP
     # HTTP to any scheduler; its settings are a file, and a browser sees its pages
     "service": {"errors", "model", "files", "pages"},
-    "zones": {"errors", "model", "core/batch_orders", "core/ranking", "remote", "store"},
-    "whatif": {"errors", "model", "view", "core", "config", "inventory", "files"},
+    "zones": {"errors", "model", "planning/batch_orders", "core/ranking", "remote", "store"},
     "pages": {"errors", "model"},  # what a browser shows; the commands reach it through the app
 }
 # The application wires them all, and helpers of tests may use any. The commands see neither store
@@ -100,26 +103,26 @@ ONLY_IN = {
     "bcrypt": {"service/users"},
     "cliff": {"valence_sched_cli"},
     "falcon": {"service"},
-    "distributed": {"whatif/workers"},
+    "distributed": {"planning/workers"},
     "gunicorn": {"server/worker", "server/gunicorn_server"},
     "highspy": {"core/fit/programme"},
     "itsdangerous": {"zones/tokens"},
     "httptools": {"drivers/http/response"},
     "jinja2": {"pages/render"},
-    "joblib": {"whatif/workers"},
+    "joblib": {"planning/workers"},
     "keystoneauth1": {"integrations", "server/keystone", "valence_sched_cli", "zones/logins"},
     "keystonemiddleware": {"server/keystone"},
     "openstack": {"integrations", "valence_sched_cli"},
     "limits": {"service/rate_limits"},
     "markupsafe": {"pages"},
-    "numpy": {"core", "filters", "schedulers", "testing", "view", "weighers", "whatif"},
+    "numpy": {"core", "filters", "schedulers", "testing", "view", "weighers", "planning"},
     "osc_lib": {"valence_sched_cli"},
     "oslo_config": {"messaging", "server/access_rules", "server/keystone"},
     "oslo_messaging": {"messaging"},
     "oslo_policy": {"server/access_rules"},
     "platformdirs": {"config"},
     "prometheus_client": {"service/metrics", "service/state_metrics", "server/gunicorn_server"},
-    "pyarrow": {"whatif/sweep_files"},
+    "pyarrow": {"planning/sweep_files"},
     "pygal": {"pages/charts"},
     "requests": {"integrations", "drivers", "remote"},
     "rich": {"valence_sched_cli"},

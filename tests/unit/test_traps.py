@@ -19,6 +19,8 @@ from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import InputError
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import Policy, WeigherUse
+from valence_sched.planning.fit_counts import count_fits
+from valence_sched.planning.multi_request import decide_all
 from valence_sched.testing import request, view
 from valence_sched.view.digest import inventory_digest
 
@@ -60,8 +62,8 @@ class TestTraps(unittest.TestCase):
         for other in (request(CORES, count=99), request(CORES, count=99, min_count=0),
                       request(stock, count=9, min_count=0)):  # fmt: skip
             found.select_destinations(other)
-            found.count_fits(other, 50)
-            found.select_all([other, request(CORES, count=2, min_count=0)])
+            count_fits(found, other, 50)
+            decide_all(found, [other, request(CORES, count=2, min_count=0)])
         self.assertEqual(before, inventory_digest(found.snapshot()))
         self.assertEqual(first, to_json(decision_report(found.select_destinations(asked))))
 
@@ -149,7 +151,7 @@ class TestTraps(unittest.TestCase):
         words = {"group": {"name": "g", "at_most": {"podm": 2}}} if at_most else {}
         found = engine_of(*podms)
         choices = [{}, {"drives": [{}]}]
-        for podm, number in found.count_fits(request(node, first_of=choices, **words), 50):
+        for podm, number in count_fits(found, request(node, first_of=choices, **words), 50):
             asked = request(node, first_of=choices, podms=[podm], count=50, min_count=0, **words)
             self.assertEqual(number, len(found.select_destinations(asked).placements), podm)
 

@@ -8,45 +8,37 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
-from valence_sched.core.alternatives import Attempt, AttemptListener, try_alternatives
+from valence_sched.core.alternatives import Attempt, try_alternatives
 from valence_sched.core.batch import Batch, schedule
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import COST_SCALE, EvaluationContext
 from valence_sched.core.evaluation_cache import MOST_MIXES, EvaluationCache, SplicedSnapshot
 from valence_sched.core.explain.undecided import undecided_text
-from valence_sched.core.explain.unknown_terms import unknown_terms
-from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.group_state import (
     NONE_EARLIER,
     NodeCounts,
     with_group_state,
 )
-from valence_sched.core.policy import BoundFilter, BoundPolicy
+from valence_sched.core.policy import BoundPolicy
 from valence_sched.core.preparation import Preparation
 from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import (
     DecisionUndecided,
-    RequestError,
-    StaleOffer,
-    UnknownName,
-    one_line,
 )
 from valence_sched.model.decision import Candidate, PoolRef
 from valence_sched.model.decision_result import Ranking
 from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.policy import Policy
-from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Mix, MixSupplies, Request
 from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.builder import UriKey, ViewBuilder
 from valence_sched.view.view import Mask, View
 
 if TYPE_CHECKING:
-    from valence_sched.core.multi_request import Decisions
-    from valence_sched.core.succession import Succession
     from valence_sched.model.zone import OfferQuery, OtherCandidate, ZoneAnswer, ZoneSupplies
 
 
@@ -68,15 +60,15 @@ class Decider:
         stated: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self._snapshot = SplicedSnapshot(view)
-        self._preparation = Preparation(policies, mix, stated)
+        self.preparation = Preparation(policies, mix, stated)
         self._counts = NONE_EARLIER
         self._numbers = {podm.id: number for number, podm in enumerate(view.podms)}
         self._builder = ViewBuilder(view.kinds)
         self._cache = EvaluationCache(self._snapshot)
         self._supplied_mixes: BoundedMemo[tuple[str, str], bool] = BoundedMemo(MOST_MIXES)
-        self._skipped = skipped
-        self._strict = strict
-        self._elsewhere: Sequence[LeanPodm] = ()
+        self.skipped = skipped
+        self.strict = strict
+        self.elsewhere: Sequence[LeanPodm] = ()
 
     def snapshot(self) -> View:
         """Return the current snapshot; it never changes, a newer one replaces it."""
@@ -88,25 +80,25 @@ class Decider:
 
     def note_skipped(self, lines: Sequence[str]) -> None:
         """Let the decisions from now on name these lines as what could not be read."""
-        self._skipped = lines
+        self.skipped = lines
 
     def note_elsewhere(self, podms: Sequence[LeanPodm]) -> None:
         """Let the decisions from now on count the nodes of pod managers that the View lacks."""
-        self._elsewhere = podms
+        self.elsewhere = podms
 
     def policies(self) -> Sequence[Policy]:
         """Return the policies a request may name."""
-        return self._preparation.policies()
+        return self.preparation.policies()
 
     def policy(self, sealed: Request) -> tuple[Policy, int]:
         """Return the policy of a sealed request, and the largest cost of a pool under it.
 
         Where the request has a group or an owner, that is the cost with all weighers at work.
         """
-        bound = self._preparation.policy(sealed.policy)
+        bound = self.preparation.policy(sealed.policy)
         at_work = bound
         if sealed.group is None and sealed.owner is None:
-            at_work = self._preparation.active(sealed, bound)
+            at_work = self.preparation.active(sealed, bound)
         return bound.policy, at_work.worst_cost * COST_SCALE
 
     def select_destinations(self, request: Request) -> Decision:
@@ -116,39 +108,15 @@ class Decider:
         PluginError if a plug-in broke its contract, DecisionUndecided if the budget left a pool
         open that might have been chosen.
         """
-        decision = Decision(try_alternatives(self.context(request), schedule), self._skipped)
+        decision = Decision(try_alternatives(self.context(request), schedule), self.skipped)
         self.check_decided(decision.undecided, decision.context.bound.policy)
         return decision
-
-    def select_all(self, requests: Sequence[Request]) -> Decisions:
-        """Choose for several requests, each as if those before it were composed: all or nothing."""
-        from valence_sched.core.multi_request import decide_all  # only for several requests
-
-        succession, sealed_requests = self.succession(), []
-        for number, request in enumerate(requests, 1):
-            try:
-                sealed_requests.append(succession.prepare(request))
-            except (RequestError, UnknownName) as error:
-                alone = len(requests) == 1
-                raise (error if alone else error.at(f"request {number}")) from None
-
-        decisions = decide_all(succession, sealed_requests)
-        for decision in decisions.decisions:
-            self.check_decided(decision.undecided, decision.context.bound.policy)
-        return decisions
-
-    def succession(self) -> Succession:
-        """Return what decides on requests one after another, from the current snapshot on."""
-        from valence_sched.core.succession import Succession  # only for several requests
-
-        return Succession(self._view, self._preparation, self._skipped, strict=self._strict,
-                          elsewhere=self._elsewhere)  # fmt: skip
 
     def rank(self, request: Request, limit: int) -> Ranking:
         """Return at most ``limit`` candidates, best first; errors as for a decision."""
         context = self.context(request)
         attempt = Attempt(context, Batch([], context.view, context.evaluation, context.request))
-        decision = Decision([attempt], self._skipped)
+        decision = Decision([attempt], self.skipped)
         candidates: list[Candidate] = []
         open_pools: list[PoolRef] = []
         for row in rank_rows(context.view, context.evaluation.cost, context.request, 0):
@@ -173,9 +141,9 @@ class Decider:
             fit = fit_of(ledger.view, one.candidate)
             ledger.take(fit)
             counts.add(one.group, one.owner, int(self._view.podm_of[fit.row]))
-        decider = Decider(ledger.view, (), strict=self._strict)
-        decider._preparation, decider._counts = self._preparation, counts
-        decider._elsewhere = self._elsewhere
+        decider = Decider(ledger.view, (), strict=self.strict)
+        decider.preparation, decider._counts = self.preparation, counts
+        decider.elsewhere = self.elsewhere
         return decider
 
     def offers(
@@ -224,63 +192,17 @@ class Decider:
         request = self._with_group_state(*self._prepared_elsewhere(query.request))
         return with_candidates(self._view, request, earlier).company
 
-    def verify(
-        self, request: Request, candidates: Sequence[Candidate], *, elsewhere: bool = False
-    ) -> list[Fit]:
-        """Return the fits of candidates that were chosen earlier, if all may be carried out now.
-
-        One after another their very blocks make nodes of the request, on pools that its policy
-        accepts. With ``elsewhere`` they are a part of the nodes: who chose them counts those, and
-        keeps the rules of the group. Errors as for a decision, and:
-
-        Raises:
-            StaleOffer: one of them is not free, is not what the request takes, or is rejected.
-        """
-        from valence_sched.core.offers import CandidateFitter  # only of what comes back
-
-        succession, fits = self.succession(), []
-        names = {name for podm in self._view.podms for name in (podm.id, podm.name)}
-        request = msgspec.structs.replace(  # others that it names may be gone
-            request,
-            podms=tuple(filter(names.__contains__, request.podms)) or request.podms,
-            exclude_podms=tuple(filter(names.__contains__, request.exclude_podms)),
-        )
-        if elsewhere:
-            sealed = self.seal(msgspec.structs.replace(request, min_count=0))
-            eligible = self._eligible(sealed, self._preparation.policy(sealed.policy))
-        else:
-            sealed = succession.prepare(request)
-        least = 0 if elsewhere else sealed.required_count
-        if not least <= len(candidates) <= sealed.count:
-            asked = format_count(sealed.count, "node")
-            raise StaleOffer(f"{asked} requested, {len(candidates):,} chosen")
-        ways, budget = sealed.alternatives, succession.policy(sealed).budget
-        fitters = [Fitter(one.needs, self._view.kinds, one.bonds, budget) for one in ways]
-        very = CandidateFitter(self._view, fitters)
-        for candidate in candidates:
-            fit, number = very.fit(succession.current_view, candidate)
-            node = msgspec.structs.replace(sealed, needs=ways[number].needs, fallbacks=(), count=1,
-                                           bonds=ways[number].bonds, min_count=None)  # fmt: skip
-            if not elsewhere:
-                succession.check_pool(node, fit.row)
-            elif not eligible[fit.row]:
-                text = f"{candidate.podm}: pool {candidate.pool!r}: a filter rejects it now"
-                raise StaleOffer(one_line(text))
-            succession.take(node, fit)
-            fits.append(fit)
-        return fits
-
     def _prepared_elsewhere(self, request: Request) -> tuple[Request, BoundPolicy]:
         request = msgspec.structs.replace(request, fallbacks=(), min_count=0)
-        return self._preparation.prepare(request, self._view, elsewhere=True)
+        return self.preparation.prepare(request, self._view, elsewhere=True)
 
     def seal(self, request: Request) -> Request:
         """Return a request as it is asked of every zone; errors as for a decision."""
-        return self._preparation.prepare(request, self._view, elsewhere=True)[0]
+        return self.preparation.prepare(request, self._view, elsewhere=True)[0]
 
     def needs_supplies(self, sealed: Request) -> bool:
         """Return whether the mix of a sealed request is yet to be completed."""
-        bound, mix = self._preparation.policy(sealed.policy), sealed.mix
+        bound, mix = self.preparation.policy(sealed.policy), sealed.mix
         if not mix.shares or mix.scarcity or not bound.mix_completions:
             return False
         key = sealed.policy, mix.digest
@@ -301,58 +223,24 @@ class Decider:
         request, bound = self._prepared_elsewhere(query.request)
         if not request.mix.scarcity and (found := self._supplies(request, bound)).by_weigher:
             return found
-        from valence_sched.core.batch_orders import most_nodes_alone
+        from valence_sched.core.offers import most_nodes_alone
 
-        most = most_nodes_alone(self._view, query.request, self._eligible(request, bound))
+        most = most_nodes_alone(self._view, query.request, self.eligible(request, bound))
         return ZoneSupplies(pools=len(self._view), most_nodes=most)
 
     def _supplies(self, request: Request, bound: BoundPolicy) -> ZoneSupplies:
         """Return what these pools supply to the shares of the mix of a prepared request."""
         from valence_sched.model.zone import ZoneSupplies
 
-        active = self._preparation.active(request, bound)
+        active = self.preparation.active(request, bound)
         supplies = self._cache.mix_supplies(request.mix, active)
         return ZoneSupplies(pools=len(self._view), by_weigher=supplies)
 
     def complete_mix(self, sealed: Request, supplies: Mapping[str, MixSupplies]) -> Request:
         """Return a sealed request with its mix completed by what all pools supply to it."""
-        bound = self._preparation.policy(sealed.policy)
+        bound = self.preparation.policy(sealed.policy)
         mix = bound.completed_mix(sealed.mix, supplies)
         return msgspec.structs.replace(sealed, mix=mix)
-
-    def count_fits(
-        self,
-        request: Request,
-        most: int,
-        warnings: list[str] | None = None,
-        undecided: list[str] | None = None,
-        listener: AttemptListener | None = None,
-    ) -> list[tuple[str, int]]:
-        """Return how many more nodes of a request each podm makes, at most ``most`` each.
-
-        ``warnings`` gets a line for each plug-in that broke its contract and each unknown term.
-        ``undecided`` gets the podms that may make more: the budget of the policy left that open.
-        ``listener`` gets the number of each podm with the attempts on it, which takes longer.
-        """
-        from valence_sched.core.fit_counts import count_fits  # only to count
-
-        _check_countable(request)
-        context = self.context(request)
-        if warnings is not None:
-            view, request = context.view, context.request
-            notes = [*context.evaluation.notes, *unknown_terms(view, request)]
-            warnings += [note for note in notes if note not in warnings]
-        podms, counts, open_pools = self._view.podms, [], []
-        for podm, number, row in count_fits(context, most, listener):
-            counts.append((podms[podm].id, number))
-            if row is not None:
-                open_pools.append(PoolRef(podm=podms[podm].id, pool=self._view.pools[row].id))
-        self.check_decided(open_pools, context.bound.policy)
-        if undecided is not None:
-            undecided += [pool.podm for pool in open_pools]
-        if open_pools and warnings is not None:
-            warnings.append(undecided_text(open_pools, context.bound.policy))
-        return counts
 
     def replace(self, podm: LeanPodm, file: str = "update", key: UriKey = str) -> None:
         """Replace a podm by a newer reading; InputError if it is invalid, and nothing changes."""
@@ -365,44 +253,34 @@ class Decider:
 
     def check_decided(self, pools: Sequence[PoolRef], policy: Policy) -> None:
         """Raise DecisionUndecided if a strict decider has to leave pools open."""
-        if pools and self._strict:
+        if pools and self.strict:
             raise DecisionUndecided(undecided_text(pools, policy))
 
     def context(self, request: Request) -> EvaluationContext:
         """Return what a decision on a request is made from; errors as for a decision."""
-        alone, bound = self._preparation.prepare(request, self._view)
+        alone, bound = self.preparation.prepare(request, self._view)
         # identity and open values do not depend on the group state
         return self._evaluate(self._with_group_state(alone, bound), bound)
 
     def _with_group_state(self, request: Request, bound: BoundPolicy) -> Request:
-        eligible = functools.partial(self._eligible, request, bound)
-        return with_group_state(self._view, request, eligible, self._counts, self._elsewhere)
+        eligible = functools.partial(self.eligible, request, bound)
+        return with_group_state(self._view, request, eligible, self._counts, self.elsewhere)
 
     def _evaluate(self, request: Request, bound: BoundPolicy) -> EvaluationContext:
-        active = self._preparation.active(request, bound)
-        return self._cache.context(request, active, strict=self._strict)
+        active = self.preparation.active(request, bound)
+        return self._cache.context(request, active, strict=self.strict)
 
-    def _eligible(self, request: Request, bound: BoundPolicy) -> Mask:
+    def eligible(self, request: Request, bound: BoundPolicy) -> Mask:
         """Return the rows that pass all filters that read neither free capacity nor the group."""
-        from valence_sched.core.succession import eligible_rows  # only for groups
-
         return eligible_rows(self._evaluate(msgspec.structs.replace(request, group=None), bound))
 
 
-def _label(rule: BoundFilter, view: View, request: Request) -> str:
-    """Return in words what rejects the only pool of a view."""
-    terms = rule.terms(view, request) if rule.terms is not None else ()
-    return next((term.label for term in terms if not term.mask[0]), rule.name)
+def eligible_rows(context: EvaluationContext) -> Mask:
+    """Return the rows that pass all filters which read neither free capacity nor the group.
 
-
-def _check_countable(request: Request) -> None:
-    """Refuse group rules that concern several pod managers: each one is counted alone."""
-    group = request.group
-    if group is None or not group.hard:
-        return
-    apart = (*group.anti_affinity, *group.at_most)
-    firm = [rule.over for rule in group.spread if not rule.soft]
-    if group.affinity or firm or any(domain != "podm" for domain in apart):
-        raise RequestError(f"group {group.name!r}: each pod manager is counted by itself, so only "
-                           "anti-affinity and at most per podm can be counted: leave the other "
-                           "rules out")  # fmt: skip
+    The request of the context has no group.
+    """
+    readers = context.evaluation.availability_readers
+    fixed = [filter_.name not in readers for filter_ in context.bound.filters]
+    passing: Mask = np.logical_and.reduce(context.evaluation.verdicts[fixed])
+    return passing

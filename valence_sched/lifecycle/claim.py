@@ -35,6 +35,7 @@ from valence_sched.model.quantity import format_count
 from valence_sched.model.quota import block_charges
 from valence_sched.model.request import Mix, Request
 from valence_sched.model.stats import podm_id
+from valence_sched.planning.succession import verify
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
 from valence_sched.view.view import View
@@ -232,7 +233,7 @@ class Claimer:
             known = generation if elsewhere else self._group_generation(request)
             decider = self.decider()
             try:
-                fits = decider.verify(request, candidates, elsewhere=elsewhere)
+                fits = verify(decider, request, candidates, elsewhere=elsewhere)
             except StaleOffer as error:
                 raise ClaimLost(str(error)) from None
             nodes = [(fit, one.score) for fit, one in zip(fits, candidates, strict=True)]

@@ -12,8 +12,6 @@ from valence_sched.core.decision import Decision
 from valence_sched.core.explain.report import (
     decision_report,
     decision_warnings,
-    decisions_report,
-    decisions_warnings,
     funnel_steps,
 )
 from valence_sched.model.decision import InventorySummary, PodmVerdict, Report, Reports
@@ -28,7 +26,7 @@ from valence_sched.model.decision_result import (
 from valence_sched.view.view import View
 
 if TYPE_CHECKING:
-    from valence_sched.core.multi_request import Decisions
+    from valence_sched.planning.multi_request import Decisions
 
 
 def decision_result(decision: Decision, detail: Detail = "placements") -> DecisionResult:
@@ -39,7 +37,7 @@ def decision_result(decision: Decision, detail: Detail = "placements") -> Decisi
 
 def decision_results(decisions: Decisions, detail: Detail = "placements") -> DecisionResults:
     """Return several decisions with their report and details."""
-    report = decisions_report(decisions) if _is_whole(detail) else _short_reports(decisions, detail)
+    report = decisions.report() if _is_whole(detail) else _short_reports(decisions, detail)
     return DecisionResults(report=report, details=tuple(map(_details, decisions.decisions)))
 
 
@@ -97,7 +95,7 @@ def _short_reports(decisions: Decisions, detail: Detail) -> Reports:
         placed=decisions.placed_count,
         inventory=inventory_summary(decisions.view),
         decisions=tuple(reports),
-        warnings=tuple(decisions_warnings(decisions)),
+        warnings=tuple(decisions.warnings()),
     )
 
 

@@ -2,7 +2,7 @@
 """Checks: what people expect of an inventory, and what became of each expectation.
 
 Each expectation is one noun, named in a file by its verb. Expectations are values; they are met or
-not in :mod:`valence_sched.whatif.checks`.
+not in :mod:`valence_sched.planning.checks`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """Scenarios: named lists of edits on an inventory, and what they decide by.
 
 Each edit is one noun, named in a file by its verb, and its target says what it is applied to. Edits
-are values: they change nothing, and :mod:`valence_sched.whatif.edits` makes another site of them.
+are values: they change nothing, and :mod:`valence_sched.planning.edits` makes another site of them.
 """
 
 from __future__ import annotations

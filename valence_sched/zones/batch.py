@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from valence_sched.core.batch_orders import Order, all_orders, worthwhile_orders
 from valence_sched.model.zone import SealedRequest
+from valence_sched.planning.batch_orders import Order, all_orders, worthwhile_orders
 from valence_sched.zones.result import taken_by
 from valence_sched.zones.selection import OtherOffer, Selected
 

@@ -8,6 +8,7 @@ from tests.unit.core.deciders import cpu, cpus, engine_of, gpu
 from valence_sched.core.explain.report import decision_report, funnel_steps
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.errors import RequestError
+from valence_sched.planning.fit_counts import count_fits
 from valence_sched.testing import request
 
 A100, ANY, SSD = {"accelerators": [{"model": "A100"}]}, {"accelerators": [{}]}, {"drives": [{}]}
@@ -80,7 +81,7 @@ class TestFirstOf(unittest.TestCase):
     def test_counting_what_fits_counts_all_choices(self):
         gpus = [gpu("g1", model="A100"), gpu("g2", model="L4")]
         engine = engine_of({"id": "a", "blocks": [*cpus(4), *gpus]})
-        self.assertEqual([("a", 2)], engine.count_fits(request(NODE, first_of=[A100, ANY]), 9))
+        self.assertEqual([("a", 2)], count_fits(engine, request(NODE, first_of=[A100, ANY]), 9))
 
 
 class TestAllOrNothing(unittest.TestCase):

@@ -22,6 +22,7 @@ from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import PluginError, SchedulerError
 from valence_sched.filters.capacity import capacity
 from valence_sched.model.policy import Policy
+from valence_sched.planning.fit_counts import count_fits
 from valence_sched.testing import contract, request, view
 
 CORES = {"processor": {"total_cores": 8}}
@@ -252,7 +253,7 @@ class TestCountFits(unittest.TestCase):
 
     def test_each_podm_by_itself_and_never_more_than_asked(self):
         site = [{"id": "a", "blocks": cpus(7)}, {"id": "b"}, {"id": "c", "blocks": cpus(3)}]
-        found = engine_of(*site).count_fits(request(CORES), 5)
+        found = count_fits(engine_of(*site), request(CORES), 5)
         self.assertEqual([("a", 5), ("b", 0), ("c", 3)], found)
 
     def test_every_policy_that_ships_can_count(self):
@@ -261,7 +262,7 @@ class TestCountFits(unittest.TestCase):
             with self.subTest(policy.name):
                 asked = request(CORES, policy=policy.name)
                 try:
-                    self.assertEqual([("a", 3)], engine_of(site).count_fits(asked, 9))
+                    self.assertEqual([("a", 3)], count_fits(engine_of(site), asked, 9))
                 except SchedulerError as error:
                     self.fail(str(error))
 

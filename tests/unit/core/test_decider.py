@@ -13,6 +13,7 @@ from valence_sched.model.decision import Report
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse
 from valence_sched.model.request import FlavorShare, Mix, Request
+from valence_sched.planning.fit_counts import count_fits
 from valence_sched.testing import request, view
 
 CORES = {"processor": {"total_cores": 8}}
@@ -297,17 +298,17 @@ class TestCounting(unittest.TestCase):
         decider = engine(view({"id": "a", "blocks": blocks, "traits": []}))
         asked = request({"processor": {"total_cores": 8}}, traits={"required": ["no_such_trait"]})
         warnings = ["before"]
-        decider.count_fits(asked, 3, warnings)
+        count_fits(decider, asked, 3, warnings)
         first = list(warnings)
         self.assertEqual("before", first[0])
         self.assertGreater(len(first), 1)
-        decider.count_fits(asked, 3, warnings)
+        count_fits(decider, asked, 3, warnings)
         self.assertEqual(first, warnings)
 
     def test_a_listener_gets_the_attempts_on_each_pod_manager(self):
         decider = engine_of({"id": "a", "blocks": cpus(2)}, {"id": "b", "blocks": cpus(5)})
         heard = []
-        counts = decider.count_fits(
+        counts = count_fits(decider,
             request({"processor": {"total_cores": 8}}), 3,
             listener=lambda podm, attempts: heard.append((podm, len(attempts[0].batch.nodes))),
         )  # fmt: skip

@@ -28,6 +28,8 @@ from valence_sched.model.group import Group, GroupState, Spread
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse
 from valence_sched.model.request import Request
+from valence_sched.planning.fit_counts import count_fits
+from valence_sched.planning.multi_request import decide_all
 from valence_sched.testing import request, view
 from valence_sched.view.domains import domain_values
 from valence_sched.view.reads import reads
@@ -350,7 +352,7 @@ class TestBatch(unittest.TestCase):
                     alternates=2, policy=policy, owner="me", group={"name": "g", **rules})
             for rules, count, choices in asks
         ]  # fmt: skip
-        found = engine(seen).select_all(requests)
+        found = decide_all(engine(seen), requests)
         podms = {podm.id: podm for podm in seen.podms}
         online = [podm for podm in seen.podms if podm.status == "Online"]
         counts = {domain: Counter() for domain in DOMAINS}
@@ -471,11 +473,11 @@ class TestCountFits(unittest.TestCase):
         ):
             with self.subTest(rule):
                 asked = request(CORES, group={"name": "g", **rule}, owner="me")
-                self.assertEqual(expected, engine_of(*self.SITE).count_fits(asked, 9))
+                self.assertEqual(expected, count_fits(engine_of(*self.SITE), asked, 9))
 
     def test_rules_between_podms_are_refused(self):
         for rule in ({"affinity": ["podm"]}, {"anti_affinity": ["zone"]}, {"at_most": {"zone": 3}},
                      {"spread": [{"over": "podm"}]}):  # fmt: skip
             with self.subTest(rule), self.assertRaisesRegex(RequestError, "counted by itself"):
                 asked = request(CORES, group={"name": "g", **rule})
-                engine_of(*self.SITE).count_fits(asked, 9)
+                count_fits(engine_of(*self.SITE), asked, 9)

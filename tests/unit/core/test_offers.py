@@ -14,6 +14,7 @@ from valence_sched.errors import RequestError, StaleOffer
 from valence_sched.model.decision import BlockRef, PoolRef
 from valence_sched.model.group import GroupState
 from valence_sched.model.zone import OfferQuery
+from valence_sched.planning.succession import verify
 from valence_sched.testing import request
 from valence_sched.testing.random_podms import podms
 
@@ -334,7 +335,7 @@ class TestCandidates(unittest.TestCase):
 
     def verify(self, podms, chosen, *, elsewhere=True, **fields):
         wanted = request(CORES, **{"count": 9, "min_count": 1, **fields})
-        return engine_of(*podms).verify(wanted, chosen, elsewhere=elsewhere)
+        return verify(engine_of(*podms), wanted, chosen, elsewhere=elsewhere)
 
     def test_what_is_there_still_passes(self):
         offered = self.offered(*site())
@@ -399,16 +400,16 @@ class TestVeryBlocks(unittest.TestCase):
         if blocks is not None:
             fields["blocks"] = tuple(BlockRef(uri=uri, type=()) for uri in blocks)
         with self.subTest(fields), self.assertRaisesRegex(StaleOffer, words):
-            self.engine.verify(self.wanted, [replace(self.chosen, **fields)])
+            verify(self.engine, self.wanted, [replace(self.chosen, **fields)])
 
     def test_the_chosen_ones_do(self):
         self.assertEqual({"c0", "g1", "d"}, {one.uri for one in self.chosen.blocks})
-        (fit,) = self.engine.verify(self.wanted, [self.chosen])
+        (fit,) = verify(self.engine, self.wanted, [self.chosen])
         self.assertEqual((self.chosen.waste, ((0, 12.0),)), (fit.waste, fit.grants))
 
     def test_others_do_as_well_and_count_what_they_waste(self):
         other = tuple(BlockRef(uri=uri, type=()) for uri in ("c2", "g2", "d"))
-        (fit,) = self.engine.verify(self.wanted, [replace(self.chosen, blocks=other, waste=0)])
+        (fit,) = verify(self.engine, self.wanted, [replace(self.chosen, blocks=other, waste=0)])
         self.assertGreater(fit.waste, self.chosen.waste)
 
     def test_other_blocks_do_not(self):
@@ -443,7 +444,7 @@ class TestVeryBlocks(unittest.TestCase):
     def test_what_asks_for_nothing_is_refused_as_a_request(self):
         nothing = replace(self.wanted, needs=())
         with self.assertRaisesRegex(RequestError, "asks for nothing"):
-            self.engine.verify(nothing, [replace(self.chosen, blocks=(), grants=())])
+            verify(self.engine, nothing, [replace(self.chosen, blocks=(), grants=())])
 
     def test_every_node_of_a_random_site_is_what_its_request_takes(self):
         for seed in range(12):
@@ -458,5 +459,5 @@ class TestVeryBlocks(unittest.TestCase):
                 placements = decider.select_destinations(wanted).placements
                 chosen = [one.chosen for one in placements]
                 if chosen:
-                    fits = decider.verify(wanted, chosen)
+                    fits = verify(decider, wanted, chosen)
                     self.assertEqual([one.waste for one in chosen], [fit.waste for fit in fits])

@@ -11,12 +11,14 @@ from tests.unit.core.deciders import built_in, cpu, engine, gpu
 from tests.unit.core.fit import topologies
 from tests.unit.core.fit.hard_covers import FAMILIES, leave_open, podm, properties
 from valence_sched.core.decider import Decider
-from valence_sched.core.explain.report import decision_report, decisions_report
+from valence_sched.core.explain.report import decision_report
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.spending import FREE_STATES, Spending, Undecided
 from valence_sched.errors import DecisionUndecided, RequestError
 from valence_sched.model.decision import PoolRef
 from valence_sched.model.policy import Budget, Policy
+from valence_sched.planning.fit_counts import count_fits
+from valence_sched.planning.multi_request import decide_all
 from valence_sched.testing import request, view
 
 SPLIT = FAMILIES["split"](44, Random(4))
@@ -100,9 +102,9 @@ class TestUndecided(WithoutOptimiser):
         strict = decider(HARD, EASY, strict=True)
         for decide in (
             lambda: strict.select_destinations(asked()),
-            lambda: strict.select_all([asked(), asked(id="second")]),
+            lambda: decide_all(strict, [asked(), asked(id="second")]),
             lambda: strict.rank(asked(), 9),
-            lambda: strict.count_fits(asked(), 9),
+            lambda: count_fits(strict, asked(), 9),
         ):
             with self.assertRaisesRegex(DecisionUndecided, "hard .p.") as caught:
                 decide()
@@ -112,7 +114,7 @@ class TestUndecided(WithoutOptimiser):
     def test_a_count_is_what_is_certain_and_names_the_rest(self):
         warnings: list[str] = []
         undecided: list[str] = []
-        counts = decider(HARD, EASY).count_fits(asked(), 9, warnings, undecided)
+        counts = count_fits(decider(HARD, EASY), asked(), 9, warnings, undecided)
         self.assertEqual([("hard", 0), ("easy", 1)], counts)
         self.assertEqual(["hard"], undecided)
         self.assertIn("hard (p)", warnings[-1])
@@ -129,9 +131,9 @@ class TestUndecided(WithoutOptimiser):
         self.assertEqual(("undecided", 1), (all_.outcome, all_.fit_count))
 
     def test_a_list_of_requests_is_undecided_when_one_is(self):
-        decisions = decider(HARD, EASY).select_all([asked(), asked(id="second")])
+        decisions = decide_all(decider(HARD, EASY), [asked(), asked(id="second")])
         self.assertEqual("undecided", decisions.outcome)
-        report = decisions_report(decisions)
+        report = decisions.report()
         self.assertEqual(["nothing_fits", "undecided"], [one.outcome for one in report.decisions])
         self.assertIn("hard (p)", report.warnings[-1])
 

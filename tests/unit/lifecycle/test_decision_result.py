@@ -7,7 +7,6 @@ import unittest
 from tests.unit.core.deciders import cpus, engine_of
 from valence_sched.core.explain.report import (
     decision_report,
-    decisions_report,
     funnel_steps,
 )
 from valence_sched.lifecycle.decision_result import (
@@ -17,6 +16,7 @@ from valence_sched.lifecycle.decision_result import (
 )
 from valence_sched.model.decision_result import MAX_LISTED_PODMS
 from valence_sched.model.inventory import to_json
+from valence_sched.planning.multi_request import decide_all
 from valence_sched.testing import request
 
 CORES = {"processor": {"total_cores": 8}}
@@ -98,7 +98,7 @@ class TestSeveral(unittest.TestCase):
 
     def decided(self, number, *counts, detail="placements", **words):
         asked = [request(CORES, count=count, **words) for count in counts]
-        self.decisions = site(number).select_all(asked)
+        self.decisions = decide_all(site(number), asked)
         return decision_results(self.decisions, detail)
 
     def test_short_reports_agree_with_the_whole_ones(self):
@@ -106,7 +106,7 @@ class TestSeveral(unittest.TestCase):
             for min_count in (1, None):
                 with self.subTest(counts, min_count=min_count):
                     short = self.decided(3, *counts, min_count=min_count).report
-                    whole = decisions_report(self.decisions)
+                    whole = self.decisions.report()
                     for name in ("outcome", "requested", "placed", "warnings"):
                         self.assertEqual(getattr(whole, name), getattr(short, name), name)
                     self.assertEqual("", short.inventory.digest)
@@ -132,7 +132,7 @@ class TestSeveral(unittest.TestCase):
 
     def test_the_whole_report_is_the_one_of_the_decisions(self):
         found = self.decided(3, 1, 1, detail="report")
-        self.assertEqual(decisions_report(self.decisions), found.report)
+        self.assertEqual(self.decisions.report(), found.report)
 
     def test_details_are_told_of_what_was_not_decided_on_anew(self):
         first, second = self.decided(3, 1, 4, min_count=1).details

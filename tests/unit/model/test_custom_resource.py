@@ -13,6 +13,7 @@ from valence_sched.errors import InputError
 from valence_sched.model.codec import decode
 from valence_sched.model.custom_resource import CustomResource, DeclaredResources, with_declared
 from valence_sched.model.inventory import FullPodm, Stock, to_json
+from valence_sched.planning.fit_counts import count_fits
 from valence_sched.testing import request
 from valence_sched.view.builder import ViewBuilder
 
@@ -150,7 +151,7 @@ class TestUse(unittest.TestCase):
         line = "no pod manager has a resource named 'powr_w' (did you mean 'power_w'?)"
         self.assertEqual([line], decision_warnings(site.select_destinations(asked)))
         warnings: list[str] = []
-        site.count_fits(asked, 5, warnings)
+        count_fits(site, asked, 5, warnings)
         self.assertEqual([line], warnings)
         known = request({"processor": {"sockets": 1}, "resources": {"power_w": 1}})
         self.assertEqual([], decision_warnings(site.select_destinations(known)))

@@ -6,10 +6,11 @@ import unittest
 import msgspec
 
 from tests.unit.core.deciders import cpu, engine_of, gpu
-from valence_sched.core.explain.report import decision_report, decisions_report
+from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import InputError, NewerSchema
 from valence_sched.model.inventory import to_json
 from valence_sched.model.reports import parse_report
+from valence_sched.planning.multi_request import decide_all
 from valence_sched.testing import request
 
 CARD = {"accelerators": [{}]}
@@ -50,7 +51,7 @@ class TestReports(unittest.TestCase):
     def test_a_report_of_several_decisions_is_read(self):
         podm = {"id": "a", "blocks": [cpu("c", 8)]}
         asked = request({"processor": {"total_cores": 8}}, count=2, min_count=1)
-        reports = decisions_report(engine_of(podm).select_all([asked, request(CARD, min_count=0)]))
+        reports = decide_all(engine_of(podm), [asked, request(CARD, min_count=0)]).report()
         self.assertEqual((reports, []), parse_report(to_json(reports), "r"))
         document = {**msgspec.to_builtins(reports), "mood": 1}
         read, (warning,) = parse_report(msgspec.json.encode(document), "r")

@@ -13,8 +13,8 @@ from valence_sched.engine import Engine
 from valence_sched.model.decision import Report
 from valence_sched.model.read_options import Selection
 from valence_sched.pages.hardware import HardwareListing, read_hardware
+from valence_sched.planning.site import Site
 from valence_sched.testing import request
-from valence_sched.whatif.site import Site
 
 CORES = {"processor": {"total_cores": 16}}
 

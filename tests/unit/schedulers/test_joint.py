@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from tests.benchmarks.instances import FLAVORS, generated_view
 from tests.unit.core.deciders import cpu, cpus, engine, gpu
 from tests.unit.core.sites import quietly
-from valence_sched.core.explain.report import decision_report, decisions_report
+from valence_sched.core.explain.report import decision_report
 from valence_sched.core.policy import bind
 from valence_sched.errors import InputError
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import Policy, WeigherUse
+from valence_sched.planning.multi_request import decide_all
 from valence_sched.testing import request, view
 
 CORES = {"processor": {"total_cores": 8}}
@@ -96,7 +97,7 @@ class TestJoint(unittest.TestCase):
         ))  # fmt: skip
         requests = [asked(CORES, id="s", count=small + 1, min_count=0),
                     asked(LARGE, id="l", count=large + 1, min_count=0)]  # fmt: skip
-        found = joint(site).select_all(requests)
+        found = decide_all(joint(site), requests)
         eights = [sum(8 in _cores(one) for one in blocks) for blocks in podms]
         sixteens = [sum(16 in _cores(one) for one in blocks) for blocks in podms]
         most = max(
@@ -110,10 +111,10 @@ class TestJoint(unittest.TestCase):
         site = generated_view(2, 20, seed=0)
         counts = {"small": 9, "large": 3, "gpu": 5, "gpu-large": 3, "data": 1}
         requests = [asked(FLAVORS[name], flavor=name, count=n) for name, n in counts.items()]
-        found = joint(site).select_all(requests)
+        found = decide_all(joint(site), requests)
         self.assertEqual(("placed", 21), (found.outcome, found.placed_count))
-        again = joint(site).select_all(requests)
-        self.assertEqual(to_json(decisions_report(found)), to_json(decisions_report(again)))
+        again = decide_all(joint(site), requests)
+        self.assertEqual(to_json(found.report()), to_json(again.report()))
 
     def test_goals_of_another_scheduler_are_refused(self):
         with self.assertRaises(InputError) as caught:

@@ -14,10 +14,11 @@ from tests.unit.core.sites import quietly
 from tests.unit.zones.test_merge import offer
 from tests.unit.zones.test_scarcity_as_flat import NO_INVENTORY
 from tests.unit.zones.test_tree_as_flat import CARD, CORES, decider, podm, tree
-from valence_sched.core.batch_plan import BatchPlan
 from valence_sched.errors import NoPodm, UnknownName
 from valence_sched.model.request import Request
 from valence_sched.model.zone import SealedRequest
+from valence_sched.planning.batch_plan import BatchPlan
+from valence_sched.planning.succession import Succession
 from valence_sched.zones.batch import MOST_TRIALS, ZoneBatch
 from valence_sched.zones.scheduler import ZonedScheduler
 from valence_sched.zones.selection import PlacedOffer, Selected
@@ -64,7 +65,7 @@ def requests(random: Random, least: int = 2) -> list[Request]:
 
 def fits_in_order(flat, order) -> bool:
     """Return whether one zone places all nodes of requests, one request after another."""
-    succession = flat.succession()
+    succession = Succession(flat)
     for asked in order:
         decision = succession.decide(asked)
         if decision.fit_count < asked.required_count:
@@ -100,7 +101,7 @@ class TestTree(unittest.TestCase):
     def test_the_first_order_is_that_of_one_zone(self, seed):
         """Where it places all nodes, they are on the same blocks."""
         flat, top, asked = self.site(seed)
-        plan = BatchPlan(flat.succession(), asked, flat.succession().budget(asked))
+        plan = BatchPlan(Succession(flat), asked, Succession(flat).budget(asked))
         first = plan.first()
         if first.score != (0, 0):
             return

@@ -4,22 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from valence_sched.core.alternatives import Attempt
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluate import funnel
 from valence_sched.core.explain.undecided import undecided_text
 from valence_sched.core.explain.unknown_terms import unknown_terms
-from valence_sched.model.decision import FunnelStep, InventorySummary, Report, Reports
+from valence_sched.model.decision import FunnelStep, InventorySummary, Report
 from valence_sched.model.quantity import format_count
 from valence_sched.view.digest import inventory_digest
 from valence_sched.view.view import View
-
-if TYPE_CHECKING:
-    from valence_sched.core.multi_request import Decisions
 
 
 def decision_report(
@@ -59,11 +53,11 @@ def decision_warnings(decision: Decision) -> list[str]:
         notes.append(undecided_text(decision.undecided, decision.context.bound.policy))
     bounds = [one.batch.bound for one in decision.attempts if one.batch.bound is not None]
     if bounds and len(decision.attempts) == 1:
-        notes += _bound_notes(bounds[0], decision.fit_count, decision.request.count)
+        notes += bound_notes(bounds[0], decision.fit_count, decision.request.count)
     return notes
 
 
-def _bound_notes(bound: int, fitting: int, requested: int) -> list[str]:
+def bound_notes(bound: int, fitting: int, requested: int) -> list[str]:
     """Return how far the nodes that fit are from the most, where they are not all."""
     if fitting >= requested or bound >= requested:
         return []
@@ -88,38 +82,6 @@ def funnel_steps(decision: Decision, attempt: Attempt | None = None) -> tuple[Fu
         left = max(0, passed - undecided)
         steps.append(FunnelStep(filter="fit", came_in=passed, went_on=left, undecided=undecided))
     return tuple(steps)
-
-
-def decisions_report(decisions: Decisions, *, explain: bool = True) -> Reports:
-    """Return all decisions as one document; of requests that failed, no node is placed."""
-    source = inventory_source(decisions.view, decisions.skipped)
-    reports = [decision_report(one, source, explain=explain) for one in decisions.decisions]
-    if decisions.failure:
-        reports[:-1] = map(_without_placements, reports[:-1])
-    return Reports(
-        outcome=decisions.outcome,
-        requested=decisions.requested_count,
-        placed=decisions.placed_count,
-        inventory=source,
-        decisions=tuple(reports),
-        warnings=tuple(decisions_warnings(decisions)),
-    )
-
-
-def decisions_warnings(decisions: Decisions) -> list[str]:
-    """Return the warnings of all decisions, each once."""
-    notes = (note for decision in decisions.decisions for note in decision_warnings(decision))
-    unique = list(dict.fromkeys(notes))
-    if decisions.bound is not None and len(decisions.requests) > 1:
-        placed = decisions.bound if decisions.failure else decisions.placed_count
-        unique += _bound_notes(decisions.bound, placed, decisions.requested_count)
-    return unique
-
-
-def _without_placements(report: Report) -> Report:
-    """Return the report of a decision that another request has brought to nothing."""
-    empty: dict[str, Any] = {"placements": (), "podms": (), "funnel": (), "explanation": None}
-    return msgspec.structs.replace(report, outcome="nothing_fits", placed=0, **empty)
 
 
 def inventory_source(view: View, skipped: Sequence[str]) -> InventorySummary:

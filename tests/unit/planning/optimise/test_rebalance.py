@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fewest migrations: each plan can be carried out step by step, and brute force agrees."""
+
+import itertools
+import unittest
+from collections import Counter
+from random import Random
+
+from tests.unit.core.deciders import cpu, gpu
+from valence_sched.core.fit.fit import Fit, Fitter
+from valence_sched.model.request import Request
+from valence_sched.planning.optimise.migration_state import MovableNode
+from valence_sched.planning.optimise.node_types import NodeType
+from valence_sched.planning.optimise.rebalance import MigrationPlan, fewest_migrations
+from valence_sched.testing import request, view
+from valence_sched.view.overlay import Overlay
+from valence_sched.view.view import View
+
+SMALL = request({"processor": {"total_cores": 8}})
+LARGE = request({"processor": {"total_cores": 16}, "accelerators": [{"count": 2}]})
+CARD = request({"processor": {"total_cores": 8}, "accelerators": [{}]})
+REQUESTS = (SMALL, LARGE, CARD)
+TYPES = [NodeType.of(one) for one in REQUESTS]
+
+
+def used_site(random: Random) -> tuple[View, list[MovableNode]]:
+    """Return two pod managers on which some nodes were placed in any order."""
+    podms = []
+    for name in "ab":
+        blocks = [cpu(f"c{n}", random.choice([8, 8, 16])) for n in range(random.randint(2, 3))]
+        blocks += [gpu(f"g{n}", random.choice([1, 1, 2])) for n in range(random.randint(1, 3))]
+        podms.append({"id": name, "blocks": blocks})
+    overlay = Overlay(view(*podms))
+    nodes = []
+    for _ in range(random.randint(1, 4)):
+        node_type = random.choice([0, 0, 2])
+        row = random.randrange(2)
+        needs = REQUESTS[node_type].needs
+        fit = Fitter(needs, overlay.view.kinds).fit(overlay.view, row)
+        if isinstance(fit, Fit):
+            overlay.allocate(row, fit.blocks, fit.grants)
+            name = f"n{len(nodes)}"
+            nodes.append(MovableNode(name, node_type, row, fit.blocks, fit.grants, planned=True))
+    return overlay.view, nodes
+
+
+def fits(free: View, asked: Request) -> bool:
+    plan = Fitter(asked.needs, free.kinds)
+    return any(plan.fit(free, row) for row in range(len(free)))
+
+
+def one_helps(free: View, nodes: list[MovableNode], asked: Request) -> bool:
+    """Return whether one migration makes room, trying each set of blocks as its destination."""
+    for node in nodes:
+        plan = Fitter(REQUESTS[node.node_type].needs, free.kinds)
+        for podm, table in enumerate(free.block_tables):
+            usable = [block for block, slots in enumerate(table.slots) if slots]
+            for size in range(1, len(usable) + 1):
+                for chosen in itertools.combinations(usable, size):
+                    if not covers(plan, table.kinds, chosen):
+                        continue
+                    overlay = Overlay(free)
+                    overlay.allocate(podm, chosen, ())
+                    overlay.deallocate(node.row, node.blocks, node.grants)
+                    if fits(overlay.view, asked):
+                        return True
+    return False
+
+
+def covers(plan: Fitter, kinds: list[int], chosen: tuple[int, ...]) -> bool:
+    given = [sum(gifts) for gifts in zip(*(plan.gives(kinds[one]) for one in chosen), strict=True)]
+    return all(have >= one.amount for have, one in zip(given, plan.demands, strict=True))
+
+
+class TestMigrations(unittest.TestCase):
+    """Room for one more node."""
+
+    def test_plans_can_be_carried_out_and_agree_with_brute_force(self):
+        outcomes: Counter[object] = Counter()
+        for seed in range(250):
+            free, nodes = used_site(Random(seed))
+            plan = fewest_migrations(free, TYPES, 1, nodes)
+            with self.subTest(seed=seed):
+                self.assertTrue(plan.complete)
+                outcomes[len(plan.migrations) if plan.fit else None] += 1
+                if plan.fit:
+                    self.carry_out(free, nodes, plan)
+                    self.assertGreaterEqual(len(plan.migrations), plan.least)
+                    self.assertTrue(plan.is_fewest)
+                self.assertEqual(plan.least == 0, fits(free, LARGE))
+                helps = one_helps(free, nodes, LARGE) if plan.least else True
+                self.assertFalse(plan.least > 1 and helps)
+                self.assertFalse(plan.fit is not None and len(plan.migrations) == 1 and not helps)
+                self.assertFalse(helps and (plan.fit is None or len(plan.migrations) > 1))
+        self.assertTrue(all(outcomes[number] > 2 for number in (None, 0, 1, 2)), outcomes)
+
+    def carry_out(self, free: View, nodes: list[MovableNode], plan: MigrationPlan) -> None:
+        """Make each destination while the node still holds its blocks, then release those."""
+        overlay = Overlay(free)
+        places = {number: (node.row, node.blocks, node.grants) for number, node in enumerate(nodes)}
+        for migration in plan.migrations:
+            fit = migration.fit
+            self.take(overlay, fit)
+            overlay.deallocate(*places[migration.node])
+            places[migration.node] = fit.row, fit.blocks, fit.grants
+        assert plan.fit
+        self.take(overlay, plan.fit)
+
+    def take(self, overlay: Overlay, fit: Fit) -> None:
+        table = overlay.view.block_tables[overlay.view.podm_of[fit.row]]
+        self.assertTrue(all(table.slots[block] for block in fit.blocks))
+        overlay.allocate(fit.row, fit.blocks, fit.grants)
+
+    def test_a_composed_node_frees_what_its_pod_manager_would_free(self):
+        used = {"state": "Composed", "compositions": 1}
+        for status, migrations in ((used, 1), ({**used, "reserved": True}, None)):
+            blocks = [gpu("a0", 2), cpu("c0", 16, status=status)]
+            free = view({"id": "a", "blocks": blocks}, {"id": "b", "blocks": [cpu("c0", 8)]})
+            plan = fewest_migrations(free, TYPES, 1, [MovableNode("n", 0, 0, (1,))])
+            with self.subTest(migrations=migrations):
+                self.assertEqual(migrations, len(plan.migrations) if plan.fit else None)
+                self.assertEqual(migrations == 1, plan.is_fewest)
+
+    def test_destinations_are_the_rows_of_the_type(self):
+        blocks = [gpu("a0", 2), cpu("c0", 16)]
+        base = view({"id": "a", "blocks": blocks}, {"id": "b", "blocks": [cpu("c0", 8)]})
+        overlay = Overlay(base)
+        overlay.allocate(0, (1,), ())
+        nodes = [MovableNode("n", 0, 0, (1,), planned=True)]
+        self.assertTrue(fewest_migrations(overlay.view, TYPES, 1, nodes).fit)
+        pinned = [NodeType.of(SMALL, rows=base.podm_of == 0), *TYPES[1:]]
+        plan = fewest_migrations(overlay.view, pinned, 1, nodes)
+        self.assertEqual((None, True), (plan.fit, plan.complete))
+        self.assertGreater(plan.least, 3)
+
+    def test_grants_of_stocks_move_as_well(self):
+        asked = request({"stocks": [{"resource": "gib", "amount": 6}]})
+        held = request({"stocks": [{"resource": "gib", "amount": 5}]})
+        stocks = [{"uri": "s", "resource": "gib", "total": 10, "used": 5}]
+        free = view({"id": "a", "stocks": stocks}, {"id": "b", "stocks": stocks})
+        nodes = [MovableNode("n", 0, 0, (), ((0, 5.0),))]
+        plan = fewest_migrations(free, [NodeType.of(held), NodeType.of(asked)], 1, nodes)
+        self.assertEqual([(1, ((0, 5.0),))], [(m.fit.row, m.fit.grants) for m in plan.migrations])
+        self.assertEqual((0, ((0, 6.0),)), (plan.fit.row, plan.fit.grants))
+
+    def test_two_nodes_change_places_by_way_of_a_spare_one(self):
+        # x needs 16 cores beside the card: the node on them needs 8, and only b's other 8 are less
+        large = {"state": "Composed", "compositions": 1}
+        for spare, moves in (([cpu("s0", 16)], 3), ([], None)):
+            free = view(
+                {"id": "a", "blocks": [gpu("a0", 2), cpu("c0", 16, status=large)]},
+                {"id": "b", "blocks": [cpu("c0", 8, status=large)]},
+                {"id": "c", "blocks": spare},
+            )
+            nodes = [MovableNode("n", 0, 0, (1,)), MovableNode("m", 0, 1, (0,))]
+            with self.subTest(moves=moves):
+                plan = fewest_migrations(free, TYPES, 1, nodes)
+                self.assertEqual(moves and 1, len(plan.migrations) if plan.fit else None)
+
+    def test_the_work_is_bounded(self):
+        seed = next(seed for seed in range(99) if self.migrations_of(seed) == 2)
+        free, nodes = used_site(Random(seed))
+        plan = fewest_migrations(free, TYPES, 1, nodes, fits=1)
+        self.assertEqual((None, False), (plan.fit, plan.complete))
+        self.assertLessEqual(plan.least, 2)
+
+    def migrations_of(self, seed: int) -> int:
+        free, nodes = used_site(Random(seed))
+        return len(fewest_migrations(free, TYPES, 1, nodes).migrations)

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small sites for tests of edits, and what they have in one line."""
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from tests.unit.core.deciders import built_in, cpu, gpu, lean
+from valence_sched.model.inventory import LeanPodm
+from valence_sched.model.scenario import EDITS, Edit
+from valence_sched.planning.site import Site
+from valence_sched.testing import request
+from valence_sched.view.summary import overviews
+
+WEB = request({"processor": {"total_cores": 8}})
+GPU = request({"processor": {"total_cores": 8}, "accelerators": [{"count": 1}]})
+
+
+def site_of(*podms: dict[str, Any], **fields: Any) -> Site:
+    """Return a site of pod managers in the inventory's JSON form, with the built-in policies."""
+    policies = {policy.name: policy for policy in built_in()}
+    return Site("base", tuple(map(lean, podms)), policies, {}, **fields)
+
+
+def edit(**words: Any) -> Edit:
+    """Return an edit as a file has it: ``edit(fail="a")``."""
+    noun = next(noun for verb, noun in EDITS.items() if verb in words)
+    return msgspec.convert(words, noun, strict=False)
+
+
+def racks() -> Site:
+    """Return two pod managers: ``east`` has pools a and b that share a card, ``west`` has none."""
+    east = {
+        "id": "east", "name": "East hall", "zone": "az1", "aggregates": ["gold"],
+        "traits": ["IB"], "url": "https://east.invalid", "identity": "uuid:1",
+        "capabilities": {"os": ["linux"]}, "facts": {"price": 2.0},
+        "pools": [{"id": "a", "traits": ["NVLINK"]}, {"id": "b"}],
+        "blocks": [
+            cpu("/r/c1", 16, pools=["a"], status={"state": "Composed"}),
+            cpu("/r/c2", 8, pools=["b"], name="sled 2"),
+            gpu("/r/g1", pools=["a", "b"], status={"state": "Composed"}),
+            gpu("/r/g2", model="NVIDIA H100", pools=["b"]),
+        ],
+        "stocks": [
+            {"uri": "/s/1", "resource": "storage_gib", "pools": ["a"], "total": 10, "used": 4},
+            {"uri": "/s/2", "resource": "storage_gib", "pools": ["a", "b"], "total": 10, "used": 1},
+        ],
+        "nodes": [{"uri": "/n/1", "blocks": ["/r/c1", "/r/g1"]}],
+    }  # fmt: skip
+    # fmt: off
+    west = {"id": "west", "zone": "az2", "status": "Unknown", "enabled": False,
+            "blocks": [cpu("/r/c1", 8), gpu("/r/g1", status={"reserved": True})],
+            "stocks": [{"uri": "/s/1", "resource": "storage_gib", "total": 10, "used": 2}]}
+    # fmt: on
+    return site_of(east, west)
+
+
+def states(podm: LeanPodm) -> dict[str, Any]:
+    """Return the status of each block by the last part of its URI, as JSON."""
+    return {one.uri.rpartition("/")[2]: msgspec.json.decode(one.status or b"{}")
+            for one in podm.blocks}  # fmt: skip
+
+
+def free(site: Site, podm: str) -> Counter[str]:
+    """Return how many more nodes may use the blocks of a pod manager, by the last part of a URI."""
+    view = site.view()
+    number = view.podm_ids.index(podm)
+    table = view.block_tables[number]
+    pairs = zip(table.uris, table.slots, strict=True)
+    return Counter({uri.rpartition("/")[2]: slots for uri, slots in pairs if slots})
+
+
+def counts(site: Site) -> Any:
+    """Return what each pod manager has and what is free, by id."""
+    return {one.podm.id: (one.pool_count, one.amounts) for one in overviews(site.view())}
+
+
+def chosen(site: Site, wanted: Any = WEB, policy: str = "default") -> list[tuple[str, list[str]]]:
+    """Return the pod manager and the blocks of each node that is placed."""
+    decision = site.decider().select_destinations(msgspec.structs.replace(wanted, policy=policy))
+    nodes = [placement.chosen for placement in decision.placements]
+    return [(node.podm, [block.uri for block in node.blocks]) for node in nodes]

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several requests together: one after another on what was left, all of them or none."""
+
+import unittest
+from collections import Counter
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.deciders import cpu, cpus, engine, engine_of, gpu
+from tests.unit.core.sites import quietly
+from valence_sched.core.explain.report import decision_report
+from valence_sched.core.explain.verdicts import Verdicts
+from valence_sched.model.decision import Reports
+from valence_sched.model.policy import Policy, WeigherUse
+from valence_sched.planning.multi_request import decide_all
+from valence_sched.testing import request, view
+
+CORES = {"processor": {"total_cores": 8}}
+CARD = {**CORES, "accelerators": [{}]}
+STOCK = {"stocks": [{"resource": "gib", "amount": 3}]}
+MANY = st.lists(
+    st.tuples(st.sampled_from([CORES, CARD, STOCK]), st.integers(1, 3), st.integers(0, 1)),
+    min_size=1,
+    max_size=5,
+)
+
+
+def site(sizes):
+    return [
+        {
+            "id": str(number),
+            "blocks": [*cpus(size), gpu("g1"), gpu("g2")],
+            "stocks": [{"uri": "s", "resource": "gib", "total": 10}],
+        }
+        for number, size in enumerate(sizes)
+    ]
+
+
+def used(found):
+    """Count what all placements take, by podm and URI: blocks by number, stocks by amount."""
+    taken = Counter()
+    for decision in found.decisions:
+        for placement in decision.placements:
+            chosen = placement.chosen
+            taken.update((chosen.podm, block.uri) for block in chosen.blocks)
+            for grant in chosen.grants:
+                taken[chosen.podm, grant.uri] += grant.amount
+    return taken
+
+
+class TestTogether(unittest.TestCase):
+    """S35: each on what those before it left."""
+
+    @quietly(100)
+    @given(st.lists(st.integers(0, 4), min_size=1, max_size=3), MANY)
+    def test_nothing_is_given_twice_and_all_get_what_they_must_or_nobody_gets_anything(
+        self, sizes, asks
+    ):
+        asked = [
+            request(node, count=count, min_count=count - less if less < count else None)
+            for node, count, less in asks
+        ]
+        seen = view(*site(sizes))
+        found = decide_all(engine(seen), asked)
+        taken = used(found)
+        for (_, uri), amount in taken.items():
+            self.assertLessEqual(amount, 10 if uri == "s" else 1, uri)
+        if found.failure:
+            self.assertEqual(("nothing_fits", 0), (found.outcome, found.placed_count))
+        else:
+            self.assertEqual(len(asked), len(found.decisions))
+            for wanted, decision in zip(asked, found.decisions, strict=True):
+                self.assertGreaterEqual(len(decision.placed_nodes), wanted.required_count)
+
+    def test_the_first_alone_is_what_it_would_be_by_itself(self):
+        seen = view(*site([3, 2]))
+        asked = request(CARD, count=2, alternates=1)
+        alone = engine(seen).select_destinations(asked)
+        together = decide_all(engine(seen), [asked, request(CORES)])
+        self.assertEqual(alone.placements, together.decisions[0].placements)
+
+    def test_no_alternate_is_where_another_request_is_placed(self):
+        """It could be made of the same blocks."""
+        one = [cpu("c", 8)]
+        podms = [{"id": name, "blocks": one} for name in "abcd"]
+        asked = [request(CORES, alternates=2), request(CORES, count=2)]
+        found = decide_all(engine_of(*podms), asked)
+        first, second = found.decisions
+        (placement,) = first.placements
+        taken = {other.chosen.podm for other in (placement, *second.placements)}
+        self.assertEqual(3, len(taken))
+        self.assertEqual([*set("abcd") - taken], [other.podm for other in placement.alternates])
+        self.assertEqual([2, 1], [len(other.placements) for other in (second, first)])
+
+    def test_one_alone_keeps_its_reasons(self):
+        """As if it had been asked without a file."""
+        asked = request(CORES, count=2)
+        alone = decision_report(engine_of(*site([3, 2])).select_destinations(asked))
+        (decision,) = decide_all(engine_of(*site([3, 2])), [asked]).decisions
+        self.assertEqual(alone, decision_report(decision))
+
+    def test_one_that_fails_fails_all_and_says_what_was_left(self):
+        found = decide_all(engine_of(*site([2])), [request(CORES, count=2), request(CORES)])
+        self.assertEqual(("nothing_fits", 0), (found.outcome, found.placed_count))
+        (verdict,) = Verdicts(found.failure).podm_verdicts()
+        self.assertEqual("capacity: cores: needs 8, has 0", verdict.reason.text)
+
+    def test_no_report_of_a_failure_holds_a_node_that_somebody_might_compose(self):
+        """Not even where a request before it had some of its nodes by another choice."""
+        before = request(CORES, first_of=[{"accelerators": [{}]}, {}], count=3, min_count=1)
+        found = decide_all(engine_of(*site([4])), [before, request(CORES, count=9)])
+        report = found.report()
+        self.assertEqual([3, 1], [one.fitting for one in report.decisions])
+        for one in report.decisions:
+            self.assertEqual(("nothing_fits", 0, ()), (one.outcome, one.placed, one.placements))
+            self.assertNotIn("chosen", {verdict.outcome for verdict in one.podms})
+
+    def test_one_that_may_have_fewer_keeps_its_reasons_though_others_follow(self):
+        asked = [request(CORES, count=3, min_count=1), request(STOCK), request(STOCK)]
+        found = decide_all(engine_of(*site([2])), asked)
+        self.assertEqual(("placed_in_part", 4), (found.outcome, found.placed_count))
+        (verdict,) = Verdicts(found.decisions[0]).podm_verdicts()
+        self.assertEqual("capacity: cores: needs 8, has 0", verdict.reason.text)
+
+    def test_one_that_may_have_none_fails_nobody(self):
+        big = request({"processor": {"total_cores": 99}}, min_count=0)
+        found = decide_all(engine_of({"id": "a", "blocks": [cpu("c", 8)]}), [big, request(CORES)])
+        self.assertEqual(("placed_in_part", 1), (found.outcome, found.placed_count))
+
+    def test_the_same_question_gets_the_same_bytes(self):
+        asked = [request(CARD, count=2), request(CORES, seed=3), request(STOCK, count=2)]
+        reports = [
+            msgspec.json.encode(decide_all(engine_of(*site([4, 4, 4])), asked).report())
+            for _ in range(2)
+        ]
+        self.assertEqual(*reports)
+        report = msgspec.json.decode(reports[0], type=Reports)
+        self.assertEqual(("placed", 5, 5), (report.outcome, report.requested, report.placed))
+
+
+if __name__ == "__main__":
+    unittest.main()
+
+
+class TestPlanned(unittest.TestCase):
+    """What is planned for several requests at once, and what one alone keeps."""
+
+    def setUp(self) -> None:
+        joint = {"scheduler": "joint", "weighers": (WeigherUse("room"),)}
+        policies = (
+            Policy(name="gather", goals=("fewest-podms",), **joint),
+            Policy(name="scatter", **joint),
+        )
+        self.site = [{"id": name, "blocks": cpus(4)} for name in "abcd"]
+        self.decider = engine(view(*self.site), *policies)
+
+    def all_of(self, *counts, policies=("gather", "scatter"), **words):
+        return decide_all(self.decider, [
+            request(CORES, id=f"r{number}", count=count, policy=name, **words)
+            for number, (count, name) in enumerate(zip(counts, policies, strict=False))
+        ])  # fmt: skip
+
+    def podms(self, found):
+        return {one.chosen.podm for each in found.decisions for one in each.placements}
+
+    def test_the_goals_are_those_of_the_policy_of_the_first_request(self):
+        self.assertEqual(1, len(self.podms(self.all_of(2, 2))))
+        scattered = self.all_of(2, 2, policies=("scatter", "gather"))
+        self.assertGreater(len(self.podms(scattered)), 1)
+        self.assertEqual((4, 4), (scattered.placed_count, scattered.requested_count))
+
+    def test_the_bound_of_several_is_stated_once_and_that_of_one_alone_with_it(self):
+        part = self.all_of(99, min_count=0)
+        self.assertEqual(16, part.placed_count)
+        self.assertIsNone(part.bound)
+        self.assertEqual([16], [one.batch.bound for one in part.decisions[0].attempts])
+        several = self.all_of(15, 9, min_count=0)
+        self.assertEqual((16, 16), (several.placed_count, several.bound))
+        failed = self.all_of(15, 9)
+        self.assertEqual((0, 16), (failed.placed_count, failed.bound))
+        for decision in failed.decisions:
+            self.assertEqual({None}, {one.batch.bound for one in decision.attempts})
+
+    def test_each_knows_how_many_nodes_the_others_ask_for(self):
+        self.assertEqual([0], [one.context.other_nodes for one in self.all_of(3).decisions])
+        failed = self.all_of(15, 9)
+        self.assertEqual([9, 15], [one.context.other_nodes for one in failed.decisions])
+
+
+class TestExplainable(unittest.TestCase):
+    """What an explanation reads stays as it was when a request was decided."""
+
+    def decided(self, *requests):
+        return decide_all(engine(view({"id": "a", "blocks": cpus(4)})), list(requests)).decisions
+
+    def free(self, decision) -> list[int]:
+        return [int(one.context.view.block_counts.row(0)[1].sum()) for one in decision.attempts]
+
+    def test_those_that_were_decided_at_once_together_are_not_explained(self):
+        first, second = self.decided(request(CORES, id="x"), request(CORES, id="y"))
+        self.assertEqual([False, False], [first.explainable, second.explainable])
+        (alone,) = self.decided(request(CORES))
+        self.assertTrue(alone.explainable)
+
+    def test_one_of_several_choices_keeps_the_view_and_the_evaluation_of_its_turn(self):
+        choices = request({}, id="x", first_of=[{"processor": {"total_cores": 99}}, CORES])
+        alone = engine(view({"id": "a", "blocks": cpus(4)})).select_destinations(choices)
+        first, *_ = self.decided(choices, request(CORES, id="y"), request(CORES, id="z"))
+        self.assertTrue(first.explainable)
+        self.assertEqual([4, 4], self.free(first))
+        for one, other in zip(alone.attempts, first.attempts, strict=True):
+            expected, found = one.context.evaluation, other.context.evaluation
+            self.assertEqual(expected.cost.tolist(), found.cost.tolist())
+            self.assertEqual(expected.scores.tolist(), found.scores.tolist())
+
+    def test_so_does_one_that_is_placed_in_part(self):
+        part = request({"accelerators": [{"model": "A100"}]}, id="x", count=2, min_count=1)
+        site = view({"id": "a", "blocks": [*cpus(3), gpu("g")]})
+        first, *_ = decide_all(engine(site), [part, request(CORES, id="y")]).decisions
+        self.assertEqual(("placed_in_part", True), (first.outcome, first.explainable))
+        self.assertEqual([4], self.free(first))
+
+    def test_a_later_request_for_the_same_changes_nothing_of_it(self):
+        part, more = (request(CORES, id=name, count=n, min_count=least)
+                      for name, n, least in (("x", 5, 1), ("y", 1, 0)))  # fmt: skip
+        alone = engine(view({"id": "a", "blocks": cpus(4)})).select_destinations(part)
+        first, second = self.decided(part, more)
+        self.assertEqual(("placed_in_part", "nothing_fits"), (first.outcome, second.outcome))
+        expected, found = alone.context.evaluation, first.context.evaluation
+        self.assertEqual(expected.cost.tolist(), found.cost.tolist())
+        self.assertEqual(expected.verdicts.tolist(), found.verdicts.tolist())

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batch orders: the orders in which requests that are known at once are worth deciding.
+
+*Scarcest first* is the first one: the fewer nodes of a request the pools make, the earlier it is
+decided. That number is a bound, by each need alone: a pool with 40 free cores and 1 free card makes
+at most 1 node of 8 cores and a card.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from valence_sched.core.fit.demands import price_of_needs
+from valence_sched.model.need import Need
+from valence_sched.model.request import Request
+from valence_sched.planning.optimise.node_types import NodeType
+from valence_sched.view.view import View
+
+Order = tuple[int, ...]
+
+
+def most_nodes_together(view: View, types: Sequence[NodeType], most_alone: Sequence[int]) -> int:
+    """Return a bound of how many nodes of several types fit at once, ``most`` of each at most.
+
+    Of each resource by itself: the smallest amounts first, until all pools together have no more.
+    """
+    most = [min(alone, one.most or 0) for alone, one in zip(most_alone, types, strict=True)]
+    bound, resources = sum(most), dict[Need, list[tuple[float, int]]]()
+    for number, node_type in enumerate(types):
+        if len(node_type.alternatives) == 1:
+            for need in node_type.alternatives[0].needs:
+                amounts = resources.setdefault(need.subject, [])
+                amounts.append((need.total_amount(), most[number]))
+    for subject, amounts in resources.items():
+        free = _free_in_podms(view, subject)
+        others = sum(most) - sum(number for _, number in amounts)
+        bound = min(bound, others + _most_of_amounts(free, amounts))
+    return bound
+
+
+def _free_in_podms(view: View, need: Need) -> float:
+    """Return what all podms have free together: a block counts once, however many pools have it."""
+    return float(view.free(need, "podm")[view.first_row[:-1]].sum())
+
+
+def _most_of_amounts(free: float, amounts: Sequence[tuple[float, int]]) -> int:
+    placed = 0
+    for amount, number in sorted(amounts):
+        fit = number if amount <= 0 else min(number, int(free // amount))
+        placed += fit
+        free -= fit * amount
+    return placed
+
+
+def worthwhile_orders(requests: Sequence[Request], most_alone: Sequence[int]) -> Iterator[Order]:
+    """Yield the orders that are tried first, each once.
+
+    Scarcest first, as asked, the tightest first (nodes asked for per node that fits), and the
+    largest nodes first.
+    """
+    numbers = range(len(requests))
+    tight = [alone / one.count for alone, one in zip(most_alone, requests, strict=True)]
+    size = [-price_of_needs(one.needs) for one in requests]
+    orders = (
+        sorted(numbers, key=most_alone.__getitem__),
+        numbers,
+        sorted(numbers, key=tight.__getitem__),
+        sorted(numbers, key=size.__getitem__),
+    )
+    yield from dict.fromkeys(_with_groups_as_asked(requests, order) for order in orders)
+
+
+def all_orders(requests: Sequence[Request]) -> Iterator[Order]:
+    """Yield every order of some requests, each once."""
+    orders = itertools.permutations(range(len(requests)))
+    yield from dict.fromkeys(_with_groups_as_asked(requests, order) for order in orders)
+
+
+def _with_groups_as_asked(requests: Sequence[Request], order: Sequence[int]) -> Order:
+    """Return the order in which the requests of one group stand as they were asked.
+
+    What a group's rules allow a node depends on the nodes before it.
+    """
+    ordered = list(order)
+    for name in {one.group.name for one in requests if one.group is not None}:
+        positions = [
+            position for position, number in enumerate(order)
+            if (group := requests[number].group) is not None and group.name == name
+        ]  # fmt: skip
+        members = sorted(order[position] for position in positions)
+        for position, number in zip(positions, members, strict=True):
+            ordered[position] = number
+    return tuple(ordered)

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Capacity: counts the nodes of a flavor or a mix in several ways, and says what ends each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from valence_sched.core.alternatives import Attempt
+from valence_sched.core.decider import Decider
+from valence_sched.core.decision import Decision
+from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.explain.undecided import undecided_text
+from valence_sched.core.explain.verdicts import Verdicts
+from valence_sched.model.capacity import Capacity, PodmCapacity, ProvenMost, exhausted
+from valence_sched.model.decision import Reason
+from valence_sched.model.request import Request
+from valence_sched.planning.fit_counts import count_fits
+from valence_sched.planning.missing_amounts import missing_amounts
+from valence_sched.planning.mix import place_mix
+from valence_sched.planning.optimise.node_types import NodeType
+from valence_sched.planning.sums import NodeSums, sums_of, sums_of_mix
+
+MIX = "mix"  # the name of the capacity for a mix
+
+
+def flavor_capacity(
+    decider: Decider, request: Request, most: int, *, explain: bool, proven: bool
+) -> Capacity:
+    """Return how many more nodes of a request fit, at most ``most`` on each podm.
+
+    With ``explain`` also what ends that, and what sums promise; with ``proven`` a proven bound.
+
+    Raises:
+        SchedulerError: as of a count.
+    """
+    reasons: dict[int, tuple[Reason, ...]] = {}
+
+    def read_reasons(podm: int, attempts: list[Attempt]) -> None:
+        if sum(len(attempt.batch.nodes) for attempt in attempts) < most:
+            reasons[podm] = missing_amounts(Verdicts(Decision(attempts)), 0)
+
+    warnings: list[str] = []
+    undecided: list[str] = []
+    listener = {"listener": read_reasons} if explain else {}
+    counts = count_fits(decider, request, most, warnings, undecided, **listener)
+    context = decider.context(request)
+    node_types = [NodeType.in_context(context)]
+    sums = sums_of(context.view, node_types[0]) if explain or proven else None
+    bounds = _proven_most(context, node_types, None, sums) if proven else None
+    by_podm = bounds[1] if bounds else {}
+    podms = tuple(
+        PodmCapacity(
+            podm=name,
+            nodes=nodes,
+            sums=sums.by_podm[podm] if sums and explain else None,
+            bound=by_podm.get(name),
+            reasons=reasons.get(podm, ()),
+        )
+        for podm, (name, nodes) in enumerate(counts)
+    )
+    return Capacity(
+        name=request.flavor or "resources",
+        podms=podms,
+        podm_sums=sums.podms if sums and explain else None,
+        site_sums=sums.site if sums and explain else None,
+        proven=bounds[0] if bounds else None,
+        exhausted=exhausted(podms),
+        warnings=tuple(warnings),
+        undecided=tuple(undecided),
+    )
+
+
+def mix_capacity(
+    decider: Decider,
+    requests: Sequence[Request],
+    shares: Sequence[int],
+    most: int,
+    *,
+    explain: bool,
+    proven: bool,
+) -> Capacity:
+    """Return how many nodes of a mix fit together; errors as of one flavor.
+
+    The nodes of a podm are those that placing one after another puts there, as decisions do. The
+    count ends with the first node that finds no place, or when a podm has ``most``.
+    """
+    placement = place_mix(decider, requests, shares, most)
+    view = decider.snapshot()
+    nodes = Counter(int(view.podm_of[row]) for _, row in placement.nodes)
+    counts = Counter(number for number, _ in placement.nodes)
+    contexts = [decider.context(request) for request in requests]
+    node_types = [NodeType.in_context(context) for context in contexts]
+    sums = sums_of_mix(view, node_types, shares) if explain or proven else None
+    bounds = _proven_most(contexts[0], node_types, shares, sums) if proven else None
+    verdicts = Verdicts(placement.decision) if explain and placement.decision else None
+    podms = tuple(
+        PodmCapacity(
+            podm=name,
+            nodes=nodes[podm],
+            reasons=missing_amounts(verdicts, podm) if verdicts else (),
+        )
+        for podm, name in enumerate(view.podm_ids)
+    )
+    names = [request.flavor or request.id for request in requests]
+    open_pools = placement.decision.undecided if placement.decision else ()
+    policy = contexts[placement.last or 0].bound.policy
+    decider.check_decided(open_pools, policy)
+    return Capacity(
+        name=MIX,
+        podms=podms,
+        podm_sums=sums.podms if sums and explain else None,
+        site_sums=sums.site if sums and explain else None,
+        proven=bounds[0] if bounds else None,
+        exhausted=exhausted(podms),
+        by_flavor={name: counts[number] for number, name in enumerate(names)},
+        refused=None if placement.last is None else names[placement.last],
+        warnings=(*placement.notes, *([undecided_text(open_pools, policy)] if open_pools else [])),
+        undecided=tuple(pool.podm for pool in open_pools),
+    )
+
+
+def _proven_most(
+    context: EvaluationContext,
+    node_types: Sequence[NodeType],
+    shares: Sequence[int] | None,
+    sums: NodeSums | None,
+) -> tuple[ProvenMost, dict[str, int]]:
+    """Return the proven most nodes, and the bound of each podm where they are counted alone."""
+    from valence_sched.planning.optimise.bound import most_nodes  # the optimiser: only to prove
+
+    budget = context.bound.policy.budget
+    optimum = most_nodes(context.view, node_types, shares=shares, budget=budget)
+    bound = optimum.bound if sums is None else min(optimum.bound, sums.podms)
+    by_podm = {one.podm: one.bound for one in optimum.podms if one.bound is not None}
+    return ProvenMost(bound=bound, found=optimum.placed), by_podm

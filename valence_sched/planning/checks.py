@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks: whether expectations on a site are met, each decided as the real thing would be."""
+
+from __future__ import annotations
+
+import glob
+import os.path
+from collections.abc import Callable, Iterable, Sequence
+
+from valence_sched.config.settings import Configuration
+from valence_sched.core.decision import Decision
+from valence_sched.core.explain.report import decision_report
+from valence_sched.core.explain.verdicts import Verdicts
+from valence_sched.errors import InputError, SchedulerError, UnknownName
+from valence_sched.model.check import (
+    Check,
+    CheckResult,
+    Decides,
+    DoesNotFit,
+    Expectation,
+    Fails,
+    FitBounds,
+    Fits,
+    GoldenDecision,
+    Landing,
+    Lands,
+    Result,
+    Survives,
+    UnplacedNodes,
+    Uses,
+    WorkloadBounds,
+    place_target,
+)
+from valence_sched.model.check_phrases import check_name, count_text
+from valence_sched.model.decision import Report
+from valence_sched.model.quantity import format_count
+from valence_sched.model.reports import parse_report
+from valence_sched.model.request import Request
+from valence_sched.model.request_spec import RequestSpec
+from valence_sched.model.scenario import Drain
+from valence_sched.model.target import Target
+from valence_sched.planning import failure
+from valence_sched.planning.edits import apply_edit, edited
+from valence_sched.planning.fit_counts import count_fits
+from valence_sched.planning.golden import differences
+from valence_sched.planning.refusals import reason_groups
+from valence_sched.planning.runs import replay_all
+from valence_sched.planning.scenarios import scenario_sites
+from valence_sched.planning.site import Site
+from valence_sched.planning.targets import find_targets, pools_of
+from valence_sched.planning.workload import open_workload
+
+MOST_FITS = 1000  # nodes that are counted on one pod manager, unless more are expected
+MOST_NAMED = 4  # pod managers or differences in one line
+
+Found = tuple[bool, str]  # whether an expectation is met, and what was found
+Record = Callable[[str, Report], None]
+
+
+class Checker:
+    """Tells whether expectations are met on a site, or on one that a scenario or edits make of it.
+
+    Files that an expectation names are looked for beside the file that it is in. With ``record``
+    golden decisions are not compared: it is called with the file and the decision of each.
+    ``progress`` is called with the name of each run of a workload and its requests so far.
+    """
+
+    def __init__(
+        self,
+        base: Site,
+        config: Configuration,
+        *,
+        strict: bool = False,
+        record: Record | None = None,
+        progress: Callable[[str], Callable[[int], None]] = lambda run: lambda requests: None,
+        survival_progress: Callable[[int, int], None] = lambda tried, sets: None,
+    ) -> None:
+        self._base, self._config, self._strict, self._record = base, config, strict, record
+        self._progress, self._survival_progress = progress, survival_progress
+        self._scenarios: dict[str, Site] = {}
+
+    def result(self, check: Check) -> CheckResult:
+        """Return what became of one expectation.
+
+        Raises:
+            SchedulerError: it names what is not there, or a file of it is invalid; the error names
+                its place.
+        """
+        try:
+            met, found = self._found(check, self._site(check))
+        except SchedulerError as error:
+            raise error.at(check.place) from None
+        recorded = isinstance(check.expectation, Decides) and self._record is not None
+        result: Result = "recorded" if recorded else "pass" if met else "fail"
+        return CheckResult(
+            name=check_name(check), result=result, found=found, file=check.file, line=check.line
+        )
+
+    def _site(self, check: Check) -> Site:
+        """Return the site that an expectation is about."""
+        site, reference = self._base, check.expectation.scenario
+        if reference is not None:
+            if reference not in self._scenarios:
+                named = [_beside(check.file, reference)]
+                sites = scenario_sites(self._base, named, self._config)
+                if len(sites) > 1:
+                    which = f"one of them, as in {reference}#{sites[0].name}"
+                    raise InputError("scenario", "", format_count(len(sites), "scenario"), which)
+                (self._scenarios[reference],) = sites
+            site = self._scenarios[reference]
+        for number, edit in enumerate(check.edits):
+            site = apply_edit(site, edit, f"edits[{number}]")
+        return site
+
+    def _found(self, check: Check, site: Site) -> Found:
+        expectation: Expectation = check.expectation
+        match expectation:
+            case Fits(fits=bounds):
+                return self._fits(site, bounds)
+            case Lands(lands=landing):
+                return self._lands(site, landing)
+            case DoesNotFit(does_not_fit=nodes):
+                return self._does_not_fit(site, nodes)
+            case Survives(survives=failures):
+                return self._survives(site, failures)
+            case Fails():
+                return _fails(site, expectation)
+            case Uses(uses=bounds):
+                return self._uses(site, bounds, check.file)
+            case Decides(decision=golden):
+                return self._decides(site, golden, _beside(check.file, golden.file))
+
+    def _fits(self, site: Site, bounds: FitBounds) -> Found:
+        site, podms = _limited(site, bounds.place)
+        least, most = bounds.at_least or 0, bounds.at_most
+        limit = max(MOST_FITS, least, 0 if most is None else most + 1)
+        request, undecided = self._request(site, bounds, podms=podms), list[str]()
+        decider = site.decider(strict=self._strict)
+        counts = [(podm, number) for podm, number in
+                  count_fits(decider, request, limit, undecided=undecided)
+                  if number and (not podms or podm in podms)]  # fmt: skip
+        total = sum(number for _, number in counts)
+        found = f"fits {count_text(total, 'time')}" + _named(
+            f"{podm} {number:,}" for podm, number in sorted(counts, key=lambda one: -one[1])
+        )
+        if undecided:
+            found += f"; undecided within the budget of the policy{_named(undecided)}"
+        met = total >= least and (most is None or (total <= most and not undecided))
+        return met, found
+
+    def _lands(self, site: Site, landing: Landing) -> Found:
+        target = place_target(landing.place)
+        pools = {
+            (site.podms[match.podm].id, pool.id)
+            for match in find_targets(site.podms, target, site.kinds)
+            for pool in pools_of(site.podms[match.podm])
+            if not match.pools or pool.id in match.pools
+        }
+        decision = self._decision(site, self._request(site, landing, landing.count))
+        nodes = [one.chosen for one in decision.placements]
+        outside = [one for one in nodes if (one.podm, one.pool) not in pools]
+        if len(nodes) < landing.count:
+            return False, _refusal(decision)
+        places = dict.fromkeys(f"{one.podm}/{one.pool}" for one in outside or nodes)
+        number = "" if len(nodes) == 1 else f"{len(outside or nodes):,} of {len(nodes):,} "
+        verb = "land" if number else "lands"
+        return not outside, f"{number}{verb} on{_named(places, ' ')}"
+
+    def _does_not_fit(self, site: Site, nodes: UnplacedNodes) -> Found:
+        site, podms = _limited(site, nodes.place)
+        request = self._request(site, nodes, nodes.count, podms=podms)
+        decision = self._decision(site, request)
+        if placements := decision.placements:
+            places = dict.fromkeys(f"{one.chosen.podm}/{one.chosen.pool}" for one in placements)
+            return False, f"fits on{_named(places, ' ')}"
+        return not decision.undecided, _refusal(decision, podms)
+
+    def _survives(self, site: Site, failures: int) -> Found:
+        result = failure.survive(site, failures, self._survival_progress)
+        tried = f"{result.tried:,} of {count_text(result.sets, 'set')} tried"
+        if result.answer is False:
+            lost = count_text(result.worst_nodes, "node")
+            worst = (
+                f"{_named(result.worst, ' ')}: {len(result.stuck):,} of {lost} cannot land again"
+            )
+            return False, f"{count_text(result.bad_sets, 'set')} bad ({tried}), worst:{worst}"
+        return bool(result.answer), f"no bad set found ({tried})"
+
+    def _uses(self, site: Site, bounds: WorkloadBounds, file: str) -> Found:
+        workload = open_workload(_beside(file, bounds.workload), self._config, {})
+        policies = () if bounds.policy is None else (bounds.policy,)
+        replay = replay_all([site], policies, workload, self._progress, strict=self._strict)
+        (run,) = replay.runs
+        unplaced = run.refused + run.undecided
+        found = f"needs {count_text(run.podms_needed, 'pod manager')}, places {run.placed:,} of "
+        found += count_text(run.requested, "node")
+        few = bounds.podms_at_most is None or run.podms_needed <= bounds.podms_at_most
+        return few and unplaced <= bounds.unplaced_at_most, found
+
+    def _decides(self, site: Site, golden: GoldenDecision, file: str) -> Found:
+        request = self._request(site, golden, golden.count, seed=golden.seed)
+        now = decision_report(self._decision(site, request), explain=False)
+        if self._record is not None:
+            self._record(file, now)
+            return True, f"written to {file}"
+        try:
+            recorded, _ = parse_report(self._config.read_document(file), file)
+        except InputError as error:
+            if os.path.exists(file):
+                raise
+            raise InputError(file, "", "no such file", "a decision", "use --record") from error
+        if not isinstance(recorded, Report):
+            raise InputError(file, "", "several decisions", "one")
+        found = list(differences(recorded, now, placements_only=golden.placements_only))
+        return not found, "; ".join(found[:MOST_NAMED]) or "the same"
+
+    def _request(
+        self,
+        site: Site,
+        nodes: FitBounds | Landing | UnplacedNodes | GoldenDecision,
+        count: int = 1,
+        *,
+        podms: Sequence[str] = (),
+        seed: int = 0,
+    ) -> Request:
+        flavor = site.flavors.get(nodes.flavor)
+        if flavor is None:
+            raise UnknownName("flavor", nodes.flavor, site.flavors)
+        policy = nodes.policy or flavor.policy or site.policy
+        spec = RequestSpec(flavor=nodes.flavor, count=count, policy=policy, podms=tuple(podms),
+                           seed=seed)  # fmt: skip
+        return self._config.compile_request(spec, flavor)
+
+    def _decision(self, site: Site, request: Request) -> Decision:
+        return site.decider(strict=self._strict).select_destinations(request)
+
+
+def _fails(site: Site, expectation: Fails) -> Found:
+    result = failure.fail(site, [expectation.target])
+    verb = "lands" if result.nodes == 1 else "land"
+    landed = f"{len(result.moves):,} of {count_text(result.nodes, 'node')} {verb} again"
+    stuck = _named((one.node for one in result.stuck), ", stuck: ")
+    return len(result.stuck) <= expectation.stuck_at_most, landed + stuck
+
+
+def _limited(site: Site, place: Target | str | None) -> tuple[Site, tuple[str, ...]]:
+    """Return a site in which nodes are placed nowhere else than in a place, and its pod managers.
+
+    Where the place is pools, the others of their pod managers take no new node.
+    """
+    if place is None:
+        return site, ()
+    matches = find_targets(site.podms, place_target(place), site.kinds)
+    drains = [
+        Drain(Target(podm=glob.escape(site.podms[match.podm].id), pool=glob.escape(pool.id)))
+        for match in matches
+        if match.pools
+        for pool in pools_of(site.podms[match.podm])
+        if pool.id not in match.pools
+    ]
+    return edited(site, drains), tuple(site.podms[match.podm].id for match in matches)
+
+
+def _refusal(decision: Decision, podms: Sequence[str] = ()) -> str:
+    """Return why a request is not placed: of one of these pod managers, else the usual reason."""
+    if decision.undecided:
+        pools = [f"{one.podm}/{one.pool}" for one in decision.undecided]
+        return f"undecided within the budget of the policy{_named(pools)}"
+    count, fitting = decision.request.count, decision.fit_count
+    text = f"{fitting:,} of {count:,} fit" if fitting else "does not fit"
+    if podms:
+        verdicts = Verdicts(decision).podm_verdicts()
+        reasons = [(one.podm, one.reason) for one in verdicts if one.podm in podms]
+    else:
+        reasons = [(one.nearest, one.reason) for one in reason_groups(decision)]
+    told = [f": {podm}: {reason.text}" for podm, reason in reasons if reason is not None]
+    return text + "".join(told[:1])
+
+
+def _named(names: Iterable[str], before: str = ": ") -> str:
+    """Return names after ``before``, of many only some; nothing where there are none."""
+    every = list(names)
+    rest = f" and {len(every) - MOST_NAMED:,} more" if len(every) > MOST_NAMED else ""
+    return f"{before}{', '.join(every[:MOST_NAMED])}{rest}" if every else ""
+
+
+def _beside(file: str, name: str) -> str:
+    """Return the path of a file that another one names, which is looked for beside it."""
+    return os.path.normpath(os.path.join(os.path.dirname(file), name))

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fit counts: how many more nodes of a request each pod manager makes, one after another.
+
+Placing one after another gives a lower bound: packing a whole pod at its best is a harder problem.
+Pods do not depend on each other, so each turn places one node on every pod that still makes one,
+and evaluates all these pods in one call. The counts are the same as those of one pod at a time.
+Where a fit is a cover of blocks alone, pools whose offers are alike share it (``cover_tree``).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from valence_sched.core.alternatives import AttemptListener, try_alternatives
+from valence_sched.core.batch import place
+from valence_sched.core.decider import Decider
+from valence_sched.core.evaluate import reevaluate
+from valence_sched.core.evaluation import INFINITE_COST, EvaluationContext
+from valence_sched.core.explain.undecided import undecided_text
+from valence_sched.core.explain.unknown_terms import unknown_terms
+from valence_sched.core.fit.fit import Fit
+from valence_sched.core.fit.spending import Spending, Undecided
+from valence_sched.core.pool_covers import MIN_POOLS, PoolCovers
+from valence_sched.core.ranking import choose_fit, draw_lots, rank_rows
+from valence_sched.errors import RequestError
+from valence_sched.model.decision import PoolRef
+from valence_sched.model.request import Request
+from valence_sched.view.block_slots import BlockSlots, ranges
+from valence_sched.view.overlay import Overlay
+from valence_sched.view.selection import was_derived
+from valence_sched.view.view import Ints
+
+NO_ROW = -1
+
+FitCount = tuple[int, int, int | None]  # podm number, nodes, and a pool that may make more
+
+
+def count_fits(
+    decider: Decider,
+    request: Request,
+    most: int,
+    warnings: list[str] | None = None,
+    undecided: list[str] | None = None,
+    listener: AttemptListener | None = None,
+) -> list[tuple[str, int]]:
+    """Return how many more nodes of a request each podm makes, at most ``most`` each.
+
+    ``warnings`` gets a line for each plug-in that broke its contract and each unknown term.
+    ``undecided`` gets the podms that may make more: the budget of the policy left that open.
+    ``listener`` gets the number of each podm with the attempts on it, which takes longer.
+    """
+    _check_countable(request)
+    context = decider.context(request)
+    if warnings is not None:
+        view, request = context.view, context.request
+        notes = [*context.evaluation.notes, *unknown_terms(view, request)]
+        warnings += [note for note in notes if note not in warnings]
+    podms, counts, open_pools = context.view.podms, [], []
+    for podm, number, row in counts_by_podm(context, most, listener):
+        counts.append((podms[podm].id, number))
+        if row is not None:
+            open_pools.append(PoolRef(podm=podms[podm].id, pool=context.view.pools[row].id))
+    decider.check_decided(open_pools, context.bound.policy)
+    if undecided is not None:
+        undecided += [pool.podm for pool in open_pools]
+    if open_pools and warnings is not None:
+        warnings.append(undecided_text(open_pools, context.bound.policy))
+    return counts
+
+
+def _check_countable(request: Request) -> None:
+    """Refuse group rules that concern several pod managers: each one is counted alone."""
+    group = request.group
+    if group is None or not group.hard:
+        return
+    apart = (*group.anti_affinity, *group.at_most)
+    firm = [rule.over for rule in group.spread if not rule.soft]
+    if group.affinity or firm or any(domain != "podm" for domain in apart):
+        raise RequestError(f"group {group.name!r}: each pod manager is counted by itself, so only "
+                           "anti-affinity and at most per podm can be counted: leave the other "
+                           "rules out")  # fmt: skip
+
+
+def counts_by_podm(
+    context: EvaluationContext, most: int, listener: AttemptListener | None = None
+) -> Iterator[FitCount]:
+    """Yield ``(podm number, nodes, row)`` for each podm, at most ``most`` nodes.
+
+    The row is a pool that may make more, where that is undecided. A ``listener`` gets the number
+    of each podm with the attempts on it, for which the podms are counted one at a time.
+    """
+    counts = None
+    can_share = not context.request.fallbacks and not context.evaluation.group_state_readers
+    if listener is None and can_share:
+        if context.fitter.covers_blocks_alone and context.bound.policy.pick.best_of == 1:
+            counts = _CoverRounds(context, most).run()
+        counts = counts or _Rounds(context, most).run()
+    if counts is None:
+        for podm in range(len(context.view.podms)):
+            yield _count_alone(context, podm, most, listener)
+    else:
+        yield from counts
+
+
+def _count_alone(
+    context: EvaluationContext, podm: int, most: int, listener: AttemptListener | None = None
+) -> FitCount:
+    """Return the count of one podm, whatever the request asks for."""
+    first, last = context.view.first_row[podm : podm + 2].tolist()
+    best_first = functools.partial(place, order=rank_rows)
+    attempts = try_alternatives(context.window(first, last, most), best_first)
+    if listener is not None:
+        listener(podm, attempts)
+    number = sum(len(attempt.batch.nodes) for attempt in attempts)
+    undecided = set().union(*(one.batch.undecided_rows for one in attempts))
+    return podm, number, first + min(undecided) if undecided and number < most else None
+
+
+@dataclass(slots=True)
+class _Podm:
+    """A podm that still makes nodes; its rows are ``[first, last)``."""
+
+    number: int
+    first: int
+    last: int
+    spending: Spending
+    nodes: int = 0
+    rows_without_fit: set[int] = field(default_factory=set)
+    undecided_rows: set[int] = field(default_factory=set)
+
+
+class _Rounds:
+    """Places nodes on every podm at once, one each a turn, until none makes another."""
+
+    def __init__(self, context: EvaluationContext, most: int) -> None:
+        self._context, self._most = context, most
+        self._overlay = Overlay(context.view)
+        self._evaluation = context.evaluation.copy()
+        self._lots = draw_lots(context.view.lot, context.request)
+
+    def run(self) -> list[FitCount] | None:
+        """Return the count of each podm; None where a plug-in fails: that may be of one podm."""
+        starts, budget = self._context.view.first_row.tolist(), self._context.bound.policy.budget
+        podms = [_Podm(number, first, last, Spending(budget))
+                 for number, (first, last) in enumerate(itertools.pairwise(starts))]  # fmt: skip
+        failed = set(self._evaluation.failed_plugins)
+        left = podms
+        for turn in range(self._most):
+            taken = [(podm, fit) for podm, fit in self._choose(left, turn) if fit is not None]
+            if not taken:
+                break
+            left = [podm for podm, _ in taken]
+            if turn + 1 < self._most:
+                self._take(left, [fit for _, fit in taken])
+                if self._evaluation.failed_plugins != failed:
+                    return None
+        return [
+            (podm.number, podm.nodes, min(podm.undecided_rows))
+            if podm.undecided_rows and podm.nodes < self._most
+            else (podm.number, podm.nodes, None)
+            for podm in podms
+        ]
+
+    def _choose(self, podms: list[_Podm], turn: int) -> Iterator[tuple[_Podm, Fit | None]]:
+        """Yield the fit of the next node of each podm, its pools in the order of their cost."""
+        context, view, cost = self._context, self._overlay.view, self._evaluation.cost
+        rows = np.lexsort((self._lots, cost, view.podm_of))
+        ranked, passing = rows.tolist(), (cost[rows] != INFINITE_COST).tolist()
+        best_of = context.bound.policy.pick.best_of
+        for podm in podms:
+            span = slice(podm.first, podm.last)
+            order = (row for row, passes in zip(ranked[span], passing[span], strict=True) if passes)
+            find_fit = functools.partial(self._fit, podm)
+            fit = choose_fit(view, order, find_fit, context.request, best_of, turn,
+                             podm.rows_without_fit, podm.undecided_rows)  # fmt: skip
+            podm.nodes += fit is not None
+            yield podm, fit
+
+    def _fit(self, podm: _Podm, row: int) -> Fit | Undecided | None:
+        return self._context.fitter.fit(self._overlay.view, row, podm.spending)
+
+    def _take(self, podms: list[_Podm], fits: list[Fit]) -> None:
+        """Take a node of each podm, and evaluate all their rows."""
+        context = self._context
+        self._overlay.allocate_each((fit.row, fit.blocks, fit.grants) for fit in fits)
+        rows = np.array([row for podm in podms for row in range(podm.first, podm.last)])
+        view = self._overlay.view.take_counts(rows)
+        view.precompute_free(context.request.needs)
+        part = self._evaluation.select(rows)
+        reevaluate(view, context.request, context.bound, part, strict=context.strict)
+        self._evaluation.write(rows, part)
+        for podm in podms:
+            podm.rows_without_fit.clear()
+
+
+class _CoverRounds:
+    """The same for nodes that are covers of blocks alone, each on the best pool that makes it.
+
+    A pool keeps its cover for as long as it has the blocks (``cover_tree``), and no block table is
+    made for a node: what plug-ins read of one cannot be counted here.
+    """
+
+    def __init__(self, context: EvaluationContext, most: int, min_pools: int = MIN_POOLS) -> None:
+        self._context, self._most = context, most
+        self._overlay = Overlay(context.view)
+        self._evaluation = context.evaluation.copy()
+        self._lots = draw_lots(context.view.lot, context.request)
+        self._covers = PoolCovers(context, self._overlay.view, min_pools)
+        self._slots = BlockSlots(context.view)
+        self._open: dict[int, int] = {}  # the first pool of a podm that may make more
+
+    def run(self) -> list[FitCount] | None:
+        """Return the count of each podm; None where plug-ins fail, or read more than counts."""
+        podms = np.arange(len(self._context.view.podms))
+        counts = np.zeros(len(podms), dtype=np.int64)
+        failed = set(self._evaluation.failed_plugins)
+        for turn in range(self._most):
+            podms, rows = self._choose(podms)
+            if not len(podms):
+                break
+            counts[podms] += 1
+            if turn + 1 < self._most:
+                counts_alone = self._take(podms, rows)
+                if not counts_alone or self._evaluation.failed_plugins != failed:
+                    return None
+        return [
+            (podm, count, self._open.get(podm) if count < self._most else None)
+            for podm, count in enumerate(counts.tolist())
+        ]
+
+    def _choose(self, podms: Ints) -> tuple[Ints, Ints]:
+        """Return the podms that make another node, and of each the pool that makes it."""
+        view, cost, covers = self._overlay.view, self._evaluation.cost, self._covers
+        rows, sizes = self._rows(podms)
+        rows = rows[np.lexsort((self._lots[rows], cost[rows], view.podm_of[rows]))]
+        passing = cost[rows] != INFINITE_COST
+        free = covers.free(rows)
+        has_cover = covers.holds(rows, free)
+        ends = np.cumsum(sizes)
+        begins = ends - sizes  # the best pool of each podm; those that do not pass are the last
+        chosen = np.where(passing[begins] & has_cover[begins], rows[begins], NO_ROW)
+        for number in (passing[begins] & ~has_cover[begins]).nonzero()[0].tolist():
+            for position in range(begins[number], ends[number]):
+                row = int(rows[position])
+                if not passing[position]:
+                    break
+                if has_cover[position] or covers.find(row, free[position]):
+                    chosen[number] = row
+                    break
+                if row in covers.undecided_rows:
+                    podm = int(podms[number])
+                    self._open[podm] = min(row, self._open.get(podm, row))
+        making = chosen != NO_ROW
+        return podms[making], chosen[making]
+
+    def _rows(self, podms: Ints) -> tuple[Ints, Ints]:
+        """Return the rows of these podms, which are in order, and how many each has."""
+        first_row = self._context.view.first_row
+        low = first_row[podms]
+        sizes = first_row[podms + 1] - low
+        return ranges(low, sizes), sizes
+
+    def _take(self, podms: Ints, rows: Ints) -> bool:
+        """Take a node of each podm, and evaluate its rows: false if block tables were read."""
+        context, slots = self._context, self._slots
+        full = slots.take(*self._covers.of(rows))
+        if len(full):
+            self._overlay.reduce_counts(slots.entries(full), slots.of.podm_entry[full])
+        rows, _ = self._rows(podms)
+        view = self._overlay.view.take_counts(rows)
+        view.precompute_free(context.request.needs)
+        part = self._evaluation.select(rows)
+        reevaluate(view, context.request, context.bound, part, strict=context.strict)
+        self._evaluation.write(rows, part)
+        return not was_derived(view, "block_tables")

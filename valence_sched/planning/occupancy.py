@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Occupancy: what is in use on a site over time: resources, nodes, pod managers and their price."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+from valence_sched.core.fit.fit import Fit
+from valence_sched.model.need import MEASURES
+from valence_sched.model.replay import NodeSpread, Utilisation
+from valence_sched.model.stock import free_amount
+from valence_sched.planning.timeline import Timeline
+from valence_sched.view.block_kinds import BoundedMemo
+from valence_sched.view.blocks import BlockTable
+from valence_sched.view.view import View
+
+MEASURED = ("cores", "memory_mib", "accelerators", "drives")
+PRICE = "price"  # the fact of a pod manager: of one hour
+EVENTS = ("requested", "placed", "refused", "undecided")
+MOST_SUMS = 10_000  # sets of kinds of blocks whose amounts are remembered
+DECIMALS = 6
+
+Changes = tuple[tuple[int, float], ...]  # amounts by the number of their level
+
+
+class Occupancy:
+    """Follows nodes that are taken and given back on a View, and what they use.
+
+    A block is in use when no further node can use it, as lists of pod managers count.
+    """
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        totals, used = _block_amounts(view)
+        stock_totals, stock_used = _stock_amounts(view)
+        self.totals = _plus(totals, stock_totals)
+        self._levels = [*_plus(used, stock_used).values()]
+        self._number = {name: number for number, name in enumerate(self.totals)}
+        self._nodes, self._podms, self._price = range(len(self._levels), len(self._levels) + 3)
+        self._kind_changes = [self._kind_amounts(kind) for kind in range(len(view.kinds))]
+        self._sums: BoundedMemo[tuple[int, ...], Changes] = BoundedMemo(MOST_SUMS)
+        self._nodes_on = [len(podm.nodes) for podm in view.podms]
+        self._placed_on = [0] * len(view.podms)
+        self._prices = [_price(podm.facts.get(PRICE)) for podm in view.podms]
+        self.most_on_one = max(self._nodes_on, default=0)
+        in_use = [podm for podm, nodes in enumerate(self._nodes_on) if nodes]
+        self._levels += [sum(self._nodes_on), len(in_use), self._price_of(in_use)]
+        self._peaks = list(self._levels)
+
+    def start(self, moment: float, width: float, sample: Callable[[], float | None]) -> Timeline:
+        """Return the timeline that this occupancy is written on; its first bucket is so wide."""
+        self._timeline = Timeline(moment, width, self._levels, len(EVENTS), sample)
+        return self._timeline
+
+    def take(self, moment: float, podm: int, fit: Fit, after: BlockTable) -> None:
+        """Note a node that was taken; ``after`` is the block table of the podm since then."""
+        slots, kinds = after.slots, after.kinds
+        full = tuple([kinds[block] for block in fit.blocks if not slots[block]])
+        changes = self._changes(full, fit, after)
+        timeline, peaks = self._timeline, self._peaks
+        timeline.change(changes, 1.0, moment)
+        self._nodes_on[podm] += 1
+        self._placed_on[podm] += 1
+        self._count_node(moment, podm, 1)
+        levels = timeline.levels
+        for number, _ in changes:
+            if levels[number] > peaks[number]:
+                peaks[number] = levels[number]
+        if self._nodes_on[podm] > self.most_on_one:
+            self.most_on_one = self._nodes_on[podm]
+        for number in (self._nodes, self._podms):
+            if levels[number] > peaks[number]:
+                peaks[number] = levels[number]
+
+    def give_back(self, moment: float, podm: int, fit: Fit, before: BlockTable) -> None:
+        """Note a node that departed; ``before`` is the block table of the podm until then."""
+        slots, kinds = before.slots, before.kinds
+        full = tuple([kinds[block] for block in fit.blocks if not slots[block]])
+        self._timeline.change(self._changes(full, fit, before), -1.0, moment)
+        self._nodes_on[podm] -= 1
+        self._count_node(moment, podm, -1)
+
+    def spread(self, end: float) -> NodeSpread:
+        """Return how many nodes the pod managers have."""
+        nodes, podms = (self._timeline.mean(number, end) for number in (self._nodes, self._podms))
+        names = self._view.podms
+        return NodeSpread(
+            mean=rounded(nodes / podms) if podms else 0.0,
+            most=self.most_on_one,
+            placed={names[podm].id: count for podm, count in enumerate(self._placed_on) if count},
+        )
+
+    def utilisation(self, end: float) -> dict[str, Utilisation]:
+        """Return mean and peak of each resource of which there is any."""
+        return {
+            name: Utilisation(
+                total=total,
+                mean=rounded(self._timeline.mean(number, end) / total),
+                peak=rounded(self._peaks[number] / total),
+            )
+            for number, (name, total) in enumerate(self.totals.items())
+            if total
+        }
+
+    def used_shares(self) -> dict[str, tuple[float, ...]]:
+        """Return the mean share of each resource in use, by bucket."""
+        return {
+            name: tuple(rounded(one.means[number] / total) for one in self._timeline.buckets)
+            for number, (name, total) in enumerate(self.totals.items())
+            if total
+        }
+
+    def means_by_bucket(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return the mean numbers of nodes and of pod managers in use, by bucket."""
+        buckets = self._timeline.buckets
+        nodes, podms = (tuple(rounded(one.means[number]) for one in buckets)
+                        for number in (self._nodes, self._podms))  # fmt: skip
+        return nodes, podms
+
+    @property
+    def peak_nodes(self) -> int:
+        return round(self._peaks[self._nodes])
+
+    @property
+    def peak_podms(self) -> int:
+        return round(self._peaks[self._podms])
+
+    def cost(self, end: float) -> float | None:
+        """Return the price of all hours in which pod managers had nodes, None without any price."""
+        hours = (end - self._timeline.start) / 3600.0
+        if not hours or all(price is None for price in self._prices):
+            return None
+        return rounded(self._timeline.mean(self._price, end) * hours)
+
+    def _count_node(self, moment: float, podm: int, number: int) -> None:
+        changes: tuple[tuple[int, float], ...] = ((self._nodes, 1.0),)
+        if self._nodes_on[podm] == (number > 0):  # the first one, or the last one
+            changes = (*changes, (self._podms, 1.0), (self._price, self._prices[podm] or 0.0))
+        self._timeline.change(changes, number, moment)
+
+    def _changes(self, kinds: tuple[int, ...], fit: Fit, table: BlockTable) -> Changes:
+        changes = self._sums.get(kinds)
+        if changes is None:
+            changes = self._sums.store(kinds, self._sum(kinds))
+        if not fit.grants:
+            return changes
+        stocks = ((table.stocks[number], amount) for number, amount in fit.grants)
+        grants = ((self._number[stock.resource], amount) for stock, amount in stocks
+                  if stock.total is not None)  # fmt: skip
+        return (*changes, *grants)
+
+    def _sum(self, kinds: Iterable[int]) -> Changes:
+        sums: dict[int, float] = {}
+        for number, amount in (pair for kind in kinds for pair in self._kind_changes[kind]):
+            sums[number] = sums.get(number, 0.0) + amount
+        return tuple(sums.items())
+
+    def _kind_amounts(self, kind: int) -> Changes:
+        amounts = ((number, float(self._view.kinds.amounts(MEASURES[name])[kind]))
+                   for number, name in enumerate(MEASURED))  # fmt: skip
+        return tuple(pair for pair in amounts if pair[1])
+
+    def _price_of(self, podms: Iterable[int]) -> float:
+        return sum(self._prices[podm] or 0.0 for podm in podms)
+
+
+def rounded(number: float) -> float:
+    """Return a number as results have it: without the last digits of sums."""
+    return round(number, DECIMALS) + 0.0
+
+
+def _block_amounts(view: View) -> tuple[dict[str, float], dict[str, float]]:
+    """Return total and used amounts of the devices of blocks."""
+    counts = view.podm_block_counts
+    amounts = {name: view.kinds.amounts(MEASURES[name]) for name in MEASURED}
+    totals = {name: float(counts.sum(each, free=False).sum()) for name, each in amounts.items()}
+    free = {name: float(counts.sum(each, free=True).sum()) for name, each in amounts.items()}
+    return totals, {name: totals[name] - free[name] for name in amounts}
+
+
+def _stock_amounts(view: View) -> tuple[dict[str, float], dict[str, float]]:
+    """Return total and used amounts of stocks, by resource; one without a total counts nothing."""
+    totals: dict[str, float] = dict.fromkeys(sorted(view.resources), 0.0)
+    free = totals.copy()
+    for stock in (stock for table in view.block_tables for stock in table.stocks):
+        totals[stock.resource] += stock.total or 0.0
+        free[stock.resource] += free_amount(stock)
+    return totals, {name: totals[name] - free[name] for name in totals}
+
+
+def _plus(amounts: dict[str, float], more: dict[str, float]) -> dict[str, float]:
+    """Return the amounts of both; memory may be in blocks and in stocks."""
+    return amounts | {name: amounts.get(name, 0.0) + amount for name, amount in more.items()}
+
+
+def _price(fact: object) -> float | None:
+    """Return the price of a pod manager an hour, None where it tells none."""
+    price = fact if isinstance(fact, float | int) else None
+    return float(price) if price is not None and math.isfinite(price) and price >= 0 else None

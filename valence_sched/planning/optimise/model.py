@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Count model: how many nodes of each variant the pools of one group make, as columns and rows.
+
+Columns count nodes of a variant in a pool; covers, or blocks of a class, that these nodes take
+part by part; grants by stock; and shared blocks by the pool that takes them. Rows keep what is
+taken within what is free.
+
+The model is *exact*, that is each whole solution is so many single nodes, where every part of every
+node is a chain or has its covers written out. Limits of a pool for each node, blocks in several
+pools, several stocks and the size of each grant are modelled. It is a relaxation, which gives
+a bound and maybe too many nodes, where a part has too many covers, where a node has topology
+constraints (only ``topology_bound`` counts them), and where blocks are shared by nodes (a node
+might get one twice).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from valence_sched.core.fit.programme import Floats, ProgrammePart
+from valence_sched.model.request import MAX_NODES
+from valence_sched.planning.optimise.cover_parts import CoverFinder, CoverPart, cover_parts
+from valence_sched.planning.optimise.node_types import BlockClasses
+from valence_sched.planning.optimise.pool_groups import GroupOffer
+
+STOCK_ROUNDING = 1.0 + 1e-6  # by which a sum of grants may exceed what is free
+
+Terms = list[tuple[int, float]]  # columns with coefficients
+
+
+class Addition(NamedTuple):
+    """Blocks of one class that may be added to a pool of the group, at most so many."""
+
+    pool: int
+    block_class: int
+    most: int
+
+
+class PartColumns(NamedTuple):
+    """The columns of one part: one for each cover, or for each class; none if all is settled."""
+
+    part: CoverPart
+    columns: tuple[int, ...]
+
+
+class GrantColumn(NamedTuple):
+    """The grants of one amount by one stock: one of the column is so many, each of this size."""
+
+    stock: int
+    column: int
+    times: int
+    size: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeColumn:
+    """The nodes of a variant in a pool: their column, parts, and grants as columns by stock."""
+
+    pool: int
+    variant: int
+    column: int
+    parts: tuple[PartColumns, ...]
+    grants: tuple[tuple[GrantColumn, ...], ...]
+
+
+@dataclass(slots=True)
+class GroupModel:
+    """The model of one group offer.
+
+    With ``sampled`` a part has but the covers of its sample: its solutions are nodes, but no bound.
+    ``takers`` are the pools that can use the blocks of each class offer; where there are several,
+    ``flows`` are the columns that divide the blocks, by class offer and pool.
+    ``uses`` are the columns that take blocks, by pool and class.
+    """
+
+    offer: GroupOffer
+    classes: BlockClasses
+    finder: CoverFinder
+    additions: tuple[Addition, ...] = ()
+    sampled: bool = False
+    programme: ProgrammePart = field(default_factory=ProgrammePart)
+    nodes: list[NodeColumn] = field(default_factory=list)
+    flows: dict[tuple[int, int], int] = field(default_factory=dict)
+    takers: list[tuple[int, ...]] = field(default_factory=list)
+    addition_columns: list[int] = field(default_factory=list)
+    is_exact: bool = True
+    uses: dict[tuple[int, int], Terms] = field(default_factory=dict)
+    _granted: dict[int, Terms] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.is_exact = all(one.slots == 1 for one in self.offer.blocks)
+        free, distinct = self._supply()
+        added = {one.pool for one in self.additions}
+        for pool, offer in enumerate(self.offer.pools):
+            present = {key for at, key in free if at == pool}
+            own = {key: self.classes.classes[key] for key in sorted(present)}
+            for variant, most in zip(offer.variants, offer.most, strict=True):
+                demands = self.classes.variants[variant].demands
+                parts = cover_parts(demands, offer.limits, variant, own, self.finder)
+                if parts is not None:
+                    alone = _most_of_parts(parts, pool, free)
+                    # where an added block will be is not known
+                    bound = alone if pool in added else min(most, alone)
+                    self._add_nodes(pool, variant, parts, bound, distinct)
+        self._add_supply_rows()
+
+    @property
+    def has_samples(self) -> bool:
+        """Return whether some part has a sample of its many covers."""
+        return any(one.part.sample for node in self.nodes for one in node.parts)
+
+    def sample(self) -> GroupModel:
+        """Return the model whose solutions are placed: itself, or the one of the samples."""
+        if not self.has_samples:
+            return self
+        return GroupModel(self.offer, self.classes, self.finder, self.additions, True)
+
+    def closed_values(self) -> Floats | None:
+        """Return the values of the most nodes where that takes no solver, else None.
+
+        One variant in one pool, all parts of which are chains, makes as many nodes as the scarcest
+        of its parts and stocks.
+        """
+        if not self.nodes:
+            return np.zeros(len(self.programme.upper))
+        column = self.nodes[0]
+        chains = all(one.part.is_chain for one in column.parts)
+        single = all(len(one) == 1 for one in column.grants)
+        if len(self.nodes) > 1 or len(self.offer.pools) > 1 or not (chains and single):
+            return None
+        shares = (sum(value for _, value in terms) for terms in self._granted.values())
+        most = [self.programme.upper[column.column],
+                *(STOCK_ROUNDING // share for share in shares if share)]  # fmt: skip
+        values = np.zeros(len(self.programme.upper))
+        values[column.column] = min(most)
+        free, _ = self._supply()
+        for part, columns in column.parts:
+            room = [free[column.pool, key] for key in part.classes]
+            values[list(columns)] = _fewest_blocks(part, room, int(min(most)))
+        return values
+
+    def taken(self, values: Floats) -> dict[tuple[int, int], int]:
+        """Return how many blocks a solution takes, by pool and class."""
+        return {
+            key: round(sum(values[column] * number for column, number in terms))
+            for key, terms in self.uses.items()
+        }
+
+    def _supply(self) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
+        """Return by pool and class how often a block can be taken, and how many blocks differ."""
+        free: dict[tuple[int, int], int] = {}
+        distinct: dict[tuple[int, int], int] = {}
+        for one in self.offer.blocks:
+            for pool in one.pools:
+                key = (pool, one.block_class)
+                free[key] = free.get(key, 0) + one.slots * one.number
+                distinct[key] = distinct.get(key, 0) + one.number
+        for pool, block_class, most in self.additions:
+            free[pool, block_class] = free.get((pool, block_class), 0) + most
+            distinct[pool, block_class] = distinct.get((pool, block_class), 0) + most
+        return free, distinct
+
+    def _add_nodes(
+        self,
+        pool: int,
+        variant: int,
+        parts: tuple[CoverPart, ...],
+        most: int,
+        distinct: dict[tuple[int, int], int],
+    ) -> None:
+        if not most or self._lacks_stock(pool, variant):
+            return
+        column = self.programme.column(most)
+        columns = []
+        for part in parts:
+            room = [distinct[pool, key] for key in part.classes]
+            columns.append(self._add_part(pool, column, part, room))
+        if any(one.part.covers == () for one in columns):
+            self.programme.upper[column] = 0
+            return
+        grants = tuple(self._add_grants(pool, variant, column))
+        self.nodes.append(NodeColumn(pool, variant, column, tuple(columns), grants))
+        fitter = self.classes.variants[variant].fitter
+        bound = any(bond.place != "zone" for bond in fitter.bonds)
+        self.is_exact = self.is_exact and not bound and all(part.is_exact for part in parts)
+
+    def _add_part(
+        self, pool: int, nodes: int, part: CoverPart, distinct: Sequence[int]
+    ) -> PartColumns:
+        add = self.programme
+        known = part.sample if self.sampled and part.sample else part.covers
+        if known is not None:
+            covers = tuple(
+                cover for cover in known
+                if all(number <= most for number, most in zip(cover, distinct, strict=True))
+            )  # fmt: skip
+            part = CoverPart(part.classes, part.gives, part.demands, part.caps, False, covers)
+            columns = [nodes] if len(covers) == 1 else [add.column() for _ in covers]
+            if len(columns) > 1:
+                add.row([*((one, 1.0) for one in columns), (nodes, -1.0)], 0.0, 0.0)
+            for column, cover in zip(columns, covers, strict=True):
+                for key, number in zip(part.classes, cover, strict=True):
+                    if number:
+                        self.uses.setdefault((pool, key), []).append((column, number))
+            return PartColumns(part, tuple(columns))
+        columns = [add.column() for _ in part.classes]
+        for line, demand in part.rounded_lines():
+            terms: Terms = [(one, float(gift)) for one, gift in zip(columns, line, strict=True)
+                            if gift]  # fmt: skip
+            add.row([*terms, (nodes, -float(demand))], lower=0.0)
+        for members, cap in part.caps if not part.is_chain else ():
+            add.row([*((columns[member], 1.0) for member in members), (nodes, -float(cap))],
+                    upper=0.0)  # fmt: skip
+        for key, column in zip(part.classes, columns, strict=True):
+            self.uses.setdefault((pool, key), []).append((column, 1.0))
+        return PartColumns(part, tuple(columns))
+
+    def _lacks_stock(self, pool: int, variant: int) -> bool:
+        return any(not stocks for _, _, stocks in self._granting(pool, variant))
+
+    def _granting(self, pool: int, variant: int) -> Iterator[tuple[int, int, list[int]]]:
+        """Yield for each amount of a variant its number, how often, and the stocks of the pool."""
+        number = sum(len(one.grants) for one in self.classes.variants[:variant])
+        for _, _, count in self.classes.variants[variant].grants:
+            yield number, count, [
+                stock for stock, one in enumerate(self.offer.stocks)
+                if pool in one.pools and one.grants[number] is not None
+            ]  # fmt: skip
+            number += 1
+
+    def _add_grants(self, pool: int, variant: int, nodes: int) -> Iterator[tuple[GrantColumn, ...]]:
+        for number, count, stocks in self._granting(pool, variant):
+            sizes = [(stock, self.offer.stocks[stock].grants[number] or 0.0) for stock in stocks]
+            if len(sizes) == 1:
+                columns = [GrantColumn(sizes[0][0], nodes, count, sizes[0][1])]
+            else:
+                columns = [
+                    GrantColumn(stock, self.programme.column(), 1, size) for stock, size in sizes
+                ]
+                terms = [(one.column, 1.0) for one in columns]
+                self.programme.row([*terms, (nodes, -float(count))], 0.0, 0.0)
+            for one in columns:
+                free = self.offer.stocks[one.stock].free
+                if free:
+                    share = (one.column, one.times * one.size / free)
+                    self._granted.setdefault(one.stock, []).append(share)
+            yield tuple(columns)
+
+    def _add_supply_rows(self) -> None:
+        add = self.programme
+        direct: dict[tuple[int, int], int] = {}
+        shared: dict[tuple[int, int], Terms] = {}
+        for number, one in enumerate(self.offer.blocks):
+            pools = [pool for pool in one.pools if (pool, one.block_class) in self.uses]
+            self.takers.append(tuple(pools))
+            if len(pools) == 1:
+                key = (pools[0], one.block_class)
+                direct[key] = direct.get(key, 0) + one.slots * one.number
+            elif pools:
+                for pool in pools:
+                    column = self.flows[number, pool] = add.column(one.slots * one.number)
+                    shared.setdefault((pool, one.block_class), []).append((column, -1.0))
+                terms = [(self.flows[number, pool], 1.0) for pool in pools]
+                add.row(terms, upper=one.slots * one.number)
+        for pool, block_class, most in self.additions:
+            column = add.column(most)
+            self.addition_columns.append(column)
+            shared.setdefault((pool, block_class), []).append((column, -1.0))
+        for key, terms in self.uses.items():
+            add.row([*_merged(terms), *shared.get(key, ())], upper=direct.get(key, 0))
+        for terms in self._granted.values():
+            add.row(_merged(terms), upper=STOCK_ROUNDING)
+
+
+def _most_nodes(part: CoverPart, free: Sequence[int]) -> int:
+    """Return a bound of how many nodes have enough of a part: by each of its demands alone."""
+    pairs = zip(zip(*part.gives, strict=True), part.demands, strict=True)
+    return min(sum(map(int.__mul__, line, free)) // demand for line, demand in pairs)
+
+
+def _most_of_parts(
+    parts: tuple[CoverPart, ...], pool: int, free: dict[tuple[int, int], int]
+) -> int:
+    """Return a bound of how many nodes a pool makes, by each demand alone."""
+    rooms = ([free[pool, key] for key in part.classes] for part in parts)
+    return min(map(_most_nodes, parts, rooms), default=MAX_NODES)
+
+
+def _fewest_blocks(part: CoverPart, free: Sequence[int], nodes: int) -> list[int]:
+    """Return how many blocks of each class of a chain so many nodes take, largest gifts first."""
+    missing, taken = nodes * part.demands[0], [0] * len(free)
+    for position in sorted(range(len(free)), key=lambda position: -part.gives[position][0]):
+        (gift,) = part.gives[position]
+        taken[position] = min(free[position], max(0, -(-missing // gift)))
+        missing -= taken[position] * gift
+    return taken
+
+
+def _merged(terms: Terms) -> Terms:
+    merged: dict[int, float] = {}
+    for column, value in terms:
+        merged[column] = merged.get(column, 0.0) + value
+    return list(merged.items())

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Witness: the single nodes behind a solution of the count model, each verified by the fit.
+
+A solution says how many nodes take how many blocks of which class. Here it becomes nodes with
+blocks and grants. The fit judges each one on a View in which nothing else is free, on top of those
+before it; what it refuses is left out. So a number of nodes that is claimed is one that was made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from valence_sched.core.fit.dive import Item
+from valence_sched.core.fit.fit import Fit
+from valence_sched.core.fit.programme import Floats
+from valence_sched.core.fit.set_cover import cheapest_cover
+from valence_sched.core.fit.spending import Spending
+from valence_sched.model.policy import DEFAULT_BUDGET, Budget
+from valence_sched.model.request import MAX_NODES
+from valence_sched.planning.optimise.cover_parts import CoverPart
+from valence_sched.planning.optimise.model import GrantColumn, GroupModel, NodeColumn
+from valence_sched.planning.optimise.node_types import Variant
+from valence_sched.planning.optimise.pool_groups import PoolGroup
+from valence_sched.view import block_counts
+from valence_sched.view.blocks import BlockTable
+from valence_sched.view.overlay import Overlay, Undo
+from valence_sched.view.view import View
+
+ClassCounts = dict[int, int]
+
+
+class WitnessNode(Struct, frozen=True, gc=False):
+    """One node: the number of its node type, that of its variant, and what makes it."""
+
+    node_type: int
+    variant: int
+    fit: Fit
+
+
+@dataclass(slots=True)
+class Witness:
+    """Nodes taken one after another from an overlay; the View that it began with is unchanged.
+
+    It takes no more than ``most``. All its hard questions are answered within one budget.
+    """
+
+    view: View
+    variants: tuple[Variant, ...]
+    budget: Budget = DEFAULT_BUDGET
+    most: int = MAX_NODES
+    nodes: list[WitnessNode] = field(default_factory=list)
+    _overlay: Overlay = field(init=False)
+    _undo: list[Undo] = field(default_factory=list)
+    _full: set[tuple[int, int]] = field(default_factory=set)
+    _rows: dict[int, View] = field(default_factory=dict)
+    _spending: Spending = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._overlay = Overlay(self.view)
+        self._spending = Spending(self.budget)
+
+    @property
+    def current_view(self) -> View:
+        """Return the View with what is free after the nodes."""
+        return self._overlay.view
+
+    def realise(self, group: PoolGroup, model: GroupModel, values: Floats) -> None:
+        """Take the nodes of a solution of a group that the fit accepts."""
+        queues = _block_queues(self._overlay.view, group, model, values)
+        stocks = _stock_numbers(self.view, group, model)
+        for column in model.nodes:
+            row = group.rows[column.pool]
+            number = min(round(values[column.column]), self.most - len(self.nodes))
+            parts_of_nodes = list(_class_counts(column, values, number)) or [[{}] * number]
+            granting = [_expanded(one, values, number, stocks) for one in column.grants]
+            for order, parts in enumerate(zip(*parts_of_nodes, strict=False)):
+                blocks = _blocks_of(parts, queues, column.pool)
+                grants = [grant for each in granting for grant in each[order]]
+                fit = self._verified(row, column.variant, blocks, grants)
+                if fit is not None:
+                    self._take(column.variant, fit)
+
+    def realise_best(self, group: PoolGroup, model: GroupModel, values: Floats, bound: int) -> None:
+        """Take the nodes of a group: of a solution, or one after another where that makes more."""
+        before = len(self.nodes)
+        pairs = group.pairs()
+        self.realise(group, model, values)
+        bound = min(bound, self.most - before)
+        missing = bound - (len(self.nodes) - before)
+        if not missing or self.fill(pairs, missing) == missing:
+            return
+        planned = self.nodes[before:]
+        self.undo(before)
+        if self.fill(pairs, bound) < len(planned):
+            self.undo(before)
+            self._retake(planned)
+
+    def fill(self, pairs: Iterable[tuple[int, int]], most: int) -> int:
+        """Take up to so many more nodes, one after another; return how many.
+
+        ``pairs`` are rows with a variant that they may make. What a pair cannot make now it cannot
+        make later, when less is free: it is not tried again.
+        """
+        before = len(self.nodes)
+        for row, variant in pairs:
+            while len(self.nodes) - before < most and (row, variant) not in self._full:
+                fit = self.variants[variant].fitter.fit(self._overlay.view, row, self._spending)
+                if isinstance(fit, Fit):
+                    self._take(variant, fit)
+                else:
+                    self._full.add((row, variant))
+        return len(self.nodes) - before
+
+    def undo(self, number: int) -> None:
+        """Give back all nodes but the first ``number``."""
+        self._full.clear()
+        while len(self.nodes) > number:
+            self.nodes.pop()
+            self._undo.pop()()
+
+    def _retake(self, nodes: Iterable[WitnessNode]) -> None:
+        """Take nodes that were given back, which must be free again."""
+        for node in nodes:
+            self._take(node.variant, node.fit)
+
+    def _take(self, variant: int, fit: Fit) -> None:
+        self._undo.append(self._overlay.allocate(fit.row, fit.blocks, fit.grants))
+        self.nodes.append(WitnessNode(self.variants[variant].node_type, variant, fit))
+
+    def _verified(
+        self, row: int, variant: int, blocks: Sequence[int], grants: Sequence[tuple[int, float]]
+    ) -> Fit | None:
+        """Return the fit of a row of which only these blocks and amounts are free."""
+        if row not in self._rows:
+            self._rows[row] = self.view.take([row])
+        table = self._overlay.view.block_tables[self.view.podm_of[row]]
+        if not all(table.slots[block] for block in blocks):
+            return None
+        restricted = _restricted(self._rows[row], table, blocks, grants)
+        fit = self.variants[variant].fitter.fit(restricted, 0, self._spending)
+        return msgspec.structs.replace(fit, row=row) if isinstance(fit, Fit) else None
+
+
+def _restricted(
+    row: View, table: BlockTable, blocks: Sequence[int], grants: Sequence[tuple[int, float]]
+) -> View:
+    """Return a View of one row in which only these blocks and amounts are free."""
+    slots = [0] * len(table.slots)
+    for block in blocks:
+        slots[block] = 1
+    amounts: dict[int, float] = {}
+    for number, amount in grants:
+        amounts[number] = amounts.get(number, 0.0) + amount
+    stocks = tuple(
+        msgspec.structs.replace(stock, total=stock.used + amounts.get(number, 0.0))
+        for number, stock in enumerate(table.stocks)
+    ) if table.stocks else ()  # fmt: skip
+    only = msgspec.structs.replace(table, slots=slots, stocks=stocks)
+    counts = Counter(table.kinds[block] for block in blocks)
+    kinds = np.array([*counts], dtype=np.int64)
+    free = np.array([*counts.values()], dtype=np.float32)
+    start = np.array([0, len(kinds)])
+    return replace(
+        row,
+        block_tables=[only],
+        block_counts=block_counts.read_only(start, kinds, free, free),
+    )
+
+
+def _class_counts(column: NodeColumn, values: Floats, number: int) -> Iterator[list[ClassCounts]]:
+    """Yield, part by part, what each of so many nodes takes of each class."""
+    for part, columns in column.parts:
+        taken = [round(values[one]) for one in columns]
+        if part.covers is None:
+            yield (_filled if part.is_chain else _covered)(part, taken, number)
+            continue
+        yield [
+            {key: count for key, count in zip(part.classes, cover, strict=True) if count}
+            for cover, times in zip(part.covers, taken, strict=True)
+            for _ in range(times)
+        ]
+
+
+def _filled(part: CoverPart, taken: list[int], number: int) -> list[ClassCounts]:
+    """Fill nodes one after another to the brim, largest gifts first: exact for a chain."""
+    order = sorted(range(len(taken)), key=lambda position: -part.gives[position][0])
+    queue = deque(position for position in order for _ in range(taken[position]))
+    nodes = []
+    for _ in range(number):
+        missing, node = part.demands[0], Counter[int]()
+        while missing > 0 and queue:
+            position = queue.popleft()
+            node[part.classes[position]] += 1
+            missing -= part.gives[position][0]
+        nodes.append(dict(node))
+    return nodes
+
+
+def _covered(part: CoverPart, taken: list[int], number: int) -> list[ClassCounts]:
+    """Choose for one node after another the cover that wastes least of what is left."""
+    nodes = []
+    for _ in range(number):
+        items = [
+            Item(left, 1 + sum(gives), gives,
+                 tuple(n for n, (members, _) in enumerate(part.caps) if position in members))
+            for position, (left, gives) in enumerate(zip(taken, part.gives, strict=True))
+        ]  # fmt: skip
+        cover = cheapest_cover(items, part.demands, [cap for _, cap in part.caps], improve=False)
+        counts = cover.counts or [0] * len(taken)
+        taken = [left - count for left, count in zip(taken, counts, strict=True)]
+        nodes.append({key: n for key, n in zip(part.classes, counts, strict=True) if n})
+    return nodes
+
+
+def _block_queues(
+    view: View, group: PoolGroup, model: GroupModel, values: Floats
+) -> dict[tuple[int, int], deque[int]]:
+    """Return by pool and class the blocks that a solution gives to it, cheapest kinds first."""
+    table = view.block_tables[group.podm]
+    position_of = {int(view.position_of[row]): n for n, row in enumerate(group.rows)}
+    blocks: dict[tuple[int, tuple[int, ...], int], list[int]] = {}
+    for block, (kind, pools, slots) in enumerate(
+        zip(table.kinds, table.pools, table.slots, strict=True)
+    ):
+        block_class = model.classes.of_kind(kind) if slots else None
+        if block_class is not None:
+            within = tuple(sorted({position_of[one] for one in pools if one in position_of}))
+            blocks.setdefault((block_class, within, slots), []).append(block)
+    prices, taken = model.classes.kinds.kinds, model.taken(values)
+    queues: dict[tuple[int, int], deque[int]] = {}
+    for number, offer in enumerate(model.offer.blocks):
+        own = blocks.get((offer.block_class, offer.pools, offer.slots), [])
+        own.sort(key=lambda block: (prices[table.kinds[block]].price, block))
+        needed = sum(taken.get((pool, offer.block_class), 0) for pool in offer.pools)
+        queue = deque(own * min(offer.slots, -(-needed // len(own)))) if own else deque()
+        for pool in model.takers[number]:
+            flow = model.flows.get((number, pool))
+            many = len(queue) if flow is None else min(len(queue), round(values[flow]))
+            some = [queue.popleft() for _ in range(many)]
+            queues.setdefault((pool, offer.block_class), deque()).extend(some)
+    return queues
+
+
+def _blocks_of(
+    parts: Iterable[ClassCounts], queues: dict[tuple[int, int], deque[int]], pool: int
+) -> list[int]:
+    """Return the next blocks of the queues for the classes of one node, each block once."""
+    chosen: dict[int, None] = {}
+    for counts in parts:
+        for key, number in counts.items():
+            queue, again = queues[pool, key], []
+            missing = number
+            while missing and queue:
+                block = queue.popleft()
+                if block in chosen:
+                    again.append(block)
+                    continue
+                chosen[block] = None
+                missing -= 1
+            queue.extendleft(reversed(again))
+    return list(chosen)
+
+
+def _stock_numbers(view: View, group: PoolGroup, model: GroupModel) -> list[int]:
+    """Return the numbers, in the table of the podm, of the stocks that a group offers."""
+    positions = {int(view.position_of[row]) for row in group.rows}
+    resources = {grant[0] for variant in model.classes.variants for grant in variant.grants}
+    table = view.block_tables[group.podm]
+    return [
+        number
+        for number, (stock, pools) in enumerate(zip(table.stocks, table.stock_pools, strict=True))
+        if stock.resource in resources and positions.intersection(pools)
+    ]
+
+
+def _expanded(
+    grants: Sequence[GrantColumn], values: Floats, number: int, stocks: list[int]
+) -> list[list[tuple[int, float]]]:
+    """Return for each of so many nodes the stocks that grant one of its amounts, and how much."""
+    if len(grants) == 1:
+        return [[(stocks[grants[0].stock], grants[0].size)] * grants[0].times] * number
+    order = [
+        (stocks[one.stock], one.size) for one in grants for _ in range(round(values[one.column]))
+    ]
+    times = len(order) // number if number else 0
+    return [order[node * times : (node + 1) * times] for node in range(number)]

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Succession: decides on requests one after another, as if each node was composed; nodes leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from valence_sched.core.alternatives import try_alternatives
+from valence_sched.core.batch import schedule
+from valence_sched.core.decider import Decider, eligible_rows
+from valence_sched.core.decision import Decision
+from valence_sched.core.evaluation import INFINITE_COST, EvaluationContext
+from valence_sched.core.fit.fit import Fit, Fitter
+from valence_sched.core.fit.spending import Spending
+from valence_sched.core.group_state import NodeCounts, with_group_state
+from valence_sched.core.ledger import Ledger
+from valence_sched.core.offers import CandidateFitter
+from valence_sched.core.policy import BoundPolicy
+from valence_sched.errors import StaleOffer, one_line
+from valence_sched.model.decision import Candidate
+from valence_sched.model.inventory import Node
+from valence_sched.model.policy import DEFAULT_BUDGET, Budget, Policy
+from valence_sched.model.quantity import format_count
+from valence_sched.model.reason_phrases import ReasonPhrases
+from valence_sched.model.request import Request
+from valence_sched.view.view import Ints, Mask, View
+
+MOST_PREPARED = 4096  # requests that are remembered as they were prepared
+
+
+class Succession:
+    """Decides on requests on a snapshot that its own nodes use up, and give back.
+
+    A decision is the one that a :class:`~valence_sched.core.decider.Decider` makes on an inventory
+    in which these nodes are composed: by the same preparation, evaluation, scheduler and fit.
+    What a decision was read from changes with the next node: keep what must last. The nodes of
+    pod managers ``elsewhere``, which the View lacks, count for groups.
+    """
+
+    def __init__(self, decider: Decider) -> None:
+        self.view = decider.snapshot()
+        self.skipped = decider.skipped
+        self._ledger = Ledger(self.view)
+        self._preparation = decider.preparation
+        self._strict = decider.strict
+        self._elsewhere = decider.elsewhere
+        self._counts = NodeCounts()
+        #: By the id of a request, which is kept with it: no other request gets the same id.
+        self._prepared: dict[int, tuple[Request, Request, BoundPolicy, BoundPolicy]] = {}
+
+    @property
+    def current_view(self) -> View:
+        """Return the View with what is free now; ``view`` is the one that it began with."""
+        return self._ledger.view
+
+    def spending(self, requests: Iterable[Request]) -> Spending:
+        """Return what several requests may spend as one decision: the largest of their budgets."""
+        return Spending(self.budget(requests))
+
+    def budget(self, requests: Iterable[Request]) -> Budget:
+        """Return the most generous budget of the policies of some requests."""
+        budgets = [self.policy(one).budget for one in requests]
+        return max(budgets, key=lambda budget: budget.decision_states, default=DEFAULT_BUDGET)
+
+    def policy(self, request: Request) -> Policy:
+        """Return the policy that a request names; UnknownName if there is none."""
+        return self._preparation.policy(request.policy).policy
+
+    def costs(self, request: Request) -> Ints:
+        """Return the costs of all pools for the first node of a request, as they are now."""
+        return self._context(request).evaluation.cost.copy()
+
+    def prepare(self, request: Request) -> Request:
+        """Return a request as decisions read it; errors as for a preparation."""
+        return self._prepare(request)[0]
+
+    def decide(
+        self,
+        request: Request,
+        *,
+        other_nodes: int = 0,
+        spending: Spending | None = None,
+        planned: tuple[tuple[Fit, ...], ...] | None = None,
+    ) -> Decision:
+        """Choose pool and blocks for every node of a request, without taking them.
+
+        ``other_nodes`` is how many nodes the same decision asks for elsewhere, and ``spending``
+        what is left to it for hard questions. With ``planned``, fits by alternative, these nodes
+        are placed and no others. Errors as for a decider that is not strict about its budget.
+        """
+        context = self._context(request)
+        if planned is not None:
+            context = replace(context, planned=planned)
+        if other_nodes or spending is not None:
+            context = context.with_others(other_nodes, spending)
+        return Decision(try_alternatives(context, schedule), self.skipped)
+
+    def check_pool(self, request: Request, row: int) -> None:
+        """Raise StaleOffer where the policy rejects a pool for the next node of a request."""
+        if self._context(request).evaluation.cost[row] != INFINITE_COST:
+            return
+        from valence_sched.core.explain.verdicts import Verdicts  # only to explain
+
+        reasons = Verdicts(self.decide(request, planned=((),))).reasons(row)
+        place = f"{self.view.podm(row).id}: pool {self.view.pools[row].id!r}"
+        raise StaleOffer(one_line(f"{place}: {ReasonPhrases().of_pool(reasons)}"))
+
+    def eligible(self, request: Request) -> Mask:
+        """Return the rows that pass all filters which read neither free capacity nor the group."""
+        sealed, bound, _ = self._prepare(request)
+        return self._eligible(sealed, bound)
+
+    def take(self, request: Request, fit: Fit) -> None:
+        """Take the blocks and amounts of a node of a request: later decisions go without them."""
+        self._ledger.take(fit)
+        self._count(request, fit, 1)
+
+    def give_back(self, request: Request, fit: Fit) -> None:
+        """Give back what a node of a request had; UsageError if it was not taken."""
+        self._ledger.give_back(fit)
+        self._count(request, fit, -1)
+
+    def remove(self, podm: int, node: Node) -> None:
+        """Take apart a node of the inventory on a podm, by number: each node at most once.
+
+        The amounts that it has of stocks stay in use: the inventory does not say which they are.
+        """
+        numbers = self.view.block_tables[podm].numbers
+        self._ledger.remove_node(podm, [numbers[uri] for uri in node.blocks if uri in numbers])
+        self._counts.add(node.group, node.owner, podm, -1)
+
+    def close(self, podm: int) -> Callable[[], None]:
+        """Let a podm, by number, take no node of any hardware; return what undoes it.
+
+        Nodes that were taken since then must be given back before that.
+        """
+        return self._ledger.close(podm)
+
+    def _count(self, request: Request, fit: Fit, number: int) -> None:
+        group = request.group.name if request.group else None
+        if group is not None or request.owner is not None:
+            podm = int(self.view.podm_of[fit.row])
+            self._counts.add(group, request.owner, podm, number)
+
+    def _context(self, request: Request) -> EvaluationContext:
+        alone, bound, active = self._prepare(request)
+        sealed = alone
+        if alone.group is not None or alone.owner is not None:
+            view = self._ledger.view
+            sealed = with_group_state(
+                view, alone, lambda: self._eligible(alone, bound), self._counts, self._elsewhere
+            )
+            active = self._preparation.active(sealed, bound)
+        return self._ledger.context(sealed, active, strict=self._strict)
+
+    def _prepare(self, request: Request) -> tuple[Request, BoundPolicy, BoundPolicy]:
+        known = self._prepared.get(id(request))
+        if known is None:
+            sealed, bound = self._preparation.prepare(request, self.view)
+            if sealed.group is None and sealed.owner is None:
+                sealed = with_group_state(self.view, sealed, lambda: self.view.all_rows)
+            while len(self._prepared) >= MOST_PREPARED:
+                del self._prepared[next(iter(self._prepared))]
+            active = self._preparation.active(sealed, bound)
+            known = self._prepared[id(request)] = (request, sealed, bound, active)
+            self._prepared[id(sealed)] = (sealed, sealed, bound, active)
+        return known[1:]
+
+    def _eligible(self, request: Request, bound: BoundPolicy) -> Mask:
+        alone = msgspec.structs.replace(request, group=None)
+        active = self._preparation.active(alone, bound)
+        return eligible_rows(self._ledger.context(alone, active, strict=self._strict))
+
+
+def verify(
+    decider: Decider, request: Request, candidates: Sequence[Candidate], *, elsewhere: bool = False
+) -> list[Fit]:
+    """Return the fits of candidates that were chosen earlier, if all may be carried out now.
+
+    One after another their very blocks make nodes of the request, on pools that its policy
+    accepts. With ``elsewhere`` they are a part of the nodes: who chose them counts those, and
+    keeps the rules of the group. Errors as for a decision, and:
+
+    Raises:
+        StaleOffer: one of them is not free, is not what the request takes, or is rejected.
+    """
+    succession, fits = Succession(decider), []
+    names = {name for podm in succession.view.podms for name in (podm.id, podm.name)}
+    request = msgspec.structs.replace(  # others that it names may be gone
+        request,
+        podms=tuple(filter(names.__contains__, request.podms)) or request.podms,
+        exclude_podms=tuple(filter(names.__contains__, request.exclude_podms)),
+    )
+    if elsewhere:
+        sealed = decider.seal(msgspec.structs.replace(request, min_count=0))
+        eligible = decider.eligible(sealed, decider.preparation.policy(sealed.policy))
+    else:
+        sealed = succession.prepare(request)
+    least = 0 if elsewhere else sealed.required_count
+    if not least <= len(candidates) <= sealed.count:
+        asked = format_count(sealed.count, "node")
+        raise StaleOffer(f"{asked} requested, {len(candidates):,} chosen")
+    ways, budget = sealed.alternatives, succession.policy(sealed).budget
+    fitters = [Fitter(one.needs, succession.view.kinds, one.bonds, budget) for one in ways]
+    very = CandidateFitter(succession.view, fitters)
+    for candidate in candidates:
+        fit, number = very.fit(succession.current_view, candidate)
+        node = msgspec.structs.replace(sealed, needs=ways[number].needs, fallbacks=(), count=1,
+                                       bonds=ways[number].bonds, min_count=None)  # fmt: skip
+        if not elsewhere:
+            succession.check_pool(node, fit.row)
+        elif not eligible[fit.row]:
+            text = f"{candidate.podm}: pool {candidate.pool!r}: a filter rejects it now"
+            raise StaleOffer(one_line(text))
+        succession.take(node, fit)
+        fits.append(fit)
+    return fits

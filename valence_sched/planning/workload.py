@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workload: the requests of a file in the order in which they arrive, compiled once each."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, BinaryIO, NamedTuple, Protocol
+
+from msgspec import structs
+
+from valence_sched import files
+from valence_sched.config import parsers
+from valence_sched.config.requests import compile_spec
+from valence_sched.config.settings import Configuration
+from valence_sched.errors import InputError, RequestError, UnknownName
+from valence_sched.model.flavor import Flavor
+from valence_sched.model.request import Request
+from valence_sched.model.request_spec import RequestSpec
+from valence_sched.model.workload import (
+    TraceColumn,
+    WorkloadEntry,
+    WorkloadLine,
+    parse_duration,
+    parse_moment,
+)
+from valence_sched.planning.workload_lines import Line, read_lines
+from valence_sched.view.block_kinds import BoundedMemo
+
+MOST_REQUESTS = 10_000  # distinct ones that are remembered as compiled
+MOST_SORTED = 2_000_000  # lines that are sorted in memory
+
+Compile = Callable[[WorkloadLine, Flavor | None], Request]
+
+
+class PolicyChoice(NamedTuple):
+    """The policy that decides: ``every`` for all requests, else theirs, else ``default``."""
+
+    every: str | None = None
+    default: str = "default"
+
+    def applied(self, request: Request, spec: RequestSpec, flavor: Flavor | None) -> Request:
+        """Return a request, compiled of a spec, with the policy that decides on it."""
+        own = spec.policy or (flavor.policy if flavor is not None else None)
+        return structs.replace(request, policy=self.every or own or self.default)
+
+
+NO_CHOICE = PolicyChoice()
+
+
+class Workload(Protocol):
+    """Requests with their times; they can be read again for another run."""
+
+    name: str
+
+    def place(self, number: int) -> str:
+        """Return where a request is, by the ``line`` of its entry, as an error names it."""
+
+    def entries(
+        self, flavors: Mapping[str, Flavor], policies: PolicyChoice = NO_CHOICE
+    ) -> Iterator[WorkloadEntry]:
+        """Yield the requests in the order of their arrival, compiled with these flavors."""
+
+
+class FileWorkload:
+    """The workload of a file, of which CSV and JSON Lines are streams.
+
+    ``opened`` opens it anew, unpacked. ``columns`` are those of a recorded trace, by field. With
+    ``sort`` lines may stand in any order; at most ``MOST_SORTED`` are then held in memory. The
+    locations that ``near_maps`` name are found by ``resolve``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        opened: Callable[[], AbstractContextManager[BinaryIO]],
+        resolve: Callable[..., Any],
+        columns: Mapping[str, TraceColumn] | None = None,
+        *,
+        sort: bool = False,
+    ) -> None:
+        self.name = name
+        self._opened, self._resolve, self._columns, self._sort = opened, resolve, columns, sort
+        self._word = "line"
+
+    def place(self, number: int) -> str:
+        """Return where a request is, by the ``line`` of its entry, as an error names it."""
+        return f"{self.name}: {self._word} {number}"
+
+    def entries(
+        self, flavors: Mapping[str, Flavor], policies: PolicyChoice = NO_CHOICE
+    ) -> Iterator[WorkloadEntry]:
+        """Yield the requests in the order of their arrival, compiled with these flavors.
+
+        Raises:
+            InputError: a line is invalid, departs before it arrives, or arrives before the one
+                before it; there is no line at all.
+            UnknownName, RequestError: a line names an unknown flavor, or contradicts itself.
+        """
+        entries = self._entries(RequestMemo(self.name, flavors, self._compile, policies))
+        if self._sort:
+            return iter(_sorted(entries, self.name))
+        return self._in_order(entries)
+
+    def _entries(self, requests: RequestMemo) -> Iterator[WorkloadEntry]:
+        before = 0.0
+        with self._opened() as stream:
+            for line in read_lines(stream, self.name, self._columns):
+                self._word = line.word
+                arrival, departure = _times(line, before, self.name)
+                yield WorkloadEntry(arrival, departure, requests.of(line), line.number)
+                before = arrival
+
+    def _in_order(self, entries: Iterator[WorkloadEntry]) -> Iterator[WorkloadEntry]:
+        before, number = float("-inf"), 0
+        for entry in entries:
+            if entry.arrival < before:
+                found = f"arrival {entry.arrival:g} after {before:g}"
+                raise InputError(self.place(entry.line), "", found, "lines in order of arrival",
+                                 "sort the file by arrival, or add --sort")  # fmt: skip
+            before, number = entry.arrival, entry.line
+            yield entry
+        if not number:
+            raise _empty(self.name)
+
+    def _compile(self, spec: WorkloadLine, flavor: Flavor | None) -> Request:
+        return compile_spec(spec, flavor, self._resolve)
+
+
+def open_workload(
+    file: str,
+    config: Configuration,
+    columns: Mapping[str, TraceColumn],
+    *,
+    sort: bool = False,
+    near_maps: Sequence[str] = (),
+) -> FileWorkload:
+    """Return the workload of a file, or of standard input as ``-``, for any number of readings.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    source = files.spooled(file, config.input)
+    return FileWorkload(
+        file,
+        lambda: files.decompressed(file, source),
+        functools.partial(config.resolve_near, sources=near_maps),
+        columns,
+        sort=sort,
+    )
+
+
+class RequestMemo:
+    """The compiled requests of lines: lines that say the same but for their times share one."""
+
+    def __init__(
+        self,
+        file: str,
+        flavors: Mapping[str, Flavor],
+        compile_one: Compile,
+        policies: PolicyChoice,
+    ) -> None:
+        self._file, self._flavors, self._compile = file, flavors, compile_one
+        self._policies = policies
+        self._requests: BoundedMemo[Any, Request] = BoundedMemo(MOST_REQUESTS)
+
+    def of(self, line: Line) -> Request:
+        """Return the request of a line.
+
+        Raises:
+            InputError, UnknownName, RequestError: it is invalid; the error names the line.
+        """
+        request = self._requests.get(line.key)
+        if request is None:
+            request = self._requests.store(line.key, self._compiled(line))
+        return request
+
+    def _compiled(self, line: Line) -> Request:
+        path = f"{line.word} {line.number}: $"
+        spec = parsers.parse_spec(line.document(), WorkloadLine, self._file, path)
+        place = _place(self._file, line)
+        if spec.flavor is not None and spec.flavor not in self._flavors:
+            raise UnknownName("flavor", spec.flavor, self._flavors, place)
+        flavor = self._flavors.get(spec.flavor or "")
+        try:
+            return self._policies.applied(self._compile(spec, flavor), spec, flavor)
+        except (RequestError, UnknownName) as error:
+            raise error.at(place) from None
+
+
+def _times(line: Line, before: float, file: str) -> tuple[float, float | None]:
+    """Return arrival and departure of a line; one without arrival comes with the one ``before``."""
+    try:
+        arrival = before if line.arrival is None else parse_moment(line.arrival)
+        if line.departure is None:
+            if line.duration is None:
+                return arrival, None
+            return arrival, arrival + parse_duration(line.duration)
+        departure = parse_moment(line.departure)
+    except (ValueError, TypeError) as error:
+        raise InputError(_place(file, line), "", str(error)) from None
+    if line.duration is not None:
+        raise InputError(_place(file, line), "", "departure and duration", "one of them")
+    if departure < arrival:
+        found, expected = f"departure {departure:g}", f"a time from its arrival {arrival:g} on"
+        raise InputError(_place(file, line), "", found, expected)
+    return arrival, departure
+
+
+def _place(file: str, line: Line) -> str:
+    return f"{file}: {line.word} {line.number}"
+
+
+def _sorted(entries: Iterator[WorkloadEntry], file: str) -> list[WorkloadEntry]:
+    collected: list[WorkloadEntry] = []
+    for entry in entries:
+        collected.append(entry)
+        if len(collected) > MOST_SORTED:
+            hint = "sort the file by arrival and leave --sort out"
+            raise InputError(file, "", f"over {MOST_SORTED:,} lines", "fewer for --sort", hint)
+    if not collected:
+        raise _empty(file)
+    return sorted(collected, key=operator.attrgetter("arrival"))
+
+
+def _empty(file: str) -> InputError:
+    return InputError(file, "", "no request", "at least one line with a flavor or properties")
