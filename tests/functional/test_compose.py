@@ -55,6 +55,25 @@ class TestCompose(Case):
         with served(SITE, fail=fail) as podms:
             yield There({name: podms[name] for name in only}, f"{self.folder}/{self.id()}.sqlite")
 
+    def test_what_is_composed_is_explained_as_what_is_claimed_or_decided(self):
+        ask = ("schedule", "--flavor", "small", "--explain")
+        with self.there() as here:
+            decided = here.asked(*ask)
+            claimed = here.asked(*ask, "--claim")
+            self.assertEqual(
+                0,
+                here.asked(
+                    "claim", "release", *[row["ID"] for row in here.rows("claim", "list")]
+                ).code,
+            )
+            composed = here.asked(*ask, "--compose")
+        question, _, rest = decided.out.partition("\n+")
+        _, _, explanation = rest.partition("Candidates")
+        for made in (claimed, composed):
+            self.assertEqual(0, made.code, made.err)
+            self.assertTrue(made.out.startswith(question), made.out)
+            self.assertTrue(made.out.endswith(explanation), made.out)
+
     def test_a_composed_node_asks_again_for_what_it_was_requested_as(self):
         with self.there() as here:
             (row,) = here.compose().data

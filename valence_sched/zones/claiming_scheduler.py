@@ -74,10 +74,10 @@ class ClaimingScheduler:
         detail: Detail = "placements",
     ) -> ClaimResult:
         """Decide over all zones and hold what was chosen; errors as of a scheduler."""
-        decision = _Selecting(self._zoned, request)
+        decision = _Selecting(self._zoned, request, detail)
         report = decision.report if self._dispatches else None
         outcome = self._claims.claim(request, decision.select, key=key, ttl_s=ttl_s, report=report)
-        result = decision.result(outcome.selected, detail)
+        result = decision.result(outcome.selected)
         return ClaimResult(claim=outcome.claim, decision=result, retries=outcome.retries)
 
     def compose(
@@ -90,11 +90,11 @@ class ClaimingScheduler:
         detail: Detail = "placements",
     ) -> ProvisionResult:
         """Decide over all zones, hold what was chosen, and compose it; errors as of a scheduler."""
-        decision = _Selecting(self._zoned, request)
+        decision = _Selecting(self._zoned, request, detail)
         provision, selected = self._nodes.compose(
             request, decision.select, key=key, ttl_s=ttl_s, wait_s=wait_s
         )
-        return replace(provision, decision=decision.result(selected, detail))
+        return replace(provision, decision=decision.result(selected))
 
     def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult:
         """Compose all that a claim holds, in all its zones at the same time."""
@@ -170,29 +170,34 @@ class ClaimingScheduler:
 
 
 class _Selecting:
-    """Selects the nodes of one request, and remembers as what it was asked."""
+    """Selects the nodes of one request; what fits is explained before it is held.
 
-    def __init__(self, zoned: ZonedScheduler, request: Request) -> None:
-        self._zoned, self._request = zoned, request
-        self._sealed: SealedRequest | None = None
+    What is held changes what zones would say of it.
+    """
+
+    def __init__(self, zoned: ZonedScheduler, request: Request, detail: Detail) -> None:
+        self._zoned, self._request, self._detail = zoned, request, detail
+        self._selections: list[tuple[Selected, SealedRequest, DecisionResult | None]] = []
 
     def select(self, request: Request, avoid: Sequence[SilentZone]) -> Selected:
-        self._sealed, selected = self._zoned.select(request, avoid)
+        sealed, selected = self._zoned.select(request, avoid)
+        fits = len(selected.nodes) >= self._request.required_count
+        result = self._result(sealed, selected) if fits else None
+        self._selections.append((selected, sealed, result))
         return selected
 
     def report(self, selected: Selected) -> Report:
-        """Return the report of what was selected last."""
-        result = self.result(selected, "placements")
+        """Return the report of what was selected."""
+        result = self.result(selected)
         assert result is not None, "it was selected just now"
         return result.report
 
-    def result(self, selected: Selected | None, detail: Detail) -> DecisionResult | None:
-        """Return the decision that was made last, None where an earlier one was found.
+    def result(self, selected: Selected | None) -> DecisionResult | None:
+        """Return the decision on what was selected, None where an earlier one was found."""
+        for one, sealed, result in self._selections:
+            if one is selected:
+                return result or self._result(sealed, one)
+        return None
 
-        What was held since changes what zones would say of it: nodes that fit need no reasons.
-        """
-        if selected is None or self._sealed is None:
-            return None
-        if detail == "report" and len(selected.nodes) >= self._request.required_count:
-            detail = "summary"
-        return self._zoned.result(self._request, self._sealed, selected, detail)
+    def _result(self, sealed: SealedRequest, selected: Selected) -> DecisionResult:
+        return self._zoned.result(self._request, sealed, selected, self._detail)

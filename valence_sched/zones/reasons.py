@@ -19,7 +19,7 @@ from valence_sched.model.decision import (
 from valence_sched.model.explanation import Contender, Explanation, RunnerUp, ScoreDifference
 from valence_sched.zones import paths
 
-OF_ONE_ZONE = "sensitivity: among the pod managers of the zone that was chosen"
+OF_ONE_ZONE = "sensitivity: node 1, among the pod managers of"
 MOST_CANDIDATES = 6  # of an explanation: the chosen one and the best on other pod managers
 
 
@@ -78,8 +78,8 @@ def _verdicts(
 def _explanation(below: Mapping[str, Explanation], chosen: Sequence[Candidate]) -> Explanation:
     """Return the explanations of zones as that of one decision on all of them.
 
-    What a change of the request would choose instead each zone knows of its own pod managers: those
-    of the zone of the first node are kept, and of all zones where no node is placed.
+    What a change of the request would choose instead each zone knows of its own pod managers: that
+    of the zone of the first node is kept with a note, and of all zones where no node is placed.
     """
     first = chosen[0] if chosen else None
     candidates = [
@@ -92,10 +92,11 @@ def _explanation(below: Mapping[str, Explanation], chosen: Sequence[Candidate]) 
         candidates = [replace(one, outcome="chosen") for one in candidates if _is(first, one)] + [
             one for one in candidates if one.podm != first.podm
         ]
-    flips, notes = [], []
+    flips, notes, in_part = [], [], len(below) > 1
     for zone, explanation in below.items():
+        in_part |= any(note.startswith(OF_ONE_ZONE) for note in explanation.notes)
         notes += [paths.line_below(zone, note) for note in explanation.notes
-                  if note != OF_ONE_ZONE]  # fmt: skip
+                  if not note.startswith(OF_ONE_ZONE)]  # fmt: skip
         for flip in explanation.flips:
             named = replace(
                 flip,
@@ -104,8 +105,11 @@ def _explanation(below: Mapping[str, Explanation], chosen: Sequence[Candidate]) 
             )
             if named.instead_of == (first and first.podm):
                 flips.append(named)
-    if first is not None and flips and len(below) > 1:
-        notes.append(OF_ONE_ZONE)
+    if first is not None and flips and in_part:
+        zone = first.podm.rpartition("/")[0]
+        notes.append(f"{OF_ONE_ZONE} {f'zone {zone}' if zone else 'this zone'} only")
+        if any(one.podm.rpartition("/")[0] != zone for one in candidates):
+            flips = [flip for flip in flips if flip.podm is not None]  # it may fit elsewhere
     return Explanation(
         candidates=tuple(candidates[:MOST_CANDIDATES]),
         runner_up=_runner_up(candidates) if first is not None else None,

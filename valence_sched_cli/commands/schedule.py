@@ -218,13 +218,13 @@ class SchedulePodm(base.Lister):
                 return self._show_decision(parsed_args, result.decision)
             facts = [("Composed", f"{len(result.nodes)} of {format_count(request.count, 'node')}")]
             self._write_report(result.decision.report, facts)
+            self._explain(parsed_args, result.decision.report)
         else:
             self._tell_no_report(parsed_args)
         claim_compose.describe_result(self, result, request.count, waits=wait_s > 0)
         return claim_compose.node_table(parsed_args, result)
 
     def _show_decision(self, parsed_args: argparse.Namespace, result: DecisionResult) -> base.Table:
-        explain = parsed_args.explain
         self._check_strict(parsed_args, result.report)
         self.exit_code = EXIT_CODES[result.report.outcome]
         self._zones = zone_cells(result.report)
@@ -232,10 +232,8 @@ class SchedulePodm(base.Lister):
             claim_compose.preview(self, parsed_args, result.report)
         facts = [] if self._claim is None else [("Claim", f"{self._claim.id}, {self._claim.state}")]
         self._write_report(result.report, facts)
-        if explain:
-            self._question = request_lines(result.report)
-        self._sections = list(self._explained(parsed_args, result.report))
-        self.closing += summary_lines(result, explain=explain)
+        self._explain(parsed_args, result.report)
+        self.closing += summary_lines(result, explain=parsed_args.explain)
         return self._rows(parsed_args, list(placement_rows(result.report)))
 
     def _zones_of(
@@ -254,6 +252,11 @@ class SchedulePodm(base.Lister):
             columns, rank = (*columns, "Claim"), columns.index("Rank")
             rows = [(*row, or_absent(self._claim.id if row[rank] == 1 else None)) for row in rows]
         return without_redundant(columns, rows, parsed_args, REDUNDANT)
+
+    def _explain(self, parsed_args: argparse.Namespace, report: Report) -> None:
+        if parsed_args.explain:
+            self._question = request_lines(report)
+        self._sections = list(self._explained(parsed_args, report))
 
     def _explained(self, parsed_args: argparse.Namespace, report: Report) -> Iterator[str]:
         """Yield what people read beside the rows: with --explain all, else why nothing fits."""

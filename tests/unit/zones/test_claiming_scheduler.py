@@ -18,14 +18,20 @@ APART = {"group": {"name": "web", "anti_affinity": ["podm"]}, "owner": "alice", 
 
 def claiming(zone: InProcessZone) -> ClaimingScheduler:
     """Return the scheduler of a zone, as its service has it."""
-    zoned = ZonedScheduler(
-        lambda: contextlib.nullcontext(zone.engine), zone.engine, zone.tree(), deadline_s=20.0
-    )
     children = {child.name: lambda child=child: claiming(child) for child in zone.children}
     podms = ZonePodms(zone.engine, children, 20.0)
+
+    def reports_below(request_for, detail):
+        return {name: child().select_destinations(request_for(name), detail=detail).report
+                for name, child in children.items()}  # fmt: skip
+
+    zoned = ZonedScheduler(
+        lambda: contextlib.nullcontext(zone.engine), zone.engine, zone.tree(), deadline_s=20.0,
+        reports_below=reports_below, requests=podms.requests,
+    )  # fmt: skip
     reports = ZoneReports(zone.engine, children, 20.0, podms)
     plans = ZonePlans(zone.engine, children, zoned, podms)
-    return ClaimingScheduler(zone.engine, zoned, zone.nodes_here, podms, reports, plans)
+    return ClaimingScheduler(zoned, zoned, zone.nodes_here, podms, reports, plans)
 
 
 class ZoneCase(unittest.TestCase):
@@ -91,7 +97,7 @@ class TestClaims(ZoneCase):
         result = self.scheduler.claim(request(**huge), detail="report")
         self.assertIsNone(result.claim)
         report = result.decision.report
-        self.assertEqual(("nothing_fits", ["top-p"]),
+        self.assertEqual(("nothing_fits", ["top-p", "east/east-p"]),
                          (report.outcome, [one.podm for one in report.podms]))  # fmt: skip
 
 
@@ -113,6 +119,20 @@ class TestNodes(ZoneCase):
         self.assertEqual((ids, None), (sorted(one.id for one in again.nodes), again.decision))
         self.assertEqual([], list(self.scheduler.delete_nodes(ids, wait_s=10.0)))
         self.assertEqual([], made_nodes(self.served))
+
+    def test_what_is_taken_is_explained_as_it_was_decided(self):
+        one = request(owner="alice")
+        expected = self.scheduler.select_destinations(one, detail="report").report
+        self.assertEqual(2, len(expected.explanation.candidates))
+        for take in (self.scheduler.claim, self.scheduler.compose):
+            report = take(one, detail="report").decision.report
+            self.assertEqual(expected.explanation, report.explanation)
+            self.assertEqual(expected.podms, report.podms)
+            self.assertIsNone(take(one).decision.report.explanation)
+            for claim in self.scheduler.claims():
+                list(self.scheduler.release([claim.id]))
+            nodes = [one.node.id for one in self.scheduler.nodes()]
+            self.assertEqual([], list(self.scheduler.delete_nodes(nodes, wait_s=10.0)))
 
     def test_pod_managers_of_all_zones_are_asked_for_what_there_is_live(self):
         self.scheduler.compose(request(**APART), wait_s=10.0)
