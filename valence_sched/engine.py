@@ -7,7 +7,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from msgspec import structs
 from msgspec.structs import replace
@@ -110,6 +110,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
+P = ParamSpec("P")
+T = TypeVar("T")
 R = TypeVar("R", DecisionResult, DecisionResults)
 
 
@@ -176,6 +178,9 @@ class Engine(Scheduler):
     @functools.cached_property
     def _flavors(self) -> Sequence[Flavor]:
         return tuple(self._config.flavors(self._selection.flavor_files).values())
+
+    def _call(self, verb: Callable[Concatenate[Any, P], T], *words: P.args, **named: P.kwargs) -> T:
+        raise NotImplementedError(verb.__name__)  # each is carried out here
 
     def rank(self, request: Request, limit: int) -> Ranking:
         return self.decider().rank(request, limit)

@@ -18,9 +18,13 @@ from valence_sched.errors import UnknownName, UsageError
 from valence_sched.model.inventory import to_json
 from valence_sched.model.read_options import ReadOptions, Selection
 from valence_sched.model.registration import Registration
+from valence_sched.model.scheduler import Scheduler
+from valence_sched.model.verbs import VERBS
+from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.store.store import Store
 from valence_sched.testing.served import served
 
+VERB_NAMES = {name for name in dir(Scheduler) if not name.startswith("_")}
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "site.json")
 
 
@@ -40,6 +44,18 @@ class EngineFactory:
     def new_scheduler(self) -> Engine:
         live = ReadOptions(state=self.state)
         return self.app.engine(Selection(sources=self.sources, live=live))
+
+
+class TestVerbs(unittest.TestCase):
+    """The verbs of the protocol."""
+
+    def test_the_engine_carries_out_every_verb(self):
+        self.assertGreater(len(VERB_NAMES), 50)
+        self.assertEqual(set(), VERB_NAMES - vars(Engine).keys())
+
+    def test_a_verb_has_a_route_or_is_sent_by_the_remote_scheduler_as_another(self):
+        self.assertEqual(set(), VERBS.keys() - VERB_NAMES)
+        self.assertEqual(set(), VERB_NAMES - VERBS.keys() - vars(RemoteScheduler).keys())
 
 
 class TestRecorded(EngineFactory, SchedulerContract, unittest.TestCase):

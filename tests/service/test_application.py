@@ -12,7 +12,7 @@ from unittest import mock
 
 from tests.service.application import SMALL, ApplicationCase
 from valence_sched.inventory.loader import InventoryLoader
-from valence_sched.model.service_bodies import StatsBody
+from valence_sched.model.verbs import StatsBody
 from valence_sched.server.logs import JsonLines
 from valence_sched.service.routes import ROUTES
 from valence_sched.service.settings import Limits
@@ -159,7 +159,7 @@ class TestBodies(ApplicationCase):
         self.client = self.new_client(inventories=())
         self.call("DELETE", "/v1/claims/x")  # the state is made with the first change
         for route in (one for one in ROUTES if one.method == "GET"):
-            for word, value in itertools.product(route.query, ("9" * 20, "-1", "1e400", "nan")):
+            for word, value in itertools.product(route.words, ("9" * 20, "-1", "1e400", "nan")):
                 with self.subTest(route.path, word=word, value=value):
                     path = f"{route.path.replace('{name}', 'x')}?{word}={value}"
                     self.assertLess(self.call("GET", path).status_code, 500)

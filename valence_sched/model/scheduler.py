@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Scheduler protocol: the verbs of every scheduler, in this process or elsewhere."""
+"""The Scheduler protocol: the verbs of every scheduler, in this process or elsewhere.
+
+Every verb raises errors of :mod:`valence_sched.errors`; those named here are its own. What may be
+read first, such as an inventory, may fail in its own way. An iterator that a verb returns does its
+work while the caller goes through it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from valence_sched.model.zone_depth import MOST_HOPS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from valence_sched.errors import SchedulerError
     from valence_sched.model import lifecycle
@@ -41,26 +46,24 @@ if TYPE_CHECKING:
         ZoneRegistration,
     )
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 TTL_S = 600.0  # how long a claim is held
 WAIT_S = 300.0  # how long to wait for a pod manager that goes on composing
 TREE_S = 30.0  # how long a tree of zones has to answer
 KEEP_S = 30 * 86400.0  # after which claims that ended, and decisions, are forgotten
 
 
-class Ranker(Protocol):
-    """Ranks the pools it knows for a request."""
+class Verbs(Protocol):
+    """What answers verbs: one that a class does not implement goes where ``_call`` sends it."""
 
-    def rank(self, request: Request, limit: int) -> Ranking:
-        """Return at most ``limit`` candidates, best first; errors as for a decision."""
+    def _call(self, verb: Callable[Concatenate[Any, P], R], *words: P.args, **named: P.kwargs) -> R:
+        """Return what another scheduler answers to a verb with these arguments."""
 
 
-class Scheduler(Ranker, Protocol):
-    """Decides where nodes are made, holds what was decided, and has it composed.
-
-    Every verb raises errors of :mod:`valence_sched.errors`; those named here are its own. What
-    may be read first, such as an inventory, may fail in its own way. An iterator that a verb
-    returns does its work while the caller goes through it.
-    """
+class DecidingVerbs(Verbs, Protocol):
+    """The part of a scheduler that decides where nodes are made."""
 
     def compile_request(self, spec: RequestSpec) -> Request:
         """Return a request as people write it, compiled with its flavor.
@@ -72,6 +75,7 @@ class Scheduler(Ranker, Protocol):
             InputError, RequestError: an expression of the request is invalid; a resource has no
                 place.
         """
+        return self._call(DecidingVerbs.compile_request, spec)
 
     def select_destinations(
         self, request: Request, *, detail: Detail = "placements"
@@ -85,6 +89,7 @@ class Scheduler(Ranker, Protocol):
                 that its policy does not read.
             UnknownName: no such policy or pod manager, or a misspelt name of an amount.
         """
+        return self._call(DecidingVerbs.select_destinations, request, detail=detail)
 
     def select_all(
         self, requests: Sequence[Request], *, detail: Detail = "placements"
@@ -94,9 +99,15 @@ class Scheduler(Ranker, Protocol):
         All or nothing: a request for which fewer nodes fit than it must have fails them all.
         Errors as for one request.
         """
+        return self._call(DecidingVerbs.select_all, requests, detail=detail)
+
+    def rank(self, request: Request, limit: int) -> Ranking:
+        """Return at most ``limit`` candidates, best first; errors as for a decision."""
+        return self._call(DecidingVerbs.rank, request, limit)
 
     def count_fits(self, request: Request, most: int) -> FitCounts:
         """Count how many more nodes of a request fit, at most ``most`` on each pod manager."""
+        return self._call(DecidingVerbs.count_fits, request, most)
 
     def capacity(
         self, request: Request, most: int, *, explain: bool = False, proven: bool = False
@@ -106,6 +117,7 @@ class Scheduler(Ranker, Protocol):
         With ``proven`` also prove how many fit at most: SchedulerError where the solver is needed
         and not installed.
         """
+        return self._call(DecidingVerbs.capacity, request, most, explain=explain, proven=proven)
 
     def mix_capacity(
         self,
@@ -121,6 +133,9 @@ class Scheduler(Ranker, Protocol):
         Raises:
             RequestError: there is no request.
         """
+        return self._call(
+            DecidingVerbs.mix_capacity, requests, shares, most, explain=explain, proven=proven
+        )
 
     def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
         """Return what is free, and how much of it no node of these requests can use, and why.
@@ -128,151 +143,23 @@ class Scheduler(Ranker, Protocol):
         Raises:
             RequestError: there is no request.
         """
+        return self._call(DecidingVerbs.stranded, requests)
 
     def decision(self, decision_id: str) -> Report | Reports:
         """Return the report of a decision that the scheduler keeps; UnknownName for any other."""
+        return self._call(DecidingVerbs.decision, decision_id)
 
-    def policies(self) -> Sequence[Policy]:
-        """Return the policies that a request may name."""
+    def plan(self, request: Request) -> lifecycle.PlanResult:
+        """Decide, and return the plan of the decision, to be claimed or composed later."""
+        return self._call(DecidingVerbs.plan, request)
 
-    def podm_reads(self, policy: str, flavor: str | None = None) -> PodmReads:
-        """Return the fields of pod managers that decisions of a policy read.
+    def refresh(self, plan: Plan) -> lifecycle.PlanRefresh:
+        """Decide again what a plan decided, and say what has changed; nothing is held."""
+        return self._call(DecidingVerbs.refresh, plan)
 
-        Of any request, or with a flavor of one that says no more than the flavor does.
 
-        Raises:
-            UnknownName: no such policy or flavor.
-        """
-
-    def flavors(self) -> Sequence[Flavor]:
-        """Return the flavors that a request may name."""
-
-    def plugins(self, kind: PluginKind) -> PluginList:
-        """Return the installed filters or weighers, which policies may name."""
-
-    def inventory(self) -> InventorySummary:
-        """Return how large the inventory is; its digest is left empty."""
-
-    def podms(self) -> Sequence[PodmOverview]:
-        """Return the pod managers that are decided on."""
-
-    def podm(self, name: str) -> PodmOverview:
-        """Return one pod manager by its id or its name, with its pools; UnknownName for others."""
-
-    def blocks(self, wanted: BlockFilter) -> Iterable[BlockOverview]:
-        """Return the blocks that a filter keeps; UnknownName for its pod manager or pool."""
-
-    def block(self, name: str, podm: str | None = None) -> BlockOverview:
-        """Return a block by its URI or the last part of it, of all pod managers or of one.
-
-        Raises:
-            UnknownName: there is no such block.
-            UsageError: several blocks have this name.
-        """
-
-    def pools(self, podm: str | None = None) -> Sequence[PoolOverview]:
-        """Return the pools of all pod managers or of one; UnknownName where that is not there."""
-
-    def device_counts(self, wanted: BlockFilter) -> Sequence[DeviceCount]:
-        """Count the devices of the blocks that a filter keeps by model; errors as for blocks."""
-
-    def block_usage(self, podm: str) -> BlockUsage:
-        """Return which blocks of a pod manager are in use; none where it was never stored."""
-
-    def registration(self, name: str) -> RegisteredPodm:
-        """Return how a live pod manager is reached, and where that is registered.
-
-        Raises:
-            UnknownName: none is registered under this name.
-        """
-
-    def register(
-        self,
-        registration: Registration,
-        *,
-        password: str | None = None,
-        check: bool = True,
-        timeout_s: float = 30.0,
-    ) -> RegisteredPodm:
-        """Register a pod manager; with ``check`` it is read once, within ``timeout_s``, before.
-
-        A ``password`` is stored beside the state, only by a scheduler in this process.
-
-        Raises:
-            NameTaken, IdentityConflict: its name is taken, or its service has another name.
-            InputError: its URL, driver or name is invalid.
-            PodmError, CredentialError: it cannot be read, or its password cannot be had.
-        """
-
-    def change_registration(
-        self, name: str, change: RegistrationChange, *, password: str | None = None
-    ) -> RegisteredPodm:
-        """Change the registration of a pod manager; errors as to register, and UnknownName."""
-
-    def unregister(self, names: Sequence[str]) -> Iterator[SchedulerError]:
-        """Unregister pod managers; yield the error about each that could not be."""
-
-    def documents(self) -> Iterator[FullPodm]:
-        """Yield the pod managers that are decided on as an inventory has them.
-
-        What claims hold is subtracted.
-        """
-
-    def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
-        """Store the statistics that a pod manager reports; return its generation.
-
-        ``podm`` is its id, as a decision names it, or host and node. The very next decision sees
-        it. Words that are no fields of a pod manager are kept as facts.
-
-        Raises:
-            InputError: a value is not what it must be; nothing is stored.
-        """
-
-    def reported_stats(self, podm: str) -> StatsReport:
-        """Return what a pod manager reported by itself; UnknownName where it never did."""
-
-    def forget_report(self, podm: str) -> None:
-        """Forget what a pod manager reported by itself; UnknownName where it never did."""
-
-    def zone_info(self) -> ZoneInfo:
-        """Return what the zone of the scheduler tells of itself: name and capabilities."""
-
-    def zones(self) -> Sequence[ZoneOverview]:
-        """Return the zones directly below, with what is known of each by polling it."""
-
-    def zone(self, name: str) -> ZoneOverview:
-        """Return a zone directly below by its name or ID; UnknownName for others."""
-
-    def add_zone(self, registration: ZoneRegistration) -> ZoneOverview:
-        """Store a zone directly below; no connection to it is made.
-
-        Raises:
-            AccessDenied: the settings of this zone do not enable zones below it.
-            InputError, NameTaken: the registration is invalid; another one has the name.
-        """
-
-    def change_zone(self, name: str, change: ZoneChange) -> ZoneOverview:
-        """Change what is stored of a zone directly below; errors as to add, and UnknownName."""
-
-    def delete_zones(self, names: Sequence[str]) -> Iterator[SchedulerError]:
-        """Forget zones directly below; yield the error about each that could not be.
-
-        The zones themselves are not asked and not told.
-        """
-
-    def zone_tree(
-        self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
-    ) -> ZoneNode:
-        """Return this zone with what it has, and those below it, asked at once.
-
-        At most ``hops`` levels below are asked; what does not answer within ``deadline_s`` is
-        silent. ``route`` are the ids of the zones above, which end a circle.
-        """
-
-    def zone_branches(
-        self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
-    ) -> Sequence[ZoneNode]:
-        """Return the trees of the zones directly below, as ``zone_tree`` has them."""
+class ClaimingVerbs(Verbs, Protocol):
+    """The part of a scheduler that holds what was decided, within the limits of owners."""
 
     def claim(
         self,
@@ -290,6 +177,80 @@ class Scheduler(Ranker, Protocol):
             ClaimLost: another scheduler was faster every time.
             NameTaken: the key stands for another request.
         """
+        return self._call(ClaimingVerbs.claim, request, key=key, ttl_s=ttl_s, detail=detail)
+
+    def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
+        """Hold the very blocks of a plan; errors as to check it, and of a decision.
+
+        Raises:
+            ClaimLost: the plan is out of date, or something of it is in use, or not what the
+                request takes, or rejected by the policy.
+            InventoryIncomplete: a pod manager of the plan cannot be read.
+            NameTaken: the key stands for another plan.
+        """
+        return self._call(ClaimingVerbs.claim_plan, plan, key=key, ttl_s=ttl_s)
+
+    def check_plan(self, plan: Plan) -> None:
+        """Refuse a plan that may not be carried out here, whatever it says; one elsewhere passes.
+
+        Raises:
+            AccessDenied: the plan came to a service, and no key of it has signed the plan as it is.
+        """
+        return self._call(ClaimingVerbs.check_plan, plan)
+
+    def claims(
+        self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
+    ) -> Sequence[Claim]:
+        """Return claims: of one pod manager or owner, with ``ended`` also those that ended."""
+        return self._call(ClaimingVerbs.claims, podm=podm, owner=owner, ended=ended)
+
+    def claim_record(self, claim_id: str) -> lifecycle.ClaimRecord:
+        """Return a claim with its nodes and events; UnknownName where there is none."""
+        return self._call(ClaimingVerbs.claim_record, claim_id)
+
+    def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
+        """Let a claim that is held end ``ttl_s`` from now; ClaimState where it is not held."""
+        return self._call(ClaimingVerbs.renew, claim_id, ttl_s)
+
+    def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
+        """Release claims; yield the error about each that could not be released.
+
+        Releasing a claim that has ended, by itself or not, changes nothing.
+        """
+        return self._call(ClaimingVerbs.release, claim_ids)
+
+    def audit(self, query: AuditQuery) -> Sequence[AuditLine]:
+        """Return the newest changes that a query describes, and those that were refused."""
+        return self._call(ClaimingVerbs.audit, query)
+
+    def quotas(self) -> Sequence[Quota]:
+        """Return the limits that are set, first those of all owners, whose owner is None."""
+        return self._call(ClaimingVerbs.quotas)
+
+    def quota(self, owner: str) -> Quota:
+        """Return the limits that hold for an owner, and what it has claimed and composed."""
+        return self._call(ClaimingVerbs.quota, owner)
+
+    def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
+        """Set the limits of an owner, None: of all, by resource, in place of those it had.
+
+        Return what then holds for the owner. What is in use beyond a limit stays.
+
+        Raises:
+            InputError: a resource is not counted, or a limit is not one.
+        """
+        return self._call(ClaimingVerbs.set_quota, owner, limits)
+
+    def change_quota(self, owner: str | None, limits: Mapping[str, float | None]) -> Quota:
+        """Change limits of an owner, None: of all; a limit None is unset, others stay.
+
+        Errors and answer as to set a quota.
+        """
+        return self._call(ClaimingVerbs.change_quota, owner, limits)
+
+
+class ComposingVerbs(Verbs, Protocol):
+    """The part of a scheduler that has pod managers compose and decompose nodes."""
 
     def compose(
         self,
@@ -309,6 +270,15 @@ class Scheduler(Ranker, Protocol):
             ClaimState: the key stands for nodes that are being composed.
             NameTaken: the key stands for another request.
         """
+        return self._call(
+            ComposingVerbs.compose, request, key=key, ttl_s=ttl_s, wait_s=wait_s, detail=detail
+        )
+
+    def compose_plan(
+        self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
+    ) -> lifecycle.ProvisionResult:
+        """Hold the very blocks of a plan and have them composed; errors as for both."""
+        return self._call(ComposingVerbs.compose_plan, plan, key=key, ttl_s=ttl_s, wait_s=wait_s)
 
     def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> lifecycle.ProvisionResult:
         """Have the pod managers compose all that a claim holds, and nothing else in its place.
@@ -317,31 +287,7 @@ class Scheduler(Ranker, Protocol):
             ClaimState: the claim is not held, or not any more.
             UnknownName: there is no such claim.
         """
-
-    def claims(
-        self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
-    ) -> Sequence[Claim]:
-        """Return claims: of one pod manager or owner, with ``ended`` also those that ended."""
-
-    def claim_record(self, claim_id: str) -> lifecycle.ClaimRecord:
-        """Return a claim with its nodes and events; UnknownName where there is none."""
-
-    def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
-        """Let a claim that is held end ``ttl_s`` from now; ClaimState where it is not held."""
-
-    def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
-        """Release claims; yield the error about each that could not be released.
-
-        Releasing a claim that has ended, by itself or not, changes nothing.
-        """
-
-    def reconcile(
-        self, *, dry_run: bool = False, keep_s: float = KEEP_S
-    ) -> lifecycle.ReconcileResult:
-        """Make claims and nodes agree with the pod managers, and forget what ended long ago.
-
-        A dry run changes nothing.
-        """
+        return self._call(ComposingVerbs.compose_claim, claim_id, wait_s=wait_s)
 
     def nodes(
         self, *, podm: str | None = None, owner: str | None = None, live: bool = False
@@ -350,38 +296,26 @@ class Scheduler(Ranker, Protocol):
 
         With ``live`` the pod managers are asked: which are gone, and which are foreign.
         """
+        return self._call(ComposingVerbs.nodes, podm=podm, owner=owner, live=live)
 
     def node_record(self, node_id: str) -> lifecycle.NodeRecord:
         """Return a node by its id or URI, as its pod manager has it; UnknownName for others."""
+        return self._call(ComposingVerbs.node_record, node_id)
 
     def delete_nodes(
         self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
     ) -> Iterator[SchedulerError]:
         """Have nodes decomposed; yield the error about each that could not be, or not for sure."""
+        return self._call(ComposingVerbs.delete_nodes, node_ids, wait_s=wait_s)
 
-    def audit(self, query: AuditQuery) -> Sequence[AuditLine]:
-        """Return the newest changes that a query describes, and those that were refused."""
+    def reconcile(
+        self, *, dry_run: bool = False, keep_s: float = KEEP_S
+    ) -> lifecycle.ReconcileResult:
+        """Make claims and nodes agree with the pod managers, and forget what ended long ago.
 
-    def quotas(self) -> Sequence[Quota]:
-        """Return the limits that are set, first those of all owners, whose owner is None."""
-
-    def quota(self, owner: str) -> Quota:
-        """Return the limits that hold for an owner, and what it has claimed and composed."""
-
-    def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
-        """Set the limits of an owner, None: of all, by resource, in place of those it had.
-
-        Return what then holds for the owner. What is in use beyond a limit stays.
-
-        Raises:
-            InputError: a resource is not counted, or a limit is not one.
+        A dry run changes nothing.
         """
-
-    def change_quota(self, owner: str | None, limits: Mapping[str, float | None]) -> Quota:
-        """Change limits of an owner, None: of all; a limit None is unset, others stay.
-
-        Errors and answer as to set a quota.
-        """
+        return self._call(ComposingVerbs.reconcile, dry_run=dry_run, keep_s=keep_s)
 
     def preview(self, report: Report) -> Iterator[lifecycle.Preview]:
         """Ask the chosen pod managers whether they would compose the nodes of a decision.
@@ -389,31 +323,198 @@ class Scheduler(Ranker, Protocol):
         Raises:
             StaleOffer: a node is not free, not what the request takes, or rejected by the policy.
         """
+        return self._call(ComposingVerbs.preview, report)
 
-    def plan(self, request: Request) -> lifecycle.PlanResult:
-        """Decide, and return the plan of the decision, to be claimed or composed later."""
 
-    def check_plan(self, plan: Plan) -> None:
-        """Refuse a plan that may not be carried out here, whatever it says; one elsewhere passes.
+class InventoryVerbs(Verbs, Protocol):
+    """The part of a scheduler that tells what pod managers have, and takes in what they report."""
+
+    def inventory(self) -> InventorySummary:
+        """Return how large the inventory is; its digest is left empty."""
+        return self._call(InventoryVerbs.inventory)
+
+    def podms(self) -> Sequence[PodmOverview]:
+        """Return the pod managers that are decided on."""
+        return self._call(InventoryVerbs.podms)
+
+    def podm(self, name: str) -> PodmOverview:
+        """Return one pod manager by its id or its name, with its pools; UnknownName for others."""
+        return self._call(InventoryVerbs.podm, name)
+
+    def blocks(self, wanted: BlockFilter) -> Iterable[BlockOverview]:
+        """Return the blocks that a filter keeps; UnknownName for its pod manager or pool."""
+        return self._call(InventoryVerbs.blocks, wanted)
+
+    def block(self, name: str, podm: str | None = None) -> BlockOverview:
+        """Return a block by its URI or the last part of it, of all pod managers or of one.
 
         Raises:
-            AccessDenied: the plan came to a service, and no key of it has signed the plan as it is.
+            UnknownName: there is no such block.
+            UsageError: several blocks have this name.
         """
+        return self._call(InventoryVerbs.block, name, podm)
 
-    def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
-        """Hold the very blocks of a plan; errors as to check it, and of a decision.
+    def pools(self, podm: str | None = None) -> Sequence[PoolOverview]:
+        """Return the pools of all pod managers or of one; UnknownName where that is not there."""
+        return self._call(InventoryVerbs.pools, podm)
+
+    def device_counts(self, wanted: BlockFilter) -> Sequence[DeviceCount]:
+        """Count the devices of the blocks that a filter keeps by model; errors as for blocks."""
+        return self._call(InventoryVerbs.device_counts, wanted)
+
+    def block_usage(self, podm: str) -> BlockUsage:
+        """Return which blocks of a pod manager are in use; none where it was never stored."""
+        return self._call(InventoryVerbs.block_usage, podm)
+
+    def documents(self) -> Iterator[FullPodm]:
+        """Yield the pod managers that are decided on as an inventory has them.
+
+        What claims hold is subtracted.
+        """
+        return self._call(InventoryVerbs.documents)
+
+    def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
+        """Store the statistics that a pod manager reports; return its generation.
+
+        ``podm`` is its id, as a decision names it, or host and node. The very next decision sees
+        it. Words that are no fields of a pod manager are kept as facts.
 
         Raises:
-            ClaimLost: the plan is out of date, or something of it is in use, or not what the
-                request takes, or rejected by the policy.
-            InventoryIncomplete: a pod manager of the plan cannot be read.
-            NameTaken: the key stands for another plan.
+            InputError: a value is not what it must be; nothing is stored.
         """
+        return self._call(InventoryVerbs.update_resource_stats, podm, stats)
 
-    def compose_plan(
-        self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
-    ) -> lifecycle.ProvisionResult:
-        """Hold the very blocks of a plan and have them composed; errors as for both."""
+    def reported_stats(self, podm: str) -> StatsReport:
+        """Return what a pod manager reported by itself; UnknownName where it never did."""
+        return self._call(InventoryVerbs.reported_stats, podm)
 
-    def refresh(self, plan: Plan) -> lifecycle.PlanRefresh:
-        """Decide again what a plan decided, and say what has changed; nothing is held."""
+    def forget_report(self, podm: str) -> None:
+        """Forget what a pod manager reported by itself; UnknownName where it never did."""
+        return self._call(InventoryVerbs.forget_report, podm)
+
+
+class RegistryVerbs(Verbs, Protocol):
+    """The part of a scheduler that registers pod managers, and tells what requests may name."""
+
+    def registration(self, name: str) -> RegisteredPodm:
+        """Return how a live pod manager is reached, and where that is registered.
+
+        Raises:
+            UnknownName: none is registered under this name.
+        """
+        return self._call(RegistryVerbs.registration, name)
+
+    def register(
+        self,
+        registration: Registration,
+        *,
+        password: str | None = None,
+        check: bool = True,
+        timeout_s: float = 30.0,
+    ) -> RegisteredPodm:
+        """Register a pod manager; with ``check`` it is read once, within ``timeout_s``, before.
+
+        A ``password`` is stored beside the state, only by a scheduler in this process.
+
+        Raises:
+            NameTaken, IdentityConflict: its name is taken, or its service has another name.
+            InputError: its URL, driver or name is invalid.
+            PodmError, CredentialError: it cannot be read, or its password cannot be had.
+        """
+        return self._call(
+            RegistryVerbs.register,
+            registration,
+            password=password,
+            check=check,
+            timeout_s=timeout_s,
+        )
+
+    def change_registration(
+        self, name: str, change: RegistrationChange, *, password: str | None = None
+    ) -> RegisteredPodm:
+        """Change the registration of a pod manager; errors as to register, and UnknownName."""
+        return self._call(RegistryVerbs.change_registration, name, change, password=password)
+
+    def unregister(self, names: Sequence[str]) -> Iterator[SchedulerError]:
+        """Unregister pod managers; yield the error about each that could not be."""
+        return self._call(RegistryVerbs.unregister, names)
+
+    def policies(self) -> Sequence[Policy]:
+        """Return the policies that a request may name."""
+        return self._call(RegistryVerbs.policies)
+
+    def podm_reads(self, policy: str, flavor: str | None = None) -> PodmReads:
+        """Return the fields of pod managers that decisions of a policy read.
+
+        Of any request, or with a flavor of one that says no more than the flavor does.
+
+        Raises:
+            UnknownName: no such policy or flavor.
+        """
+        return self._call(RegistryVerbs.podm_reads, policy, flavor)
+
+    def flavors(self) -> Sequence[Flavor]:
+        """Return the flavors that a request may name."""
+        return self._call(RegistryVerbs.flavors)
+
+    def plugins(self, kind: PluginKind) -> PluginList:
+        """Return the installed filters or weighers, which policies may name."""
+        return self._call(RegistryVerbs.plugins, kind)
+
+
+class ZoneVerbs(Verbs, Protocol):
+    """The part of a scheduler that knows the zones below."""
+
+    def zone_info(self) -> ZoneInfo:
+        """Return what the zone of the scheduler tells of itself: name and capabilities."""
+        return self._call(ZoneVerbs.zone_info)
+
+    def zones(self) -> Sequence[ZoneOverview]:
+        """Return the zones directly below, with what is known of each by polling it."""
+        return self._call(ZoneVerbs.zones)
+
+    def zone(self, name: str) -> ZoneOverview:
+        """Return a zone directly below by its name or ID; UnknownName for others."""
+        return self._call(ZoneVerbs.zone, name)
+
+    def add_zone(self, registration: ZoneRegistration) -> ZoneOverview:
+        """Store a zone directly below; no connection to it is made.
+
+        Raises:
+            AccessDenied: the settings of this zone do not enable zones below it.
+            InputError, NameTaken: the registration is invalid; another one has the name.
+        """
+        return self._call(ZoneVerbs.add_zone, registration)
+
+    def change_zone(self, name: str, change: ZoneChange) -> ZoneOverview:
+        """Change what is stored of a zone directly below; errors as to add, and UnknownName."""
+        return self._call(ZoneVerbs.change_zone, name, change)
+
+    def delete_zones(self, names: Sequence[str]) -> Iterator[SchedulerError]:
+        """Forget zones directly below; yield the error about each that could not be.
+
+        The zones themselves are not asked and not told.
+        """
+        return self._call(ZoneVerbs.delete_zones, names)
+
+    def zone_tree(
+        self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
+    ) -> ZoneNode:
+        """Return this zone with what it has, and those below it, asked at once.
+
+        At most ``hops`` levels below are asked; what does not answer within ``deadline_s`` is
+        silent. ``route`` are the ids of the zones above, which end a circle.
+        """
+        return self._call(ZoneVerbs.zone_tree, hops=hops, deadline_s=deadline_s, route=route)
+
+    def zone_branches(
+        self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
+    ) -> Sequence[ZoneNode]:
+        """Return the trees of the zones directly below, as ``zone_tree`` has them."""
+        return self._call(ZoneVerbs.zone_branches, hops=hops, deadline_s=deadline_s, route=route)
+
+
+class Scheduler(
+    DecidingVerbs, ClaimingVerbs, ComposingVerbs, InventoryVerbs, RegistryVerbs, ZoneVerbs, Protocol
+):
+    """Decides where nodes are made, holds what was decided, and has it composed."""

@@ -10,7 +10,7 @@ from msgspec import Meta
 from valence_sched.model.base import Noun
 from valence_sched.model.request import MAX_NODES, Request
 from valence_sched.model.scheduler import TTL_S
-from valence_sched.model.service_bodies import TtlSeconds
+from valence_sched.model.verbs import TtlSeconds
 from valence_sched.model.zone import DomainValues, Token, ZoneName
 from valence_sched.model.zone_depth import MOST_HOPS
 

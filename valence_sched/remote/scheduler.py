@@ -3,401 +3,100 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import msgspec
 
 from valence_sched.errors import SchedulerError, ServiceError, Unverified, UsageError
-from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.claim import Claim
-from valence_sched.model.decision import InventorySummary, Report, Reports
-from valence_sched.model.decision_result import (
-    DecisionResult,
-    DecisionResults,
-    Detail,
-    FitCounts,
-    Ranking,
-)
-from valence_sched.model.effect import AuditLine, AuditQuery
-from valence_sched.model.flavor import Flavor
-from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
+from valence_sched.model.decision import Report, Reports
 from valence_sched.model.inventory import FullPodm
-from valence_sched.model.lifecycle import (
-    ClaimRecord,
-    ClaimResult,
-    NodeRecord,
-    NodeStatus,
-    PlanRefresh,
-    PlanResult,
-    Preview,
-    ProvisionResult,
-    ReconcileResult,
-)
+from valence_sched.model.lifecycle import ClaimResult, Preview, ProvisionResult
 from valence_sched.model.plan import Plan
-from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
-from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
 from valence_sched.model.problem import error_of
-from valence_sched.model.quota import Quota, QuotaChange, QuotaLimits
+from valence_sched.model.quota import Quota, QuotaChange
 from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
 from valence_sched.model.reports import parse_report
-from valence_sched.model.request import Request
-from valence_sched.model.request_spec import RequestSpec
-from valence_sched.model.scheduler import KEEP_S, TREE_S, TTL_S, WAIT_S, Scheduler
-from valence_sched.model.service_bodies import (
-    CandidatesBody,
-    CapacityBody,
-    ClaimBody,
-    FitsBody,
-    Generation,
-    MixCapacityBody,
-    NodesBody,
-    Operation,
-    PreviewBody,
-    ReconcileBody,
-    RefreshBody,
-    RegisterBody,
-    RenewBody,
-    RequestBody,
-    RequestsBody,
-    SelectAllBody,
-    SelectBody,
-    SpecBody,
-    StatsBody,
-)
+from valence_sched.model.scheduler import TREE_S, TTL_S, WAIT_S, Scheduler
 from valence_sched.model.stats import podm_id
+from valence_sched.model.verbs import VERBS, Generation, Operation, Route
 from valence_sched.model.zone_depth import MOST_HOPS
-from valence_sched.model.zone_registry import (
-    ZoneChange,
-    ZoneInfo,
-    ZoneNode,
-    ZoneOverview,
-    ZoneRegistration,
-    ZoneTreeQuery,
-)
+from valence_sched.model.zone_registry import ZoneNode
 from valence_sched.model.zoned_list import SILENT_HEADER, ZonedList, parse_silent_header
 from valence_sched.remote.connection import ServiceConnection, path_of
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 POLL_S = (0.05, 0.1, 0.2, 0.5, 1.0)  # pauses before an operation is looked at again; the last stays
+#: Fields of bodies that have another name than the argument of the verb.
+FIELDS = {"spec": "request", "request": "compiled", "requests": "compiled", "report": "decision"}
 
 
 class RemoteScheduler(Scheduler):
-    """Implements every verb of a scheduler by calls of a service; its errors are the same."""
+    """Calls a service for every verb, as the table of verbs says; its errors are the same."""
 
     def __init__(
         self, connection: ServiceConnection, sleep: Callable[[float], object] = time.sleep
     ) -> None:
         self._connection, self._sleep = connection, sleep
 
-    def rank(self, request: Request, limit: int) -> Ranking:
-        return self._post("candidates", CandidatesBody(compiled=request, limit=limit), Ranking)
+    def _call(self, verb: Callable[Concatenate[Any, P], R], *words: P.args, **named: P.kwargs) -> R:
+        bound = _signature(verb).bind(self, *words, **named)
+        bound.apply_defaults()
+        arguments = dict(itertools.islice(bound.arguments.items(), 1, None))
+        return cast("R", self._send(VERBS[verb.__name__], arguments))
 
-    def compile_request(self, spec: RequestSpec) -> Request:
-        return self._post("requests", SpecBody(request=spec), Request)
+    def _send(self, route: Route, arguments: dict[str, Any]) -> Any:
+        """Return what the service answers to a verb with these arguments.
 
-    def select_destinations(
-        self, request: Request, *, detail: Detail = "placements"
-    ) -> DecisionResult:
-        body = SelectBody(compiled=request, detail=detail)
-        return self._post("select_destinations", body, DecisionResult)
-
-    def select_all(
-        self, requests: Sequence[Request], *, detail: Detail = "placements"
-    ) -> DecisionResults:
-        body = SelectAllBody(compiled=tuple(requests), detail=detail)
-        return self._post("select_all", body, DecisionResults)
-
-    def count_fits(self, request: Request, most: int) -> FitCounts:
-        return self._post("fits", FitsBody(compiled=request, most=most), FitCounts)
-
-    def capacity(
-        self, request: Request, most: int, *, explain: bool = False, proven: bool = False
-    ) -> Capacity:
-        body = CapacityBody(compiled=request, most=most, explain=explain, proven=proven)
-        return self._post("capacity", body, Capacity)
-
-    def mix_capacity(
-        self,
-        requests: Sequence[Request],
-        shares: Sequence[int],
-        most: int,
-        *,
-        explain: bool = False,
-        proven: bool = False,
-    ) -> Capacity:
-        body = MixCapacityBody(
-            compiled=tuple(requests),
-            shares=tuple(shares),
-            most=most,
-            explain=explain,
-            proven=proven,
+        Names of several things are sent one by one: then the errors about them are yielded.
+        """
+        collection, named, part = route.path.removeprefix("/v1/").partition("/{name}")
+        path, query, key = collection, dict[str, Any](), arguments.pop("key", None)
+        if named:
+            name = arguments.pop(next(iter(arguments)))
+            if not isinstance(name, str):
+                return self._send_each(route, name, arguments)
+            path, query = path_of(collection, name, part.removeprefix("/"))
+        body = None
+        if route.body is not None:
+            body = _body(route.body, arguments)
+        elif isinstance(route.query, type):
+            query |= msgspec.to_builtins(*arguments.values())
+        else:
+            query |= arguments
+        content, headers = self._connection.ask_headers(
+            route.method, path, query, body=body, key=key
         )
-        return self._post("mix_capacity", body, Capacity)
+        if route.answer is None:
+            return None
+        answer = self._connection.decode(content, route.answer)
+        if route.answer is Operation:
+            return self._operate(answer, route.result)
+        return self._listed(answer, headers) if route.lists else answer
 
-    def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
-        body = RequestsBody(compiled=tuple(requests))
-        content, headers = self._connection.ask_headers("POST", "stranded", body=body)
-        return self._zoned(content, headers, list[StrandedAmount])
-
-    def decision(self, decision_id: str) -> Report | Reports:
-        content = self._connection.ask("GET", *path_of("decisions", decision_id))
-        return parse_report(content, f"decision {decision_id}")[0]
-
-    def policies(self) -> Sequence[Policy]:
-        return self._get("policies", tuple[Policy, ...])
-
-    def podm_reads(self, policy: str, flavor: str | None = None) -> PodmReads:
-        return self._get_named("policies", policy, PodmReads, "podm_reads", flavor=flavor)
-
-    def flavors(self) -> Sequence[Flavor]:
-        return self._get("flavors", tuple[Flavor, ...])
-
-    def plugins(self, kind: PluginKind) -> PluginList:
-        return self._get(f"plugins/{kind}", PluginList)
-
-    def inventory(self) -> InventorySummary:
-        return self._get("inventory", InventorySummary)
-
-    def podms(self) -> Sequence[PodmOverview]:
-        return self._get_zoned("podms", list[PodmOverview])
-
-    def podm(self, name: str) -> PodmOverview:
-        return self._get_named("podms", name, PodmOverview)
-
-    def blocks(self, wanted: BlockFilter) -> Sequence[BlockOverview]:
-        return self._get_zoned("blocks", list[BlockOverview], **msgspec.to_builtins(wanted))
-
-    def block(self, name: str, podm: str | None = None) -> BlockOverview:
-        return self._get_named("blocks", name, BlockOverview, podm=podm)
-
-    def pools(self, podm: str | None = None) -> Sequence[PoolOverview]:
-        return self._get_zoned("pools", list[PoolOverview], podm=podm)
-
-    def device_counts(self, wanted: BlockFilter) -> Sequence[DeviceCount]:
-        return self._get_zoned("devices", list[DeviceCount], **msgspec.to_builtins(wanted))
-
-    def block_usage(self, podm: str) -> BlockUsage:
-        return self._get_named("podms", podm, BlockUsage, "usage")
-
-    def registration(self, name: str) -> RegisteredPodm:
-        return self._get_named("podms", name, RegisteredPodm, "registration")
-
-    def register(
-        self,
-        registration: Registration,
-        *,
-        password: str | None = None,
-        check: bool = True,
-        timeout_s: float = 30.0,
-    ) -> RegisteredPodm:
-        _refuse_password(password)
-        body = RegisterBody(registration=registration, check=check, timeout_s=timeout_s)
-        return self._post("podms", body, RegisteredPodm)
-
-    def change_registration(
-        self, name: str, change: RegistrationChange, *, password: str | None = None
-    ) -> RegisteredPodm:
-        _refuse_password(password)
-        content = self._connection.ask("PATCH", *path_of("podms", name), body=change)
-        return self._connection.decode(content, RegisteredPodm)
-
-    def unregister(self, names: Sequence[str]) -> Iterator[SchedulerError]:
-        for name in dict.fromkeys(names):
-            try:
-                self._connection.ask("DELETE", *path_of("podms", name))
-            except SchedulerError as error:
-                yield error
-
-    def documents(self) -> Iterator[FullPodm]:
-        yield from self._get("inventory/podms", tuple[FullPodm, ...])
-
-    def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
-        path, query = path_of("podms", podm_id(podm), "stats")
-        content = self._connection.ask("POST", path, query, body=StatsBody(stats=dict(stats)))
-        return self._connection.decode(content, Generation).generation
-
-    def reported_stats(self, podm: str) -> StatsReport:
-        return self._get_named("podms", podm, StatsReport, "stats")
-
-    def forget_report(self, podm: str) -> None:
-        self._connection.ask("DELETE", *path_of("podms", podm, "stats"))
-
-    def zone_info(self) -> ZoneInfo:
-        return self._get("zones/info", ZoneInfo)
-
-    def zones(self) -> Sequence[ZoneOverview]:
-        return self._get("zones", tuple[ZoneOverview, ...])
-
-    def zone(self, name: str) -> ZoneOverview:
-        return self._get_named("zones", name, ZoneOverview)
-
-    def add_zone(self, registration: ZoneRegistration) -> ZoneOverview:
-        return self._post("zones", registration, ZoneOverview)
-
-    def change_zone(self, name: str, change: ZoneChange) -> ZoneOverview:
-        content = self._connection.ask("PATCH", *path_of("zones", name), body=change)
-        return self._connection.decode(content, ZoneOverview)
-
-    def delete_zones(self, names: Sequence[str]) -> Iterator[SchedulerError]:
-        for name in dict.fromkeys(names):
-            try:
-                self._connection.ask("DELETE", *path_of("zones", name))
-            except SchedulerError as error:
-                yield error
-
-    def zone_tree(
-        self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
-    ) -> ZoneNode:
-        query = ZoneTreeQuery(hops=hops, deadline_s=deadline_s, route=",".join(route))
-        return self._get("zones/tree", ZoneNode, **msgspec.to_builtins(query))
-
-    def zone_branches(
-        self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
-    ) -> Sequence[ZoneNode]:
-        return self.zone_tree(hops=hops, deadline_s=deadline_s, route=route).children
-
-    def claim(
-        self,
-        request: Request,
-        *,
-        key: str | None = None,
-        ttl_s: float = TTL_S,
-        detail: Detail = "placements",
-    ) -> ClaimResult:
-        body = ClaimBody(compiled=request, ttl_s=ttl_s, detail=detail)
-        return self._post("claims", body, ClaimResult, key)
-
-    def compose(
-        self,
-        request: Request,
-        *,
-        key: str | None = None,
-        ttl_s: float = TTL_S,
-        wait_s: float = WAIT_S,
-        detail: Detail = "placements",
-    ) -> ProvisionResult:
-        body = NodesBody(compiled=request, ttl_s=ttl_s, wait_s=wait_s, detail=detail)
-        return self._operate(self._post("nodes", body, Operation, key), ProvisionResult)
-
-    def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult:
-        body = NodesBody(claim=claim_id, wait_s=wait_s)
-        return self._operate(self._post("nodes", body, Operation), ProvisionResult)
-
-    def claims(
-        self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
-    ) -> Sequence[Claim]:
-        return self._get_zoned("claims", list[Claim], podm=podm, owner=owner, ended=ended)
-
-    def claim_record(self, claim_id: str) -> ClaimRecord:
-        return self._get_named("claims", claim_id, ClaimRecord)
-
-    def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
-        path, query = path_of("claims", claim_id, "renew")
-        content = self._connection.ask("POST", path, query, body=RenewBody(ttl_s=ttl_s))
-        return self._connection.decode(content, Claim)
-
-    def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
-        for claim_id in dict.fromkeys(claim_ids):
-            try:
-                self._connection.ask("DELETE", *path_of("claims", claim_id))
-            except SchedulerError as error:
-                yield error
-
-    def reconcile(self, *, dry_run: bool = False, keep_s: float = KEEP_S) -> ReconcileResult:
-        body = ReconcileBody(dry_run=dry_run, keep_s=keep_s)
-        return self._operate(self._post("reconciliations", body, Operation), ReconcileResult)
-
-    def nodes(
-        self, *, podm: str | None = None, owner: str | None = None, live: bool = False
-    ) -> Sequence[NodeStatus]:
-        return self._get_zoned("nodes", list[NodeStatus], podm=podm, owner=owner, live=live)
-
-    def node_record(self, node_id: str) -> NodeRecord:
-        return self._get_named("nodes", node_id, NodeRecord)
-
-    def delete_nodes(
-        self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
+    def _send_each(
+        self, route: Route, names: Sequence[str], arguments: Mapping[str, Any]
     ) -> Iterator[SchedulerError]:
-        for node_id in dict.fromkeys(node_ids):
-            path, query = path_of("nodes", node_id)
+        for name in dict.fromkeys(names):
             try:
-                content = self._connection.ask("DELETE", path, {**query, "wait_s": wait_s})
-                self._operate(self._connection.decode(content, Operation), type(None))
+                self._send(route, {"name": name, **arguments})
             except SchedulerError as error:
                 yield error
 
-    def audit(self, query: AuditQuery) -> Sequence[AuditLine]:
-        return self._get("audit", tuple[AuditLine, ...], **msgspec.structs.asdict(query))
-
-    def quotas(self) -> Sequence[Quota]:
-        return self._get("quotas", tuple[Quota, ...])
-
-    def quota(self, owner: str) -> Quota:
-        return self._get_named("quotas", owner, Quota)
-
-    def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
-        return self._limit("PUT", owner, QuotaLimits(limits=dict(limits)))
-
-    def change_quota(self, owner: str | None, limits: Mapping[str, float | None]) -> Quota:
-        return self._limit("PATCH", owner, QuotaChange(limits=dict(limits)))
-
-    def _limit(self, method: str, owner: str | None, body: msgspec.Struct) -> Quota:
-        path, query = ("quotas", {}) if owner is None else path_of("quotas", owner)
-        content = self._connection.ask(method, path, query, body=body)
-        return self._connection.decode(content, Quota)
-
-    def preview(self, report: Report) -> Iterator[Preview]:
-        yield from self._post("previews", PreviewBody(decision=report), tuple[Preview, ...])
-
-    def plan(self, request: Request) -> PlanResult:
-        return self._post("plans", RequestBody(compiled=request), PlanResult)
-
-    def check_plan(self, plan: Plan) -> None:
-        return  # its service does, with each verb
-
-    def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
-        result = self._post("claims", ClaimBody(plan=plan, ttl_s=ttl_s), ClaimResult, key)
-        assert result.claim is not None, "a plan is claimed whole, or that is an error"
-        return result.claim
-
-    def compose_plan(
-        self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
-    ) -> ProvisionResult:
-        body = NodesBody(plan=plan, ttl_s=ttl_s, wait_s=wait_s)
-        return self._operate(self._post("nodes", body, Operation, key), ProvisionResult)
-
-    def refresh(self, plan: Plan) -> PlanRefresh:
-        return self._post("plans/refresh", RefreshBody(plan=plan), PlanRefresh)
-
-    def _get(self, path: str, kind: type[R], **query: Any) -> R:
-        return self._connection.decode(self._connection.ask("GET", path, query), kind)
-
-    def _get_zoned(self, path: str, kind: type[list[R]], **query: Any) -> ZonedList[R]:
-        """Return a list over zones; ServiceError where it does not say which zones it lacks."""
-        return self._zoned(*self._connection.ask_headers("GET", path, query), kind)
-
-    def _zoned(
-        self, content: bytes, headers: Mapping[str, str], kind: type[list[R]]
-    ) -> ZonedList[R]:
-        """Return an answer as a list over zones; errors as to get it."""
+    def _listed(self, answer: Sequence[R], headers: Mapping[str, str]) -> ZonedList[R]:
+        """Return a list; ServiceError where its header does not say which zones it lacks."""
         try:
             silent = parse_silent_header(headers.get(SILENT_HEADER, ""))
         except ValueError as error:
             raise ServiceError(f"{self._connection.url}: {error}: is the service newer?") from None
-        return ZonedList(self._connection.decode(content, kind), silent)
-
-    def _get_named(
-        self, collection: str, name: str, kind: type[R], part: str = "", **words: Any
-    ) -> R:
-        path, query = path_of(collection, name, part)
-        return self._get(path, kind, **query, **words)
-
-    def _post(self, path: str, body: msgspec.Struct, kind: type[R], key: str | None = None) -> R:
-        return self._connection.decode(self._connection.ask("POST", path, body=body, key=key), kind)
+        return ZonedList(answer, silent)
 
     def _operate(self, operation: Operation, kind: type[R]) -> R:
         """Wait for the end of an operation, and return its result.
@@ -409,13 +108,104 @@ class RemoteScheduler(Scheduler):
             if operation.state != "running":
                 break
             self._sleep(pause_s)
-            operation = self._get(f"operations/{operation.id}", Operation)
+            content = self._connection.ask("GET", f"operations/{operation.id}")
+            operation = self._connection.decode(content, Operation)
         if operation.problem is not None:
             raise error_of(operation.problem)
         if operation.state != "done":
             raise Unverified(f"operation {operation.id} was interrupted with its process: see the "
                              "claims and nodes, and reconcile them")  # fmt: skip
         return self._connection.decode(bytes(operation.result), kind)
+
+    def decision(self, decision_id: str) -> Report | Reports:
+        content = self._connection.ask("GET", *path_of("decisions", decision_id))
+        return parse_report(content, f"decision {decision_id}")[0]
+
+    def register(
+        self,
+        registration: Registration,
+        *,
+        password: str | None = None,
+        check: bool = True,
+        timeout_s: float = 30.0,
+    ) -> RegisteredPodm:
+        _refuse_password(password)
+        return super().register(registration, check=check, timeout_s=timeout_s)
+
+    def change_registration(
+        self, name: str, change: RegistrationChange, *, password: str | None = None
+    ) -> RegisteredPodm:
+        _refuse_password(password)
+        return super().change_registration(name, change)
+
+    def documents(self) -> Iterator[FullPodm]:
+        yield from super().documents()
+
+    def preview(self, report: Report) -> Iterator[Preview]:
+        yield from super().preview(report)
+
+    def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
+        route, arguments = VERBS["update_resource_stats"], {"podm": podm_id(podm), "stats": stats}
+        generation: Generation = self._send(route, arguments)
+        return generation.generation
+
+    def zone_tree(
+        self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
+    ) -> ZoneNode:
+        query = {"hops": hops, "deadline_s": deadline_s, "route": ",".join(route)}
+        tree: ZoneNode = self._send(VERBS["zone_tree"], query)
+        return tree
+
+    def zone_branches(
+        self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
+    ) -> Sequence[ZoneNode]:
+        return self.zone_tree(hops=hops, deadline_s=deadline_s, route=route).children
+
+    def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult:
+        result: ProvisionResult = self._send(
+            VERBS["compose"], {"claim": claim_id, "wait_s": wait_s}
+        )
+        return result
+
+    def compose_plan(
+        self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
+    ) -> ProvisionResult:
+        arguments = {"plan": plan, "key": key, "ttl_s": ttl_s, "wait_s": wait_s}
+        result: ProvisionResult = self._send(VERBS["compose"], arguments)
+        return result
+
+    def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
+        arguments = {"plan": plan, "key": key, "ttl_s": ttl_s}
+        result: ClaimResult = self._send(VERBS["claim"], arguments)
+        assert result.claim is not None, "a plan is claimed whole, or that is an error"
+        return result.claim
+
+    def check_plan(self, plan: Plan) -> None:
+        return  # its service does, with each verb
+
+    def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
+        return super().set_quota(owner, limits) if owner else self._limit_all("PUT", limits)
+
+    def change_quota(self, owner: str | None, limits: Mapping[str, float | None]) -> Quota:
+        return super().change_quota(owner, limits) if owner else self._limit_all("PATCH", limits)
+
+    def _limit_all(self, method: str, limits: Mapping[str, float | None]) -> Quota:
+        content = self._connection.ask(method, "quotas", body=QuotaChange(limits=dict(limits)))
+        return self._connection.decode(content, Quota)
+
+
+@functools.cache
+def _signature(verb: Callable[..., object]) -> inspect.Signature:
+    return inspect.signature(verb)
+
+
+def _body(kind: type[msgspec.Struct], arguments: Mapping[str, Any]) -> msgspec.Struct:
+    """Return the body with these arguments as fields; one that is a body itself as it is."""
+    (first, *_) = arguments.values()
+    if isinstance(first, kind):
+        return first
+    fields = {FIELDS.get(name, name): value for name, value in arguments.items()}
+    return kind(**{name: value for name, value in fields.items() if name in kind.__struct_fields__})
 
 
 def _refuse_password(password: str | None) -> None:

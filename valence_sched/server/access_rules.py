@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +12,8 @@ from oslo_policy import policy
 from valence_sched import files
 from valence_sched.errors import AccessDenied, InputError, one_line, suggest
 from valence_sched.model.codec import convert, load_yaml
-from valence_sched.service.routes import ROUTES, Route
+from valence_sched.model.verbs import Route
+from valence_sched.service.routes import ROUTES
 from valence_sched.service.users import User
 
 ALL_OWNERS = "owners:all"
@@ -45,11 +45,10 @@ def list_rules() -> list[policy.RuleDefault]:
 
 
 def _rule(name: str, routes: list[Route]) -> policy.DocumentedRuleDefault:
-    summaries = ((inspect.getdoc(one.handler) or "").partition("\n")[0] for one in routes)
     return policy.DocumentedRuleDefault(
         name=name,
         check_str=f"rule:{routes[0].role}",
-        description=" ".join(dict.fromkeys(summaries)),
+        description=" ".join(dict.fromkeys(one.text for one in routes)),
         operations=[{"path": one.path, "method": one.method} for one in routes],
         scope_types=SCOPES,
     )

@@ -24,10 +24,11 @@ from oslo_config import cfg
 from valence_sched.errors import AccessDenied, IdentityUnavailable, Unauthenticated, one_line
 from valence_sched.model.baremetal import CloudLogin
 from valence_sched.model.tls import default_authorities
+from valence_sched.model.verbs import Role
 from valence_sched.server.access_rules import ALL_OWNERS, AccessRules
 from valence_sched.service.microversion import SERVICE_TYPE
 from valence_sched.service.settings import KeystoneSettings
-from valence_sched.service.users import BASIC, Role, User, basic_credentials
+from valence_sched.service.users import BASIC, User, basic_credentials
 
 GROUP = "keystone_authtoken"  # of the options of the middleware
 CACHE = "valence_sched.token_cache"  # in the environment of a request, where the middleware looks

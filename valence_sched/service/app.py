@@ -26,6 +26,7 @@ from valence_sched.errors import (
 from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import MEDIA_TYPE, Problem, http_problem, problem_of
 from valence_sched.model.redact import redact_text
+from valence_sched.model.verbs import Route
 from valence_sched.model.zone_route import (
     DEADLINE,
     DEADLINE_HEADER,
@@ -41,7 +42,7 @@ from valence_sched.service.idempotency import KEY_HEADER, check_key, encoded, re
 from valence_sched.service.metrics import Metrics
 from valence_sched.service.microversion import HEADER, SERVICE_TYPE, negotiated
 from valence_sched.service.rate_limits import RateLimiter
-from valence_sched.service.routes import ROUTES, Route
+from valence_sched.service.routes import ROUTES
 from valence_sched.service.users import Access, User
 from valence_sched.service.visibility import visible_problem
 

@@ -15,7 +15,8 @@ from valence_sched.model.codec import check_depth, convert, decode
 from valence_sched.model.duplicate_keys import refuse_duplicate_keys
 from valence_sched.model.quantity import format_count
 from valence_sched.model.scheduler import TTL_S
-from valence_sched.model.service_bodies import NodesBody, ValenceNodeBody
+from valence_sched.model.service_bodies import ValenceNodeBody
+from valence_sched.model.verbs import NodesBody
 
 NAME = "the body"
 NUL_FOUND, NUL_EXPECTED = "the character U+0000", "text without it"

@@ -11,15 +11,11 @@ import msgspec
 
 from valence_sched.errors import InputError, NameTaken, Undecodable, UnknownName
 from valence_sched.model.inventory import to_json
-from valence_sched.model.service_bodies import (
-    ClaimBody,
-    NodesBody,
-    ReconcileBody,
-    RecordedReply,
-)
+from valence_sched.model.service_bodies import RecordedReply
+from valence_sched.model.verbs import ClaimBody, NodesBody, ReconcileBody, Route
 from valence_sched.model.zone_claim import ZoneClaimBody
 from valence_sched.service.call import Call, CallResult
-from valence_sched.service.routes import Route
+from valence_sched.service.routes import HANDLERS
 from valence_sched.service.visibility import visible_error
 
 KEY_HEADER = "Idempotency-Key"
@@ -69,7 +65,7 @@ def encoded(body: Any) -> bytes:
 def _answer(route: Route, call: Call) -> CallResult:
     """Return what the handler answers, as the user may see it."""
     try:
-        result = route.handler(call)
+        result = HANDLERS[route.operation](call)
     except (UnknownName, Undecodable) as error:
         raise visible_error(error, call.user.owner) from None
     answer = result if isinstance(result, CallResult) else CallResult(result)

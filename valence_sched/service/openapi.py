@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import re
 import types
 from collections.abc import Mapping, Sequence
@@ -14,17 +13,17 @@ import msgspec
 
 from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import MEDIA_TYPE, Problem
-from valence_sched.model.service_bodies import RequestBody
+from valence_sched.model.verbs import RequestBody, Route
+from valence_sched.service.handlers.verbs import FLAGS
 from valence_sched.service.html import MEDIA_TYPE as HTML
 from valence_sched.service.idempotency import KEY_HEADER
 from valence_sched.service.microversion import GREATEST, HEADER, SERVICE_TYPE
-from valence_sched.service.routes import ROUTES, Route
+from valence_sched.service.routes import ROUTES
 
 VERSION = "3.1.0"
 REFERENCE = "#/components/schemas/{name}"
 #: What any route may answer besides: the request is wrong, or the service cannot answer it now.
 PROBLEMS = (400, 401, 403, 404, 405, 406, 409, 413, 415, 429, 500, 502, 503)
-_BOOLEANS = ("free", "live", "ended")
 _NUMBERS = ("wait_s",)
 _COUNTS = {"page": 1, "limit": 1, "skip": 0}  # with the least that each may be
 #: What an answer names, by method and path: the JSON pointer of the name, and the operations on it.
@@ -102,10 +101,9 @@ def _schema(members: list[Any]) -> Any:
 
 
 def _operation(route: Route, body: Any, answer: Any) -> dict[str, Any]:
-    text = inspect.getdoc(route.handler) or ""
     operation: dict[str, Any] = {
-        "operationId": _operation_id(route),
-        "summary": text.partition("\n")[0],
+        "operationId": route.operation,
+        "summary": route.text,
         "parameters": _parameters(route),
         "responses": _responses(route, answer),
     }
@@ -120,16 +118,10 @@ def _operation(route: Route, body: Any, answer: Any) -> dict[str, Any]:
     return operation
 
 
-def _operation_id(route: Route) -> str:
-    module = route.handler.__module__.rpartition(".")[2]
-    version = "_v1" if route.path == "/v1" else ""
-    return f"{module}_{route.handler.__name__}{version}"
-
-
 def _parameters(route: Route) -> list[dict[str, Any]]:
     names = re.findall(r"\{(\w+)\}", route.path)
     found = [_parameter(name, "path", {"type": "string", "minLength": 1}) for name in names]
-    words: Sequence[str] = (*route.query, "name") if names else route.query
+    words: Sequence[str] = (*route.words, "name") if names else route.words
     found += [_parameter(word, "query", _query_schema(word)) for word in words]
     version = {"type": "string", "examples": [f"{SERVICE_TYPE} {GREATEST}"]}
     found.append(_parameter(HEADER, "header", version))
@@ -144,7 +136,7 @@ def _parameter(name: str, place: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _query_schema(word: str) -> dict[str, Any]:
-    if word in _BOOLEANS:
+    if word in FLAGS:
         return {"type": "boolean"}
     if word in _NUMBERS:
         return {"type": "number", "minimum": 0}

@@ -18,7 +18,7 @@ from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import problem_of
 from valence_sched.model.quantity import format_count
 from valence_sched.model.redact import redact_text
-from valence_sched.model.service_bodies import Operation
+from valence_sched.model.verbs import Operation
 from valence_sched.service.records import RecordStore
 from valence_sched.service.visibility import visible_problem
 

@@ -18,7 +18,7 @@ from valence_sched.model.dispatch import DispatchSettings
 from valence_sched.model.effect import AUDIT_LINES
 from valence_sched.model.messaging import MessagingSettings, check_messaging
 from valence_sched.model.registration import PasswordReference
-from valence_sched.model.service_bodies import LONGEST_TTL_S, TtlSeconds
+from valence_sched.model.verbs import LONGEST_TTL_S, TtlSeconds
 from valence_sched.model.zone_settings import (
     DEFAULT_ZONE_SETTINGS,
     ZoneSettings,

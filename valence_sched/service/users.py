@@ -12,15 +12,15 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, NamedTuple, Protocol, get_args
 
 import bcrypt
 
 from valence_sched import files
 from valence_sched.errors import AccessDenied, InputError, Unauthenticated, one_line
+from valence_sched.model.verbs import Role
 
 #: A reader sees, a member also schedules and has claims of its own, an admin does everything.
-Role = Literal["reader", "member", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 CACHE_SIZE = 1000  # verified passwords, so that not every request costs a hash of bcrypt

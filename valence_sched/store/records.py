@@ -16,7 +16,7 @@ _END = b"\0"  # of a word
 
 
 #: What the records of a service are, by how their ids begin; those of other ids are no documents.
-_KINDS = {"operation": Document("model.service_bodies.Operation"),
+_KINDS = {"operation": Document("model.verbs.Operation"),
           "answer": Document("model.service_bodies.RecordedReply")}  # fmt: skip
 
 

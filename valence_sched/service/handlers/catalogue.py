@@ -3,39 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from valence_sched.errors import UnknownName
-from valence_sched.model.effect import AuditLine, AuditQuery
-from valence_sched.model.flavor import Flavor
-from valence_sched.model.policy import PluginList, PodmReads, Policy
+from valence_sched.model.policy import PluginList
 from valence_sched.model.service_bodies import ApiVersion, ApiVersions, Health
 from valence_sched.service.call import Call, CallResult
 from valence_sched.service.microversion import GREATEST, LEAST
-
-
-def audit(call: Call) -> Sequence[AuditLine]:
-    """List the newest changes, and those that were refused, by user and object."""
-    with call.parts.schedulers.changing() as scheduler:
-        return tuple(scheduler.audit(call.query_noun(AuditQuery)))
-
-
-def policies(call: Call) -> Sequence[Policy]:
-    """List the policies that a request may name."""
-    with call.reading() as scheduler:
-        return tuple(scheduler.policies())
-
-
-def podm_reads(call: Call) -> PodmReads:
-    """List the fields of pod managers that decisions of a policy read."""
-    with call.parts.schedulers.reading() as scheduler:
-        return scheduler.podm_reads(call.name(), call.text("flavor"))
-
-
-def flavors(call: Call) -> Sequence[Flavor]:
-    """List the flavors that a request may name."""
-    with call.reading() as scheduler:
-        return tuple(scheduler.flavors())
 
 
 def plugins(call: Call) -> PluginList:

@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from valence_sched.errors import AccessDenied, Undecodable, UnknownName
 from valence_sched.model.claim import Claim
 from valence_sched.model.lifecycle import ClaimRecord, ClaimResult
 from valence_sched.model.plan import Plan
 from valence_sched.model.scheduler import Scheduler
-from valence_sched.model.zoned_list import SILENT_HEADER, silent_header, silent_zones
 from valence_sched.service.call import Call, CallResult
 
 
@@ -28,14 +25,6 @@ def claim(call: Call) -> CallResult:
     if result.claim is None:
         return CallResult(result)
     return CallResult(result, 201, {"Location": f"/v1/claims/{result.claim.id}"})
-
-
-def claims(call: Call) -> CallResult:
-    """List the claims that the user may see."""
-    owner = call.user.owner or call.text("owner")
-    with call.parts.schedulers.changing() as scheduler:
-        podm, ended = call.text("podm"), call.flag("ended")
-        return zoned_result(scheduler.claims(podm=podm, owner=owner, ended=ended))
 
 
 def claim_record(call: Call) -> ClaimRecord:
@@ -58,13 +47,6 @@ def release(call: Call) -> CallResult:
         for error in scheduler.release([call.name()]):
             raise error
     return CallResult(status=204)
-
-
-def zoned_result(found: Sequence[object]) -> CallResult:
-    """Return a list as an answer, with a header that names the zones that it lacks."""
-    silent = silent_zones(found)
-    headers = {SILENT_HEADER: silent_header(silent)} if silent else {}
-    return CallResult(tuple(found), headers=headers)
 
 
 def visible_claim(call: Call, scheduler: Scheduler, claim_id: str) -> ClaimRecord:

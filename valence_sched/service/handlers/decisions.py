@@ -12,15 +12,14 @@ from msgspec.structs import replace
 
 from valence_sched.errors import UnknownName
 from valence_sched.model.base import Noun
-from valence_sched.model.capacity import Capacity
 from valence_sched.model.decision import Report, Reports
-from valence_sched.model.decision_result import DecisionResults, Detail, FitCounts, Ranking
+from valence_sched.model.decision_result import Detail
 from valence_sched.model.decision_summary import DecisionSummary
 from valence_sched.model.inventory import to_json
-from valence_sched.model.lifecycle import PlanRefresh, PlanResult, Preview
+from valence_sched.model.lifecycle import PlanRefresh, Preview
 from valence_sched.model.request import Request
 from valence_sched.service.call import Call, CallResult
-from valence_sched.service.handlers.claims import check_plan, zoned_result
+from valence_sched.service.handlers.claims import check_plan
 
 MOST_SKIPPED = 1_000_000
 
@@ -53,49 +52,6 @@ def select_destinations(call: Call) -> CallResult:
     return CallResult(result, headers={"Content-Location": f"/v1/decisions/{decision_id}"})
 
 
-def select_all(call: Call) -> DecisionResults:
-    """Choose for several requests, each as if the nodes of those before it were composed."""
-    with call.reading() as scheduler:
-        requests = call.compiled_all(scheduler, call.body)
-        return scheduler.select_all(requests, detail=call.body.detail)
-
-
-def rank(call: Call) -> Ranking:
-    """Return the best candidates for one node of a request."""
-    with call.reading() as scheduler:
-        return scheduler.rank(call.compiled(scheduler, call.body), call.body.limit)
-
-
-def count_fits(call: Call) -> FitCounts:
-    """Count how many more nodes of a request fit on each pod manager."""
-    with call.reading() as scheduler:
-        return scheduler.count_fits(call.compiled(scheduler, call.body), call.body.most)
-
-
-def capacity(call: Call) -> Capacity:
-    """Count how many more nodes of a request fit, with what ends that or a proof as wanted."""
-    body = call.body
-    with call.reading() as scheduler:
-        request = call.compiled(scheduler, body)
-        return scheduler.capacity(request, body.most, explain=body.explain, proven=body.proven)
-
-
-def mix_capacity(call: Call) -> Capacity:
-    """Count how many more nodes of a mix of requests fit."""
-    body = call.body
-    with call.reading() as scheduler:
-        requests = call.compiled_all(scheduler, body)
-        return scheduler.mix_capacity(
-            requests, body.shares, body.most, explain=body.explain, proven=body.proven
-        )
-
-
-def stranded(call: Call) -> CallResult:
-    """Return what is free, and how much of it no node of these requests can use."""
-    with call.reading() as scheduler:
-        return zoned_result(scheduler.stranded(call.compiled_all(scheduler, call.body)))
-
-
 def decisions(call: Call) -> Sequence[DecisionSummary]:
     """List the newest decisions that were kept, of those that the user may see."""
     page = call.query_noun(DecisionsQuery)
@@ -117,12 +73,6 @@ def decision(call: Call) -> Report | Reports:
     if owner is not None and any(one.request.owner != owner for one in decided):
         raise UnknownName("decision", decision_id, ())
     return report
-
-
-def plan(call: Call) -> PlanResult:
-    """Decide, and return the plan of the decision."""
-    with call.parts.schedulers.changing() as scheduler:
-        return scheduler.plan(call.compiled(scheduler, call.body))
 
 
 def refresh(call: Call) -> PlanRefresh:

@@ -17,10 +17,11 @@ from valence_sched.errors import (
 from valence_sched.model.inventory import to_json
 from valence_sched.model.lifecycle import NodeRecord, ProvisionResult, ReconcileResult
 from valence_sched.model.scheduler import Scheduler
-from valence_sched.model.service_bodies import NodesBody, Operation, WaitQuery
+from valence_sched.model.service_bodies import WaitQuery
+from valence_sched.model.verbs import NodesBody, Operation
 from valence_sched.model.zoned_list import silent_zones
 from valence_sched.service.call import Call, CallResult
-from valence_sched.service.handlers.claims import check_claim, check_plan, zoned_result
+from valence_sched.service.handlers.claims import check_claim, check_plan
 from valence_sched.service.operations import new_operation
 from valence_sched.service.visibility import visible_error
 
@@ -55,14 +56,6 @@ def _compose_claim(
     scheduler: Scheduler, *, claim: str, ttl_s: float, wait_s: float
 ) -> ProvisionResult:
     return scheduler.compose_claim(claim, wait_s=wait_s)
-
-
-def nodes(call: Call) -> CallResult:
-    """List the nodes that the user may see."""
-    owner = call.user.owner or call.text("owner")
-    with call.parts.schedulers.changing() as scheduler:
-        podm, live = call.text("podm"), call.flag("live")
-        return zoned_result(scheduler.nodes(podm=podm, owner=owner, live=live))
 
 
 def node_record(call: Call) -> NodeRecord:

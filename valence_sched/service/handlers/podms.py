@@ -8,27 +8,14 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from valence_sched.errors import InputError
-from valence_sched.model.decision import InventorySummary
 from valence_sched.model.hardware import BlockFilter, BlockOverview
-from valence_sched.model.inventory import FullPodm
-from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
+from valence_sched.model.podm_overview import BlockUsage, PodmOverview
 from valence_sched.model.registration import PasswordReference, RegisteredPodm
-from valence_sched.model.service_bodies import Generation
 from valence_sched.model.tenant import OTHERS
+from valence_sched.model.verbs import Generation
 from valence_sched.model.zoned_list import ZonedList, listed, silent_zones
 from valence_sched.service.call import Call, CallResult
-from valence_sched.service.handlers.claims import zoned_result
-
-
-def inventory(call: Call) -> InventorySummary:
-    """Show how large the inventory is."""
-    with call.reading() as scheduler:
-        return scheduler.inventory()
-
-
-def podms(call: Call) -> CallResult:
-    """List the pod managers that are decided on."""
-    return zoned_result(listed_podms(call))
+from valence_sched.service.handlers.verbs import listed_result
 
 
 def listed_podms(call: Call) -> Sequence[PodmOverview]:
@@ -37,36 +24,18 @@ def listed_podms(call: Call) -> Sequence[PodmOverview]:
         return scheduler.podms()
 
 
-def podm(call: Call) -> PodmOverview:
-    """Show a pod manager with its pools."""
-    with call.reading() as scheduler:
-        return scheduler.podm(call.name())
-
-
 def blocks(call: Call) -> CallResult:
     """List the blocks that the query describes."""
     with call.reading() as scheduler:
         found = listed(scheduler.blocks(call.query_noun(BlockFilter)))
     visible = (visible_block(call, one) for one in found)
-    return zoned_result(ZonedList(visible, silent_zones(found)))
+    return listed_result(ZonedList(visible, silent_zones(found)))
 
 
 def block(call: Call) -> BlockOverview:
     """Show a block."""
     with call.reading() as scheduler:
         return visible_block(call, scheduler.block(call.name(), call.text("podm")))
-
-
-def pools(call: Call) -> CallResult:
-    """List the pools of all pod managers, or of one."""
-    with call.reading() as scheduler:
-        return zoned_result(scheduler.pools(call.text("podm")))
-
-
-def device_counts(call: Call) -> CallResult:
-    """Count the devices of the blocks that the query describes."""
-    with call.reading() as scheduler:
-        return zoned_result(scheduler.device_counts(call.query_noun(BlockFilter)))
 
 
 def usage(call: Call) -> BlockUsage:
@@ -81,12 +50,6 @@ def usage(call: Call) -> BlockUsage:
     return replace(found, held=held)
 
 
-def documents(call: Call) -> Sequence[FullPodm]:
-    """List the pod managers as an inventory has them."""
-    with call.parts.schedulers.changing() as scheduler:
-        return tuple(scheduler.documents())
-
-
 def register(call: Call) -> CallResult:
     """Register a pod manager."""
     body = call.body
@@ -96,25 +59,11 @@ def register(call: Call) -> CallResult:
     return CallResult(found, 201)
 
 
-def registration(call: Call) -> RegisteredPodm:
-    """Show how a pod manager is reached; of its password only where it is."""
-    with call.parts.schedulers.changing() as scheduler:
-        return scheduler.registration(call.name())
-
-
 def change_registration(call: Call) -> RegisteredPodm:
     """Change the registration of a pod manager."""
     with call.parts.schedulers.changing() as scheduler:
         _refuse_stored(call.body.password)
         return scheduler.change_registration(call.name(), call.body)
-
-
-def unregister(call: Call) -> CallResult:
-    """Unregister a pod manager of which no claims or nodes exist."""
-    with call.parts.schedulers.changing() as scheduler:
-        for error in scheduler.unregister([call.name()]):
-            raise error
-    return CallResult(status=204)
 
 
 def _refuse_stored(reference: object) -> None:
@@ -129,19 +78,6 @@ def update_stats(call: Call) -> Generation:
     """Store the statistics that a pod manager reports."""
     with call.parts.schedulers.changing() as scheduler:
         return Generation(generation=scheduler.update_resource_stats(call.name(), call.body.stats))
-
-
-def reported_stats(call: Call) -> StatsReport:
-    """Show what a pod manager reported by itself."""
-    with call.parts.schedulers.changing() as scheduler:
-        return scheduler.reported_stats(call.name())
-
-
-def forget_report(call: Call) -> CallResult:
-    """Forget what a pod manager reported by itself."""
-    with call.parts.schedulers.changing() as scheduler:
-        scheduler.forget_report(call.name())
-    return CallResult(status=204)
 
 
 def visible_block(call: Call, block: BlockOverview) -> BlockOverview:

@@ -3,17 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from valence_sched.errors import UnknownName
 from valence_sched.model.quota import Quota
 from valence_sched.service.call import Call
-
-
-def quotas(call: Call) -> Sequence[Quota]:
-    """List the quotas that are set; the one without an owner is that of all others."""
-    with call.parts.schedulers.changing() as scheduler:
-        return tuple(scheduler.quotas())
 
 
 def quota(call: Call) -> Quota:
@@ -23,18 +15,6 @@ def quota(call: Call) -> Quota:
         raise UnknownName("owner", name, ())
     with call.parts.schedulers.changing() as scheduler:
         return scheduler.quota(name)
-
-
-def set_quota(call: Call) -> Quota:
-    """Set the limits of an owner in place of those that it had; none: those of all hold."""
-    with call.parts.schedulers.changing() as scheduler:
-        return scheduler.set_quota(call.name(), call.body.limits)
-
-
-def change_quota(call: Call) -> Quota:
-    """Change limits of an owner; null: that of all holds."""
-    with call.parts.schedulers.changing() as scheduler:
-        return scheduler.change_quota(call.name(), call.body.limits)
 
 
 def set_default(call: Call) -> Quota:

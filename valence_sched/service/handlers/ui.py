@@ -76,7 +76,8 @@ def site(call: Call) -> CallResult:
 
 def podm(call: Call) -> CallResult:
     """Show a pod manager as a page, with its blocks and what holds them."""
-    one = podm_handlers.podm(call)
+    with call.reading() as scheduler:
+        one = scheduler.podm(call.name())
     links = PageLinks(2)
     page = podm_page(one, _hardware(call, [one]), podm_handlers.usage(call), links)
     return _shown(call, page, "", links)

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: E501 - the table has a line for each verb
+"""The verbs of a scheduler over HTTP: the body that each takes, and its line in the table VERBS."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_origin
+
+import msgspec
+from msgspec import Meta
+
+from valence_sched.model.base import Noun
+from valence_sched.model.capacity import Capacity, StrandedAmount
+from valence_sched.model.claim import Claim
+from valence_sched.model.decision import InventorySummary, Report, Reports
+from valence_sched.model.decision_result import (
+    DecisionResult,
+    DecisionResults,
+    Detail,
+    FitCounts,
+    Ranking,
+)
+from valence_sched.model.effect import AuditLine, AuditQuery
+from valence_sched.model.flavor import Flavor
+from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
+from valence_sched.model.inventory import FullPodm
+from valence_sched.model.lifecycle import (
+    ClaimRecord,
+    ClaimResult,
+    NodeRecord,
+    NodeStatus,
+    PlanRefresh,
+    PlanResult,
+    Preview,
+    ProvisionResult,
+    ReconcileResult,
+)
+from valence_sched.model.plan import Plan
+from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
+from valence_sched.model.policy import PluginList, PodmReads, Policy
+from valence_sched.model.problem import Problem
+from valence_sched.model.quota import Quota, QuotaChange, QuotaLimits
+from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
+from valence_sched.model.request import Request
+from valence_sched.model.request_spec import RequestSpec
+from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S
+from valence_sched.model.zone_registry import (
+    ZoneChange,
+    ZoneInfo,
+    ZoneNode,
+    ZoneOverview,
+    ZoneRegistration,
+    ZoneTreeQuery,
+)
+
+Role = Literal["reader", "member", "admin"]
+
+LONGEST_TTL_S = 90.0 * 86400
+TtlSeconds = Annotated[float, Meta(ge=1, le=LONGEST_TTL_S)]
+WaitSeconds = Annotated[float, Meta(ge=0, le=86400)]
+MostNodes = Annotated[int, Meta(ge=1, le=1_000_000)]  # on each pod manager
+
+
+class RequestBody(Noun, frozen=True, kw_only=True):
+    """One request: as people write it in ``request``, or ``compiled`` by a client.
+
+    A body has exactly one of its ``choices``.
+    """
+
+    choices: ClassVar[tuple[str, ...]] = ("request", "compiled")
+    request: RequestSpec | None = None
+    compiled: Request | None = None
+
+    def __post_init__(self) -> None:
+        if sum(getattr(self, name) is not None for name in self.choices) != 1:
+            raise ValueError(f"Expected exactly one of {', '.join(self.choices)}")
+
+
+class SpecBody(Noun, frozen=True, kw_only=True):
+    """One request as people write it, to be compiled."""
+
+    request: RequestSpec
+
+
+class SelectBody(RequestBody, frozen=True, kw_only=True):
+    """A request to decide on; with ``keep`` the whole decision is kept, and found by its id."""
+
+    detail: Detail = "placements"
+    keep: bool = False
+
+
+class RequestsBody(Noun, frozen=True, kw_only=True):
+    """Several requests: as people write them in ``requests``, or ``compiled`` by a client."""
+
+    requests: tuple[RequestSpec, ...] = ()
+    compiled: tuple[Request, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.requests and self.compiled:
+            raise ValueError("Expected either requests or compiled")
+
+
+class SelectAllBody(RequestsBody, frozen=True, kw_only=True):
+    """Several requests to decide on, each as if the nodes of those before it were composed."""
+
+    detail: Detail = "placements"
+
+
+class CandidatesBody(RequestBody, frozen=True, kw_only=True):
+    """A request of which the best candidates are wanted."""
+
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 10
+
+
+class FitsBody(RequestBody, frozen=True, kw_only=True):
+    """A request whose nodes are counted, at most ``most`` on each pod manager."""
+
+    most: MostNodes = 1000
+
+
+class CapacityBody(FitsBody, frozen=True, kw_only=True):
+    """A request whose nodes are counted, explained, and bounded by proof, as wanted."""
+
+    explain: bool = False
+    proven: bool = False
+
+
+class MixCapacityBody(RequestsBody, frozen=True, kw_only=True):
+    """Requests whose nodes are counted as one mix, with a whole share for each."""
+
+    shares: tuple[Annotated[int, Meta(ge=1)], ...]
+    most: MostNodes = 1000
+    explain: bool = False
+    proven: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.shares or len(self.shares) != len(self.requests) + len(self.compiled):
+            raise ValueError("Expected a share for each of one or more requests")
+
+
+class RefreshBody(Noun, frozen=True, kw_only=True):
+    """A plan that is decided again."""
+
+    plan: Plan
+
+
+class PreviewBody(Noun, frozen=True, kw_only=True):
+    """A decision whose pod managers are asked whether they would compose it."""
+
+    decision: Report
+
+
+class ClaimBody(RequestBody, frozen=True, kw_only=True):
+    """A request, or a plan, to hold for ``ttl_s``."""
+
+    choices: ClassVar[tuple[str, ...]] = ("request", "compiled", "plan")
+    plan: Plan | None = None
+    detail: Detail = "placements"
+    ttl_s: TtlSeconds = TTL_S
+
+
+class NodesBody(RequestBody, frozen=True, kw_only=True):
+    """A request, a plan, or the id of a claim that is held, to be composed."""
+
+    choices: ClassVar[tuple[str, ...]] = ("request", "compiled", "plan", "claim")
+    plan: Plan | None = None
+    claim: str | None = None
+    detail: Detail = "placements"
+    ttl_s: TtlSeconds = TTL_S
+    wait_s: WaitSeconds = WAIT_S
+
+
+class RenewBody(Noun, frozen=True, kw_only=True):
+    """How long a claim is held from now on."""
+
+    ttl_s: TtlSeconds = TTL_S
+
+
+class ReconcileBody(Noun, frozen=True, kw_only=True):
+    """How to reconcile; ``keep_s`` is the age at which what ended is forgotten."""
+
+    dry_run: bool = False
+    keep_s: Annotated[float, Meta(ge=0)] = KEEP_S
+
+
+class RegisterBody(Noun, frozen=True, kw_only=True):
+    """A pod manager to register, which with ``check`` is read once within ``timeout_s``.
+
+    Variables and files that it names are those of the service.
+    """
+
+    registration: Registration
+    check: bool = True
+    timeout_s: Annotated[float, Meta(gt=0, le=300)] = 30.0
+
+
+class StatsBody(Noun, frozen=True, kw_only=True):
+    """What a pod manager reports of itself."""
+
+    stats: dict[str, Any]
+
+
+class Generation(Noun, frozen=True, kw_only=True):
+    """The generation of a pod manager after a report."""
+
+    generation: int
+
+
+class Operation(Noun, frozen=True, kw_only=True):
+    """Work that goes on after its answer: poll it by its id until its state is not ``running``.
+
+    ``interrupted``: the process that worked on it is gone; claims and nodes say how far it came.
+    ``content`` is a digest of what was asked for.
+    ``result`` is what the verb of this ``kind`` returns, ``problem`` why it failed.
+    """
+
+    id: str
+    kind: str
+    state: Literal["running", "done", "failed", "interrupted"]
+    owner: str | None = None
+    content: str = ""
+    result: msgspec.Raw
+    problem: Problem | None = None
+
+
+class Route(NamedTuple):
+    """One method of one path: a verb of the scheduler, or without ``verb`` of the service alone.
+
+    ``operation`` and ``text`` name and describe it in the document of the API.
+    ``rule`` names who may, ``role`` is the least role that does; without a rule everybody may, or
+    of a path with a ``{token}`` its pod manager alone.
+    ``query`` are the words of the query, besides the name of a path that ends in ``-``, or the noun
+    that they make. One that ``reads`` changes nothing, whoever may use it; one for a ``reading``
+    scheduler takes the turn of its tenant. What goes on after its answer ends with a ``result``.
+    """
+
+    verb: str
+    operation: str
+    method: str
+    path: str
+    text: str
+    body: Any = None
+    answer: Any = None
+    rule: str = ""
+    role: Role = "reader"
+    status: int = 200
+    query: Sequence[str] | type[Noun] = ()
+    media: str = "application/json"
+    reads: bool = False
+    reading: bool = False
+    result: Any = None
+
+    @property
+    def changes(self) -> bool:
+        """Return whether it counts as a change, where these have a rate of their own."""
+        return self.role != "reader" and not self.reads
+
+    @property
+    def audited(self) -> bool:
+        """Return whether each request leaves a line in the audit."""
+        return self.changes and self.method != "GET"
+
+    @property
+    def takes_token(self) -> bool:
+        """Return whether the path has a secret of its caller."""
+        return "{token}" in self.path
+
+    @property
+    def lists(self) -> bool:
+        """Return whether it answers with a list, which may lack what zones have."""
+        return get_origin(self.answer) is tuple
+
+    @property
+    def words(self) -> Sequence[str]:
+        """Return the words of the query."""
+        return self.query.__struct_fields__ if isinstance(self.query, type) else self.query
+
+
+_OWNED = ("podm", "owner")
+
+# fmt: off
+VERBS = {route.verb: route for route in (
+    Route("compile_request", "decisions_compile_request", "POST", "/v1/requests", "Compile a request with its flavor and the places of what it is to be near to.", SpecBody, Request, "requests:create", reading=True),
+    Route("select_destinations", "decisions_select_destinations", "POST", "/v1/select_destinations", "Choose pool and blocks for every node of a request.", SelectBody, DecisionResult, "decisions:create", reading=True),
+    Route("select_all", "decisions_select_all", "POST", "/v1/select_all", "Choose for several requests, each as if the nodes of those before it were composed.", SelectAllBody, DecisionResults, "decisions:create", reading=True),
+    Route("rank", "decisions_rank", "POST", "/v1/candidates", "Return the best candidates for one node of a request.", CandidatesBody, Ranking, "decisions:create", reading=True),
+    Route("count_fits", "decisions_count_fits", "POST", "/v1/fits", "Count how many more nodes of a request fit on each pod manager.", FitsBody, FitCounts, "decisions:create", reading=True),
+    Route("capacity", "decisions_capacity", "POST", "/v1/capacity", "Count how many more nodes of a request fit, with what ends that or a proof as wanted.", CapacityBody, Capacity, "decisions:create", reading=True),
+    Route("mix_capacity", "decisions_mix_capacity", "POST", "/v1/mix_capacity", "Count how many more nodes of a mix of requests fit.", MixCapacityBody, Capacity, "decisions:create", reading=True),
+    Route("stranded", "decisions_stranded", "POST", "/v1/stranded", "Return what is free, and how much of it no node of these requests can use.", RequestsBody, tuple[StrandedAmount, ...], "decisions:create", reading=True),
+    Route("decision", "decisions_decision", "GET", "/v1/decisions/{name}", "Return a decision that was kept.", None, Report | Reports, "decisions:get", reading=True),
+    Route("plan", "decisions_plan", "POST", "/v1/plans", "Decide, and return the plan of the decision.", RequestBody, PlanResult, "plans:create"),
+    Route("refresh", "decisions_refresh", "POST", "/v1/plans/refresh", "Decide again what a plan decided.", RefreshBody, PlanRefresh, "plans:create"),
+    Route("preview", "decisions_preview", "POST", "/v1/previews", "Ask the chosen pod managers whether they would compose the nodes of a decision.", PreviewBody, tuple[Preview, ...], "previews:create", "member", reads=True),
+    Route("claims", "claims_claims", "GET", "/v1/claims", "List the claims that the user may see.", None, tuple[Claim, ...], "claims:list", query=(*_OWNED, "ended")),
+    Route("claim", "claims_claim", "POST", "/v1/claims", "Decide and hold what was chosen, or hold the very blocks of a plan.", ClaimBody, ClaimResult, "claims:create", "member", 201, reading=True),
+    Route("claim_record", "claims_claim_record", "GET", "/v1/claims/{name}", "Show a claim with its nodes and events.", None, ClaimRecord, "claims:get"),
+    Route("release", "claims_release", "DELETE", "/v1/claims/{name}", "Release a claim.", None, None, "claims:delete", "member", 204),
+    Route("renew", "claims_renew", "POST", "/v1/claims/{name}/renew", "Let a claim that is held end later.", RenewBody, Claim, "claims:renew", "member"),
+    Route("nodes", "nodes_nodes", "GET", "/v1/nodes", "List the nodes that the user may see.", None, tuple[NodeStatus, ...], "nodes:list", query=(*_OWNED, "live")),
+    Route("compose", "nodes_compose", "POST", "/v1/nodes", "Have pod managers compose a request, a plan or a claim.", NodesBody, Operation, "nodes:create", "member", 202, result=ProvisionResult),
+    Route("node_record", "nodes_node_record", "GET", "/v1/nodes/{name}", "Show a node as its pod manager has it.", None, NodeRecord, "nodes:get"),
+    Route("delete_nodes", "nodes_delete", "DELETE", "/v1/nodes/{name}", "Have a node decomposed.", None, Operation, "nodes:delete", "member", 202, ("wait_s",), result=type(None)),
+    Route("reconcile", "nodes_reconcile", "POST", "/v1/reconciliations", "Make claims and nodes agree with the pod managers.", ReconcileBody, Operation, "reconciliations:create", "admin", 202, result=ReconcileResult),
+    Route("quotas", "quotas_quotas", "GET", "/v1/quotas", "List the quotas that are set; the one without an owner is that of all others.", None, tuple[Quota, ...], "quotas:list", "admin"),
+    Route("quota", "quotas_quota", "GET", "/v1/quotas/{name}", "Show which limits hold for an owner, and what it has.", None, Quota, "quotas:get"),
+    Route("set_quota", "quotas_set_quota", "PUT", "/v1/quotas/{name}", "Set the limits of an owner in place of those that it had; none: those of all hold.", QuotaLimits, Quota, "quotas:update", "admin"),
+    Route("change_quota", "quotas_change_quota", "PATCH", "/v1/quotas/{name}", "Change limits of an owner; null: that of all holds.", QuotaChange, Quota, "quotas:update", "admin"),
+    Route("audit", "catalogue_audit", "GET", "/v1/audit", "List the newest changes, and those that were refused, by user and object.", None, tuple[AuditLine, ...], "audit:list", "admin", query=AuditQuery),
+    Route("policies", "catalogue_policies", "GET", "/v1/policies", "List the policies that a request may name.", None, tuple[Policy, ...], "policies:list", reading=True),
+    Route("podm_reads", "catalogue_podm_reads", "GET", "/v1/policies/{name}/podm_reads", "List the fields of pod managers that decisions of a policy read.", None, PodmReads, "policies:list", query=("flavor",), reading=True),
+    Route("flavors", "catalogue_flavors", "GET", "/v1/flavors", "List the flavors that a request may name.", None, tuple[Flavor, ...], "flavors:list", reading=True),
+    Route("plugins", "catalogue_plugins", "GET", "/v1/plugins/{name}", "List the installed filters or weighers.", None, PluginList, "plugins:list", reading=True),
+    Route("inventory", "podms_inventory", "GET", "/v1/inventory", "Show how large the inventory is.", None, InventorySummary, "podms:list", reading=True),
+    Route("documents", "podms_documents", "GET", "/v1/inventory/podms", "List the pod managers as an inventory has them.", None, tuple[FullPodm, ...], "inventory:get", "admin"),
+    Route("podms", "podms_podms", "GET", "/v1/podms", "List the pod managers that are decided on.", None, tuple[PodmOverview, ...], "podms:list", reading=True),
+    Route("podm", "podms_podm", "GET", "/v1/podms/{name}", "Show a pod manager with its pools.", None, PodmOverview, "podms:get", reading=True),
+    Route("register", "podms_register", "POST", "/v1/podms", "Register a pod manager.", RegisterBody, RegisteredPodm, "podms:create", "admin", 201),
+    Route("change_registration", "podms_change_registration", "PATCH", "/v1/podms/{name}", "Change the registration of a pod manager.", RegistrationChange, RegisteredPodm, "podms:update", "admin"),
+    Route("unregister", "podms_unregister", "DELETE", "/v1/podms/{name}", "Unregister a pod manager of which no claims or nodes exist.", None, None, "podms:delete", "admin", 204),
+    Route("registration", "podms_registration", "GET", "/v1/podms/{name}/registration", "Show how a pod manager is reached; of its password only where it is.", None, RegisteredPodm, "registrations:get", "admin"),
+    Route("block_usage", "podms_usage", "GET", "/v1/podms/{name}/usage", "Show which blocks of a pod manager are in use, and by which claims.", None, BlockUsage, "podms:get"),
+    Route("reported_stats", "podms_reported_stats", "GET", "/v1/podms/{name}/stats", "Show what a pod manager reported by itself.", None, StatsReport, "stats:get"),
+    Route("update_resource_stats", "podms_update_stats", "POST", "/v1/podms/{name}/stats", "Store the statistics that a pod manager reports.", StatsBody, Generation, "stats:update", "admin"),
+    Route("forget_report", "podms_forget_report", "DELETE", "/v1/podms/{name}/stats", "Forget what a pod manager reported by itself.", None, None, "stats:delete", "admin", 204),
+    Route("zone_info", "zones_zone_info", "GET", "/v1/zones/info", "Show the name and the capabilities of the zone of the service.", None, ZoneInfo, "zones:info", reading=True),
+    Route("zone_tree", "zones_zone_tree", "GET", "/v1/zones/tree", "Show the zone of the service and those below it, with what each has.", None, ZoneNode, "zones:tree", query=ZoneTreeQuery.__struct_fields__),
+    Route("zones", "zones_zones", "GET", "/v1/zones", "List the zones directly below.", None, tuple[ZoneOverview, ...], "zones:list", "admin"),
+    Route("add_zone", "zones_add_zone", "POST", "/v1/zones", "Store a zone directly below, without a connection to it.", ZoneRegistration, ZoneOverview, "zones:create", "admin", 201),
+    Route("zone", "zones_zone", "GET", "/v1/zones/{name}", "Show a zone directly below.", None, ZoneOverview, "zones:get", "admin"),
+    Route("change_zone", "zones_change_zone", "PATCH", "/v1/zones/{name}", "Change what is stored of a zone directly below.", ZoneChange, ZoneOverview, "zones:update", "admin"),
+    Route("delete_zones", "zones_delete_zone", "DELETE", "/v1/zones/{name}", "Forget a zone directly below; the zone itself stays as it is.", None, None, "zones:delete", "admin", 204),
+    Route("blocks", "podms_blocks", "GET", "/v1/blocks", "List the blocks that the query describes.", None, tuple[BlockOverview, ...], "blocks:list", query=BlockFilter, reading=True),
+    Route("block", "podms_block", "GET", "/v1/blocks/{name}", "Show a block.", None, BlockOverview, "blocks:get", query=("podm",), reading=True),
+    Route("pools", "podms_pools", "GET", "/v1/pools", "List the pools of all pod managers, or of one.", None, tuple[PoolOverview, ...], "pools:list", query=("podm",), reading=True),
+    Route("device_counts", "podms_device_counts", "GET", "/v1/devices", "Count the devices of the blocks that the query describes.", None, tuple[DeviceCount, ...], "devices:list", query=BlockFilter, reading=True),
+)}
+# fmt: on
