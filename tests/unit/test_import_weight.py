@@ -100,6 +100,8 @@ ELSEWHERE = ("aiohttp", "alembic", "jinja2", "pygal", "requests", "sqlalchemy", 
 OTHER_JOBS = (
     "valence_sched.config.foreign.nova",
     "valence_sched.core.explain.explain",
+    "valence_sched.core.fit.optimiser",
+    "valence_sched.core.fit.pool_covers",
     "valence_sched.core.fit.topology",
     "valence_sched.planning.fit_counts",
     "valence_sched.core.lookahead",

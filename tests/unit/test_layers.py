@@ -105,7 +105,7 @@ ONLY_IN = {
     "falcon": {"service"},
     "distributed": {"planning/workers"},
     "gunicorn": {"server/worker", "server/gunicorn_server"},
-    "highspy": {"core/fit/programme"},
+    "highspy": {"core/fit/optimiser"},
     "itsdangerous": {"zones/tokens"},
     "httptools": {"drivers/http/response"},
     "jinja2": {"pages/render"},

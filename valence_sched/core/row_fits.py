@@ -42,9 +42,9 @@ class RowFits:
         passing = (self._batch.evaluation.cost != INFINITE_COST).nonzero()[0]
         if len(passing) < MIN_ROWS or not self._context.fitter.covers_blocks_alone:
             return {}
-        from valence_sched.core.pool_covers import PoolCovers  # only for many rows
+        from valence_sched.core.fit.pool_covers import PoolCovers  # only for many rows
 
-        has_cover, known = PoolCovers(self._context, self._batch.view).settle(passing)
+        has_cover, known = PoolCovers(self._context.fitter, self._batch.view).settle(passing)
         left = known & ~np.isin(passing, list(self._batch.undecided_rows))
         rows, fits = passing[left].tolist(), has_cover[left].tolist()
         return {row: "fits" if fit else "none" for row, fit in zip(rows, fits, strict=True)}

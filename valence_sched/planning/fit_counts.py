@@ -4,7 +4,7 @@
 Placing one after another gives a lower bound: packing a whole pod at its best is a harder problem.
 Pods do not depend on each other, so each turn places one node on every pod that still makes one,
 and evaluates all these pods in one call. The counts are the same as those of one pod at a time.
-Where a fit is a cover of blocks alone, pools whose offers are alike share it (``cover_tree``).
+Where a fit is a cover of blocks alone, pools whose offers are alike share it (``pool_covers``).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from valence_sched.core.evaluation import INFINITE_COST, EvaluationContext
 from valence_sched.core.explain.undecided import undecided_text
 from valence_sched.core.explain.unknown_terms import unknown_terms
 from valence_sched.core.fit.fit import Fit
+from valence_sched.core.fit.pool_covers import MIN_POOLS, PoolCovers
 from valence_sched.core.fit.spending import Spending, Undecided
-from valence_sched.core.pool_covers import MIN_POOLS, PoolCovers
 from valence_sched.core.ranking import choose_fit, draw_lots, rank_rows
 from valence_sched.errors import RequestError
 from valence_sched.model.decision import PoolRef
@@ -201,7 +201,7 @@ class _Rounds:
 class _CoverRounds:
     """The same for nodes that are covers of blocks alone, each on the best pool that makes it.
 
-    A pool keeps its cover for as long as it has the blocks (``cover_tree``), and no block table is
+    A pool keeps its cover for as long as it has the blocks (``pool_covers``), and no block table is
     made for a node: what plug-ins read of one cannot be counted here.
     """
 
@@ -210,7 +210,7 @@ class _CoverRounds:
         self._overlay = Overlay(context.view)
         self._evaluation = context.evaluation.copy()
         self._lots = draw_lots(context.view.lot, context.request)
-        self._covers = PoolCovers(context, self._overlay.view, min_pools)
+        self._covers = PoolCovers(context.fitter, self._overlay.view, min_pools)
         self._slots = BlockSlots(context.view)
         self._open: dict[int, int] = {}  # the first pool of a podm that may make more
 

@@ -16,7 +16,7 @@ import msgspec
 
 from valence_sched.core.batch import Batch, place
 from valence_sched.core.evaluation import EvaluationContext
-from valence_sched.core.fit.programme import Effort
+from valence_sched.core.fit.optimiser import Effort
 from valence_sched.core.ranking import RankedRows
 from valence_sched.model.policy import Budget, Goal
 from valence_sched.planning.batch_plan import BatchPlan, Trial

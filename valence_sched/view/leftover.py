@@ -73,7 +73,7 @@ class Leftover(Struct, frozen=True, dict=True):
     def stocks_after(self, needs: Iterable[Need]) -> dict[str, StockGrants]:
         """Return the stocks that change when every row grants the needs of one node.
 
-        As in ``core.fit.stock_allocation``: the largest amounts first, each to the tightest stock.
+        As in ``core.fit.stocks``: the largest amounts first, each to the tightest stock.
         """
         grants: dict[str, StockGrants] = {}
         for need in sorted(needs, key=lambda need: -need.amount):

@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from valence_sched.core.fit import stock_allocation
+from valence_sched.core.fit import stocks
 from valence_sched.core.fit.demands import Demand, demands, least_blocks, waste
-from valence_sched.core.fit.dive import Item, upper_bound
-from valence_sched.core.fit.set_cover import cheapest_cover
+from valence_sched.core.fit.set_cover import Item, cheapest_cover, upper_bound
 from valence_sched.core.fit.spending import (
     FREE_STATES,
     FREE_TOPOLOGY_STATES,
@@ -39,7 +38,6 @@ from valence_sched.view.block_kinds import BlockKinds, device_amount
 from valence_sched.view.view import View
 
 if TYPE_CHECKING:
-    from valence_sched.core.fit.cover_tree import CoverComponent
     from valence_sched.core.fit.topology import TopologyFitter
 
 MOST_DEMANDS = 32  # of a cover; with more, devices are assigned to needs one by one
@@ -72,7 +70,7 @@ class Fitter:
     bonds: tuple[TopologyConstraint, ...] = ()
     budget: Budget = DEFAULT_BUDGET
     demands: list[Demand] = field(init=False)
-    _amounts: stock_allocation.AmountsByResource = field(init=False)
+    _amounts: stocks.AmountsByResource = field(init=False)
     _gives: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _useful: dict[Limits, Counts] = field(default_factory=dict)
     _short: dict[Hashable, SearchOutcome] = field(default_factory=dict)
@@ -83,7 +81,7 @@ class Fitter:
 
     def __post_init__(self) -> None:
         self.demands = list(demands(self.needs))
-        self._amounts = stock_allocation.stock_amounts(self.needs)
+        self._amounts = stocks.stock_amounts(self.needs)
         self._topology = None
         is_wide = len(self.demands) > MOST_DEMANDS
         if self.bonds or is_wide:
@@ -145,11 +143,11 @@ class Fitter:
 
     def _allocation(self, view: View, row: int, spending: Spending | None) -> SearchOutcome:
         """Return which stocks grant the amounts of the request."""
-        allocate = functools.partial(stock_allocation.allocate_in_pool, view, row, self._amounts)
+        allocate = functools.partial(stocks.allocate_in_pool, view, row, self._amounts)
         short = allocate(min(FREE_STATES, self.budget.pool_states))
         if short.complete or spending is None:
             return short
-        key = stock_allocation.question(view, row, self._amounts)
+        key = stocks.question(view, row, self._amounts)
         return self._spend(key, short, allocate, spending)
 
     def _answer(
@@ -191,15 +189,15 @@ class Fitter:
         """Return whether the fit of a pool is a cover of blocks: no stock, no topology, no none."""
         return bool(self.demands) and not self._amounts and self._topology is None
 
-    def cover_components(self, pool: Pool) -> list[CoverComponent]:
-        """Return the parts of the cover that makes the node in a pool, by kind of block."""
-        from valence_sched.core.fit.cover_tree import cover_components
+    def whole_cover(self, pool: Pool) -> tuple[Offer, list[Item], list[int], list[int]]:
+        """Return the cover of a pool that has as many blocks of each kind as a node can use.
 
+        That is the offer, an item for each of its kinds, the caps and the demands.
+        """
         every = [(kind, self._most_useful(kind, pool)) for kind in range(len(self.kinds))]
         offer = sorted([pair for pair in every if pair[1]],
                        key=lambda pair: self.kinds.kinds[pair[0]].sort_key)  # fmt: skip
-        items, caps, amounts = self._cover_problem(pool, offer)
-        return cover_components([kind for kind, _ in offer], items, amounts, caps)
+        return offer, *self._cover_problem(pool, offer)
 
     def pool_cover(self, view: View, row: int, spending: Spending) -> SearchOutcome:
         """Return the cheapest cover by kind of what is free in a pool, and whether that is sure."""
@@ -210,9 +208,7 @@ class Fitter:
 
     def shortfall(self, view: View, row: int) -> tuple[str, float, float]:
         """Return why no set of blocks makes the node: a label, the amount needed, the most."""
-        shortfall = stock_allocation.stock_shortfall(
-            view, row, self._amounts, self.budget.pool_states
-        )
+        shortfall = stocks.stock_shortfall(view, row, self._amounts, self.budget.pool_states)
         if shortfall:
             return shortfall
         pool = view.pools[row]

@@ -1,24 +1,268 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimiser: what HiGHS says of an integer programme, in whole numbers and counted in states.
+"""Optimiser: a linear programme, with whole or real columns, that HiGHS maximises.
 
-HiGHS counts with floating-point numbers. So a solution that it finds is checked in whole numbers,
-and its word that there is none is taken only where all numbers are so small that tolerances cannot
-matter.
+The work is bounded by counts: one thread, a fixed seed, so many nodes of the branch and bound, so
+much work between them, no clock. Equal programmes get equal answers.
+
+HiGHS counts with floating-point numbers. So a solution of whole numbers is checked in whole numbers
+(``optimum``), and its word that there is none is taken only where all numbers are so small that
+tolerances cannot matter. ``PropagationSearch`` counts with whole numbers alone: it settles small
+programmes sooner.
 """
 
+from __future__ import annotations
+
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from valence_sched.core.fit.programme import (
-    INFINITY,
-    Effort,
-    Programme,
-    ProgrammePart,
-    least_work,
-)
+import numpy as np
+import numpy.typing as npt
+
 from valence_sched.core.fit.spending import SearchOutcome
+from valence_sched.model.request import MAX_NODES
 
-WORK_PER_STATE = 5  # of the optimiser, in the time of a state of a set cover
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+INFINITY = math.inf
+ROUNDING = 1e-4  # by which the solver's floating-point bound may be below the true one
+RELATIVE_ROUNDING = 1e-6
+
+#: The work of HiGHS in units of about a microsecond, measured: of a round of cuts at the root, of a
+#: node of the branch and bound, and of a simplex iteration, beside what depends on the entries.
+ROOT_WORK, NODE_WORK, ITERATION_WORK = 800, 300, 30
+#: Options of HiGHS that look for solutions beside the branch and bound, or begin it anew.
+HEURISTICS = (
+    "mip_allow_restart",
+    *(f"mip_heuristic_run_{name}" for name in ("feasibility_jump", "rins", "rens",
+                                              "root_reduced_cost")),
+)  # fmt: skip
+WORK_PER_STATE = 5  # in the time of a state of a set cover
 LARGEST_TRUSTED = 1_000_000  # number up to which "there is none" is believed
+PROPAGATED_PER_STATE = 4  # entries, in the time of a state of a set cover
+LARGEST = 1 << 45  # number that floating-point numbers count with
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much the solver may do: nodes of the branch and bound, and the relative gap to leave.
+
+    A model that is not exact is worth ``relaxed_nodes``. Of a programme with more than
+    ``most_columns`` only the linear relaxation is solved. ``work`` bounds that of a whole
+    programme. The ``heuristics`` of HiGHS find a first solution sooner, and cost more than the rest
+    where one is known or easily found.
+    """
+
+    nodes: int = 500
+    work: float = INFINITY
+    relaxed_nodes: int = 1
+    gap: float = 0.0
+    most_columns: int = 20_000
+    heuristics: bool = True
+
+    def on(self, *, exact: bool) -> Effort:
+        """Return the effort that a model is worth."""
+        return self if exact else replace(self, nodes=min(self.nodes, self.relaxed_nodes))
+
+
+DEFAULT_EFFORT = Effort()
+
+
+@dataclass(slots=True)
+class ProgrammePart:
+    """Columns and rows that belong together, numbered from 0; they can be added several times.
+
+    ``entries`` are ``(row, column, coefficient)``; a row has a least and a largest value.
+    """
+
+    upper: list[float] = field(default_factory=list)
+    lower_rows: list[float] = field(default_factory=list)
+    upper_rows: list[float] = field(default_factory=list)
+    entries: list[tuple[int, int, float]] = field(default_factory=list)
+
+    def column(self, upper: float = INFINITY) -> int:
+        """Add a column from 0 to ``upper``; return its number."""
+        self.upper.append(upper)
+        return len(self.upper) - 1
+
+    def row(
+        self,
+        terms: list[tuple[int, float]],
+        lower: float = -INFINITY,
+        upper: float = INFINITY,
+    ) -> int:
+        """Add a row over ``(column, coefficient)``; return its number."""
+        number = len(self.lower_rows)
+        self.lower_rows.append(lower)
+        self.upper_rows.append(upper)
+        self.entries += [(number, column, value) for column, value in terms]
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """What the solver found: the values of the columns, None for none, and a proven bound.
+
+    ``duals`` are the prices of the rows, of a linear programme only. It is ``optimal`` if no other
+    is better, and cost so much ``work``.
+    """
+
+    values: Floats | None
+    objective: float
+    bound: float
+    feasible: bool
+    duals: Floats | None = None
+    optimal: bool = False
+    work: int = 0
+
+    @property
+    def whole_bound(self) -> int:
+        """Return the bound of an objective that is a number of nodes; 0 where it is infeasible."""
+        return MAX_NODES if self.bound > MAX_NODES else math.floor(max(self.bound, 0.0) + ROUNDING)
+
+
+class Programme:
+    """Maximise the sum of ``cost × column`` within the rows."""
+
+    def __init__(self) -> None:
+        self._columns = self._rows = 0
+        self._upper: list[Floats] = []
+        self._limits: list[tuple[Floats, Floats]] = []
+        self._entries: list[Floats] = []  # row, column, coefficient
+        self._cost: dict[int, float] = {}
+
+    def __len__(self) -> int:
+        return self._columns
+
+    def add(self, part: ProgrammePart, times: int = 1) -> int:
+        """Add a part; return the number of its first column.
+
+        ``times`` equal parts become one of so many times the room: of a relaxation the same.
+        """
+        first = self._columns
+        self._upper.append(np.array(part.upper, dtype=np.float64) * times)
+        self._limits.append((np.array(part.lower_rows) * times, np.array(part.upper_rows) * times))
+        entries = np.array(part.entries, dtype=np.float64).reshape(-1, 3)
+        self._entries.append(entries + np.array((self._rows, first, 0.0)))
+        self._columns += len(part.upper)
+        self._rows += len(part.lower_rows)
+        return first
+
+    def column(self) -> int:
+        """Add a column by itself, without a largest value; return its number."""
+        part = ProgrammePart()
+        part.column()
+        return self.add(part)
+
+    def row(
+        self, terms: list[tuple[int, float]], lower: float = -INFINITY, upper: float = INFINITY
+    ) -> None:
+        """Add a row over columns of any parts."""
+        part = ProgrammePart()
+        part.row(terms, lower, upper)
+        columns = self._columns
+        self._columns = 0
+        self.add(part)
+        self._columns = columns
+
+    def set_cost(self, column: int, cost: float) -> None:
+        """Set what one of a column adds to the objective."""
+        self._cost[column] = cost
+
+    def set_costs(self, costs: dict[int, float]) -> None:
+        """Set the whole objective, in place of the one before."""
+        self._cost = dict(costs)
+
+    def solve(
+        self, effort: Effort = DEFAULT_EFFORT, *, whole: bool, start: Sequence[int] | None = None
+    ) -> Solution:
+        """Return the best solution found and the bound that is proven.
+
+        ``start`` is a solution that is known.
+        """
+        import highspy  # a program that decides nothing hard does not wait for it
+
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        for name, value in (("output_flag", False), ("threads", 1), ("random_seed", 0),
+                            ("solver", "choose" if whole else "ipm"),
+                            ("mip_rel_gap", effort.gap), ("mip_abs_gap", 1.0 - 2 * ROUNDING),
+                            ("mip_max_nodes", effort.nodes)):  # fmt: skip
+            solver.setOptionValue(name, value)
+        for name in () if effort.heuristics else HEURISTICS:
+            solver.setOptionValue(name, False)
+        solver.passModel(self._model(highspy, whole))
+        if start is not None:
+            known = highspy.HighsSolution()
+            known.col_value = [float(value) for value in start]
+            solver.setSolution(known)
+        entries = sum(map(len, self._entries))
+        roots = nodes = 0
+
+        def check(_kind: Any, _message: str, seen: Any, answer: Any, _data: Any) -> None:
+            nonlocal roots, nodes
+            roots, nodes = roots + (not seen.mip_node_count), nodes + bool(seen.mip_node_count)
+            work = roots * (ROOT_WORK + 10 * entries) + nodes * (NODE_WORK + entries)
+            answer.user_interrupt = least_work(entries) + work > effort.work
+
+        if whole and effort.work < INFINITY:
+            solver.setCallback(check, None)
+            solver.startCallback(highspy.cb.HighsCallbackType.kCallbackMipInterrupt)
+        solver.run()
+        iterations = max(0, solver.getInfo().simplex_iteration_count)
+        work = least_work(entries) + roots * ROOT_WORK + nodes * NODE_WORK
+        work += iterations * (ITERATION_WORK + entries // 12)
+        return replace(_solution(highspy, solver, self._columns, whole), work=work)
+
+    def _model(self, highs: Any, whole: bool) -> Any:
+        model = highs.HighsLp()
+        model.num_col_, model.num_row_ = self._columns, self._rows
+        cost = np.zeros(self._columns)
+        cost[list(self._cost)] = [-one for one in self._cost.values()]
+        model.col_cost_, model.col_lower_ = cost, np.zeros(self._columns)
+        model.col_upper_ = _finite(highs, self._upper)
+        model.row_lower_ = _finite(highs, [lower for lower, _ in self._limits])
+        model.row_upper_ = _finite(highs, [upper for _, upper in self._limits])
+        entries = np.concatenate(self._entries)
+        entries = entries[np.argsort(entries[:, 0], kind="stable")]
+        starts = np.searchsorted(entries[:, 0], np.arange(self._rows + 1))
+        model.a_matrix_.format_ = highs.MatrixFormat.kRowwise
+        model.a_matrix_.start_ = starts
+        model.a_matrix_.index_ = entries[:, 1].astype(np.int64)
+        model.a_matrix_.value_ = entries[:, 2]
+        if whole:
+            model.integrality_ = [highs.HighsVarType.kInteger] * self._columns
+        return model
+
+
+def least_work(entries: int) -> int:
+    """Return the work of HiGHS on so many entries before its first interrupt check."""
+    return 3_000 + entries * (3 + entries // 1_000)
+
+
+def _finite(highs: Any, parts: list[Floats]) -> Floats:
+    return np.clip(np.concatenate(parts), -highs.kHighsInf, highs.kHighsInf)
+
+
+def _solution(highs: Any, solver: Any, columns: int, whole: bool) -> Solution:
+    """Return what the solver says; an answer that is not whole is none."""
+    status, info = solver.getModelStatus(), solver.getInfo()
+    if status == highs.HighsModelStatus.kInfeasible:
+        return Solution(None, -INFINITY, -INFINITY, False)
+    found = solver.getSolution()
+    values = np.array(found.col_value)
+    objective = -float(info.objective_function_value)
+    optimal = status == highs.HighsModelStatus.kOptimal
+    if not whole:
+        if not optimal:
+            return Solution(None, -INFINITY, INFINITY, True)
+        bound = objective + abs(objective) * RELATIVE_ROUNDING
+        return Solution(values, objective, bound, True, -np.array(found.row_dual))
+    bound = -float(info.mip_dual_bound)
+    if len(values) != columns or not np.isfinite(values).all() or not found.value_valid:
+        return Solution(None, -INFINITY, bound, True)
+    return Solution(np.rint(values), objective, bound, True, optimal=optimal)
 
 
 def optimum(
@@ -32,16 +276,17 @@ def optimum(
     ``start`` is a solution that is known.
     """
     known = None if start is None else list(start)
-    if states * WORK_PER_STATE <= least_work(len(part.entries)):
+    largest = _largest(part)
+    if largest > LARGEST or states * WORK_PER_STATE <= least_work(len(part.entries)):
         return SearchOutcome(known, False, 0)
     programme = Programme()
     programme.add(part)
     programme.set_costs({column: -price for column, price in prices.items()})
-    effort = Effort(nodes=states, work=states * WORK_PER_STATE)
+    effort = Effort(nodes=states, work=states * WORK_PER_STATE, heuristics=False)
     solution = programme.solve(effort, whole=True, start=start)
     spent = solution.work // WORK_PER_STATE
     if not solution.feasible:
-        trusted = known is None and _largest(part) <= LARGEST_TRUSTED
+        trusted = known is None and largest <= LARGEST_TRUSTED
         return SearchOutcome(known, trusted, spent)
     found = None if solution.values is None else [int(value) for value in solution.values]
     if found is None or not is_solution(part, found):
@@ -64,3 +309,156 @@ def is_solution(part: ProgrammePart, values: Sequence[int]) -> bool:
 def _largest(part: ProgrammePart) -> float:
     limits = (abs(one) for one in (*part.lower_rows, *part.upper_rows) if abs(one) != INFINITY)
     return max(max(limits, default=0), max(part.upper, default=0))
+
+
+class PropagationSearch:
+    """The depth-first search for the cheapest solution of a programme of whole numbers from 0.
+
+    Each step adds one to a column of the unmet row that has the least choice left, the first column
+    that does something already if there is one. What the rows then require of other columns is
+    propagated, and where they contradict each other the search goes back.
+
+    ``prices`` are by column, and ``demands`` the rows whose least value makes work.
+    """
+
+    def __init__(
+        self, part: ProgrammePart, prices: Mapping[int, int], demands: Sequence[int]
+    ) -> None:
+        self.best: list[int] | None = None
+        self.price: int | None = None
+        self._entries = 0  # propagated so far
+        self._prices, self._demands = prices, demands
+        self._price_row = len(part.lower_rows)
+        self._lower, self._upper = [*part.lower_rows, -INFINITY], [*part.upper_rows, INFINITY]
+        self._least, self._most = [0] * len(part.upper), [int(one) for one in part.upper]
+        self._rows: list[list[tuple[int, int]]] = [[] for _ in self._lower]
+        self._uses: list[list[tuple[int, int]]] = [[] for _ in part.upper]
+        priced = ((self._price_row, column, price) for column, price in prices.items())
+        for row, column, coefficient in (*part.entries, *priced):
+            self._rows[row].append((column, int(coefficient)))
+            self._uses[column].append((row, int(coefficient)))
+        most = self._most
+        self._row_least = [sum(a * most[c] for c, a in row if a < 0) for row in self._rows]
+        self._row_most = [sum(a * most[c] for c, a in row if a > 0) for row in self._rows]
+        self._changes: list[tuple[int, int, int]] = []  # a column, its least and most before
+        self._waiting = set(range(len(self._rows)))  # rows to propagate
+
+    @property
+    def states(self) -> int:
+        return -(-self._entries // PROPAGATED_PER_STATE)
+
+    def run(self, bound: int | None, states: int) -> bool:
+        """Search within so many states; return whether ``best`` is the cheapest, or there is none.
+
+        ``bound`` is a price below which there is none: a solution at it ends the search.
+        """
+        entries = states * PROPAGATED_PER_STATE
+        if not self._propagate():
+            return True
+        self._changes.clear()
+        if bound is not None:
+            self._descend(bound, entries * 3 // 4)
+            if self.best is not None:
+                return True
+        return self._descend(None, entries)
+
+    def _descend(self, ceiling: int | None, entries: int) -> bool:
+        """Return whether all was searched, up to the first solution below a ceiling."""
+        self._upper[self._price_row] = INFINITY if ceiling is None else ceiling
+        path: list[tuple[int, int]] = []  # the changes before each step, and its column
+        self._waiting.add(self._price_row)
+        possible = self._propagate()
+        while self._entries <= entries:
+            row = self._tightest_row() if possible else None
+            if row is not None:
+                column = self._next_column(row)
+                path.append((len(self._changes), column))
+                possible = self._set(column, self._least[column] + 1, self._most[column])
+            else:
+                if possible:
+                    self._note_solution()
+                if not path or (possible and ceiling is not None):
+                    self._undo(0)
+                    return True
+                mark, column = path.pop()
+                self._undo(mark)
+                self._waiting.add(self._price_row)
+                possible = self._set(column, self._least[column], self._least[column])
+            possible = possible and self._propagate()
+        self._undo(0)
+        return False
+
+    def _tightest_row(self) -> int | None:
+        """Return the unmet demand with the least choice left, None when all are met."""
+        self._entries += len(self._demands)
+        tightest, least = None, INFINITY
+        for row in self._demands:
+            lower = self._lower[row]
+            if self._row_least[row] < lower:
+                choice = (self._row_most[row] - lower) / lower
+                if choice < least:
+                    tightest, least = row, choice
+        return tightest
+
+    def _next_column(self, row: int) -> int:
+        open_ = [c for c, a in self._rows[row] if a > 0 and self._least[c] < self._most[c]]
+        return next((column for column in open_ if self._least[column]), open_[0])
+
+    def _note_solution(self) -> None:
+        self.best = list(self._least)
+        self.price = sum(price * self.best[column] for column, price in self._prices.items())
+        self._upper[self._price_row] = self.price - 1
+
+    def _set(self, column: int, least: int, most: int) -> bool:
+        """Change the bounds of a column; return whether a value is left."""
+        before = self._least[column], self._most[column]
+        self._changes.append((column, *before))
+        self._move(column, least - before[0], most - before[1])
+        self._waiting.update([row for row, _ in self._uses[column]])
+        return least <= most
+
+    def _move(self, column: int, least: int, most: int) -> None:
+        self._least[column] += least
+        self._most[column] += most
+        for row, coefficient in self._uses[column]:
+            low, high = (least, most) if coefficient > 0 else (most, least)
+            self._row_least[row] += coefficient * low
+            self._row_most[row] += coefficient * high
+
+    def _undo(self, mark: int) -> None:
+        """Take back all changes but so many, and what waits to be propagated."""
+        self._waiting.clear()
+        while len(self._changes) > mark:
+            column, least, most = self._changes.pop()
+            self._move(column, least - self._least[column], most - self._most[column])
+
+    def _propagate(self) -> bool:
+        """Tighten columns until no row requires more; return whether no row contradicts."""
+        while self._waiting:
+            row = self._waiting.pop()
+            lower, upper = self._lower[row], self._upper[row]
+            if self._row_least[row] > upper or self._row_most[row] < lower:
+                return False
+            if self._row_most[row] <= upper and self._row_least[row] >= lower:
+                continue
+            self._entries += len(self._rows[row])
+            for column, coefficient in self._rows[row]:
+                if self._least[column] < self._most[column]:
+                    least, most = self._tightened(row, column, coefficient)
+                    changed = (least, most) != (self._least[column], self._most[column])
+                    if changed and not self._set(column, least, most):
+                        return False
+        return True
+
+    def _tightened(self, row: int, column: int, coefficient: int) -> tuple[int, int]:
+        """Return the bounds that a row leaves to a column."""
+        least, most = self._least[column], self._most[column]
+        above, below = most, most  # how far it may be above its least, and below its most
+        size = abs(coefficient)
+        if self._upper[row] != INFINITY:
+            above = int((self._upper[row] - self._row_least[row]) // size)
+        if self._lower[row] != -INFINITY:
+            below = int((self._row_most[row] - self._lower[row]) // size)
+        if coefficient < 0:
+            above, below = below, above
+        return max(least, most - below), min(most, least + above)

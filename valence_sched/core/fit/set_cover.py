@@ -3,34 +3,41 @@
 
 Minimise ``sum(price * n)`` subject to ``sum(gives[j] * n) >= demand[j]`` for every demand,
 ``sum(n over the items that count against a cap) <= cap`` and ``0 <= n <= available``. All
-numbers are whole, so an answer is exact. Three searches follow one another, each where the one
-before it ended without an answer:
-
-1. depth first, item by item in order of price per share of the demand, for ``FREE_STATES``: nearly
-   every question ends here;
-2. layer by layer, over all states that are still open, with the bounds of the linear relaxation
-   (``layered_search``);
-3. HiGHS (``optimiser``).
+numbers are whole, so an answer is exact. A depth-first dive, item by item in order of price per
+share of the demand, settles nearly every question within ``FREE_STATES``: of equally cheap covers
+the one with more of the earlier items. HiGHS (``optimiser``) gets those that it leaves open, and
+what floating-point numbers cannot settle the dive searches on.
 
 The work is counted in states, not timed: equal questions get equal answers. A question that all
-three leave open is undecided. Of equally cheap covers the one with more of the earlier items wins.
+states leave open is undecided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from valence_sched.core.fit.dive import Dive, Item
+from msgspec import Struct
+from msgspec.structs import replace
+
 from valence_sched.core.fit.spending import FREE_STATES
 
 if TYPE_CHECKING:
-    from valence_sched.core.fit.cover_table import CoverTable
-    from valence_sched.core.fit.programme import ProgrammePart
+    from valence_sched.core.fit.optimiser import ProgrammePart
 
-IMPROVE_STATES = 50_000  # states of the second in search of a cheaper cover once one is known
-OPTIMISER_STATES = 200_000  # of the third
+IMPROVE_STATES = 50_000  # in search of a cheaper cover once one is known
+LONG_WEIGHT = 12  # states of HiGHS as which one of a dive counts that goes on after it
 WIDTH = 16  # demands and caps from which on a state counts as several
+
+
+class Item(Struct, frozen=True):
+    """One kind of thing to take: its number, the price and gifts of one, and the caps it uses."""
+
+    available: int
+    price: int
+    gives: tuple[int, ...]
+    caps: tuple[int, ...] = ()
 
 
 class Cover(NamedTuple):
@@ -64,13 +71,27 @@ def cheapest_cover(
     if not any(demand):
         return Cover([0] * len(items), 0, True)
     weight = 1 + (len(demand) + len(caps)) // WIDTH
-    dive = Dive(items, tuple(demand), None, min(states, FREE_STATES) // weight)
+    found = _dive(items, demand, caps, min(states, FREE_STATES), improve, weight)
+    if found.complete or states <= FREE_STATES or not (improve or found.counts is None):
+        return found
+    return _search_further(items, demand, caps, states, weight, found)
+
+
+def _dive(
+    items: Sequence[Item],
+    demand: Sequence[int],
+    caps: Sequence[int],
+    states: int,
+    improve: bool,
+    weight: int,
+) -> Cover:
+    dive = Dive(items, tuple(demand), None, states // weight)
     dive.improve = improve
     dive.run(tuple(demand), tuple(caps))
-    visited = dive.states * weight
-    if dive.complete or states <= FREE_STATES or not (improve or dive.best is None):
-        return Cover(_counts(items, demand, dive, dive.best, dive.complete), visited, dive.complete)
-    return _search_further(items, demand, caps, states, weight, dive)
+    counts = dive.counts(dive.best)
+    if counts is not None and not dive.complete:
+        counts = _without_needless(items, demand, counts)
+    return Cover(counts, dive.states * weight, dive.complete)
 
 
 def _search_further(
@@ -79,58 +100,64 @@ def _search_further(
     caps: Sequence[int],
     states: int,
     weight: int,
-    dive: Dive,
+    known: Cover,
 ) -> Cover:
-    """Return the cheapest cover by the searches that follow a dive; few questions need them."""
-    from valence_sched.core.fit import optimiser
-    from valence_sched.core.fit.cover_table import CoverTable
-    from valence_sched.core.fit.layered_search import LayeredSearch
+    """Return the cheapest cover by HiGHS, or by more of the dive where it finds none.
 
-    visited = dive.states * weight
-    in_order = [items[position] for position in dive.order]
-    table = CoverTable.of(in_order, demand, caps)
-    if table is None:
-        return Cover(_counts(items, demand, dive, dive.best, False), visited, False)
-    left = states - visited
-    left = left if dive.best is None else min(left, IMPROVE_STATES)
-    search = LayeredSearch(table, dive.ceiling, left // weight)
-    complete = search.run()
-    visited += search.states * weight
-    best = search.best or dive.best
-    if complete or best is not None:
-        return Cover(_counts(items, demand, dive, best, complete), visited, complete)
-    prices = dict(enumerate(table.prices.tolist()))
-    found = optimiser.optimum(_programme(table), prices, OPTIMISER_STATES)
-    counts = _counts(items, demand, dive, found.found, found.complete)
-    return Cover(counts, visited + found.states, found.complete)
+    HiGHS gets a third of the states while no cover is known.
+    """
+    from valence_sched.core.fit import optimiser  # few questions need it
+
+    left = states - known.states
+    left = left // 3 if known.counts is None else min(left, IMPROVE_STATES)
+    prices = {index: item.price for index, item in enumerate(items)}
+    found = optimiser.optimum(_programme(items, demand, caps), prices, left, known.counts)
+    visited = known.states + found.states
+    if found.is_open:
+        further = _dive(items, demand, caps, max(0, states - visited), True, weight * LONG_WEIGHT)
+        return further._replace(states=visited + further.states)
+    counts = found.found and _without_needless(items, demand, found.found)
+    return Cover(counts, visited, found.complete)
 
 
-def _programme(table: CoverTable) -> ProgrammePart:
-    from valence_sched.core.fit.programme import ProgrammePart
+def _programme(items: Sequence[Item], demand: Sequence[int], caps: Sequence[int]) -> ProgrammePart:
+    """Return the cover as a programme, as tight as it can be made.
 
-    part = ProgrammePart(table.available.tolist())
-    for gives, amount in zip(table.gives.T.tolist(), table.demand.tolist(), strict=True):
-        part.row([(item, give) for item, give in enumerate(gives) if give], lower=amount)
-    for uses, room in zip(table.uses.T.tolist(), table.room.tolist(), strict=True):
-        part.row([(item, 1) for item, use in enumerate(uses) if use], upper=room)
+    No gift is above its demand, a demand is counted in the unit that its gifts are multiples of,
+    and no item is there more often than can help.
+    """
+    from valence_sched.core.fit.optimiser import ProgrammePart
+
+    part = ProgrammePart(
+        [min([item.available, _helpful(item, demand), *[caps[cap] for cap in item.caps]])
+         for item in items])  # fmt: skip
+    for number, amount in enumerate(demand):
+        if amount:
+            gives = [min(item.gives[number], amount) for item in items]
+            least, units = whole_units(amount, gives)
+            part.row([(item, give) for item, give in enumerate(units) if give], lower=least)
+    for cap, room in enumerate(caps):
+        part.row([(n, 1) for n, item in enumerate(items) if cap in item.caps], upper=room)
     return part
 
 
-def _counts(
-    items: Sequence[Item],
-    demand: Sequence[int],
-    dive: Dive,
-    best: Sequence[int] | None,
-    complete: bool,
-) -> list[int] | None:
-    """Return the counts of a cover, of which every one is needed.
+def whole_units(amount: int, gives: Sequence[int]) -> tuple[int, list[int]]:
+    """Return a demand in the unit that all gifts below it are multiples of, and the gifts."""
+    unit = math.gcd(*[give for give in gives if give < amount])
+    if unit <= 1:
+        return amount, list(gives)
+    whole = -(-amount // unit)
+    return whole, [min(whole, -(-give // unit)) for give in gives]
 
-    The cheapest cover has no needless one. The best of a search that was ended may: these are left
-    out, the dearest first.
+
+def _without_needless(
+    items: Sequence[Item], demand: Sequence[int], found: Sequence[int]
+) -> list[int]:
+    """Return the counts of a cover without what it does not need, the dearest left out first.
+
+    A dive that searched all has found none such; the best of a search that was ended may be.
     """
-    counts = dive.counts(best)
-    if counts is None or complete:
-        return counts
+    counts = list(found)
     surplus = [sum(item.gives[j] * n for item, n in zip(items, counts, strict=True)) - needed
                for j, needed in enumerate(demand)]  # fmt: skip
     for index in sorted(range(len(items)), key=lambda index: -items[index].price):
@@ -140,3 +167,152 @@ def _counts(
         counts[index] -= needless
         surplus = [left - needless * give for left, give in zip(surplus, gives, strict=True)]
     return counts
+
+
+def upper_bound(items: Sequence[Item], demand: int, caps: Sequence[int]) -> int:
+    """Return an upper bound of what all items together give to one demand within the caps."""
+    search = Dive([replace(item, gives=(item.gives[demand],)) for item in items], (0,), None, 0)
+    return _most_given(search.remaining_gifts[0][0], search.cap_room(tuple(caps)))
+
+
+Branch = tuple[int, tuple[int, ...], tuple[int, ...], int]
+
+
+class Dive:
+    """A depth-first search: the items in order, their bounds, the best cover so far.
+
+    Bounds are the most that the remaining items can give and the least that must cost, and no state
+    is visited twice at a higher price.
+    """
+
+    def __init__(
+        self, items: Sequence[Item], demand: tuple[int, ...], ceiling: int | None, most: int
+    ) -> None:
+        self.complete, self.improve = True, True
+        self.demands = range(len(demand))
+        prices = [_price_per_share(item, demand) for item in items]
+        self.order = sorted(range(len(items)), key=prices.__getitem__)
+        self.items = [items[position] for position in self.order]
+        self.best: Sequence[int] | None = None
+        self.ceiling = ceiling  # a cover must cost less; the best one so far, once there is one
+        self.states, self.most = 0, most
+        self.seen: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
+        self._bounds(len(demand))
+
+    def _bounds(self, demands: int) -> None:
+        """Prepare, per item onward: the gifts that remain per cap set, and the least unit price."""
+        size = len(self.items)
+        self.groups = sorted({item.caps for item in self.items})
+        #: [item][demand][group] = (sum of gifts, largest gift) of the items from here on
+        self.remaining_gifts: list[list[list[tuple[int, int]]]] = [[]] * (size + 1)
+        self.least_unit_price: list[list[float]] = [[]] * (size + 1)
+        rest = [[(0, 0)] * len(self.groups) for _ in range(demands)]
+        unit = [float("inf")] * demands
+        self.remaining_gifts[size], self.least_unit_price[size] = rest, unit
+        for position in range(size - 1, -1, -1):
+            item = self.items[position]
+            group = self.groups.index(item.caps)
+            rest = [list(row) for row in rest]
+            unit = list(unit)
+            for j, gift in zip(range(demands), item.gives, strict=False):
+                if gift:
+                    total, best = rest[j][group]
+                    rest[j][group] = (total + gift * item.available, max(best, gift))
+                    unit[j] = min(unit[j], item.price / gift)
+            self.remaining_gifts[position], self.least_unit_price[position] = rest, unit
+
+    def run(self, demand: tuple[int, ...], caps: tuple[int, ...]) -> None:
+        """Search depth first; ``best`` holds the cheapest cover found, None when there is none."""
+        numbers: list[int] = []
+        stack = [self._steps(0, demand, caps, 0)]
+        while stack:
+            if self.states > self.most or not (self.improve or self.best is None):
+                self.complete = False
+                return
+            step = next(stack[-1], None)
+            if step is None:
+                stack.pop()
+                if stack:
+                    numbers.pop()
+                continue
+            number, unmet, room, price = step
+            numbers.append(number)
+            if any(unmet):
+                stack.append(self._steps(len(numbers), unmet, room, price))
+                continue
+            if self.ceiling is None or price < self.ceiling:
+                self.best, self.ceiling = tuple(numbers), price
+            numbers.pop()
+
+    def counts(self, numbers: Sequence[int] | None) -> list[int] | None:
+        """Return numbers of the items in order as numbers of the items as they were given."""
+        if numbers is None:
+            return None
+        counts = [0] * len(self.items)
+        for position, number in zip(self.order, numbers, strict=False):
+            counts[position] = number
+        return counts
+
+    def _steps(
+        self, position: int, demand: tuple[int, ...], caps: tuple[int, ...], spent: int
+    ) -> Iterator[Branch]:
+        """Yield the branches for the item at ``position``, most of it first."""
+        state = (position, demand, caps)
+        if self.seen.get(state, spent + 1) <= spent or not self._can_improve(*state, spent):
+            return
+        self.seen[state] = spent
+        item = self.items[position]
+        for number in range(self._useful(item, demand, caps), -1, -1):
+            self.states += 1
+            price = spent + number * item.price
+            if self.ceiling is not None and price >= self.ceiling:
+                if self.states > self.most:
+                    return  # as incomplete as :meth:`run` finds it
+                continue
+            if not number:  # without any of it, demand and caps stay the same
+                yield 0, demand, caps, price
+                continue
+            pairs = zip(demand, item.gives, strict=True)
+            unmet = tuple([d - number * g if d > number * g else 0 for d, g in pairs])
+            left = [cap - number if index in item.caps else cap for index, cap in enumerate(caps)]
+            yield number, unmet, tuple(left), price
+
+    def _can_improve(
+        self, position: int, demand: tuple[int, ...], caps: tuple[int, ...], spent: int
+    ) -> bool:
+        rest, unit = self.remaining_gifts[position], self.least_unit_price[position]
+        rooms, floor = self.cap_room(caps), 0.0
+        for j in self.demands:
+            if demand[j]:
+                if _most_given(rest[j], rooms) < demand[j]:
+                    return False
+                floor = max(floor, demand[j] * unit[j])
+        return self.ceiling is None or spent + floor < self.ceiling
+
+    def cap_room(self, caps: tuple[int, ...]) -> list[int | None]:
+        """Return how many items the caps leave room for, per cap set; None where nothing caps."""
+        return [min([caps[index] for index in group]) if group else None for group in self.groups]
+
+    def _useful(self, item: Item, demand: tuple[int, ...], caps: tuple[int, ...]) -> int:
+        helpful = _helpful(item, demand)
+        return max(0, min([item.available, helpful, *[caps[index] for index in item.caps]]))
+
+
+def _helpful(item: Item, demand: Sequence[int]) -> int:
+    """Return how many of an item help to meet some demand."""
+    return max([-(-d // g) for d, g in zip(demand, item.gives, strict=True) if g], default=0)
+
+
+def _most_given(rest: Sequence[tuple[int, int]], rooms: Sequence[int | None]) -> int:
+    """Return the most that the rest gives: per cap set its sum, or the room times its best."""
+    give = 0
+    for room, (total, largest) in zip(rooms, rest, strict=True):
+        give += total if room is None or total < room * largest else room * largest
+    return give
+
+
+def _price_per_share(item: Item, demand: tuple[int, ...]) -> tuple[float, int]:
+    """Order items by price per share of the demand met, then by price."""
+    gifts = zip(item.gives, demand, strict=False)
+    share = sum(min(1.0, give / amount) for give, amount in gifts if amount)
+    return (item.price / share if share else float("inf"), item.price)

@@ -4,7 +4,10 @@
 The node is an integer programme: how many blocks of each group it takes, which of their devices
 count for which need, and which domain values each need uses. The cheapest cover without the
 constraints is a bound: a solution at its price, which a search with propagation nearly always finds
-or excludes, is the answer. What that leaves open is put to the optimiser.
+or excludes, is the answer. What that leaves open is put to HiGHS.
+
+The values of a domain are numbered in the order of the blocks at them, so pools that differ only in
+the names of their switches are one problem.
 """
 
 from __future__ import annotations
@@ -13,24 +16,21 @@ import functools
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from valence_sched.core.fit import optimiser
-from valence_sched.core.fit.cover_table import whole_units
 from valence_sched.core.fit.demands import Demand, least_blocks
-from valence_sched.core.fit.dive import Item
-from valence_sched.core.fit.programme import INFINITY, ProgrammePart
-from valence_sched.core.fit.propagation import PropagationSearch
-from valence_sched.core.fit.set_cover import IMPROVE_STATES, cheapest_cover
+from valence_sched.core.fit.optimiser import INFINITY, ProgrammePart, PropagationSearch
+from valence_sched.core.fit.set_cover import IMPROVE_STATES, Item, cheapest_cover, whole_units
 from valence_sched.core.fit.spending import FREE_TOPOLOGY_STATES, SearchOutcome
-from valence_sched.core.fit.topology_groups import BlockGroup, BlockOffer, block_offer
 from valence_sched.model.inventory import BlockType, Pool
 from valence_sched.model.need import Need, TopologyConstraint
 from valence_sched.view.block_kinds import BlockKinds, device_amount
+from valence_sched.view.blocks import KindAndTopology
 from valence_sched.view.view import View
 
 ENTRIES_PER_STATE = 2  # of a programme that are made in the time of a state of a set cover
@@ -38,6 +38,22 @@ ENTRIES_PER_STATE = 2  # of a programme that are made in the time of a state of 
 Terms = list[tuple[int, float]]  # columns and their coefficients
 #: By domain, value and name: the column of whether devices of the name are at the value.
 Uses = dict[tuple[int, Hashable, str], int]
+ValueNumbers = tuple[int | None, ...]  # numbers of the domain values, None where unreported
+
+
+class BlockGroup(NamedTuple):
+    """Free blocks of one kind with the same domain values, no more than could help."""
+
+    kind: int
+    values: ValueNumbers
+    number: int
+
+
+class BlockOffer(NamedTuple):
+    """The groups of a pool in a stable order, and their kinds and domain values."""
+
+    groups: tuple[BlockGroup, ...]
+    keys: tuple[KindAndTopology, ...]
 
 
 @dataclass(slots=True)
@@ -496,3 +512,62 @@ def _cliques(fitter: TopologyFitter) -> dict[int, list[list[str]]]:
             if sorted(clique) not in cliques[domain]:
                 cliques[domain].append(sorted(clique))
     return cliques
+
+
+def block_offer(
+    free: Mapping[KindAndTopology, int],
+    kinds: BlockKinds,
+    useful: Callable[[int], int],
+    most: int,
+) -> BlockOffer:
+    """Return the blocks that could help, at most ``useful(kind)`` in a group.
+
+    Of values with equal blocks, ``most`` remain: a node has no more blocks than that.
+    """
+    counts = {key: min(number, useful(key[0])) for key, number in free.items() if useful(key[0])}
+    width = len(next(iter(counts))[1]) if counts else 0
+    tables = [_number_values(counts, domain, kinds) for domain in range(width)]
+    pairs = []
+    for (kind, values), number in counts.items():
+        numbers = tuple(table[value] for value, table in zip(values, tables, strict=True))
+        pairs.append((BlockGroup(kind, numbers, number), (kind, values)))
+    for domain in range(width):
+        surplus = _surplus_values([group for group, _ in pairs], domain, most)
+        pairs = [pair for pair in pairs if pair[0].values[domain] not in surplus]
+    pairs.sort(key=lambda pair: _sort_key(pair[0], kinds))
+    return BlockOffer(tuple(group for group, _ in pairs), tuple(key for _, key in pairs))
+
+
+def blocks_by_value(groups: Iterable[BlockGroup], domain: int) -> dict[int, Hashable]:
+    """Return the blocks at each value of a domain; values with equal blocks can be swapped."""
+    counts: dict[int, list[tuple[int, ValueNumbers, int]]] = {}
+    for kind, values, number in groups:
+        value = values[domain]
+        if value is not None:
+            others = values[:domain] + values[domain + 1 :]
+            counts.setdefault(value, []).append((kind, others, number))
+    return {value: frozenset(blocks) for value, blocks in sorted(counts.items())}
+
+
+def _number_values(
+    counts: Mapping[KindAndTopology, int], domain: int, kinds: BlockKinds
+) -> dict[str | None, int | None]:
+    blocks: dict[str, list[tuple[bytes, int]]] = {}
+    for (kind, values), number in counts.items():
+        value = values[domain]
+        if value is not None:
+            blocks.setdefault(value, []).append((kinds.kinds[kind].sort_key, number))
+    ordered = sorted(blocks, key=lambda value: (sorted(blocks[value]), value))
+    return {None: None, **{value: number for number, value in enumerate(ordered)}}
+
+
+def _surplus_values(groups: list[BlockGroup], domain: int, most: int) -> set[int | None]:
+    values: dict[Hashable, list[int]] = {}
+    for value, blocks in blocks_by_value(groups, domain).items():
+        values.setdefault(blocks, []).append(value)
+    return {value for equal in values.values() for value in equal[most:]}
+
+
+def _sort_key(group: BlockGroup, kinds: BlockKinds) -> tuple[bytes, tuple[int, ...]]:
+    numbers = tuple(-1 if value is None else value for value in group.values)
+    return kinds.kinds[group.kind].sort_key, numbers

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from msgspec import Struct
 
-from valence_sched.core.fit.programme import DEFAULT_EFFORT, Effort, Floats, Programme
+from valence_sched.core.fit.optimiser import DEFAULT_EFFORT, Effort, Floats, Programme
 from valence_sched.errors import RequestError
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget, Goal
 from valence_sched.model.quantity import format_count

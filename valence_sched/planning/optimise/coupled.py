@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from valence_sched.core.fit.programme import Effort, Floats, Solution
+from valence_sched.core.fit.optimiser import Effort, Floats, Solution
 from valence_sched.model.policy import Goal
 from valence_sched.planning.optimise.goals import goal_terms
 from valence_sched.planning.optimise.joint_programme import JointProgramme

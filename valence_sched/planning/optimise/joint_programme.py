@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from valence_sched.core.fit.programme import Effort, Floats, Programme, Solution
+from valence_sched.core.fit.optimiser import Effort, Floats, Programme, Solution
 from valence_sched.model.request import MAX_NODES
 from valence_sched.planning.optimise.model import GroupModel, Terms
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from valence_sched.core.fit.programme import Floats, ProgrammePart
+from valence_sched.core.fit.optimiser import Floats, ProgrammePart
 from valence_sched.model.request import MAX_NODES
 from valence_sched.planning.optimise.cover_parts import CoverFinder, CoverPart, cover_parts
 from valence_sched.planning.optimise.node_types import BlockClasses

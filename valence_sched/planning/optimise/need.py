@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from valence_sched.core.fit.programme import (
+from valence_sched.core.fit.optimiser import (
     DEFAULT_EFFORT,
     ROUNDING,
     Effort,

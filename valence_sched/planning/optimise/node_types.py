@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.fit.fit import Fitter
-from valence_sched.core.fit.stock_allocation import stock_amounts
+from valence_sched.core.fit.stocks import stock_amounts
 from valence_sched.model.inventory import BlockType
 from valence_sched.model.need import Alternative
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget

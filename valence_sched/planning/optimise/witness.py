@@ -16,10 +16,9 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from valence_sched.core.fit.dive import Item
 from valence_sched.core.fit.fit import Fit
-from valence_sched.core.fit.programme import Floats
-from valence_sched.core.fit.set_cover import cheapest_cover
+from valence_sched.core.fit.optimiser import Floats
+from valence_sched.core.fit.set_cover import Item, cheapest_cover
 from valence_sched.core.fit.spending import Spending
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget
 from valence_sched.model.request import MAX_NODES

@@ -4,9 +4,8 @@
 import itertools
 from random import Random
 
-from valence_sched.core.fit.cover_table import CoverTable
-from valence_sched.core.fit.dive import Dive, Item
-from valence_sched.core.fit.layered_search import LayeredSearch
+from valence_sched.core.fit.optimiser import ProgrammePart
+from valence_sched.core.fit.set_cover import Dive, Item
 
 ENOUGH = 10_000_000
 
@@ -52,8 +51,11 @@ def dived(items: list[Item], asked, caps) -> Dive:
     return dive
 
 
-def layered(items: list[Item], asked, caps, most: int = ENOUGH) -> tuple[LayeredSearch, bool]:
-    order = Dive(items, asked, None, 0).order
-    table = CoverTable.of([items[position] for position in order], asked, caps)
-    search = LayeredSearch(table, None, most)
-    return search, search.run()
+def programme(items: list[Item], asked, caps) -> tuple[ProgrammePart, dict[int, int]]:
+    """Return a cover as a programme, its numbers as they are given, and its prices."""
+    part = ProgrammePart([item.available for item in items])
+    for demand, least in enumerate(asked):
+        part.row([(n, item.gives[demand]) for n, item in enumerate(items)], lower=least)
+    for cap, room in enumerate(caps):
+        part.row([(n, 1) for n, item in enumerate(items) if cap in item.caps], upper=room)
+    return part, {number: item.price for number, item in enumerate(items)}

@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 from valence_sched.core.fit import optimiser
-from valence_sched.core.fit.dive import Item
+from valence_sched.core.fit.set_cover import Item
 from valence_sched.core.fit.spending import SearchOutcome
 
 Cover = tuple[list[Item], tuple[int, ...], tuple[int, ...]]

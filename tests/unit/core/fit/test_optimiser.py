@@ -8,57 +8,54 @@ from unittest import mock
 
 import highspy
 
-from tests.unit.core.fit.covers import layered, near_cover
+from tests.unit.core.fit.covers import dived, near_cover, price, programme
 from tests.unit.core.fit.hard_covers import FAMILIES
 from valence_sched.core.fit import optimiser
-from valence_sched.core.fit.cover_table import CoverTable
-from valence_sched.core.fit.dive import Item
-from valence_sched.core.fit.optimiser import LARGEST_TRUSTED, is_solution, optimum
-from valence_sched.core.fit.programme import ProgrammePart
-from valence_sched.core.fit.set_cover import _programme
+from valence_sched.core.fit.optimiser import LARGEST_TRUSTED, ProgrammePart, is_solution, optimum
+from valence_sched.core.fit.set_cover import Item
 from valence_sched.core.fit.spending import SearchOutcome
 
 ENOUGH = 1_000_000
 
 
-def best(table: CoverTable, states: int = ENOUGH) -> SearchOutcome:
-    return optimum(_programme(table), dict(enumerate(table.prices.tolist())), states)
+def best(items, asked, caps=(), states: int = ENOUGH) -> SearchOutcome:
+    return optimum(*programme(items, asked, caps), states)
 
 
 class TestOptimum(unittest.TestCase):
     """Covers as programmes."""
 
-    def test_it_agrees_with_the_own_searches(self):
+    def test_it_agrees_with_the_dive(self):
         outcomes = set()
         for seed in range(300):
-            search, _ = layered(*near_cover(Random(seed)))
-            table = search._table
+            cover = near_cover(Random(seed))
+            dive = dived(*cover)
             with self.subTest(seed=seed):
-                found = best(table)
+                found = best(*cover)
                 self.assertTrue(found.complete)
-                self.assertEqual(search.best is None, found.found is None)
+                self.assertEqual(dive.best is None, found.found is None)
                 if found.found is not None:
-                    self.assertEqual(search.ceiling, table.prices @ found.found)
+                    self.assertEqual(dive.ceiling, price(cover[0], found.found))
                     self.assertEqual({int}, set(map(type, found.found)))
                 outcomes.add(found.found is None)
         self.assertEqual({True, False}, outcomes)
 
     def test_what_it_does_not_settle_within_its_states_stays_open_and_a_start_stands(self):
-        table = layered(*FAMILIES["split"](30, Random(4)), 0)[0]._table
-        self.assertEqual(SearchOutcome(None, False, 0), best(table, 100))
-        self.assertTrue(best(table, 5_000).is_open)
+        split = FAMILIES["split"](30, Random(4))
+        self.assertEqual(SearchOutcome(None, False, 0), best(*split, states=100))
+        self.assertTrue(best(*split, states=5_000).is_open)
         part = ProgrammePart([9.0, 9.0])
         part.row([(0, 2), (1, 3)], lower=5)
         self.assertEqual(SearchOutcome([1, 1], False, 0), optimum(part, {0: 1, 1: 1}, 1, [1, 1]))
         self.assertEqual([0, 2], optimum(part, {0: 5, 1: 1}, ENOUGH, [3, 0]).found)
 
     def test_equal_programmes_get_equal_answers_for_equal_states(self):
-        table = layered(*FAMILIES["two_amounts"](28, Random(2)), 0)[0]._table
+        cover = FAMILIES["two_amounts"](28, Random(2))
         for states in (2_000, 20_000, ENOUGH):
-            self.assertEqual(best(table, states), best(table, states))
+            self.assertEqual(*(best(*cover, states=states) for _ in "ab"))
 
     def test_an_answer_that_is_no_solution_leaves_it_open(self):
-        table = CoverTable.of([Item(2, 3, (2,)), Item(2, 4, (3,))], (5,), ())
+        items = [Item(2, 3, (2,)), Item(2, 4, (3,))]
         for answer, found in (
             ([1.0, 1.0], ([1, 1], True)),
             ([1.0, float("nan")], (None, False)),
@@ -73,7 +70,7 @@ class TestOptimum(unittest.TestCase):
                 self.subTest(answer=answer),
                 mock.patch.object(highspy.Highs, "getSolution", lambda _, it=solution: it),
             ):
-                outcome = best(table)
+                outcome = best(items, (5,))
                 self.assertEqual(found, (outcome.found, outcome.complete))
 
     def test_its_no_is_believed_up_to_the_largest_number_that_is_trusted(self):
@@ -98,7 +95,7 @@ class TestOptimum(unittest.TestCase):
             given.append((name, real(solver, name, value)))
 
         with mock.patch.object(highspy.Highs, "setOptionValue", note):
-            best(CoverTable.of([Item(2, 3, (2,))], (3,), ()))
+            best([Item(2, 3, (2,))], (3,))
         self.assertEqual({highspy.HighsStatus.kOk}, {status for _, status in given})
         self.assertIn("mip_max_nodes", dict(given))
 

@@ -5,7 +5,7 @@ import unittest
 from random import Random
 from unittest import mock
 
-from tests.unit.core.fit.hard_covers import FAMILIES, leave_open, podm, properties
+from tests.unit.core.fit.hard_covers import FAMILIES, podm, properties
 from valence_sched.core.fit import fit
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.spending import FREE_STATES, SearchOutcome, Spending, Undecided
@@ -85,12 +85,9 @@ def blocks(family: str, size: int, seed: int, count: int = 1):
 class TestFitter(unittest.TestCase):
     """Hard questions of many pools."""
 
-    def setUp(self) -> None:
-        leave_open(self)
-
     def test_what_the_short_search_leaves_open_a_decision_settles(self):
         for name, (seen, asked), possible in (
-            ("blocks", blocks("split", 20, 3), False),
+            ("blocks", blocks("split", 16, 2), False),
             ("two amounts", blocks("two_amounts", 28, 2), True),
             ("stocks", stocks(POSSIBLE), True),
             ("no stocks", stocks(IMPOSSIBLE), False),
@@ -103,7 +100,7 @@ class TestFitter(unittest.TestCase):
 
     def test_a_pool_that_is_not_settled_is_undecided_within_the_states_of_the_budget(self):
         for states in (1, 100, FREE_STATES, FREE_STATES + 1):
-            for name, (seen, asked) in (("blocks", blocks("split", 20, 3)),
+            for name, (seen, asked) in (("blocks", blocks("split", 16, 2)),
                                         ("stocks", stocks(POSSIBLE))):  # fmt: skip
                 with self.subTest(name, states=states):
                     plan = Fitter(asked.needs, seen.kinds, budget=Budget(pool_states=states))
@@ -112,7 +109,7 @@ class TestFitter(unittest.TestCase):
                     self.assertEqual(1, spending.undecided)
 
     def test_no_more_states_are_searched_than_the_budget_has_for_a_pool(self):
-        seen, asked = blocks("split", 20, 3)
+        seen, asked = blocks("split", 16, 2)
         plan = Fitter(asked.needs, seen.kinds, budget=Budget(pool_states=50))
         plan.quick_fit(seen, 0)
         (short,) = plan._short.values()
@@ -150,7 +147,7 @@ class TestFitter(unittest.TestCase):
                 self.assertFalse(plan._long)
 
     def test_pools_that_pose_one_question_pay_for_it_once_in_a_decision(self):
-        for name, (seen, asked) in (("blocks", blocks("split", 20, 3, 3)),
+        for name, (seen, asked) in (("blocks", blocks("split", 16, 2, 3)),
                                     ("stocks", stocks(IMPOSSIBLE, 3))):  # fmt: skip
             with self.subTest(name):
                 plan, spending = Fitter(asked.needs, seen.kinds), Spending()
@@ -162,7 +159,7 @@ class TestFitter(unittest.TestCase):
                 self.assertEqual(spent, DEFAULT_BUDGET.decision_states - spending.left)
 
     def test_another_decision_pays_as_much_though_the_answer_is_known(self):
-        seen, asked = blocks("split", 20, 3)
+        seen, asked = blocks("split", 16, 2)
         plan, first, second = Fitter(asked.needs, seen.kinds), Spending(), Spending()
         plan.fit(seen, 0, first)
         (answer,) = plan._long.values()

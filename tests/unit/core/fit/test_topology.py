@@ -20,7 +20,7 @@ from valence_sched.core.explain.explain import BUDGET_SHARE
 from valence_sched.core.explain.report import decision_report
 from valence_sched.core.fit.demands import price_of_needs
 from valence_sched.core.fit.fit import Fit, Fitter
-from valence_sched.core.fit.propagation import PropagationSearch
+from valence_sched.core.fit.optimiser import PropagationSearch
 from valence_sched.core.fit.spending import FREE_TOPOLOGY_STATES, Spending, Undecided
 from valence_sched.errors import RequestError
 from valence_sched.model.inventory import Devices

@@ -3,7 +3,7 @@
 
 import unittest
 
-from valence_sched.core.fit.topology_groups import BlockGroup, block_offer, blocks_by_value
+from valence_sched.core.fit.topology import BlockGroup, block_offer, blocks_by_value
 from valence_sched.testing import view
 from valence_sched.view.block_kinds import BlockKinds
 

@@ -20,7 +20,7 @@ from tests.unit.core.fit import brute
 from tests.unit.core.sites import AMOUNTS, POOLS, STOCKS, near_site, need, quietly, sites
 from tests.unit.planning.optimise import brute_nodes
 from valence_sched.core.evaluate import context_of
-from valence_sched.core.fit.programme import Effort
+from valence_sched.core.fit.optimiser import Effort
 from valence_sched.core.policy import bind
 from valence_sched.errors import RequestError
 from valence_sched.model.inventory import Status, Stock

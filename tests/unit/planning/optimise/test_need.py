@@ -14,7 +14,7 @@ from tests.unit.core.fit import brute
 from tests.unit.core.sites import POOLS, near_site, quietly
 from tests.unit.planning.optimise import brute_nodes
 from tests.unit.planning.optimise.test_bound import MOST_BLOCKS, SolverCase, is_shared, node_type
-from valence_sched.core.fit.programme import Effort
+from valence_sched.core.fit.optimiser import Effort
 from valence_sched.errors import RequestError
 from valence_sched.model.need import Need
 from valence_sched.planning.optimise.bound import most_nodes

@@ -1,22 +1,144 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fit of a pool as a cover of blocks by kind, whole and in parts."""
+"""The fit of a pool as a cover of blocks by kind, in parts, each found by few searches."""
 
 import unittest
 from collections import Counter
 from random import Random
 from unittest import mock
 
-from tests.unit.core.fit.hard_covers import FAMILIES, leave_open, podm, properties
-from tests.unit.core.sites import near_site, need
-from valence_sched.core.fit.cover_tree import CoverTree
-from valence_sched.core.fit.dive import Item
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.unit.core.fit.hard_covers import FAMILIES, podm, properties
+from tests.unit.core.fit.test_set_cover import ASKED, CAPS, DEMANDS, ITEMS
+from tests.unit.core.sites import near_site, need, quietly
+from valence_sched.core.fit import pool_covers
 from valence_sched.core.fit.fit import Fit, Fitter
+from valence_sched.core.fit.pool_covers import CoverTree, connected_components, cover_components
+from valence_sched.core.fit.set_cover import Item, cheapest_cover
 from valence_sched.core.fit.spending import SearchOutcome, Spending
 from valence_sched.model.need import Need
 from valence_sched.model.policy import Budget
 from valence_sched.testing import request, view
 
 STATES = 100_000
+
+
+def found(trees: list[CoverTree], free: dict[int, int], before=None):
+    """Return the nodes of all trees, and the cover of all together by kind, None without one."""
+    nodes = [tree.find(node, free) for tree, node in
+             zip(trees, before or [tree.root for tree in trees], strict=True)]  # fmt: skip
+    if any(node.cover is None for node in nodes):
+        return nodes, None
+    return nodes, {kind: number for node in nodes for kind, number in node.cover}
+
+
+class TestCoverTree(unittest.TestCase):
+    """Offers that become smaller and smaller."""
+
+    @quietly(400)
+    @given(ITEMS, ASKED, CAPS, st.lists(st.lists(st.integers(0, 3), min_size=5, max_size=5)))
+    def test_it_has_the_cover_that_a_search_of_the_offer_has(self, items, asked, caps, offers):
+        kinds = [10 + number for number in range(len(items))]
+        most = [replace(item, available=3) for item in items]
+        trees = [CoverTree(part, STATES) for part in connected_components(kinds, most, asked, caps)]
+        for offer in offers:
+            left = [replace(item, available=n) for item, n in zip(items, offer, strict=False)]
+            expected = cheapest_cover(left, asked, caps, states=STATES).counts
+            _, cover = found(trees, dict(zip(kinds, offer, strict=False)))
+            if expected is not None:
+                pairs = zip(kinds, expected, strict=True)
+                expected = {kind: number for kind, number in pairs if number}
+            self.assertEqual(expected, cover)
+        columns = {kind: np.array([offer[place] for offer in offers], dtype=np.float32)
+                   for place, kind in enumerate(kinds)}  # fmt: skip
+        settled = [tree.settle(columns, len(offers)) for tree in trees]
+        frees = [dict(zip(kinds, offer, strict=False)) for offer in offers]
+        expected = [found(trees, free)[1] is not None for free in frees]
+        have = [all(one[0][number] for one in settled) for number in range(len(offers))]
+        self.assertEqual(expected, have)
+        self.assertTrue(all(one[1].all() for one in settled))
+        self.assertLessEqual({mask.dtype for one in settled for mask in one}, {np.dtype(bool)})
+
+    @quietly(200)
+    @given(ITEMS, ASKED, CAPS, st.lists(st.integers(0, 4), max_size=6))
+    def test_what_was_found_when_more_was_free_is_a_place_to_go_on_from(
+        self, items, asked, caps, takes
+    ):
+        kinds = list(range(len(items)))
+        trees = [
+            CoverTree(part, STATES) for part in connected_components(kinds, items, asked, caps)
+        ]
+        free, nodes = {kind: item.available for kind, item in enumerate(items)}, None
+        for kind in takes:
+            nodes, cover = found(trees, free, nodes)
+            self.assertEqual(found(trees, free)[1], cover)
+            free[kind] = max(0, free.get(kind, 0) - 1)
+
+    def test_offers_with_enough_for_one_cover_share_its_search(self):
+        (part,) = connected_components([7, 8], [Item(5, 1, (1,)), Item(5, 2, (1,))], [2], [])
+        tree = CoverTree(part, STATES)
+        with mock.patch.object(pool_covers, "cheapest_cover") as search:
+            self.assertEqual(((7, 2),), tree.find(tree.root, {7: 5, 8: 0}).cover)
+            self.assertEqual(((7, 2),), tree.find(tree.root, {7: 2, 8: 9}).cover)
+            search.assert_not_called()
+        one = tree.find(tree.root, {7: 1, 8: 4})
+        self.assertEqual(((7, 1), (8, 1)), one.cover)
+        self.assertIs(one, tree.find(tree.root, {7: 1, 8: 1}))
+
+    def test_an_offer_that_is_reached_in_two_ways_is_searched_once(self):
+        items = [Item(1, 1, (1,)), Item(5, 2, (1,)), Item(5, 3, (1,))]
+        (part,) = connected_components([7, 8, 9], items, [2], [])
+        tree = CoverTree(part, STATES)
+        self.assertEqual(((7, 1), (8, 1)), tree.root.cover)
+        without_8 = tree.find(tree.root, {7: 1, 8: 0, 9: 5})
+        without_7 = tree.find(tree.root, {7: 0, 8: 5, 9: 5})
+        self.assertEqual((((7, 1), (9, 1)), ((8, 2),)), (without_8.cover, without_7.cover))
+        neither = tree.find(without_8, {7: 0, 8: 0, 9: 5})
+        self.assertEqual(((9, 2),), neither.cover)
+        with mock.patch.object(pool_covers, "cheapest_cover") as search:
+            self.assertIs(neither, tree.find(without_7, {7: 0, 8: 0, 9: 5}))
+            search.assert_not_called()
+
+    def test_a_search_that_ends_too_early_is_not_complete(self):
+        items = [Item(9, n, (n, 9 - n, 3)) for n in range(1, 9)]
+        (part,) = connected_components(range(8), items, [31, 37, 29], [])
+        root = CoverTree(part, 1).root
+        self.assertFalse(root.complete)
+        self.assertIsNone(root.cover)
+        free = {kind: np.full(2, 9, dtype=np.float32) for kind in range(8)}
+        self.assertEqual([False, False], CoverTree(part, 1).settle(free, 2)[1].tolist())
+
+
+class TestConnectedComponents(unittest.TestCase):
+    """What no kind of block has in common is covered by itself."""
+
+    def test_demands_and_caps_that_share_no_item_are_apart(self):
+        items = [Item(1, 1, (1, 1, 0, 0), (0,)), Item(2, 1, (0, 0, 4, 0)), Item(3, 9, (1, 0, 0, 0))]
+        parts = sorted(
+            connected_components([5, 6, 7], items, [1, 2, 3, 0], [4]), key=lambda one: one.kinds
+        )
+        self.assertEqual([((5, 7), (1, 2), (4,)), ((6,), (3,), ())],
+                         [(one.kinds, one.amounts, one.caps) for one in parts])  # fmt: skip
+        self.assertEqual((Item(1, 1, (1, 1), (0,)), Item(3, 9, (1, 0))), parts[0].items)
+
+    def test_items_of_one_cap_are_together(self):
+        items = [Item(1, 1, (1, 0), (0,)), Item(1, 1, (0, 1), (0,))]
+        (part,) = connected_components([0, 1], items, [1, 1], [1])
+        self.assertIsNone(CoverTree(part, STATES).root.cover)
+
+    def test_a_demand_that_nothing_meets_has_no_cover(self):
+        (part,) = connected_components([], [], [1], [])
+        root = CoverTree(part, STATES).root
+        self.assertEqual((None, True), (root.cover, root.complete))
+
+    def test_every_demand_is_in_one_part(self):
+        items = [Item(1, 1, (1,) * DEMANDS)]
+        self.assertEqual(1, len(connected_components([3], items, [1] * DEMANDS, [])))
+
+
 STOCK = {"stocks": [{"resource": "gib", "amount": 4}]}
 CORES = {"processor": {"total_cores": 8}}
 
@@ -54,9 +176,6 @@ class TestCoversBlocksAlone(unittest.TestCase):
 
 class TestPoolCover(unittest.TestCase):
     """The cheapest cover of what is free in a pool."""
-
-    def setUp(self) -> None:
-        leave_open(self)
 
     def test_it_has_the_kinds_of_the_fit_of_its_pool(self):
         outcomes = set()
@@ -117,7 +236,7 @@ class TestCoverComponents(unittest.TestCase):
             plan = Fitter(needs, seen.kinds)
             for row in range(len(seen)):
                 with self.subTest(seed=seed, row=row):
-                    parts = plan.cover_components(seen.pools[row])
+                    parts = cover_components(plan, seen.pools[row])
                     kinds = [kind for part in parts for kind in part.kinds]
                     self.assertEqual(len(set(kinds)), len(kinds))
                     free = dict.fromkeys(kinds, 0) | dict(seen.block_counts.kinds(row))
@@ -136,7 +255,7 @@ class TestCoverComponents(unittest.TestCase):
         seen = view({"id": "a", "pools": [{"id": "p", "limits": limits}],
                      "blocks": [{**one, "pools": ["p"]} for one in blocks]})  # fmt: skip
         asked = request({"processor": {"total_cores": 20}, "memory": {"capacity_mib": 40}})
-        parts = Fitter(asked.needs, seen.kinds).cover_components(seen.pools[0])
+        parts = cover_components(Fitter(asked.needs, seen.kinds), seen.pools[0])
         found = {tuple(sorted(item.available for item in part.items)): part for part in parts}
         self.assertEqual({(3, 7), (3,), (2,)}, found.keys())
         cores, nics = found[3, 7], found[2,]
@@ -149,7 +268,7 @@ class TestCoverComponents(unittest.TestCase):
         texts = []
         for blocks in ([cpu("a", 2), cpu("b", 16), cpu("c", 4)], [cpu("c", 4), cpu("a", 2)]):
             seen = view({"id": "a", "blocks": blocks})
-            (part,) = Fitter(needs, seen.kinds).cover_components(seen.pools[0])
+            (part,) = cover_components(Fitter(needs, seen.kinds), seen.pools[0])
             texts.append([seen.kinds.kinds[kind].sort_key for kind in part.kinds])
         self.assertEqual([sorted(one) for one in texts], texts)
         self.assertEqual([3, 2], [len(one) for one in texts])
@@ -158,7 +277,7 @@ class TestCoverComponents(unittest.TestCase):
         seen = view({"id": "a", "blocks": [cpu("a", 2), cpu("b", 16)]})
         plan = Fitter((need("processor", "cores", 8), Need(kind="memory", measure="capacity_mib",
                                                            amount=8)), seen.kinds)  # fmt: skip
-        plan.cover_components(seen.pools[0])
+        cover_components(plan, seen.pools[0])
         with mock.patch.object(type(seen.kinds), "devices_of") as search:
-            plan.cover_components(seen.pools[0])
+            cover_components(plan, seen.pools[0])
             search.assert_not_called()

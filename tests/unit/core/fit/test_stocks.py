@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.unit.core.fit import brute
 from tests.unit.core.sites import quietly
-from valence_sched.core.fit import stock_allocation
+from valence_sched.core.fit import stocks as stock_allocation
 from valence_sched.core.fit.spending import SearchOutcome
-from valence_sched.core.fit.stock_allocation import StockAmount
+from valence_sched.core.fit.stocks import StockAmount
 from valence_sched.model.inventory import Stock
 from valence_sched.model.need import Need
 from valence_sched.testing import view

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pool covers: the blocks that make a node in each pool, for as long as they are free.
+
+Pools whose offers differ little share few searches: demands and caps that no kind of block has in
+common are parts of their own, each with a tree of covers, and the cheapest covers of all parts
+together are the cheapest cover of the whole.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from valence_sched.core.fit.fit import Fitter
+from valence_sched.core.fit.set_cover import Item, cheapest_cover
+from valence_sched.core.fit.spending import Spending
+from valence_sched.model.inventory import Limit, Pool
+from valence_sched.view.block_counts import Counts
+from valence_sched.view.view import Ints, Mask, View
+
+MIN_POOLS = 8  # pools of equal limits from which on they share their covers
+MOST_KINDS = 64  # of blocks in a part: of more, the search in all of them would be too wide
+
+Offer = tuple[int, ...]  # numbers by kind
+
+
+class PoolCovers:
+    """The cover of each pool, found when it is asked for.
+
+    A column is a kind of block that helps to make the node in any of the pools. Fewer pools of
+    equal limits than ``min_pools`` do not share their covers.
+    """
+
+    def __init__(self, fitter: Fitter, view: View, min_pools: int = MIN_POOLS) -> None:
+        self._fitter, self._view = fitter, view
+        self._trees: dict[CoverComponent, CoverTree] = {}
+        numbers: dict[tuple[tuple[str, Limit], ...], int] = {}  # of different limits
+        self._limits = [numbers.setdefault(tuple(pool.limits.items()), len(numbers))
+                        for pool in view.pools]  # fmt: skip
+        pools, sizes = dict(zip(self._limits, view.pools, strict=True)), Counter(self._limits)
+        parts = [cover_components(fitter, pools[limits]) for limits in range(len(numbers))]
+        self._trees_of = {limits: [self._tree(part) for part in some]
+                          for limits, some in enumerate(parts)
+                          if sizes[limits] >= min_pools and _is_narrow(some)}  # fmt: skip
+        kinds = [kind for some in parts for part in some for kind in part.kinds]
+        self._columns = np.unique(np.array(kinds, dtype=np.int64))  # the kind of each
+        self._column = {kind: column for column, kind in enumerate(self._columns.tolist())}
+        self._nodes: dict[int, list[CoverNode]] = {}  # by row
+        self._spending: defaultdict[int, Spending] = defaultdict(lambda: Spending(fitter.budget))
+        self._podm_of: list[int] = view.podm_of.tolist()
+        self._entries, self._has = self._entries_by_column()
+        #: The last cover of each row: how many blocks of each column, and whether it is the best.
+        self._covers = np.zeros(self._entries.shape, dtype=np.float32)
+        self._is_best = np.zeros(len(view), dtype=bool)
+        self.undecided_rows: set[int] = set()
+
+    def free(self, rows: Ints) -> Counts:
+        """Return how many blocks are free now on some rows; shape ``(rows, columns)``."""
+        free: Counts = self._view.block_counts.free[self._entries[rows]] * self._has[rows]
+        return free
+
+    def holds(self, rows: Ints, free: Counts) -> Mask:
+        """Return for which rows the blocks of the last cover are still there."""
+        return self._is_best[rows] & (free >= self._covers[rows]).all(axis=1)
+
+    def of(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Return what the last covers of some rows take: entries of block counts, and numbers."""
+        covers = self._covers[rows]
+        places = covers.nonzero()
+        return self._entries[rows][places], covers[places].astype(np.int64)
+
+    def settle(self, rows: Ints) -> tuple[Mask, Mask]:
+        """Return which of some rows have a cover, and of which that is known by shared searches."""
+        free = self.free(rows)
+        has_cover, known = np.ones(len(rows), dtype=bool), np.ones(len(rows), dtype=bool)
+        limits_of = np.array(self._limits)[rows]
+        for limits in np.unique(limits_of).tolist():
+            some = (limits_of == limits).nonzero()[0]
+            trees = self._trees_of.get(limits)
+            if trees is None:
+                known[some] = False
+                continue
+            columns = {kind: free[some, column] for kind, column in self._column.items()}
+            for tree in trees:
+                covered, settled = tree.settle(columns, len(some))
+                has_cover[some] &= covered
+                known[some] &= settled
+        return has_cover, known
+
+    def find(self, row: int, free: Counts) -> bool:
+        """Find the cover of a row; false if there is none, or in ``undecided_rows``."""
+        nodes = self._find_nodes(row, free)
+        if nodes is not None:
+            if any(node.cover is None for node in nodes):
+                return False
+            cover = itertools.chain.from_iterable(node.cover or () for node in nodes)
+            return self._keep(row, cover, complete=True)
+        spending = self._spending[self._podm_of[row]]
+        answer = self._fitter.pool_cover(self._view, row, spending)
+        if answer.found is None:
+            if not answer.complete:
+                self.undecided_rows.add(row)
+            return False
+        return self._keep(row, answer.found.items(), answer.complete)
+
+    def _find_nodes(self, row: int, free: Counts) -> list[CoverNode] | None:
+        """Return the nodes of all parts; None where a tree has no sure answer, or there is none."""
+        trees = self._trees_of.get(self._limits[row])
+        if trees is None:
+            return None
+        by_kind = dict(zip(self._column, free.tolist(), strict=True))
+        before = self._nodes.get(row) or [tree.root for tree in trees]
+        nodes = [tree.find(node, by_kind) for tree, node in zip(trees, before, strict=True)]
+        self._nodes[row] = nodes
+        return nodes if all(node.complete for node in nodes) else None
+
+    def _keep(self, row: int, cover: Iterable[tuple[int, int]], complete: bool) -> bool:
+        covers, column = self._covers, self._column
+        covers[row] = 0.0
+        for kind, number in cover:
+            covers[row, column[kind]] = number
+        self._is_best[row] = complete
+        return True
+
+    def _tree(self, part: CoverComponent) -> CoverTree:
+        tree = self._trees.get(part)
+        if tree is None:
+            tree = self._trees[part] = CoverTree(part, self._fitter.budget.pool_states)
+        return tree
+
+    def _entries_by_column(self) -> tuple[Ints, Mask]:
+        """Return the entry of block counts of each row and column, and where there is one."""
+        counts = self._view.block_counts
+        columns = np.full(len(self._view.kinds), -1)
+        columns[self._columns] = range(len(self._columns))
+        rows = np.repeat(np.arange(len(counts)), np.diff(counts.start))
+        column = columns[counts.kind]
+        useful = (column >= 0).nonzero()[0]
+        entries = np.zeros((len(counts), len(self._columns)), dtype=np.int64)
+        has = np.zeros(entries.shape, dtype=bool)
+        entries[rows[useful], column[useful]] = useful
+        has[rows[useful], column[useful]] = True
+        return entries, has
+
+
+def _is_narrow(parts: list[CoverComponent]) -> bool:
+    return max(len(part.kinds) for part in parts) <= MOST_KINDS
+
+
+class CoverComponent(Struct, frozen=True):
+    """A set cover by itself: the kinds of block that it is covered by, an item each, and as usual.
+
+    Of each item as many are available as a node can use.
+    """
+
+    kinds: tuple[int, ...]
+    items: tuple[Item, ...]
+    amounts: tuple[int, ...]
+    caps: tuple[int, ...]
+
+
+def cover_components(fitter: Fitter, pool: Pool) -> list[CoverComponent]:
+    """Return the parts of the cover that makes the node in a pool, by kind of block."""
+    offer, items, caps, amounts = fitter.whole_cover(pool)
+    return connected_components([kind for kind, _ in offer], items, amounts, caps)
+
+
+def connected_components(
+    kinds: Sequence[int], items: Sequence[Item], amounts: Sequence[int], caps: Sequence[int]
+) -> list[CoverComponent]:
+    """Return the parts of a set cover, of which the ``n``-th item is the ``n``-th kind of block."""
+    demands = [number for number, amount in enumerate(amounts) if amount]
+    groups: list[tuple[set[int], set[int]]] = [({demand}, set()) for demand in demands]
+    for item in items:
+        mine = ({demand for demand in demands if item.gives[demand]}, set(item.caps))
+        joined = [one for one in groups if one[0] & mine[0] or one[1] & mine[1]]
+        groups = [one for one in groups if one not in joined]
+        groups.append((mine[0].union(*(one[0] for one in joined)),
+                       mine[1].union(*(one[1] for one in joined))))  # fmt: skip
+    return [_part(kinds, items, amounts, caps, *map(sorted, group)) for group in groups]
+
+
+def _part(
+    kinds: Sequence[int],
+    items: Sequence[Item],
+    amounts: Sequence[int],
+    caps: Sequence[int],
+    demands: list[int],
+    capped: list[int],
+) -> CoverComponent:
+    mine = [number for number, item in enumerate(items)
+            if any(item.gives[demand] for demand in demands)]  # fmt: skip
+    return CoverComponent(
+        kinds=tuple(kinds[number] for number in mine),
+        items=tuple(
+            Item(
+                available=items[number].available,
+                price=items[number].price,
+                gives=tuple(items[number].gives[demand] for demand in demands),
+                caps=tuple(capped.index(cap) for cap in items[number].caps),
+            )
+            for number in mine
+        ),
+        amounts=tuple(amounts[demand] for demand in demands),
+        caps=tuple(caps[cap] for cap in capped),
+    )
+
+
+class CoverNode:
+    """An offer, and how many of which kinds are its cheapest cover: None where there is none.
+
+    It is ``complete`` where all was searched; where not, nothing is known of smaller offers.
+    """
+
+    __slots__ = ("children", "complete", "cover", "offer")
+
+    def __init__(
+        self, offer: Offer, cover: tuple[tuple[int, int], ...] | None, complete: bool
+    ) -> None:
+        self.offer, self.cover, self.complete = offer, cover, complete
+        self.children: dict[tuple[int, float], CoverNode] = {}
+
+
+class CoverTree:
+    """The covers of all offers for one part, within so many states of the search each.
+
+    The cheapest cover of an offer is the cheapest cover of every smaller offer that still has its
+    blocks: a smaller offer has no other covers. So the root is an offer with enough of everything;
+    an offer with too few of a kind for its cover goes on to the offer with that many of that kind,
+    and so on.
+    """
+
+    def __init__(self, part: CoverComponent, states: int) -> None:
+        self._part, self._states = part, states
+        self._position = {kind: position for position, kind in enumerate(part.kinds)}
+        self._nodes: dict[Offer, CoverNode] = {}
+        self.root = self._node(tuple(item.available for item in part.items))
+
+    def find(self, node: CoverNode, free: Mapping[int, float]) -> CoverNode:
+        """Return the node that has the cheapest cover of what is free, by kind.
+
+        ``node`` is one whose offer has no less of any kind that the part can use: the root, or
+        what was found when more was free.
+        """
+        while node.complete and node.cover is not None:
+            for kind, number in node.cover:
+                fewer = free[kind]
+                if fewer < number:
+                    child = node.children.get((kind, fewer))
+                    node = child or self._child(node, kind, int(fewer))
+                    break
+            else:
+                return node
+        return node
+
+    def settle(self, free: Mapping[int, Counts], size: int) -> tuple[Mask, Mask]:
+        """Return which of several offers have a cover, and of which that is known.
+
+        ``free`` has a number for each offer by kind, and there are ``size`` offers.
+        """
+        has_cover, known = np.zeros(size, dtype=bool), np.ones(size, dtype=bool)
+        waiting = [(self.root, np.arange(size))]
+        while waiting:
+            node, offers = waiting.pop()
+            if not node.complete:
+                known[offers] = False
+                continue
+            for kind, number in node.cover or ():
+                numbers = free[kind][offers]
+                lacking = numbers < number
+                if lacking.any():
+                    for fewer in np.unique(numbers[lacking]).tolist():
+                        child = self._child(node, kind, int(fewer))
+                        waiting.append((child, offers[numbers == fewer]))
+                    offers = offers[~lacking]
+            if node.cover is not None:
+                has_cover[offers] = True
+        return has_cover, known
+
+    def _child(self, node: CoverNode, kind: int, number: int) -> CoverNode:
+        child = node.children.get((kind, number))
+        if child is None:
+            position = self._position[kind]
+            offer = (*node.offer[:position], number, *node.offer[position + 1 :])
+            child = node.children[kind, number] = self._node(offer)
+        return child
+
+    def _node(self, offer: Offer) -> CoverNode:
+        node = self._nodes.get(offer)
+        if node is None:
+            part = self._part
+            kinds = [kind for kind, number in zip(part.kinds, offer, strict=True) if number]
+            items = [replace(item, available=number)
+                     for item, number in zip(part.items, offer, strict=True) if number]  # fmt: skip
+            found = cheapest_cover(items, part.amounts, part.caps, states=self._states)
+            cover = None
+            if found.complete and found.counts is not None:
+                pairs = zip(kinds, found.counts, strict=True)
+                cover = tuple((kind, number) for kind, number in pairs if number)
+            node = self._nodes[offer] = CoverNode(offer, cover, found.complete)
+        return node
