@@ -437,8 +437,10 @@ class App:
         app = App(self.config.environ, self.config.input, now=self.now)
 
         def podms(zone: RecordedZone) -> Engine:
-            return app.engine(replace(selection, sources=zone.inventories, strict=False))
+            here = replace(selection, sources=zone.inventories, stated=stated, strict=False)
+            return app.engine(here)
 
+        stated = zone.stated()
         tree = recorded_tree(zone, podms)
 
         def requests(request: Request) -> Callable[[str], Request]:
@@ -868,7 +870,7 @@ class App:
 def _of_zones(selection: Selection, zone: RecordedZone) -> Selection:
     """Return a selection of the inventories of a zone and of all zones below it."""
     every = dict.fromkeys(each for _, one in zone.walk() for each in one.inventories)
-    return replace(selection, sources=tuple(every))
+    return replace(selection, sources=tuple(every), stated=zone.stated())
 
 
 def _refuse_reading(selection: Selection) -> None:

@@ -59,9 +59,46 @@ class TestZoneFile(Case):
                       "air, has liquid)", done.err)  # fmt: skip
 
     def test_a_capability_of_a_zone_holds_for_its_pod_managers(self):
-        done = run(OURS, *GPU, "--zone-file", ZONES, "--capability", "cooling=liquid", "-f", "json")
-        self.assertEqual([("west/hall-2", "gpu-north")],
-                         [(row["Zone"], row["Podm"]) for row in done.data])  # fmt: skip
+        """However it is asked for, in the choice and in its reasons."""
+        for words in (
+            ("--capability", "cooling={}"),
+            ("--attribute", "capabilities.cooling={}"),
+            ("--where", '["=", "$capabilities.cooling", "{}"]'),
+        ):
+            with self.subTest(words):
+                option, text = words
+                ask = (*GPU, "--zone-file", ZONES, "--explain", option)
+                done = run(OURS, *ask, text.replace("{}", "liquid"))
+                self.assertRegex(done.out, r"1 \| west/hall-2 \| gpu-north")
+                self.assertRegex(done.out, r"gpu-north +hall-1 .* chosen")
+                self.assertRegex(done.out, r"Nearest miss: +gpu-east fits but for \S+")
+                self.assertNotIn("no pod manager tells", done.err)
+                done = run(OURS, *ask, text.replace("{}", "air"))
+                self.assertEqual(3, done.code)
+                self.assertRegex(done.out, r"gpu-north +hall-1: [a-z .]*liquid, needs")
+                self.assertNotIn("no pod manager tells", done.err)
+
+    def test_what_a_zone_states_holds_for_what_is_below_unless_that_says_otherwise(self):
+        file = self.write("tree.yaml", f"""
+            schema: valence-sched/zones
+            version: "1.0"
+            zone:
+              name: all
+              capabilities: region=eu, cooling=air
+              inventories: [{ROOT}/examples/zones/east.json]
+              children:
+                - name: hall
+                  capabilities: cooling=liquid
+                  inventories: [{ROOT}/examples/zones/hall-2.json]
+            """)  # fmt: skip
+        for words, podms in (
+            (["region=eu"], ["gpu-east", "gpu-north"]),
+            (["cooling=liquid"], ["gpu-north"]),
+            (["cooling=air"], ["gpu-east"]),
+        ):
+            rows = run(OURS, *GPU, "--alternates", "2", "--zone-file", file, "--capability", *words,
+                       "-f", "json").data  # fmt: skip
+            self.assertEqual(podms, [row["Podm"] for row in rows])
 
     def test_a_pod_manager_is_named_by_the_path_to_it(self):
         for words, row in (

@@ -275,12 +275,20 @@ class TestCapabilities(ReportCase):
         return replace(NODE, capabilities={key: (one,) for key, one in capabilities.items()})
 
     def having(self, url, **capabilities):
-        """Return the pod managers that a zone places on, and counts nodes on."""
-        zone, asked = scheduler(url), self.asked(**capabilities)
-        ranked = {one.podm for one in zone.rank(asked, 9).candidates}
-        counted = {podm for podm, number in zone.count_fits(asked, MOST).podms if number}
-        self.assertEqual(ranked, counted)
-        return ranked
+        """Return the pod managers that a zone places and counts nodes on, however it is asked."""
+        zone, found = scheduler(url), []
+        terms = [["=", f"$capabilities.{key}", one] for key, one in capabilities.items()]
+        for asked in (
+            self.asked(**capabilities),
+            replace(NODE, where=["and", ["=", "$enabled", True], *terms]),
+            replace(NODE, attributes={f"capabilities.{key}": one
+                                      for key, one in capabilities.items()}),
+        ):  # fmt: skip
+            found.append({one.podm for one in zone.rank(asked, 9).candidates})
+            counted = {podm for podm, number in zone.count_fits(asked, MOST).podms if number}
+            self.assertEqual(found[0], found[-1])
+            self.assertEqual(found[0], counted)
+        return found[0]
 
 
 class TestRouter(ReportCase):

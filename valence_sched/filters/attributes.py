@@ -27,16 +27,17 @@ def _fields(_options: Options, request: Request | None) -> Iterator[str]:
 def attributes(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers whose facts, capabilities and other attributes fulfil what is asked."""
     for path, text in request.attributes.items():
-        values = _attribute(view, *split_attribute(path))
+        values = _attribute(view, request, *split_attribute(path))
         have = Labels([_display(value) for value in values.values], values.codes)
         yield Term(path, text, have, holds=values.where(parse_condition(text, path).holds))
 
 
-def _attribute(view: View, root: str, name: str) -> Labels:
+def _attribute(view: View, request: Request, root: str, name: str) -> Labels:
     if root == "facts":
         return view.text(name)
     if root == "capabilities":
-        values = [has.get(name, ()) for has in view.capabilities.values]
+        inherited = request.inherited.get(name, ())
+        values = [has.get(name, inherited) for has in view.capabilities.values]
         return Labels(values, view.capabilities.codes)
     if root in ("zone", "status"):
         return view.zone if root == "zone" else view.status

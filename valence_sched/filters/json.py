@@ -32,5 +32,6 @@ def json(view: View, request: Request, *, unknown: bool = False) -> Iterator[Ter
         return
     least = 0 if unknown else 1
     for part in conjuncts(request.where_expression):
-        holds = truth_values(view, part) >= least
-        yield Term("json", one_line(str(part), 200), reported_values(view, part), holds=holds)
+        holds = truth_values(view, part, request.inherited) >= least
+        has = reported_values(view, part, request.inherited)
+        yield Term("json", one_line(str(part), 200), has, holds=holds)

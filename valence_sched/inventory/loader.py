@@ -132,7 +132,12 @@ class InventoryLoader:
         if selection.no_cache or self._config.environ.get(NO_CACHE) or len(sources) != 1:
             return None
         (source,) = sources
-        if self._changes_recordings(live) or source == "-" or split_plugin_name(source)[0]:
+        if (
+            selection.stated.get(source)
+            or self._changes_recordings(live)
+            or source == "-"
+            or split_plugin_name(source)[0]
+        ):
             return None
         try:
             large = os.stat(source).st_size >= self._min_cached_bytes
@@ -296,7 +301,10 @@ class InventoryLoader:
                 self._diagnostics.remark(remark)
 
     def _checked(self, podm: P, record: recorded.Record, *, lean: bool) -> P:
-        """Return a pod manager that agrees with itself, as one that a driver made does."""
+        """Return a pod manager that agrees with itself, with what its zones state."""
+        if record.stated:
+            capabilities = {**record.stated, **podm.capabilities}
+            podm = msgspec.structs.replace(podm, capabilities=capabilities)
         if isinstance(record.content, Podm):
             return podm
         check_podm(podm, record.file, record.place)

@@ -92,7 +92,7 @@ class SourceReader:
         variable = None if selection.sources else INVENTORY
         try:
             with errors_at(variable):
-                for number, record in enumerate(self._recorded(sources), 1):
+                for number, record in enumerate(self._recorded(sources, selection), 1):
                     self.progress.count_podms(number)
                     yield record
         finally:
@@ -100,16 +100,21 @@ class SourceReader:
         if selection.live.selects_live or not sources:
             yield from self._live_records(selection.live, alone=not sources)
 
-    def _recorded(self, sources: Sequence[str]) -> Iterator[recorded.Record]:
-        dialects = plugins.installed(plugins.DIALECTS)
+    def _recorded(self, sources: Sequence[str], selection: Selection) -> Iterator[recorded.Record]:
         for source in sources:
-            name, path = split_plugin_name(source)
-            if not name:
-                yield from recorded.records(source, self.config.input, self.diagnostics, dialects)
-                continue
-            read = plugins.load(plugins.DRIVERS).get(name)
-            with plugins.plugin_errors(f"driver {name!r}: {path}"):
-                yield from read(path, self.config.input, self.diagnostics, dialects)
+            stated = selection.stated.get(source)
+            for record in self._of_source(source):
+                yield record._replace(stated=stated) if stated else record
+
+    def _of_source(self, source: str) -> Iterator[recorded.Record]:
+        dialects = plugins.installed(plugins.DIALECTS)
+        name, path = split_plugin_name(source)
+        if not name:
+            yield from recorded.records(source, self.config.input, self.diagnostics, dialects)
+            return
+        read = plugins.load(plugins.DRIVERS).get(name)
+        with plugins.plugin_errors(f"driver {name!r}: {path}"):
+            yield from read(path, self.config.input, self.diagnostics, dialects)
 
     def live_reader(self, live: ReadOptions, *, raw: bool = False) -> LiveReader:
         """Return the reader of the live pod managers that a command applies to.

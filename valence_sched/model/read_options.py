@@ -56,7 +56,8 @@ class Selection(Struct, frozen=True, kw_only=True):
     pod manager that cannot be read is an error. With ``no_cache`` inventory files are read whole,
     whether or not their views are cached. ``zones`` are the settings of this zone, None: those of
     the user's own file. With ``dispatches`` each decision that is claimed is queued for the
-    controller of the service.
+    controller of the service. ``stated`` are by source the capabilities that zones state of its pod
+    managers.
     """
 
     sources: tuple[str, ...] = ()
@@ -69,6 +70,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     no_cache: bool = False
     zones: ZoneSettings | None = None
     dispatches: bool = False
+    stated: dict[str, dict[str, tuple[str, ...]]] = {}
 
 
 DEFAULT_SELECTION = Selection()

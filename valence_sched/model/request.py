@@ -341,8 +341,18 @@ def _check_alternative(alternative: Alternative) -> None:
 
 
 def with_inherited(request: Request, stated: Mapping[str, tuple[str, ...]]) -> Request:
-    """Return a request for pod managers of a zone that states some capabilities, too."""
-    inherited = {key: stated[key] for key in request.capabilities if key in stated}
+    """Return a request for pod managers of a zone that states some capabilities, too.
+
+    It carries those that it is about: what nothing asks for changes no decision.
+    """
+    if not stated:
+        return request
+    asked = {*request.capabilities}
+    paths = [extra_specs.split_attribute(path) for path in request.attributes]
+    if request.where_expression is not None:
+        paths += [(path.root, path.name) for path in request.where_expression.paths]
+    asked.update(name for root, name in paths if root == "capabilities")
+    inherited = {key: values for key, values in stated.items() if key in asked}
     if not inherited:
         return request
     return msgspec.structs.replace(request, inherited={**request.inherited, **inherited})

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from msgspec.structs import replace
@@ -22,7 +22,8 @@ SCHEMA, VERSION = "valence-sched/zones", "1.0"
 class RecordedZone(Noun, frozen=True, kw_only=True):
     """One zone: the inventories of its own pod managers, and the zones below it.
 
-    ``weight_scale``, ``weight_offset`` and ``capabilities`` are as the zone above has them.
+    ``weight_scale``, ``weight_offset`` and ``capabilities`` are as the zone above has them; the
+    capabilities hold for its pod managers and all below it.
     """
 
     name: ZoneName
@@ -37,6 +38,16 @@ class RecordedZone(Noun, frozen=True, kw_only=True):
         yield path, self
         for child in self.children:
             yield from child.walk(f"{path}/{child.name}" if path else child.name)
+
+    def stated(
+        self, above: Mapping[str, tuple[str, ...]] | None = None
+    ) -> dict[str, dict[str, tuple[str, ...]]]:
+        """Return by inventory what its zone and those ``above`` state of its pod managers."""
+        own = {**(above or {}), **parse_capabilities(self.capabilities)}
+        found = dict.fromkeys(self.inventories, own) if own else {}
+        for child in self.children:
+            found |= child.stated(own)
+        return found
 
 
 class ZoneFile(Noun, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ Of one pair of values:
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,9 @@ from valence_sched.view.view import Floats, Ints, Labels, View
 
 TruthValues = npt.NDArray[np.int8]
 RowValues = Labels | Floats
+Inherited = Mapping[str, tuple[str, ...]]  # capabilities of the zones above
+
+NO_CAPABILITIES: Inherited = MappingProxyType({})
 
 COMPARATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -42,24 +46,31 @@ COMPARATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 _FLAGS = (False, True)
 
 
-def truth_values(view: View, expression: Expression) -> TruthValues:
-    """Return per row 1 where the expression holds, -1 where it does not, 0 where unknown."""
+def truth_values(
+    view: View, expression: Expression, inherited: Inherited = NO_CAPABILITIES
+) -> TruthValues:
+    """Return per row 1 where the expression holds, -1 where it does not, 0 where unknown.
+
+    A pod manager that states none of a capability has what it ``inherited`` of its zones.
+    """
     if isinstance(expression, Comparison):
-        return _compare(view, expression)
-    parts = [truth_values(view, part) for part in expression.parts]
+        return _compare(view, expression, inherited)
+    parts = [truth_values(view, part, inherited) for part in expression.parts]
     if expression.operator == "not":
         return np.negative(parts[0])
     joined = np.minimum if expression.operator == "and" else np.maximum
     return joined.reduce(parts)  # type: ignore[no-any-return]
 
 
-def reported_values(view: View, expression: Expression) -> Labels:
+def reported_values(
+    view: View, expression: Expression, inherited: Inherited = NO_CAPABILITIES
+) -> Labels:
     """Return per row the values at the paths of an expression, formatted when they are read.
 
     For one path the value, for several a map from each path to its values.
     """
     paths = list(dict.fromkeys(expression.paths))
-    return Labels(_PathValues(view, paths), np.arange(len(view)))
+    return Labels(_PathValues(view, paths, inherited), np.arange(len(view)))
 
 
 def check_amounts(view: View, expression: Expression) -> None:
@@ -76,7 +87,9 @@ def check_amounts(view: View, expression: Expression) -> None:
             raise UnknownName("amount", path.name, names, f"where: ${path}")
 
 
-def argument_values(view: View, argument: Argument) -> RowValues:
+def argument_values(
+    view: View, argument: Argument, inherited: Inherited = NO_CAPABILITIES
+) -> RowValues:
     """Return an argument per row: amounts as numbers, other values as labels; None is unknown."""
     if not isinstance(argument, AttributePath):
         return Labels((argument,), np.zeros(len(view), dtype=np.int64))
@@ -89,7 +102,8 @@ def argument_values(view: View, argument: Argument) -> RowValues:
         return view.text(name)
     if root == "capabilities":
         labels = view.capabilities
-        return Labels([has.get(name) for has in labels.values], labels.codes)
+        stated = inherited.get(name)
+        return Labels([has.get(name, stated) for has in labels.values], labels.codes)
     if root == "enabled":
         return Labels(_FLAGS, view.enabled.astype(np.int64))
     if root in ("zone", "status", "aggregates", "traits"):
@@ -105,8 +119,9 @@ def _is_typo(name: str, known: str) -> bool:
     return known.startswith(name) or (alike and abs(len(name) - len(known)) <= 1)
 
 
-def _compare(view: View, comparison: Comparison) -> TruthValues:
-    first, *others = (argument_values(view, argument) for argument in comparison.arguments)
+def _compare(view: View, comparison: Comparison, inherited: Inherited) -> TruthValues:
+    arguments = comparison.arguments
+    first, *others = (argument_values(view, argument, inherited) for argument in arguments)
     if comparison.operator == "!=":
         return np.negative(_compare_columns("=", first, others[0]))
     if comparison.operator == "in":
@@ -181,14 +196,15 @@ def _holds(sign: str, left: Any, right: Any) -> bool:
 class _PathValues(Sequence[Any]):
     """The values of rows at some paths, formatted when a row is read."""
 
-    def __init__(self, view: View, paths: list[AttributePath]) -> None:
-        self._view, self._paths = view, paths
+    def __init__(self, view: View, paths: list[AttributePath], inherited: Inherited) -> None:
+        self._view, self._paths, self._inherited = view, paths, inherited
 
     def __len__(self) -> int:
         return len(self._view)
 
     def __getitem__(self, row: Any) -> Any:
-        values = {str(path): argument_values(self._view, path)[row] for path in self._paths}
+        view, inherited = self._view, self._inherited
+        values = {str(path): argument_values(view, path, inherited)[row] for path in self._paths}
         if len(values) == 1:
             (value,) = values.values()
             # an amount is printed with thousands separators, a year is not

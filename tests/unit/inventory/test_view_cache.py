@@ -78,6 +78,7 @@ class TestViewCache(unittest.TestCase):
 
     def test_nothing_is_cached_where_that_is_not_wanted_or_not_worth_it(self):
         self.view(no_cache=True)
+        self.view(stated={str(self.file): {"region": ("eu",)}})
         self.view(smallest=self.file.stat().st_size + 1)
         self.environ["VALENCE_SCHED_NO_CACHE"] = "1"
         self.view()

@@ -88,10 +88,12 @@ def unknown_resources(view: View, request: Request) -> list[str]:
 
 
 def _request_terms(request: Request) -> Iterator[tuple[str, str]]:
-    yield from map(split_attribute, request.attributes)
+    named = [split_attribute(path) for path in request.attributes]
     if request.where_expression is not None:
-        yield from ((path.root, path.name) for path in request.where_expression.paths)
-    yield from (("capabilities", key) for key in request.capabilities.keys() - request.inherited)
+        named += [(path.root, path.name) for path in request.where_expression.paths]
+    named += [("capabilities", key) for key in request.capabilities]
+    inherited = {("capabilities", key) for key in request.inherited}
+    yield from (term for term in named if term not in inherited)
     if request.group is not None:
         facts = (domain for domain in request.group.domains if domain.startswith(FACT_PREFIX))
         yield from (("facts", domain.removeprefix(FACT_PREFIX)) for domain in facts)

@@ -35,7 +35,8 @@ MAX_BLANK_LINES = 1000
 class Record(NamedTuple):
     """One pod manager, not validated yet: its file and place, tree, capture time.
 
-    ``content`` is its JSON, or the noun that a driver has just made of its documents.
+    ``content`` is its JSON, or the noun that a driver has just made of its documents. It has the
+    capabilities that its zones ``stated``, where it does not state the same by itself.
     """
 
     content: inventory.FullPodm | bytes | Raw
@@ -43,6 +44,7 @@ class Record(NamedTuple):
     place: str
     tree: RecordedTree | None = None
     captured_at: str | None = None
+    stated: Mapping[str, tuple[str, ...]] | None = None
 
     @property
     def json(self) -> bytes | Raw:
