@@ -22,7 +22,7 @@ from valence_sched.errors import InputError, NothingFits, one_line
 from valence_sched.model.codec import convert
 from valence_sched.model.decision import Candidate, Report, with_podm_paths
 from valence_sched.model.preparation import prepare_nouns
-from valence_sched.model.request import Request
+from valence_sched.model.request import Request, with_own_id
 from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.stats import select_stats
@@ -89,7 +89,7 @@ class SchedulerClient:
         ``request_spec`` and ``filter_properties`` together are a request as a request file has it:
         what is asked for, and where it may go. ``request_spec`` may be a generic resource request
         that holds both. ``context`` may have a ``project_id``, which owns the nodes of a request
-        that names no owner.
+        that names no owner. Equals are chosen at random, but for a request with a seed or an id.
 
         Raises:
             NothingFits: no pod manager makes the nodes; the message has the nearest reasons.
@@ -154,8 +154,8 @@ class SchedulerClient:
             request = self.scheduler.compile_request(parsed)
         owner = _project(context)
         if request.owner is None and owner:
-            return msgspec.structs.replace(request, owner=owner)
-        return request
+            request = msgspec.structs.replace(request, owner=owner)
+        return with_own_id(request) if parsed.seed is None else request
 
 
 def needed_stats(stats: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:

@@ -96,8 +96,10 @@ class TestCompose(Case):
                 with self.subTest(program):
                     done = here.compose("--owner", "ana", program=program)
                     self.assertEqual(0, done.code, done.err)
-                    self.assertEqual("1 of 1 node composed\n", done.err.removeprefix(REMARKS))
                     (row,) = done.data
+                    by = f"(policy default, seed 0, request ID {row['Request ID']})"
+                    told = f"1 of 1 node composed {by}\n"
+                    self.assertEqual(told, done.err.removeprefix(REMARKS))
                     self.assertEqual([row["Node"]], here.names())
                     listed = here.asked("node", "list", "-f", "json", program=program).data
                     (one,) = listed

@@ -74,7 +74,7 @@ class TestProgress(Case):
             listed = run("valence-sched", "podm", "node", "list", "-f", "json", *self.site_words)
             (node,) = (row["Node"] for row in listed.data)
             self.assertIn(f"node {node} on gpu-east: composing (specific)", frames(text))
-            self.assertEqual("1 of 1 node composed", lasting(text)[-1])
+            self.assertIn("1 of 1 node composed (policy default", lasting(text)[-1])
             text = self.watched("node", "delete", node, "nobody", code=1)
             self.assertIn(f"node {node} on gpu-east: decomposing", frames(text))
             (line,) = lasting(text)

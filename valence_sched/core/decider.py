@@ -129,7 +129,12 @@ class Decider:
                 candidates.append(candidate)
         self.check_decided(open_pools, context.bound.policy)
         missing = [undecided_text(open_pools, context.bound.policy)] if open_pools else []
-        return Ranking(candidates=tuple(candidates), missing=tuple(missing))
+        return Ranking(
+            candidates=tuple(candidates),
+            missing=tuple(missing),
+            request_id=context.request.id,
+            seed=context.request.seed,
+        )
 
     def _after(self, others: Sequence[OtherCandidate]) -> Decider:
         """Return a decider on what nodes of other requests leave; StaleOffer as of offers."""

@@ -75,7 +75,8 @@ class Preparation:
         if not elsewhere:
             _check_names(request, view)
         request = with_inherited(request, self._stated)
-        request = sealed(resolve_needs(self._with_mix(request, bound), bound.policy))
+        request = sealed(self._with_mix(request, bound))  # its id is the same by any policy
+        request = sealed(resolve_needs(request, bound.policy))
         if request.where_expression is not None:
             check_amounts(view, request.where_expression)
         return request, bound

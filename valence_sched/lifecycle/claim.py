@@ -33,7 +33,7 @@ from valence_sched.model.node_request import NodeRequest
 from valence_sched.model.policy import Policy
 from valence_sched.model.quantity import format_count
 from valence_sched.model.quota import block_charges
-from valence_sched.model.request import Mix, Request
+from valence_sched.model.request import Mix, Request, asked_content
 from valence_sched.model.stats import podm_id
 from valence_sched.planning.succession import verify
 from valence_sched.store.claims import TTL_S
@@ -144,8 +144,8 @@ class Claimer:
         return generation
 
     def content(self, request: Request) -> str:
-        """Return what an idempotency key stands for: the request."""
-        return to_json(request).decode()
+        """Return what an idempotency key stands for: the request, whatever its id."""
+        return asked_content(request).decode()
 
     def claim(
         self,

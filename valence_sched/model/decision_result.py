@@ -75,7 +75,12 @@ class FitCounts(Struct, frozen=True, kw_only=True):
 
 
 class Ranking(Struct, frozen=True, kw_only=True):
-    """Candidates best first, and the parts of the scheduler that did not answer."""
+    """Candidates best first, and the parts of the scheduler that did not answer.
+
+    The request has the same candidates again with this ``request_id`` and ``seed``.
+    """
 
     candidates: tuple[Candidate, ...]
     missing: tuple[str, ...] = ()
+    request_id: str = ""
+    seed: int = 0

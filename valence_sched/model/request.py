@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import operator
+import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
@@ -36,6 +37,7 @@ MAX_NEEDS = 64  # of one alternative
 MAX_GRANTS = 4_000  # separate amounts of all needs together
 MAX_OWNER = 255  # characters of its name
 MAX_DOMAINS = 32  # that the rules of a group are about
+ID_BYTES = 8  # of an id that no caller gave
 
 
 Owner = Annotated[str, Meta(min_length=1, max_length=MAX_OWNER)]
@@ -262,6 +264,7 @@ def sealed(request: Request) -> Request:
     if "sealed" not in known:
         found = _sealed(request)
         known["sealed"] = None if found is request else found  # else it would hold itself
+        found.__dict__["sealed"] = None
     return known["sealed"] or request
 
 
@@ -270,13 +273,44 @@ def _sealed(request: Request) -> Request:
     for alternative in request.alternatives:
         _check_alternative(alternative)
     _check_requirements(request)
+    return with_content_id(request)
+
+
+def with_content_id(request: Request) -> Request:
+    """Return a request with its id, else with one by which equal requests break ties alike."""
     if request.id:
         return request
-    digest = hashlib.blake2b(request.identity, digest_size=8)
     _ = request.evaluation_key  # computed once for a request that is decided on again
-    identified = msgspec.structs.replace(request, id=digest.hexdigest())
-    identified.__dict__.update(request.__dict__)  # neither depends on the id
+    return _with_id(request, _digest(request.identity))
+
+
+def with_own_id(request: Request, key: str | None = None) -> Request:
+    """Return a request with its id, else with one by which it breaks ties as no equal one does.
+
+    The id is random. With an idempotency ``key`` it is the same for the same key and owner, so
+    that a request that is sent again gets the same answer.
+    """
+    if request.id:
+        return request
+    if key is None:
+        return _with_id(request, secrets.token_hex(ID_BYTES))
+    return _with_id(request, _digest("\0".join((request.owner or "", key)).encode()))
+
+
+def asked_content(request: Request) -> bytes:
+    """Return what an idempotency key of a request stands for: all of it but its id."""
+    return msgspec.json.encode(msgspec.structs.replace(request, id=""), order="deterministic")
+
+
+def _with_id(request: Request, id_: str) -> Request:
+    identified = msgspec.structs.replace(request, id=id_)
+    known = {name: value for name, value in request.__dict__.items() if name != "sealed"}
+    identified.__dict__.update(known)  # nothing else that is computed depends on the id
     return identified
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=ID_BYTES).hexdigest()
 
 
 def _check_sizes(request: Request) -> None:

@@ -231,7 +231,8 @@ class Route(NamedTuple):
     of a path with a ``{token}`` its pod manager alone.
     ``query`` are the words of the query, besides the name of a path that ends in ``-``, or the noun
     that they make. One that ``reads`` changes nothing, whoever may use it; one for a ``reading``
-    scheduler takes the turn of its tenant. What goes on after its answer ends with a ``result``.
+    scheduler takes the turn of its tenant. One that ``decides`` breaks the ties of a request by an
+    id of its own. What goes on after its answer ends with a ``result``.
     """
 
     verb: str
@@ -248,6 +249,7 @@ class Route(NamedTuple):
     media: str = "application/json"
     reads: bool = False
     reading: bool = False
+    decides: bool = False
     result: Any = None
 
     @property
@@ -281,24 +283,24 @@ _OWNED = ("podm", "owner")
 # fmt: off
 VERBS = {route.verb: route for route in (
     Route("compile_request", "decisions_compile_request", "POST", "/v1/requests", "Compile a request with its flavor and the places of what it is to be near to.", SpecBody, Request, "requests:create", reading=True),
-    Route("select_destinations", "decisions_select_destinations", "POST", "/v1/select_destinations", "Choose pool and blocks for every node of a request.", SelectBody, DecisionResult, "decisions:create", reading=True),
-    Route("select_all", "decisions_select_all", "POST", "/v1/select_all", "Choose for several requests, each as if the nodes of those before it were composed.", SelectAllBody, DecisionResults, "decisions:create", reading=True),
-    Route("rank", "decisions_rank", "POST", "/v1/candidates", "Return the best candidates for one node of a request.", CandidatesBody, Ranking, "decisions:create", reading=True),
+    Route("select_destinations", "decisions_select_destinations", "POST", "/v1/select_destinations", "Choose pool and blocks for every node of a request.", SelectBody, DecisionResult, "decisions:create", reading=True, decides=True),
+    Route("select_all", "decisions_select_all", "POST", "/v1/select_all", "Choose for several requests, each as if the nodes of those before it were composed.", SelectAllBody, DecisionResults, "decisions:create", reading=True, decides=True),
+    Route("rank", "decisions_rank", "POST", "/v1/candidates", "Return the best candidates for one node of a request.", CandidatesBody, Ranking, "decisions:create", reading=True, decides=True),
     Route("count_fits", "decisions_count_fits", "POST", "/v1/fits", "Count how many more nodes of a request fit on each pod manager.", FitsBody, FitCounts, "decisions:create", reading=True),
     Route("capacity", "decisions_capacity", "POST", "/v1/capacity", "Count how many more nodes of a request fit, with what ends that or a proof as wanted.", CapacityBody, Capacity, "decisions:create", reading=True),
     Route("mix_capacity", "decisions_mix_capacity", "POST", "/v1/mix_capacity", "Count how many more nodes of a mix of requests fit.", MixCapacityBody, Capacity, "decisions:create", reading=True),
     Route("stranded", "decisions_stranded", "POST", "/v1/stranded", "Return what is free, and how much of it no node of these requests can use.", RequestsBody, tuple[StrandedAmount, ...], "decisions:create", reading=True),
     Route("decision", "decisions_decision", "GET", "/v1/decisions/{name}", "Return a decision that was kept.", None, Report | Reports, "decisions:get", reading=True),
-    Route("plan", "decisions_plan", "POST", "/v1/plans", "Decide, and return the plan of the decision.", RequestBody, PlanResult, "plans:create"),
+    Route("plan", "decisions_plan", "POST", "/v1/plans", "Decide, and return the plan of the decision.", RequestBody, PlanResult, "plans:create", decides=True),
     Route("refresh", "decisions_refresh", "POST", "/v1/plans/refresh", "Decide again what a plan decided.", RefreshBody, PlanRefresh, "plans:create"),
     Route("preview", "decisions_preview", "POST", "/v1/previews", "Ask the chosen pod managers whether they would compose the nodes of a decision.", PreviewBody, tuple[Preview, ...], "previews:create", "member", reads=True),
     Route("claims", "claims_claims", "GET", "/v1/claims", "List the claims that the user may see.", None, tuple[Claim, ...], "claims:list", query=(*_OWNED, "ended")),
-    Route("claim", "claims_claim", "POST", "/v1/claims", "Decide and hold what was chosen, or hold the very blocks of a plan.", ClaimBody, ClaimResult, "claims:create", "member", 201, reading=True),
+    Route("claim", "claims_claim", "POST", "/v1/claims", "Decide and hold what was chosen, or hold the very blocks of a plan.", ClaimBody, ClaimResult, "claims:create", "member", 201, reading=True, decides=True),
     Route("claim_record", "claims_claim_record", "GET", "/v1/claims/{name}", "Show a claim with its nodes and events.", None, ClaimRecord, "claims:get"),
     Route("release", "claims_release", "DELETE", "/v1/claims/{name}", "Release a claim.", None, None, "claims:delete", "member", 204),
     Route("renew", "claims_renew", "POST", "/v1/claims/{name}/renew", "Let a claim that is held end later.", RenewBody, Claim, "claims:renew", "member"),
     Route("nodes", "nodes_nodes", "GET", "/v1/nodes", "List the nodes that the user may see.", None, tuple[NodeStatus, ...], "nodes:list", query=(*_OWNED, "live")),
-    Route("compose", "nodes_compose", "POST", "/v1/nodes", "Have pod managers compose a request, a plan or a claim.", NodesBody, Operation, "nodes:create", "member", 202, result=ProvisionResult),
+    Route("compose", "nodes_compose", "POST", "/v1/nodes", "Have pod managers compose a request, a plan or a claim.", NodesBody, Operation, "nodes:create", "member", 202, decides=True, result=ProvisionResult),
     Route("node_record", "nodes_node_record", "GET", "/v1/nodes/{name}", "Show a node as its pod manager has it.", None, NodeRecord, "nodes:get"),
     Route("delete_nodes", "nodes_delete", "DELETE", "/v1/nodes/{name}", "Have a node decomposed.", None, Operation, "nodes:delete", "member", 202, ("wait_s",), result=type(None)),
     Route("reconcile", "nodes_reconcile", "POST", "/v1/reconciliations", "Make claims and nodes agree with the pod managers.", ReconcileBody, Operation, "reconciliations:create", "admin", 202, result=ReconcileResult),

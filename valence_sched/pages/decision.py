@@ -46,8 +46,12 @@ def decision_page(document: Report | Reports, hardware: HardwareListing, facts: 
         document = msgspec.structs.replace(document, decisions=reports)
         return _decisions_page(document, hardware, facts)
     document = _as_in(hardware, document)
-    own = (("Policy", document.policy.name), ("Seed", f"{document.seed}"))
     request = document.request
+    own = (
+        ("Policy", document.policy.name),
+        ("Seed", f"{document.seed}"),
+        ("Request ID", request.id),
+    )
     return Page(
         title=f"Decision: {request.flavor or request.id or 'request'}",
         lead=_lead(document),

@@ -22,6 +22,7 @@ from valence_sched.model.problem import error_of
 from valence_sched.model.quota import Quota, QuotaChange
 from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
 from valence_sched.model.reports import parse_report
+from valence_sched.model.request import Request, with_content_id
 from valence_sched.model.scheduler import TREE_S, TTL_S, WAIT_S, Scheduler
 from valence_sched.model.stats import podm_id
 from valence_sched.model.verbs import VERBS, Generation, Operation, Route
@@ -39,7 +40,11 @@ FIELDS = {"spec": "request", "request": "compiled", "requests": "compiled", "rep
 
 
 class RemoteScheduler(Scheduler):
-    """Calls a service for every verb, as the table of verbs says; its errors are the same."""
+    """Calls a service for every verb, as the table of verbs says; its errors are the same.
+
+    What only decides gets an id of the content of its request, as a scheduler in this process
+    gives it; else the service would decide it another way each time.
+    """
 
     def __init__(
         self, connection: ServiceConnection, sleep: Callable[[float], object] = time.sleep
@@ -66,6 +71,8 @@ class RemoteScheduler(Scheduler):
             path, query = path_of(collection, name, part.removeprefix("/"))
         body = None
         if route.body is not None:
+            if route.decides and not route.changes:
+                arguments = {name: _identified(value) for name, value in arguments.items()}
             body = _body(route.body, arguments)
         elif isinstance(route.query, type):
             query |= msgspec.to_builtins(*arguments.values())
@@ -197,6 +204,13 @@ class RemoteScheduler(Scheduler):
 @functools.cache
 def _signature(verb: Callable[..., object]) -> inspect.Signature:
     return inspect.signature(verb)
+
+
+def _identified(argument: Any) -> Any:
+    """Return an argument; requests in it have an id."""
+    if isinstance(argument, Request):
+        return with_content_id(argument)
+    return tuple(map(_identified, argument)) if isinstance(argument, list | tuple) else argument
 
 
 def _body(kind: type[msgspec.Struct], arguments: Mapping[str, Any]) -> msgspec.Struct:

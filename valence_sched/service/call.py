@@ -16,7 +16,7 @@ from valence_sched.errors import AccessDenied, InputError, RequestError, Unknown
 from valence_sched.model.codec import check_schema
 from valence_sched.model.effect import AuditLine
 from valence_sched.model.flavor import Flavor
-from valence_sched.model.request import SCHEMA, VERSION, Request
+from valence_sched.model.request import SCHEMA, VERSION, Request, with_own_id
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.service_bodies import Health
@@ -141,6 +141,22 @@ class Call:
             return self.compiled_spec(scheduler, body.request)
         return self.checked(body.compiled)
 
+    def deciding(self, scheduler: Scheduler, body: Any) -> Request:
+        """Return the request of a body as it is decided on; errors as to compile it.
+
+        One that names neither its id nor its seed has an id of its own, so that equal callers do
+        not all get the same of equal pools.
+        """
+        request = self.compiled(scheduler, body)
+        return _own(request, body.request or body.compiled, self.key)
+
+    def deciding_all(self, scheduler: Scheduler, body: Any) -> list[Request]:
+        """Return the requests of a body with several as they are decided on; errors as for one."""
+        asked = (*body.requests, *body.compiled)
+        requests = zip(self.compiled_all(scheduler, body), asked, strict=True)
+        keys = (self.key and f"{self.key}#{number}" for number in range(1, len(asked) + 1))
+        return [_own(*one, key) for one, key in zip(requests, keys, strict=True)]
+
     def compiled_spec(self, scheduler: Scheduler, spec: RequestSpec) -> Request:
         """Return a request as people write it, compiled; errors as for that of a body."""
         return self.checked(self._compiled_spec(scheduler, spec))
@@ -201,3 +217,9 @@ class Call:
             if spec.flavor in (flavor.name, flavor.uuid):
                 return self.parts.compile_spec(spec, flavor)
         raise UnknownName("flavor", spec.flavor, [flavor.name for flavor in flavors])
+
+
+def _own(request: Request, asked: Request | RequestSpec, key: str | None) -> Request:
+    """Return a request with an id of its own, unless it was asked with a seed."""
+    seeded = asked.seed is not None if isinstance(asked, RequestSpec) else asked.seed != 0
+    return request if seeded else with_own_id(request, key)

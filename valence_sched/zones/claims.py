@@ -38,10 +38,9 @@ from valence_sched.model.decision import Candidate, Report
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.effect import EffectLog, held_state, unsure_state
 from valence_sched.model.group import GroupState
-from valence_sched.model.inventory import to_json
 from valence_sched.model.lifecycle import ClaimRecord
 from valence_sched.model.quantity import format_count
-from valence_sched.model.request import Request
+from valence_sched.model.request import Request, asked_content
 from valence_sched.model.scheduler import TTL_S
 from valence_sched.model.zone import DomainValues, Token
 from valence_sched.model.zone_claim import (
@@ -178,7 +177,7 @@ class ZoneClaims:
             NameTaken: the key stands for another request.
             SchedulerError: as of a zone that refuses, where the others make too few nodes.
         """
-        content = to_json(request).decode()
+        content = asked_content(request).decode()
         lost_parts = contended = 0
         losses, refusal = Counter[str](), None
         while lost_parts < self.most_attempts and contended < MOST_CONTENDED:
@@ -247,7 +246,7 @@ class ZoneClaims:
             for zone, one in shares.items()
         ]
         generation = _generation(shares)
-        content = body.content or "\n".join((to_json(request).decode(), *body.tokens))
+        content = body.content or "\n".join((asked_content(request).decode(), *body.tokens))
         group = request.group.name if request.group else None
         row, is_new = self.rows.begin(parts, owner=request.owner, group=group, key=key,
                                       content=content, ttl_s=self.prepare_ttl_s,

@@ -135,7 +135,8 @@ class ZonedScheduler:
         self, request: Request, sealed: SealedRequest, selected: Selected, detail: Detail
     ) -> DecisionResult:
         """Return what was selected for a request as a decision; errors as to select."""
-        return zoned_result(sealed, selected, self._reasons(request, selected, detail))
+        reasons = self._reasons(_as_sealed(request, sealed), selected, detail)
+        return zoned_result(sealed, selected, reasons)
 
     def rank(self, request: Request, limit: int) -> Ranking:
         """Return the best candidates of all zones; errors as for a decision."""
@@ -145,7 +146,12 @@ class ZonedScheduler:
         missing += [f"{one.podm}: undecided" for one in selected.undecided.values()]
         candidates = (replace(one.candidate, podm=paths.path(one.zone, one.candidate.podm))
                       for one in offers)  # fmt: skip
-        return Ranking(candidates=tuple(candidates), missing=tuple(missing))
+        return Ranking(
+            candidates=tuple(candidates),
+            missing=tuple(missing),
+            request_id=sealed.request.id,
+            seed=sealed.request.seed,
+        )
 
     def select_all(
         self, requests: Sequence[Request], *, detail: Detail = "placements"
@@ -193,7 +199,9 @@ class ZonedScheduler:
         others = sum(len(selected.nodes) for one, selected in whole
                      if len(selected.nodes) >= one.request.required_count)  # fmt: skip
         reports = [
-            zoned_result(one, selected, self._reasons(request, selected, detail, others))
+            zoned_result(
+                one, selected, self._reasons(_as_sealed(request, one), selected, detail, others)
+            )
             for request, one, selected in zip(requests, sealed, selections, strict=False)
         ]
         return zoned_results(requests, [one.report for one in reports])
@@ -257,6 +265,11 @@ class ZonedScheduler:
         own = [one.chosen for one in report.placements]
         same = own == [one.chosen.candidate for one in selected.nodes if placed]
         return report if same else None
+
+
+def _as_sealed(request: Request, sealed: SealedRequest) -> Request:
+    """Return a request with the id that it was sealed with, by which every zone breaks ties."""
+    return request if request.id else replace(request, id=sealed.request.id)
 
 
 def _at(number: int, requests: Sequence[Request], call: Callable[[], R]) -> R:

@@ -18,7 +18,12 @@ from valence_sched_cli.output.cells import (
     or_absent,
 )
 from valence_sched_cli.output.columns import without_redundant
-from valence_sched_cli.output.decision import LONG_COLUMNS, BlocksCell, ScoreCell
+from valence_sched_cli.output.decision import (
+    LONG_COLUMNS,
+    REDUNDANT,
+    BlocksCell,
+    ScoreCell,
+)
 
 if TYPE_CHECKING:
     from valence_sched.model.claim import Claim
@@ -32,15 +37,23 @@ DISPATCH_COLUMNS = ("Node", "Podm", "Status", "Reference")
 DAY_S = 86400.0
 MAX_LISTED_PODMS = 3  # in the line about a claim
 NODE_COLUMNS = ("Node", "State", "Podm", "Pool", "URI", "Blocks", "Claim")
+TIE_COLUMNS = ("Seed", "Request ID")  # by which the same decision is made again
 
 
 def result_columns(args: argparse.Namespace) -> tuple[str, ...]:
     """Return the columns of nodes or receipts, beside those of the decision."""
     if args.compose:
-        return NODE_COLUMNS
+        return (*NODE_COLUMNS, *TIE_COLUMNS)
     if args.claim:
-        return ("Claim",)
-    return () if args.dispatch is None else DISPATCH_COLUMNS
+        return ("Claim", *TIE_COLUMNS)
+    return () if args.dispatch is None else (*DISPATCH_COLUMNS, *TIE_COLUMNS)
+
+
+def with_ties(
+    columns: Sequence[str], rows: Sequence[tuple[Any, ...]], request: Request
+) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+    """Return columns and rows with what broke the ties of the decision on a request."""
+    return (*columns, *TIE_COLUMNS), [(*row, request.seed, request.id) for row in rows]
 
 
 def claim(command: PodmCommand, args: argparse.Namespace, request: Request) -> ClaimResult:
@@ -136,11 +149,17 @@ def detail_of(args: argparse.Namespace) -> Detail:
 
 
 def node_table(
-    args: argparse.Namespace, result: ProvisionResult
+    args: argparse.Namespace, result: ProvisionResult, request: Request | None = None
 ) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
-    """Return the columns and rows of the nodes; people find URI and claim in the name of a node."""
+    """Return the columns and rows of the nodes; people find URI and claim in the name of a node.
+
+    Those of a ``request`` that was decided now have what broke its ties.
+    """
+    columns: Sequence[str] = NODE_COLUMNS
     rows = list(node_rows(result))
-    return without_redundant(NODE_COLUMNS, rows, args, {"URI": None, "Claim": None})
+    if request is not None:
+        columns, rows = with_ties(columns, rows, request)
+    return without_redundant(columns, rows, args, {**REDUNDANT, "URI": None, "Claim": None})
 
 
 def node_rows(result: ProvisionResult) -> Iterator[tuple[Any, ...]]:
@@ -154,11 +173,12 @@ def node_rows(result: ProvisionResult) -> Iterator[tuple[Any, ...]]:
 
 
 def describe_result(
-    command: PodmCommand, result: ProvisionResult, count: int, *, waits: bool = True
+    command: PodmCommand, result: ProvisionResult, count: int, *, waits: bool = True, by: str = ""
 ) -> None:
     """Tell what did not go as it was decided, and set the exit code.
 
-    That a pod manager goes on composing is expected where the command does not wait.
+    That a pod manager goes on composing is expected where the command does not wait. ``by`` says
+    what the nodes were chosen by.
     """
     from valence_sched.model.quantity import format_count
 
@@ -170,7 +190,7 @@ def describe_result(
         command.closing.append(f"{state}: {node.message}")
     goes_on = f", {going_on} going on" if going_on else ""
     command.closing.append(
-        f"{len(result.nodes)} of {format_count(count, 'node')} composed{goes_on}"
+        f"{len(result.nodes)} of {format_count(count, 'node')} composed{goes_on}{by}"
     )
     allowed = 0 if waits else going_on
     expected = len(result.nodes) + allowed

@@ -16,7 +16,7 @@ from valence_sched_cli.output.not_chosen import not_chosen
 
 if TYPE_CHECKING:
     from valence_sched.app import App
-    from valence_sched.model.decision_result import DecisionResults
+    from valence_sched.model.decision_result import DecisionResults, Detail
     from valence_sched.model.request import Request
     from valence_sched.model.scheduler import Scheduler
 
@@ -27,7 +27,7 @@ _COMMON_OPTIONS = ("policy", "seed")
 _FILE_ONLY_OPTIONS = (
     "flavor", "count", "min_count", "alternates", "podm", "exclude_podm", "zone", "attribute",
     *location.OPTION_DESTS, *group.OPTION_DESTS, *placement.OPTION_DESTS,
-    "nova_flavor",
+    "nova_flavor", "request_id",
 )  # fmt: skip
 
 
@@ -63,10 +63,9 @@ def decide(
     scheduler: Scheduler, requests: Sequence[Request], args: argparse.Namespace
 ) -> DecisionResults:
     """Return the decisions on the requests of the file; errors name the file."""
+    detail: Detail = "report" if args.report or args.html else "summary"
     try:
-        return scheduler.select_all(
-            requests, detail="report" if args.report or args.html else "summary"
-        )
+        return scheduler.select_all(requests, detail=detail)
     except (RequestError, UnknownName) as error:
         if args.policy is not None and getattr(error, "kind", "") == "policy":
             known = [policy.name for policy in scheduler.policies()]

@@ -25,6 +25,7 @@ from valence_sched_cli.output.decision import (
     REDUNDANT,
     ZONE,
     check_zones,
+    decided_by,
     placement_rows,
     request_names,
     summary_lines,
@@ -62,6 +63,8 @@ class SchedulePodm(base.Lister):
     _report_writer: Callable[[Report | Reports], None] | None = None
     _page: page_file.PageFile | None = None
     _claim: Claim | None = None
+    _tied: Request | None = None  # of which something is taken
+    _names_id = False
     _zones: Sequence[str] | None = None
     _sections: Sequence[str] = ()
     _question: Sequence[str] = ()
@@ -151,7 +154,7 @@ class SchedulePodm(base.Lister):
 
         if parsed_args.request_file is not None:
             return self._schedule_all(parsed_args)
-        request = make_request(self, parsed_args, parsed_args.flavor, parsed_args.nova_flavor)
+        request = self._request(parsed_args)
         if parsed_args.claim or parsed_args.compose:
             self._read_hardware(lambda: self.scheduler(parsed_args), reads_again=True)
         if parsed_args.compose:
@@ -173,6 +176,23 @@ class SchedulePodm(base.Lister):
                 report = self.scheduler_app.dispatchable(scheduler, result.report)
                 return self._dispatch(parsed_args, msgspec.structs.replace(result, report=report))
         return self._show_decision(parsed_args, result)
+
+    def _request(self, parsed_args: argparse.Namespace) -> Request:
+        """Return the request with its id: the same question has the same answer.
+
+        What takes hardware has an id of its own, unless a seed is given: of equal pools, equal
+        callers do not all take the same.
+        """
+        from valence_sched.model.request import with_content_id, with_own_id
+
+        request = make_request(self, parsed_args, parsed_args.flavor, parsed_args.nova_flavor)
+        takes = parsed_args.claim or parsed_args.compose or parsed_args.dispatch is not None
+        if takes and parsed_args.seed is None:
+            request = with_own_id(request, parsed_args.key)
+        self._names_id = bool(request.id)
+        request = with_content_id(request)
+        self._tied = request if takes else None
+        return request
 
     def _read_hardware(
         self, scheduler: Callable[[], Scheduler], *, reads_again: bool = False
@@ -202,8 +222,11 @@ class SchedulePodm(base.Lister):
         self._write_report(result.report)
         rows = claim_compose.dispatch(self, parsed_args, result.report)
         self.exit_code = EXIT_CODES[result.report.outcome]
-        self.closing += summary_lines(result, explain=parsed_args.explain)
-        return claim_compose.DISPATCH_COLUMNS, rows
+        self.closing += summary_lines(result, explain=parsed_args.explain, names_id=self._names_id)
+        columns: Sequence[str] = claim_compose.DISPATCH_COLUMNS
+        if self._tied is not None:
+            columns, rows = claim_compose.with_ties(columns, rows, self._tied)
+        return without_redundant(columns, rows, parsed_args, REDUNDANT)
 
     def _compose(self, parsed_args: argparse.Namespace, request: Request) -> base.Table:
         ttl_s, wait_s = claim.ttl_s(parsed_args), claim.wait_s(parsed_args)
@@ -221,8 +244,9 @@ class SchedulePodm(base.Lister):
             self._explain(parsed_args, result.decision.report)
         else:
             self._tell_no_report(parsed_args)
-        claim_compose.describe_result(self, result, request.count, waits=wait_s > 0)
-        return claim_compose.node_table(parsed_args, result)
+        by = f" {decided_by(request, names_id=self._names_id)}" if result.decision else ""
+        claim_compose.describe_result(self, result, request.count, waits=wait_s > 0, by=by)
+        return claim_compose.node_table(parsed_args, result, request)
 
     def _show_decision(self, parsed_args: argparse.Namespace, result: DecisionResult) -> base.Table:
         self._check_strict(parsed_args, result.report)
@@ -233,7 +257,7 @@ class SchedulePodm(base.Lister):
         facts = [] if self._claim is None else [("Claim", f"{self._claim.id}, {self._claim.state}")]
         self._write_report(result.report, facts)
         self._explain(parsed_args, result.report)
-        self.closing += summary_lines(result, explain=parsed_args.explain)
+        self.closing += summary_lines(result, explain=parsed_args.explain, names_id=self._names_id)
         return self._rows(parsed_args, list(placement_rows(result.report)))
 
     def _zones_of(
@@ -251,6 +275,8 @@ class SchedulePodm(base.Lister):
         if self._claim is not None:
             columns, rank = (*columns, "Claim"), columns.index("Rank")
             rows = [(*row, or_absent(self._claim.id if row[rank] == 1 else None)) for row in rows]
+        if self._tied is not None:
+            columns, rows = claim_compose.with_ties(columns, rows, self._tied)
         return without_redundant(columns, rows, parsed_args, REDUNDANT)
 
     def _explain(self, parsed_args: argparse.Namespace, report: Report) -> None:

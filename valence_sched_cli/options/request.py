@@ -54,6 +54,14 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
     group.add_group_options(parser)
     location.add_proximity_options(parser)
     add_option(decide, "--seed <n>: decides between equals (default: 0)", type=whole)
+    if not many:
+        add_option(
+            decide,
+            "--request-id <id>: also decides between equals; a report names it, to decide so again "
+            "(default: the same for the same request; with --claim, --compose or --dispatch and "
+            "without --seed another one each time)",
+            type=nonempty_name,
+        )
 
 
 def make_request(
@@ -80,6 +88,7 @@ def make_request(
     default_policy = site.policy if site and not flavor.policy else None
     fields = location.request_fields(args) | group.request_fields(args, flavor.name)
     spec = RequestSpec(
+        id=getattr(args, "request_id", None) or "",
         flavor=flavor.name,
         count=count,
         min_count=min_count,

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 COLUMNS = ("Node", "Rank", "Podm", "Pool", "Score", "Blocks", "Amounts")
 ZONE = "Zone"  # the column beside the pod manager, of decisions over zones
 LONG_COLUMNS = (*COLUMNS, "Choice", "Scores", "Cost", "Waste")
-REDUNDANT = {"Rank": "1", "Amounts": ""}  # what these columns say where they say nothing
+#: What columns say where they say nothing, None where a line beside the rows says it.
+REDUNDANT = {"Rank": "1", "Amounts": "", "Seed": None, "Request ID": None}
 BLOCKS_WIDTH = 36  # of a cell with the blocks of a node
 EXIT_CODES = {"placed": 0, "nothing_fits": 3, "placed_in_part": 4, "undecided": 5}
 
@@ -90,8 +91,13 @@ def with_zones(
     return (*columns[:at], ZONE, *columns[at:]), rows
 
 
-def summary_lines(result: DecisionResult, *, explain: bool) -> Iterator[str]:
-    """Yield the lines about a decision beside its rows, the outcome last."""
+def summary_lines(
+    result: DecisionResult, *, explain: bool, names_id: bool = False
+) -> Iterator[str]:
+    """Yield the lines about a decision beside its rows, the outcome last.
+
+    With ``names_id`` the outcome has the id of the request, which is no digest of it.
+    """
     from valence_sched.model.decision_result import MAX_LISTED_PODMS
 
     report = result.report
@@ -101,7 +107,7 @@ def summary_lines(result: DecisionResult, *, explain: bool) -> Iterator[str]:
     for podm in list(chosen)[:MAX_LISTED_PODMS]:
         if reason := reasons.get(podm):
             yield f"no more on {podm}: {reason_text(reason)}"
-    *others, outcome = outcome_lines(result)
+    *others, outcome = outcome_lines(result, names_id=names_id)
     yield from others
     yield outcome if explain or not report.placements else outcome + _others(report)
 
@@ -131,10 +137,18 @@ def warning_lines(warnings: Iterable[str]) -> Iterator[str]:
         yield f"warning: {warning}"
 
 
-def outcome_lines(result: DecisionResult, fewer: str = "--min-count {}") -> Iterator[str]:
+def decided_by(request: Request, *, names_id: bool) -> str:
+    """Return what decided on a request: its policy, and what breaks ties."""
+    ties = f", request ID {request.id}" if names_id else ""
+    return f"(policy {request.policy}, seed {request.seed}{ties})"
+
+
+def outcome_lines(
+    result: DecisionResult, fewer: str = "--min-count {}", *, names_id: bool = False
+) -> Iterator[str]:
     """Yield the lines about the outcome, the outcome itself last.
 
-    ``fewer`` is how the caller says that fewer nodes are enough.
+    ``fewer`` is how the caller says that fewer nodes are enough; ``names_id`` as of the summary.
     """
     from valence_sched.model.quantity import format_count
 
@@ -153,9 +167,9 @@ def outcome_lines(result: DecisionResult, fewer: str = "--min-count {}") -> Iter
         nodes = format_count(request.count, "node")
         would = f"{report.fitting:,} of {nodes} would fit, but {least} must"
         yield f"{would}: take what fits with {fewer.format(report.fitting)}"
-    chosen_by = f"policy {request.policy}, seed {request.seed}"
+    chosen_by = decided_by(request, names_id=names_id)
     nothing = "nothing fits: " if report.outcome == "nothing_fits" else ""
-    yield f"{nothing}placed {report.placed} of {request.count} ({chosen_by})"
+    yield f"{nothing}placed {report.placed} of {request.count} {chosen_by}"
 
 
 def funnel_text(report: Report, funnel: Sequence[FunnelStep]) -> str:

@@ -20,7 +20,7 @@ def claim(call: Call) -> CallResult:
             held = scheduler.claim_plan(body.plan, key=call.key, ttl_s=body.ttl_s)
             result = ClaimResult(claim=held)
         else:
-            request = call.compiled(scheduler, body)
+            request = call.deciding(scheduler, body)
             result = scheduler.claim(request, key=call.key, ttl_s=body.ttl_s, detail=body.detail)
     if result.claim is None:
         return CallResult(result)

@@ -17,7 +17,7 @@ from valence_sched.model.decision_result import Detail
 from valence_sched.model.decision_summary import DecisionSummary
 from valence_sched.model.inventory import to_json
 from valence_sched.model.lifecycle import PlanRefresh, Preview
-from valence_sched.model.request import Request
+from valence_sched.model.request import Request, with_content_id
 from valence_sched.service.call import Call, CallResult
 from valence_sched.service.handlers.claims import check_plan
 
@@ -32,16 +32,21 @@ class DecisionsQuery(Noun, frozen=True, kw_only=True):
 
 
 def compile_request(call: Call) -> Request:
-    """Compile a request with its flavor and the places of what it is to be near to."""
+    """Compile a request with its flavor and the places of what it is to be near to.
+
+    One with a seed is decided alike each time, so it gets its id here.
+    """
+    spec = call.body.request
     with call.parts.schedulers.reading() as scheduler:
-        return call.compiled_spec(scheduler, call.body.request)
+        request = call.compiled_spec(scheduler, spec)
+    return request if spec.seed is None else with_content_id(request)
 
 
 def select_destinations(call: Call) -> CallResult:
     """Choose pool and blocks for every node of a request."""
     body = call.body
     with call.reading() as scheduler:
-        request = call.compiled(scheduler, body)
+        request = call.deciding(scheduler, body)
         detail: Detail = "report" if body.keep else body.detail
         result = scheduler.select_destinations(request, detail=detail)
     if not body.keep:

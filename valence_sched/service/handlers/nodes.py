@@ -38,7 +38,7 @@ def compose(call: Call) -> CallResult:
             check_plan(call, scheduler, body.plan)
             verb = functools.partial(_compose_plan, plan=body.plan, key=call.key)
         else:
-            request = call.compiled(scheduler, body)
+            request = call.deciding(scheduler, body)
             verb = functools.partial(_compose, request=request, key=call.key, detail=body.detail)
     work = functools.partial(verb, ttl_s=body.ttl_s, wait_s=body.wait_s)
     return start(call, "compose", work, repeat=body.claim is None)

@@ -46,9 +46,11 @@ def listed_result(found: Sequence[object] | Iterator[object]) -> CallResult:
 
 def _argument(route: Route, call: Call, scheduler: Scheduler, name: str) -> Any:
     if name == "request":
-        return call.compiled(scheduler, call.body)
+        compiled = call.deciding if route.decides else call.compiled
+        return compiled(scheduler, call.body)
     if name == "requests":
-        return call.compiled_all(scheduler, call.body)
+        all_compiled = call.deciding_all if route.decides else call.compiled_all
+        return all_compiled(scheduler, call.body)
     if isinstance(route.query, type):
         return call.query_noun(route.query)
     if name == "owner":

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ties of commands: what takes hardware spreads over equals, a question has the same answer."""
+
+import contextlib
+import json
+
+from tests.functional.programs import PROGRAMS, Case, run
+from tests.unit.integrations.test_dispatchers import controller
+from tests.unit.zones.in_process import inventory
+from valence_sched.testing.served import served
+
+EQUALS = ("p1", "p2", "p3", "p4")
+FLAVOR = ("--resource", "VCPU=8")
+TAKERS = 12  # of 4 equals, all get the same by chance once in 4 ** 11
+
+
+class TestTies(Case):
+    """Four pod managers that are equal, recorded and live."""
+
+    def setUp(self):
+        self.site = self.folder / "equal.json"
+        self.site.write_text(json.dumps(inventory(dict.fromkeys(EQUALS, 4))))
+        self.state = ("--state", f"sqlite:///{self.folder}/{self.id()}.sqlite")
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        for podm in stack.enter_context(served(str(self.site))).values():
+            self.podm("create", podm.id, podm.url)
+
+    def podm(self, *words, program=PROGRAMS[0]):
+        done = run(program, "podm", *words, *self.state)
+        self.assertEqual(0, done.code, done.err)
+        return done
+
+    def taken(self, *words, **more):
+        """Take a node and let it go; return the row that tells of it."""
+        (row,) = self.podm("schedule", *FLAVOR, *words, "-f", "json", **more).data
+        if "URI" in row:
+            self.podm("node", "delete", row["Node"])
+        else:
+            self.podm("claim", "release", row["Claim"])
+        return row
+
+    def told(self, rows):
+        return {row["Podm"] for row in rows}, {(row["Seed"], row["Request ID"]) for row in rows}
+
+    def test_equal_callers_take_each_by_an_id_of_its_own(self):
+        """S8: ties at random."""
+        for option in ("--claim", "--compose"):
+            for program in PROGRAMS:
+                with self.subTest(option, program=program):
+                    rows = [self.taken(option, program=program) for _ in range(TAKERS)]
+                    podms, ties = self.told(rows)
+                    self.assertGreater(len(podms), 1)
+                    self.assertEqual((TAKERS, {0}), (len(ties), {seed for seed, _ in ties}))
+
+    def test_what_is_dispatched_has_an_id_of_its_own(self):
+        answers = [(200, {})] * TAKERS
+        with controller(*answers) as there:
+            rows = [row for _ in range(TAKERS)
+                    for row in self.podm("schedule", *FLAVOR, "--dispatch",
+                                         f"webhook={there.url}", "-f", "json").data]  # fmt: skip
+            came = [json.loads(body)["request"]["id"] for _, _, body in there.came]
+        podms, ties = self.told(rows)
+        self.assertGreater(len(podms), 1)
+        self.assertEqual(ties, {(0, id_) for id_ in came})
+
+    def test_with_a_seed_the_same_is_taken_each_time(self):
+        """S8: a fixed seed, the same sequence."""
+        for option in ("--claim", "--compose"):
+            for seed in ("0", "7"):
+                with self.subTest(option, seed=seed):
+                    rows = [self.taken(option, "--seed", seed) for _ in range(4)]
+                    (podm,), ((told, id_),) = self.told(rows)
+                    self.assertEqual(int(seed), told)
+                    (row,) = self.podm("schedule", *FLAVOR, "--seed", seed, "-f", "json").data
+                    self.assertEqual(podm, row["Podm"])
+                    replay = self.report("--request-id", id_, "--seed", seed)
+                    self.assertEqual(self.report("--seed", seed), replay)
+
+    def test_a_question_has_the_same_answer_each_time(self):
+        for words in ((), ("--seed", "7"), ("--dry-run",), ("--dry-run", "server")):
+            found = {self.podm("schedule", *FLAVOR, *words, "-f", "json") for _ in range(3)}
+            self.assertEqual(1, len(found))
+            self.assertNotIn("request ID", found.pop().err)
+        recorded = ("podm", "schedule", *FLAVOR, "--inventory", str(self.site))
+        screens = {run(PROGRAMS[0], *recorded) for _ in range(3)}
+        self.assertEqual(1, len(screens))
+
+    def report(self, *words):
+        file = self.folder / "report.json"
+        self.podm("schedule", *FLAVOR, *words, "--report", str(file))
+        return file.read_bytes()
+
+    def test_the_decision_is_made_again_by_the_id_and_the_seed_that_are_told(self):
+        """Of a claim as of a compose, on the screen, in rows, reports and plans."""
+        for option in ("--claim", "--compose"):
+            with self.subTest(option):
+                file = self.folder / "taken.json"
+                row = self.taken(option, "--report", str(file))
+                id_, taken = row["Request ID"], json.loads(file.read_bytes())
+                self.assertEqual((id_, 0), (taken["request"]["id"], taken["seed"]))
+                replay = json.loads(self.report("--request-id", id_, "--seed", "0"))
+                self.assertEqual(
+                    [one["chosen"] for one in taken["placements"]],
+                    [one["chosen"] for one in replay["placements"]],
+                )
+                self.assertEqual(taken["request"], replay["request"])
+                self.assertEqual(self.report("--request-id", id_), self.report("--request-id", id_))
+                explained = self.podm_less("scheduler", "explain", str(file))
+                self.assertRegex(explained.out, rf"seed 0\)\n(.*\n)+request {id_}, ")
+                plan = self.folder / "plan.json"
+                self.podm("schedule", *FLAVOR, "--request-id", id_, "--plan", str(plan))
+                planned = json.loads(plan.read_bytes())["decision"]
+                self.assertEqual((id_, 0), (planned["request"]["id"], planned["seed"]))
+                self.assertEqual(taken["placements"][0]["chosen"],
+                                 planned["placements"][0]["chosen"])  # fmt: skip
+                again = self.write("again.json", json.dumps(taken["request"]))
+                (repeat,) = self.podm("schedule", "--request-file", again, "-f", "json").data
+                self.assertEqual((row["Podm"], id_), (repeat["Podm"], repeat["Request"][3:]))
+                screen = self.podm("schedule", *FLAVOR, "--request-id", id_)
+                self.assertIn(f"(policy default, seed 0, request ID {id_})", screen.err)
+
+    def podm_less(self, *words):
+        return run(PROGRAMS[0], *words)
+
+    def test_a_repeat_with_its_key_is_decided_alike(self):
+        first = self.taken("--claim", "--key", "k")
+        self.assertEqual(first["Request ID"], self.taken("--claim", "--key", "k")["Request ID"])
+        other = self.taken("--claim", "--key", "another")
+        self.assertNotEqual(first["Request ID"], other["Request ID"])
+
+    def test_people_see_the_id_once(self):
+        done = self.podm("schedule", *FLAVOR, "--claim")
+        self.assertNotIn("Request ID", done.out)
+        self.assertRegex(done.err, r"\(policy default, seed 0, request ID [0-9a-f]{16}\)")
+
+    def test_an_id_is_said_in_the_file_of_requests(self):
+        file = self.write("two.yaml", "requests:\n- flavor: small\n")
+        words = ("schedule", "--request-file", file, "--request-id", "x")
+        done = run(PROGRAMS[0], "podm", *words, "--inventory", str(self.site))
+        self.assertEqual(2, done.code)
+        self.assertIn("--request-id: with --request-file, say it in the file", done.err)
