@@ -116,7 +116,7 @@ class TestClaimed(Registered):
         text = self.plan.read_text()
         for change, line in (
             (text.replace('"placed": 1', '"placed": 2'), "somebody changed it"),
-            (text.replace('"version": "1.1"', '"version": "2.0"', 1), "found 2.0, expected at"),
+            (text.replace('"version": "1.2"', '"version": "2.0"', 1), "found 2.0, expected at"),
             (text.replace("valence-sched/plan", "valence-sched/decision"), "$.schema: found"),
             (text[: len(text) // 2], "expected JSON"),
             ("[]", "expected object"),

@@ -19,7 +19,7 @@ from valence_sched.model.reports import decode_known_fields
 from valence_sched.model.tenant import visible_podm
 
 SCHEMA = "valence-sched/plan"
-VERSION = "1.1"
+VERSION = "1.2"
 
 
 class PodmBasis(Noun, frozen=True, kw_only=True):
@@ -38,8 +38,9 @@ class Plan(Noun, frozen=True, kw_only=True):
     """A decision to carry out later, and the pod managers that it was based on.
 
     The ``decision`` names the blocks, and has the digests of the whole inventory and of the policy.
-    ``podms`` are those that take a node. ``digest`` covers all fields of the document before it,
-    and ``signature`` all others; a scheduler without a key makes plans without one.
+    ``podms`` are those that take a node, and ``zone`` is the way down to the zone that has them.
+    ``digest`` covers all fields of the document before it, and ``signature`` all others, as of the
+    zone that made it; a scheduler without a key makes plans without one.
     """
 
     schema: str
@@ -47,6 +48,7 @@ class Plan(Noun, frozen=True, kw_only=True):
     decided_at: str | None = None
     decision: Report
     podms: tuple[PodmBasis, ...]
+    zone: str = ""
     digest: str = ""
     signature: str = ""
 
@@ -99,6 +101,15 @@ def make_plan(
     plan = Plan(schema=SCHEMA, version=VERSION, decided_at=decided_at, decision=decision,
                 podms=bases)  # fmt: skip
     return msgspec.structs.replace(plan, digest=_plan_digest(to_json(plan)))
+
+
+def plan_in(plan: Plan, zone: str) -> Plan:
+    """Return a plan with the way down to its zone; without (``""``) it is as it was made."""
+    if zone == plan.zone:
+        return plan
+    placed = msgspec.structs.replace(plan, zone=zone, digest="", signature="")
+    digest = _plan_digest(to_json(placed))
+    return msgspec.structs.replace(placed, digest=digest, signature=plan.signature)
 
 
 def signed_content(plan: Plan) -> bytes:

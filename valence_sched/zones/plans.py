@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from valence_sched.errors import RequestError, UnknownName, one_line
+from valence_sched.errors import RequestError, UnknownName, UsageError, one_line
 from valence_sched.model.claim import Claim
 from valence_sched.model.lifecycle import PlanRefresh, PlanResult, ProvisionResult
-from valence_sched.model.plan import Plan
+from valence_sched.model.plan import Plan, plan_in
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import TTL_S, WAIT_S
 from valence_sched.zones import paths
@@ -60,16 +60,18 @@ class ZonePlans:
         if not zone:
             return found
         report = zoned_report(zone, found.decision.report, selected)
-        return replace(found, decision=replace(found.decision, report=report))
+        plan = found.plan and plan_in(found.plan, paths.way(zone, found.plan.zone))
+        return PlanResult(decision=replace(found.decision, report=report), plan=plan)
 
     def check_plan(self, plan: Plan) -> None:
         """Refuse a plan for own pod managers that this zone did not sign; others check theirs."""
-        self._verbs(self._zone_of(plan)).check_plan(plan)
+        zone, plan = self._placed(plan)
+        self._verbs(zone).check_plan(plan)
 
     def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
         """Hold what a plan says, in the zone that has its pod managers."""
         self._check_group(plan.decision.request)
-        zone = self._zone_of(plan)
+        zone, plan = self._placed(plan)
         claim = self._verbs(zone).claim_plan(plan, key=key, ttl_s=ttl_s)
         return paths.claim_below(zone, claim)
 
@@ -78,13 +80,14 @@ class ZonePlans:
     ) -> ProvisionResult:
         """Compose what a plan says, in the zone that has its pod managers."""
         self._check_group(plan.decision.request)
-        zone = self._zone_of(plan)
+        zone, plan = self._placed(plan)
         result = self._verbs(zone).compose_plan(plan, key=key, ttl_s=ttl_s, wait_s=wait_s)
         return provision_below(zone, result) if zone else result
 
     def refresh(self, plan: Plan) -> PlanRefresh:
         """Decide again on the request of a plan, in the zone that has its pod managers."""
-        return self._verbs(self._zone_of(plan)).refresh(plan)
+        zone, plan = self._placed(plan)
+        return self._verbs(zone).refresh(plan)
 
     def _check_group(self, request: Request) -> None:
         """Refuse hard rules over several zones: the zone of a plan knows its own members alone."""
@@ -97,14 +100,26 @@ class ZonePlans:
     def _verbs(self, zone: str) -> Scheduler:
         return self.children[zone]() if zone else self.own
 
-    def _zone_of(self, plan: Plan) -> str:
-        """Return the zone directly below that has the pod managers of a plan, or this one.
+    def _placed(self, plan: Plan) -> tuple[str, Plan]:
+        """Return the zone directly below that a plan is of, or this one, and the plan as of it.
+
+        A plan that does not name a zone of this one is of the zone that has its pod managers.
 
         Raises:
             RequestError: no zone has one of them, or several zones have them.
         """
+        zone, _, rest = plan.zone.partition("/")
+        while zone and zone not in self.children:  # of zones above this one
+            zone, _, rest = rest.partition("/")
+        return zone or self._zone_of(plan), plan_in(plan, rest)
+
+    def _zone_of(self, plan: Plan) -> str:
         podms = [basis.podm.id for basis in plan.podms]
-        zones = {self.find.find(podm).zone for podm in podms}
+        try:
+            zones = {self.find.find(podm).zone for podm in podms}
+        except UsageError as error:
+            text = f"the plan does not name its zone, and {error}"
+            raise RequestError(one_line(f"{text} in a new plan, or apply it at its zone")) from None
         if len(zones) > 1:
             raise RequestError("the plan has pod managers of several zones: plan again")
         zone = next(iter(zones), "")

@@ -100,9 +100,8 @@ class ZonePodms:
             return PodmPlace("", self.own, name)
         having = self._children_having(name)
         if len(having) > 1:
-            raise UsageError(one_line(
-                f"pod manager {name!r} is in zones {', '.join(having)}: name it {having[0]}/{name}"
-            ))  # fmt: skip
+            names = " or ".join(paths.path(child, name) for child in having)
+            raise UsageError(one_line(f"several zones have pod manager {name!r}: name {names}"))
         if having:
             return PodmPlace(having[0], self.children[having[0]](), name)
         return PodmPlace("", self.own, name)

@@ -88,8 +88,9 @@ class ApplyPodm(base.Lister):
         ttl_s = claim_options.ttl_s(parsed_args)
         claim = scheduler.claim_plan(plan, key=parsed_args.key, ttl_s=ttl_s)
         self.closing += claim_compose.claim_lines(self, parsed_args, claim)
+        zone = plan.zone and f"{plan.zone}/"
         rows = [
-            (one.node, one.chosen.podm, one.chosen.pool, _blocks(one), claim.id)
+            (one.node, f"{zone}{one.chosen.podm}", one.chosen.pool, _blocks(one), claim.id)
             for one in plan.decision.placements
         ]
         return CLAIM_COLUMNS, rows

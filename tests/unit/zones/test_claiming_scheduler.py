@@ -7,6 +7,8 @@ import unittest
 from tests.unit.lifecycle.site import request
 from tests.unit.zones.in_process import InProcessZone, made_nodes, served_tree
 from valence_sched.errors import RequestError, ServiceError, UnknownName
+from valence_sched.model.inventory import to_json
+from valence_sched.model.plan import parse_plan, plan_in
 from valence_sched.zones.claiming_scheduler import ClaimingScheduler
 from valence_sched.zones.plans import ZonePlans
 from valence_sched.zones.podms import ZonePodms
@@ -45,8 +47,9 @@ class ZoneCase(unittest.TestCase):
         self.top = self.zone("top", self.east)
         self.scheduler = claiming(self.top)
 
-    def zone(self, name: str, *children: InProcessZone) -> InProcessZone:
-        zone = InProcessZone(name, self.folder, [self.served[f"{name}-p"]], children)
+    def zone(self, name: str, *children: InProcessZone, served: str = "") -> InProcessZone:
+        podm = self.served[served or f"{name}-p"]
+        zone = InProcessZone(name, self.folder, [podm], children)
         self.addCleanup(zone.store.close)
         return zone
 
@@ -196,6 +199,32 @@ class TestPlans(ZoneCase):
             self.assertEqual(["east-p"], [one.podm.id for one in result.plan.podms])
             (placement,) = result.decision.report.zones.placements
             self.assertEqual((1, "east"), (placement.node, placement.zone))
+
+    def test_one_names_its_zone_where_others_have_a_pod_manager_of_the_name(self):
+        """In a zone below that, too; without the name of a zone the plan is refused."""
+        e1 = InProcessZone("e1", self.folder, [self.served["east-p"]])
+        north = InProcessZone("north", self.folder, [], [e1])
+        east = self.zone("east2", served="east-p")
+        top = self.zone("top2", north, east, served="top-p")
+        for zone in (e1, north):
+            self.addCleanup(zone.store.close)
+        scheduler = claiming(top)
+        for name in ("north/e1/east-p", "east2/east-p"):
+            zone = name.rpartition("/")[0]
+            plan = scheduler.plan(request(podms=[name])).plan
+            self.assertEqual((zone, ["east-p"]), (plan.zone, [one.podm.id for one in plan.podms]))
+            self.assertEqual(plan, parse_plan(to_json(plan), "p")[0])
+            self.assertEqual([], list(scheduler.refresh(plan).changes))
+            claim = scheduler.claim_plan(plan)
+            self.assertEqual((name,), claim.podms)
+            self.assertEqual([], list(scheduler.release([claim.id])))
+        made = claiming(east).plan(request()).plan
+        self.assertEqual((made, ""), (plan_in(plan_in(made, "a/b"), ""), made.zone))
+        claim = claiming(east).claim_plan(plan)  # at its own zone
+        self.assertEqual(("east-p",), claim.podms)
+        with self.assertRaisesRegex(RequestError, "the plan does not name its zone, and .* name "
+                                    "north/east-p or east2/east-p in a new plan"):  # fmt: skip
+            scheduler.claim_plan(made)
 
     def test_what_is_in_several_zones_is_no_plan(self):
         with self.assertRaisesRegex(RequestError, "these nodes are in several"):
