@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from valence_sched.drivers.document_shape import check_content
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.exchange import GONE
-from valence_sched.errors import PodmError, one_line
+from valence_sched.errors import InputError, PodmError, one_line
 from valence_sched.model.composition import CompositionRequest, CompositionResult
 
 #: Statuses of a write whose ETag is not that of the document, or that has none.
@@ -104,7 +105,10 @@ def get_document(session: Session, uri: str | None) -> Json | None:
         return None
     if reply.status != 200 or reply.body is None:
         raise PodmError(f"{uri}: {describe_reply(reply)}, expected a document")
-    return reply.body
+    try:
+        return check_content(reply.body, uri)
+    except InputError as error:
+        raise PodmError(str(error)) from None
 
 
 def describe_reply(reply: Reply) -> str:

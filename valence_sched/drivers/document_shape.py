@@ -28,6 +28,8 @@ _LISTS = ("items", "value", "member", "entries")
 _OF_ANY = _OF_COLLECTIONS.union(_LISTS, _NEXT, _COUNT)
 #: Names of types and properties that are remembered, and the longest.
 MAX_NAMES, MAX_NAME = 10_000, 200
+#: Types of what tells of an error, folded.
+_MESSAGES = ("error", "redfisherror", "message")
 #: Entries of a root that stand below ``Links`` in its present form too.
 _BELOW = ("Sessions", "ManagerProvidingService")
 #: Entries that may stand below ``Links`` of a document whose type has this name.
@@ -51,6 +53,22 @@ def object_of(body: bytes, uri: str) -> Json:
         raise InputError(uri, "", answer_of(error.found), "object") from None
 
 
+def check_content(json: Json, uri: str, expected: str = "a document") -> Json:
+    """Return a document; an InputError says where it is the message of an error in place of one.
+
+    Such a message may have a URI and a type, its own or that of what it stands for.
+    """
+    error = json.get("error")
+    is_error = bool(error) and isinstance(error, dict)
+    if "@odata.id" not in json:
+        is_error = is_error or "error" in json
+    if not is_error and "@Message.ExtendedInfo" in json:
+        is_error = all(key[:1] == "@" for key in json)
+    if is_error or type_name(json) in _MESSAGES:
+        raise InputError(uri, "", "an error in an answer of success", expected)
+    return json
+
+
 def current_form(json: Json, *, root: bool = False) -> Json:
     """Return a document in the present form; the document itself where it has that form.
 
@@ -59,6 +77,7 @@ def current_form(json: Json, *, root: bool = False) -> Json:
     >>> current_form({"Links": {"Members": [{"@odata.id": "/a"}]}})["Members"]
     [{'@odata.id': '/a'}]
     """
+    json = _with_links(json)
     below = _below(json)
     if root:
         return _merged(json, {key: below[key] for key in below if key not in _BELOW})
@@ -94,7 +113,7 @@ class ShapeMemo:
         has_entries = self._types.get(told)
         plain = self._plain_names
         if has_entries is not None and plain.issuperset(json):
-            below = json.get("Links") or json.get("links")
+            below = json.get("Links")
             if not below or not isinstance(below, dict):
                 return json
             if not has_entries and plain.issuperset(below):
@@ -111,11 +130,25 @@ class ShapeMemo:
             self._types.clear()
             self._plain_names.clear()
         self._types[told] = kind in _ENTRIES
-        self._plain_names.update(it for it in names if "members" not in it.casefold())
+        folded = {it: it.casefold() for it in names}
+        self._plain_names.update(it for it in names if "members" not in folded[it]
+                                 and (it == "Links" or folded[it] != "links"))  # fmt: skip
+
+
+def _with_links(json: Json) -> Json:
+    """Return a document whose ``Links`` have that name; those below them begin with a capital."""
+    if json.get("Links"):
+        return json
+    spelled = next((it for it in json if it != "Links" and it.casefold() == "links"), None)
+    below = json.get(spelled) if spelled else None
+    if not isinstance(below, dict):
+        return json
+    named = {name[:1].upper() + name[1:]: below[name] for name in reversed(below)}
+    return {**json, "Links": named | below}
 
 
 def _below(json: Json) -> Json:
-    below = json.get("Links") or json.get("links")
+    below = json.get("Links")
     return below if isinstance(below, dict) else {}
 
 

@@ -20,7 +20,7 @@ from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.drivers.short_links import places_below
 from valence_sched.errors import InputError, one_line
 from valence_sched.model.diagnostic import Diagnostic, Kind
-from valence_sched.model.inventory import BlockType
+from valence_sched.model.inventory import BlockType, Node
 from valence_sched.model.quantity import format_count
 
 #: Returns a document, None when there is none; raises InputError when it cannot be read.
@@ -49,8 +49,9 @@ def path_of(uri: str) -> str:
 class LinkedDocuments:
     """Documents that link each other; every URI has one spelling, its first or a known one.
 
-    ``max_blocks`` is the most blocks of a type in one node, where the operator says so. What is
-    ``shared`` may be used by several threads.
+    ``max_blocks`` is the most blocks of a type in one node, where the operator says so;
+    ``known_nodes`` are those of the last reading. What is ``shared`` may be used by several
+    threads.
     """
 
     def __init__(
@@ -61,9 +62,11 @@ class LinkedDocuments:
         host: str | None = None,
         max_blocks: Mapping[BlockType, int] | None = None,
         shared: Shared | None = None,
+        known_nodes: Iterable[Node] = (),
     ) -> None:
         self._get, self.notes, self._host = get, notes, host
         self.max_blocks = max_blocks or {}
+        self.known_nodes = {node.uri: node for node in known_nodes}
         self._shared: Shared = {} if shared is None else shared
         self._known = frozenset(known)
         #: Those that a link names as they are (``path_of`` has the same conditions).
@@ -135,6 +138,21 @@ class LinkedDocuments:
     @functools.cached_property
     def _spelled(self) -> dict[str, str]:
         return {fold_uri(uri): uri for uri in sorted(self._known, reverse=True)}
+
+    def member_uris(
+        self, links: Iterable[str], where: str, known: Container[str] = ()
+    ) -> Iterator[str]:
+        """Yield the URIs of the members that links name; a collection means all its members.
+
+        A ``known`` URI is that of a member.
+        """
+        for uri in self.uris(links, where):
+            json = None if uri in known else self.json(uri, where)
+            if json and MEMBERS in json:
+                members = self._members(Collection(uri, json, self.notes))
+                yield from filter(None, (self.uri(link, page) for link, page in members))
+            else:
+                yield uri
 
     def json(self, uri: str, where: str) -> Json | None:
         """Return the document at a URI; a dangling link or bad document is noted once."""
@@ -226,6 +244,14 @@ class LinkedDocuments:
             uri = self.uri(link, where)
             if uri is not None and (json := self.json(uri, where)) and MEMBERS in json:
                 yield Collection(uri, json, self.notes)
+
+    def unread_members(self, links: Iterable[str], where: str) -> Iterator[str]:
+        """Yield the members of the collections that links name whose documents cannot be read."""
+        for first in self.collections(links, where):
+            for link, page in self._members(first):
+                uri = self.uri(link, page)
+                if uri and (uri in self.unreadable or self.json(uri, page) is None):
+                    yield uri
 
     def _members(self, first: Collection) -> Iterator[tuple[str, str]]:
         """Yield the links of all members, each with the URI of its page; note what is missing."""

@@ -297,10 +297,14 @@ class BackgroundReader:
         current = [one for one in outcomes if one.registration.name in self._members]
         failures: dict[str, tuple[FullPodm, ReadFailure]] = {}
         whole = [one for one in current if one.reading.failure is None]
+        stale = [one.registration.name for one in whole
+                 if any(node.stale for node in one.reading.podm.nodes)]  # fmt: skip
         try:
+            known = self._store.previous_readings(stale) if stale else {}
             stored = self._store.upsert_all([with_identity(one.reading.podm) for one in whole])
             read = [result for result in stored if not isinstance(result, SchedulerError)]
             self._note_contents(read)
+            self._previous |= known  # what was removed meanwhile is stale no more the next time
             for one, result in zip(whole, stored, strict=True):
                 if isinstance(result, SchedulerError):
                     refused = isinstance(result, IdentityConflict)

@@ -210,7 +210,8 @@ class PodmAccess:
             return
         listed = {node.uri: node for node in podm.nodes}
         for node in ours:
-            state = "COMPOSED" if node.uri in listed else self._unlisted_state(node)
+            shown = listed.get(node.uri)
+            state = "COMPOSED" if shown and not shown.stale else self._unlisted_state(node)
             yield NodeStatus(node=node, state=state)
         known = {node.uri for node in ours}
         composing = self.store.claims.list(("COMPOSING",), name)
@@ -221,7 +222,7 @@ class PodmAccess:
                 yield NodeStatus(node=node, state="UNKNOWN" if claim else "FOREIGN")
 
     def _unlisted_state(self, node: ComposedNode) -> str:
-        """Return the state of a node that a reading does not list, which is not enough."""
+        """Return the state of a node that a reading does not show, which is not enough."""
         try:
             with (
                 awaiting(self.progress, f"node {node.id} on {node.podm}", "reading"),

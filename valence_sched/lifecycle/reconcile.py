@@ -156,7 +156,7 @@ class Reconciler:
             podm = self.read(id_)
             if podm is None:
                 continue
-            listed = {node.uri: node for node in podm.nodes}
+            listed = {node.uri: node for node in podm.nodes if not node.stale}
             ours = {node.uri for node in known.get(id_, [])}
             missing = [node for node in known.get(id_, []) if node.uri not in listed]
             actions = [self._forget_missing(node) for node in missing]

@@ -244,7 +244,8 @@ class Node(Noun, frozen=True, kw_only=True):
     """A composed node: its URI, the URIs of its blocks, its owner and group.
 
     ``flavor`` and ``request`` say what it was asked for, where that is known: pod managers do not
-    report it, and the store keeps it of nodes that it composed.
+    report it, and the store keeps it of nodes that it composed. A ``stale`` node is listed, and its
+    document cannot be read: it is as it was read before.
     """
 
     uri: Name
@@ -254,6 +255,7 @@ class Node(Noun, frozen=True, kw_only=True):
     blocks: tuple[str, ...] = ()
     flavor: Name | None = None
     request: NodeRequest | None = None
+    stale: bool = False
 
 
 class Podm(Noun, Generic[D, S], frozen=True, kw_only=True):

@@ -4,7 +4,7 @@
 from typing import Any, NamedTuple, Self
 
 from valence_sched.model.base import Noun
-from valence_sched.model.inventory import WHOLE_POOL, Podm, PodmStatus
+from valence_sched.model.inventory import WHOLE_POOL, Node, Podm, PodmStatus
 from valence_sched.model.quantity import format_count
 
 
@@ -27,15 +27,17 @@ LEAST_FOUND = 0.9
 
 
 class PreviousReading(NamedTuple):
-    """The last reading of a pod manager: the URIs of its blocks, and the ids of its pools."""
+    """The last reading of a pod manager: the URIs of its blocks, ids of its pools, its nodes."""
 
     blocks: frozenset[str] = frozenset()
     pools: frozenset[str] = frozenset()
+    nodes: tuple[Node, ...] = ()
 
     @classmethod
     def of(cls, podm: Podm[Any, Any]) -> Self:
         """Return what a pod manager has."""
-        return cls(frozenset(it.uri for it in podm.blocks), frozenset(it.id for it in podm.pools))
+        blocks, pools = (it.uri for it in podm.blocks), (it.id for it in podm.pools)
+        return cls(frozenset(blocks), frozenset(pools), podm.nodes)
 
     def loss(self, podm: Podm[Any, Any]) -> str:
         """Return in words which blocks the next reading lacks, empty where it lacks only few."""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from valence_sched.errors import IdentityConflict
 from valence_sched.model.identity import is_address
-from valence_sched.model.inventory import FREE_STATUS, FullPodm, LeanPodm, to_json
+from valence_sched.model.inventory import FREE_STATUS, FullPodm, LeanPodm, Node, to_json
 from valence_sched.model.read_failure import PreviousReading
 from valence_sched.model.stats import ReportedStats, apply_stats
 from valence_sched.model.stock import free_amount
@@ -44,6 +44,7 @@ class _Outline(msgspec.Struct, gc=False):
     id: str
     blocks: list[_Named] = []
     pools: list[_Named] = []
+    nodes: tuple[Node, ...] = ()
 
 
 _outline_decoder = msgspec.json.Decoder(_Outline)
@@ -369,7 +370,9 @@ def previous_readings(connection: sa.Connection, keys: Keys) -> dict[str, Previo
     outlines = (_outline_decoder.decode(stored.document) for stored in found)
     return {
         one.id: PreviousReading(
-            frozenset(it.uri for it in one.blocks), frozenset(it.id for it in one.pools)
+            frozenset(it.uri for it in one.blocks),
+            frozenset(it.id for it in one.pools),
+            one.nodes,
         )
         for one in outlines
     }

@@ -19,7 +19,8 @@ from valence_sched.inventory.background_reader import (
     BackgroundReader,
     ReaderClock,
 )
-from valence_sched.model.inventory import FullPodm
+from valence_sched.model.inventory import FullPodm, Node
+from valence_sched.model.read_failure import PreviousReading
 from valence_sched.model.read_options import ReadOptions
 from valence_sched.model.read_pace import ReadPace
 from valence_sched.model.registration import PasswordReference, Registration
@@ -36,6 +37,7 @@ class ReaderCase(StoreCase):
         self.now, self.lines, self.reads = 0.0, [], []
         self.failing: dict[str, str] = {}
         self.content: dict[str, FullPodm] = {}
+        self.previous: dict[str, PreviousReading] = {}
         self.state = self.store()
         for name in ("a", "b"):
             self.state.register(Registration(name=name, url=f"https://{name}"))
@@ -57,6 +59,7 @@ class ReaderCase(StoreCase):
     def read(self, target):
         name = target.registered.name
         self.reads.append(name)
+        self.previous[name] = target.previous
         if name in self.failing:
             return Reading(FullPodm(id=name, status="Offline"), f"{name}: {self.failing[name]}")
         content = self.content.get(name, podm(name))
@@ -109,6 +112,19 @@ class TestReading(ReaderCase):
         self.assertEqual(
             ["one: a: not read: https://a: connection refused", "one: a: read again"], told
         )
+
+    def test_a_stale_node_is_one_of_the_state_and_not_of_the_last_reading(self):
+        reader, node = self.reader(), Node(uri="/S/1", blocks=("c0",))
+        self.content["a"] = podm("a", nodes=(node,))
+        self.run_until(reader, 59)
+        self.content["a"] = podm("a", nodes=(replace(node, stale=True),))
+        self.run_until(reader, 119)
+        self.run_until(reader, 179)
+        self.assertEqual(["/S/1"], [it.uri for it in self.previous["a"].nodes])
+        self.state.upsert_all([podm("a")])  # it is removed
+        for now, expected in ((239, ["/S/1"]), (299, [])):  # one reading begins without knowing
+            self.run_until(reader, now)
+            self.assertEqual(expected, [it.uri for it in self.previous["a"].nodes])
 
     def test_another_service_under_the_name_is_refused(self):
         reader = self.reader()

@@ -104,6 +104,13 @@ class TestNodes(AccessCase):
                 self.assertEqual([wanted], composer.arguments)
                 self.assertIn(("node n on p", "reading"), self.told)
 
+    def test_one_that_a_reading_lists_and_could_not_read_is_asked_for(self):
+        listed = podm(nodes=[{"uri": "/S/1", "blocks": ["c0"], "stale": True}])
+        for answer, state in ((ABSENT, "GONE"), (UNKNOWN, "UNKNOWN"), (COMPOSED, "COMPOSED")):
+            composer = Noting(read_node=answer)
+            self.assertEqual({"n": state}, self.states({"p": listed}, composer))
+            self.assertEqual(1, len(composer.arguments))
+
     def test_one_whose_pod_manager_cannot_be_reached_for_it_is_unknown(self):
         self.assertEqual({"n": "UNKNOWN"}, self.states({"p": podm()}, DOWN))
 

@@ -166,13 +166,19 @@ class TestReaping(unittest.TestCase):
             node = here.composer.compose(here.claim(request()))
             read = here.read
 
-            def partial(name: str):
+            def stale(name: str):
                 podm = read(name)
+                nodes = tuple(replace(one, stale=True) for one in podm.nodes) if podm else ()
+                return replace(podm, nodes=nodes) if podm else None
+
+            def without(name: str):
+                podm = stale(name)
                 return replace(podm, nodes=()) if podm else None
 
-            reaper = Reconciler(here.store, here.connect, partial)
-            (action,) = [action for action in reaper.reconcile() if action.kind == "node"]
-            self.assertRegex(action.done, "left as it is: the reading does not show it")
+            for partial in (without, stale):
+                reaper = Reconciler(here.store, here.connect, partial)
+                (action,) = [action for action in reaper.reconcile() if action.kind == "node"]
+                self.assertRegex(action.done, "left as it is: the reading does not show it")
             self.assertEqual([node.id], [one.id for one in here.store.nodes.list()])
 
     def test_a_node_that_came_after_its_claim_was_given_up_is_taken_apart(self):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
-from valence_sched.drivers.document_shape import object_of
+from valence_sched.drivers.document_shape import check_content, object_of
 from valence_sched.drivers.fields import Json, flag, number
 from valence_sched.drivers.http.exchange import (
     GONE,
@@ -135,15 +135,14 @@ def unfold(whole: Json) -> tuple[dict[str, Json], int]:
 
 
 def _is_whole(json: Json) -> bool:
+    if json.get("error"):
+        return False
     named = "@odata.type" in json and "Name" in json
     return named and (json.get("Id") not in (None, "") or "Members" in json)
 
 
 def _document(json: Json, uri: str) -> Json:
-    is_error = "error" in json or json.keys() == {"@Message.ExtendedInfo"}
-    if is_error and "@odata.id" not in json:
-        raise InputError(uri, "", "an error in an answer of success", "a document")
-    own = json.get("@odata.id")
+    own = check_content(json, uri).get("@odata.id")
     if isinstance(own, str) and path_of(own) == ROOT != uri:  # whatever is asked for
         raise InputError(uri, "", "the service root", "a document of its own")
     return json

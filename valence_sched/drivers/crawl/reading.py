@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +33,7 @@ from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, Sh
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
 from valence_sched.model.diagnostic import Diagnostic
-from valence_sched.model.inventory import FullPodm, PodmStatus, to_json
+from valence_sched.model.inventory import FullPodm, Node, PodmStatus, to_json
 from valence_sched.model.read_failure import PreviousReading
 from valence_sched.model.registration import AUTO, Registration
 
@@ -160,14 +162,16 @@ class PodmReader:
         documents.read_features(root)
         crawl = Crawler(documents, cache, connection.host, settings.parallel, self._start)
         host, shared = connection.host, self._shared
-        result = read_in_passes(crawl, dialect, root, known.name, host, most, shared)
+        nodes = self._previous.nodes
+        result = read_in_passes(crawl, dialect, root, known.name, host, most, shared, nodes)
         notes, podm, read, _ = result
         cache.save(crawl.lasting_documents())
         for remark in (*connection.remarks, *([cache.problem] if cache.problem else [])):
             notes.remark(remark)
         podm = with_max_blocks(podm, most, notes)
         diagnostics = tuple(notes.diagnostics(known.name))
-        if memory is not None and answers.certain and not (connection.remarks or cache.problem):
+        is_certain = answers.certain and not any(node.stale for node in podm.nodes)
+        if memory is not None and is_certain and not (connection.remarks or cache.problem):
             stamp = cache.stamp()
             if basis[-1] is not None or stamp is None:  # else less is asked for the next time
                 basis = *basis[:-1], stamp
@@ -247,22 +251,27 @@ def read_in_passes(
     host: str,
     max_blocks: MaxBlocks | None = None,
     shared: Shared | None = None,
+    known_nodes: Sequence[Node] = (),
 ) -> ReadPass:
     """Return the last pass: documents are fetched and read again until none is missing.
 
-    Where documents bring what stands below them, reading may need no more than the root links,
-    so it is tried at once: following documents that are there costs as much as reading them.
+    ``known_nodes`` are those of the last reading. Where documents bring what stands below them,
+    reading may need no more than the root links, so it is tried at once: following documents that
+    are there costs as much as reading them.
     """
+    run_pass = functools.partial(
+        _run_pass, crawl, dialect, name, host, max_blocks, shared, known_nodes
+    )
     crawl.add(ROOT, root)
     whole = fetch_task(ROOT, dialect.root)
     if crawl.expands:
         crawl.fetch(crawl.below(whole), deep=False)
-        found = _run_pass(crawl, dialect, name, host, max_blocks, shared)
+        found = run_pass()
         if not found.missing:
             return found
     crawl.fetch([whole])
     for _ in range(MAX_PASSES):
-        found = _run_pass(crawl, dialect, name, host, max_blocks, shared)
+        found = run_pass()
         if not found.missing:
             return found
         for uri in (*found.read, *found.missing):
@@ -278,6 +287,7 @@ def _run_pass(
     host: str,
     max_blocks: MaxBlocks | None,
     shared: Shared | None,
+    known_nodes: Sequence[Node],
 ) -> ReadPass:
     """Read with the documents that are there."""
     notes = DocumentNotes()
@@ -295,7 +305,7 @@ def _run_pass(
             read[uri] = found
         return found
 
-    service = LinkedDocuments(get, notes, known, host, max_blocks, shared)
+    service = LinkedDocuments(get, notes, known, host, max_blocks, shared, known_nodes)
     podm = dialect.inventory(service, name)
     if podm.identity is None:
         identity = told_identity(get, service)

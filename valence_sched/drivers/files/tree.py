@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, error_text
 from valence_sched.drivers.dialect import Dialects, recognised_dialect
-from valence_sched.drivers.document_shape import object_of
+from valence_sched.drivers.document_shape import check_content, object_of
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.identity import told_identity
 from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, path_of
@@ -51,7 +51,7 @@ class RecordedTree:
         if len(data) > MAX_DOCUMENT_BYTES:
             expected = f"at most {MAX_DOCUMENT_BYTES}"
             raise InputError(uri, "", "a document of more bytes", expected)
-        return object_of(data, uri)
+        return check_content(object_of(data, uri), uri)
 
 
 def tree_of_files(files: Mapping[str, bytes | Path]) -> RecordedTree:

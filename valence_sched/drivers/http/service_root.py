@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from valence_sched.drivers.document_shape import current_form, type_name
+from valence_sched.drivers.document_shape import check_content, current_form, type_name
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import GONE, Answer, Unreachable
@@ -66,9 +66,7 @@ def root_document(answer: Answer) -> Json | None:
         return None
     if answer.status != 200:
         raise InputError(ROOT, "", f"HTTP {answer.status}", "a service root")
-    root = answer.json(ROOT)
-    if "error" in root and "@odata.id" not in root:
-        raise InputError(ROOT, "", "an error in an answer of success", "a service root")
+    root = check_content(answer.json(ROOT), ROOT, "a service root")
     kind = type_name(root)
     if not ("root" in kind or "RedfishVersion" in root or (not kind and _linked(root))):
         what = root.get("@odata.type") if kind else "neither a type, nor a version, nor a link"

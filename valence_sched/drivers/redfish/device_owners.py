@@ -109,8 +109,14 @@ def _completed(
     for holder in holders:
         if tells_all(holder.json) and (_STORAGES not in holder.json or _has_drives(devices)):
             continue
-        storages = _storages(service, holder)
-        devices |= {it.uri: it for it in unreadable_devices(holder, devices.values(), storages)}
+        storages, where = _storages(service, holder), holder.uri
+
+        def is_gone(link: str, where: str = where) -> bool:
+            uri = service.uri(link, where)
+            return uri is None or service.json(uri, where) is None
+
+        untold = unreadable_devices(holder, devices.values(), storages, is_gone)
+        devices |= {it.uri: it for it in untold}
     return devices
 
 

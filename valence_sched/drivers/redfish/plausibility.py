@@ -8,7 +8,7 @@ a size in a wrong unit, such as 64 MiB of a memory module or 64 PiB of a drive.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Notes, Resource
@@ -208,19 +208,23 @@ MAX_VENDOR_LEVELS = 4
 
 
 def unreadable_devices(
-    holder: Resource, devices: Iterable[Device], storages: Iterable[Storage]
+    holder: Resource,
+    devices: Iterable[Device],
+    storages: Iterable[Storage],
+    is_gone: Callable[[str], bool],
 ) -> Iterator[Device]:
     """Yield a device of unknown number for each kind that a block or a system tells unreadably.
 
-    That is a link into a vendor's part of a document, one without a target, and, where no device of
-    the kind is listed, a list in a vendor's part (``Oem``), an empty list whose count is more, or a
-    storage that tells no drives.
+    That is a link into a vendor's part of a document, or to a document below one that ``is_gone``,
+    one without a target, and, where no device of the kind is listed, a list in a vendor's part
+    (``Oem``), an empty list whose count is more, or a storage that tells no drives.
     """
     known = {_kind_name(it): isinstance(it, _SUMMARIES) for it in devices}
     vendor = list(vendor_lists(holder.json))
     for name, kind in _KINDS.items():
         links = (link for each in kind.lists for link in links_in(holder.json.get(each)))
-        found = [link or "a link without a target" for link in links if is_unreadable(link)]
+        found = [link or "a link without a target" for link in links
+                 if is_unreadable(link) or (_is_vendors(link) and is_gone(link))]  # fmt: skip
         if name not in known:
             found += [it for it in vendor if any(word in it.casefold() for word in kind.words)]
             found += [f"{each}@odata.count" for each in kind.lists if _is_cut(holder.json, each)]
@@ -257,7 +261,7 @@ def tells_all(json: Json) -> bool:
         value = json.get(name)
         for link in value if isinstance(value, list) else [value] if value else ():
             target = link.get("@odata.id") if type(link) is dict else None
-            if type(target) is not str or not target or "#" in target:
+            if type(target) is not str or not target or "#" in target or _is_vendors(target):
                 return False
         if value == [] and _is_cut(json, name):
             return False
@@ -277,6 +281,11 @@ def links_in(value: Any) -> tuple[str, ...]:
 def is_unreadable(link: str) -> bool:
     """Return whether a link has no target, or one in a vendor's part of a document."""
     return not link or "/oem/" in link.partition("#")[2].casefold()
+
+
+def _is_vendors(link: str) -> bool:
+    """Return whether a link is to a document below a vendor's part."""
+    return "/Oem/" in link or "/oem/" in link
 
 
 def vendor_lists(json: Json) -> Iterator[str]:
@@ -299,4 +308,7 @@ def _lists_documents(value: Any) -> bool:
     items = value if isinstance(value, list) else [value]
     if isinstance(value, dict) and "@odata.id" not in value:
         items = list(value.values())
-    return bool(items) and all(isinstance(item, dict) for item in items)
+    return bool(items) and all(
+        isinstance(item, dict) or (isinstance(item, str) and item.startswith("/redfish/"))
+        for item in items
+    )

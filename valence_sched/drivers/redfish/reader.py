@@ -13,6 +13,7 @@ from typing import NamedTuple, get_args
 
 from msgspec.structs import replace
 
+from valence_sched.drivers.document_shape import type_name
 from valence_sched.drivers.fields import NamedResource
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import device_owners, memory_domains, storage_pools
@@ -65,7 +66,7 @@ class RedfishResources(NamedTuple):
 def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
     """Read a pod manager; documents that are missing or wrong are noted and left out."""
     found = _find(service)
-    nodes = tuple(_nodes(service, found))
+    nodes = (*_nodes(service, found), *_stale_nodes(service, found))
     hosts = _hosts_of_blocks(service, found)
     kinds = {block.uri: types(block) for block in found.blocks}
     pools, members = _pools(service, found, nodes, kinds)
@@ -136,7 +137,7 @@ def _pools(
     ids = _ids(found.zones)
     pools, members = [], {block.uri: [] for block in found.blocks}  # type: ignore[var-annotated]
     for zone, id_ in zip(found.zones, ids, strict=True):
-        inside = dict.fromkeys(service.uris(zone.blocks, zone.uri))
+        inside = dict.fromkeys(service.member_uris(zone.blocks, zone.uri, members))
         pools.append(Pool(id=id_, name=zone.name, limits=limits.of(zone, count(inside))))
         for uri in inside:
             if uri in members:
@@ -185,7 +186,7 @@ def _nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
     for system in found.systems:
         if not system.is_composed:
             continue
-        blocks = tuple(dict.fromkeys(service.uris(system.blocks, system.uri)))
+        blocks = tuple(dict.fromkeys(service.member_uris(system.blocks, system.uri, known)))
         for uri in blocks:
             if uri not in known:
                 what = f"found {uri}, expected a resource block that is listed"
@@ -193,23 +194,54 @@ def _nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
         yield Node(uri=system.uri, name=system.name, blocks=blocks)
 
 
+def _stale_nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
+    """Yield the nodes that are listed and cannot be read, as they were at the last reading."""
+    what = "found no document that can be read, expected a system"
+    unread = [*service.unread_members(found.root.systems, found.root.uri)]
+    unread += [
+        it.uri for it in found.systems if it.tells_nothing
+        and (it.uri in service.known_nodes or type_name(it.json) not in ("", "computersystem"))
+    ]  # fmt: skip
+    for uri in dict.fromkeys(unread):
+        effect = "which blocks it has is unknown: one that says Unused and does not link it is free"
+        if known := service.known_nodes.get(uri):
+            effect = "the blocks that it had at the last reading stay in use"
+            yield replace(known, stale=True)
+        service.notes.remark(f"{uri}: {what} ({effect})")
+
+
 def _hosts_of_blocks(service: LinkedDocuments, found: RedfishResources) -> dict[str, list[str]]:
-    """Return the systems that have a block although nothing composed them, by the block."""
+    """Return the systems that have a block and are no nodes, by the block.
+
+    Nothing composed them, or the pod manager does not list them, though a block links them.
+    """
     known = {block.uri: block for block in found.blocks}
     hosts: dict[str, list[str]] = {}
-    for system in found.systems:
-        if not system.is_composed:
-            named = set(service.uris(system.blocks, system.uri))
-            for uri in named & known.keys():
-                block = known[uri]
-                is_system = system.uri in set(service.uris(block.systems, uri))
-                if not is_free_host(block, len(named), is_system=is_system):
-                    hosts.setdefault(uri, []).append(system.uri)
+    systems = [system for system in found.systems if not system.is_composed]
+    for system in (*systems, *_unlisted_systems(service, found)):
+        named = set(service.member_uris(system.blocks, system.uri, known))
+        for uri in sorted(named & known.keys()):
+            block = known[uri]
+            is_system = system.uri in set(service.uris(block.systems, uri))
+            if not is_free_host(block, len(named), is_system=is_system):
+                hosts.setdefault(uri, []).append(system.uri)
     for block in found.blocks if service.unreadable else ():  # what such a system has is unknown
         linked = set(service.uris(block.in_systems, block.uri))
         if untold := sorted(linked & service.unreadable):
             hosts.setdefault(block.uri, []).extend(untold)
     return hosts
+
+
+def _unlisted_systems(service: LinkedDocuments, found: RedfishResources) -> list[ListedSystem]:
+    """Return the systems that blocks are, or are part of, and that are not listed."""
+    unlisted: dict[str, ListedSystem] = {}
+    listed = {system.uri for system in found.systems}
+    for block in found.blocks:
+        for links in (block.systems, block.in_systems):
+            for uri in service.member_uris(links, block.uri, listed):
+                if uri not in listed and (json := service.json(uri, block.uri)):
+                    unlisted.setdefault(uri, ListedSystem(uri, json, service.notes))
+    return list(unlisted.values())
 
 
 def is_free_host(block: ResourceBlock, named: int, *, is_system: bool) -> bool:

@@ -94,6 +94,12 @@ FAILURES = {
     "login page": status(200, b"<!DOCTYPE html><title>Log in</title>"),
     "half": status(200, b'{"@odata.id": "/redfish/v1", "Mem'),
     "error": status(200, b'{"error": {"code": "Base.1.8.GeneralError"}}'),
+    "error with a URI": status(200, b'{"@odata.id": "/e", "error": {"code": "Base.1.8.Failed"}}'),
+    "error of a type": status(200, b'{"@odata.id": "/e", "@odata.type": "#Error.v1.Error"}'),
+    "typed error": status(200, b'{"@odata.id": "/e", "@odata.type": "#Zone.v1_6_3.Zone", '
+                               b'"Name": "e", "error": {"@Message.ExtendedInfo": [{}]}}'),
+    "message": status(200, b'{"@odata.type": "#Message.v1_1_1.Message", "MessageId": "X"}'),
+    "notice with a URI": status(200, b'{"@odata.id": "/e", "@Message.ExtendedInfo": [{}]}'),
     "elsewhere": status(302, Location="https://elsewhere.invalid/login"),
     "to a page": status(302, Location="/login.html"),
     "nowhere": status(302),
@@ -103,7 +109,7 @@ FAILURES = {
 }  # fmt: skip
 #: Answers of another class, which are no list and no service, and could be a member.
 OTHERS = {
-    "another": status(200, b'{"@odata.id": "/e", "@odata.type": "#Error.v1.Error", "Name": "e"}'),
+    "another": status(200, b'{"@odata.id": "/e", "@odata.type": "#Fan.v1_5_0.Fan", "Name": "e"}'),
     "starting": status(200, b'{"Name": "s", "Status": {"State": "Starting"}}'),
 }  # fmt: skip
 
@@ -276,6 +282,79 @@ class PreviousReadingTest(ServicesTest):
         self.assert_outage(self.ask("redfish", previous=zoned), "no composition service")
         server.documents[ROOT] = msgspec.json.encode(root | {"CompositionService": service})
         self.assertIsNone(self.ask("redfish", previous=zoned).failure)
+
+    def compose(self, *, linked):
+        """Let the service have a composed system of blocks that say Unused; return its URI."""
+        server, uri = self.servers["redfish"][False], f"{ROOT}/Systems/2"
+        node = {"@odata.type": "#ComputerSystem.v1_27_0.ComputerSystem", "SystemType": "Composed",
+                "Name": "theirs", "Links": {"ResourceBlocks": [link(BLOCKS[0])]}}  # fmt: skip
+        blocks = {uri_: block(n) for n, uri_ in enumerate(BLOCKS, 1)}
+        if linked:
+            blocks[BLOCKS[0]]["Links"] = {"ComputerSystems": [link(uri)]}
+        systems = collection(f"{ROOT}/Systems/1", uri)
+        server.documents |= encoded({uri: node, f"{ROOT}/Systems": systems, **blocks})
+        return uri
+
+    def test_a_node_that_cannot_be_read_keeps_the_blocks_of_the_last_reading(self):
+        cut = b'{"@odata.id": "/n", "@odata.type": "#ComputerSystem.v1_27_0.ComputerSystem"}'
+        for (kind, act), linked in itertools.product(
+            {**FAILURES, **OTHERS, "cut": status(200, cut)}.items(), (False, True)
+        ):
+            if kind in ("no list", "text list"):  # lists, which have no member
+                continue
+            with self.subTest(kind, linked=linked):
+                uri = self.compose(linked=linked)
+                whole = self.ask("redfish")
+                self.assertEqual([(uri, False)], [(it.uri, it.stale) for it in whole.podm.nodes])
+                previous = PreviousReading.of(whole.podm)
+                for _ in range(2):  # also after a reading that could not read it
+                    found = self.ask("redfish", uri, act, previous=previous)
+                    self.assertIsNone(found.failure)
+                    stale = [msgspec.structs.replace(it, stale=True) for it in whole.podm.nodes]
+                    self.assertEqual(stale, [*found.podm.nodes])
+                    self.assertEqual([0, 1, 1, 1], [it.status.slots for it in found.podm.blocks])
+                    self.assertIn(
+                        ("remark", f"podm: {uri}: found no document that can be read, expected a "
+                         "system (the blocks that it had at the last reading stay in use)"),
+                        found.diagnostics,
+                    )  # fmt: skip
+                    previous = PreviousReading.of(found.podm)
+                again_ = self.ask("redfish", previous=previous)
+                self.assertEqual(whole.podm, again_.podm)
+                del self.servers["redfish"][False].documents[uri]
+                server = self.servers["redfish"][False]
+                server.documents[f"{ROOT}/Systems"] = encoded(
+                    {f"{ROOT}/Systems": collection(f"{ROOT}/Systems/1")}
+                )[f"{ROOT}/Systems"]
+                gone = self.ask("redfish", previous=previous)
+                self.assertEqual(
+                    ((), [1] * 4), (gone.podm.nodes, [it.status.slots for it in gone.podm.blocks])
+                )
+
+    def test_a_node_that_was_never_read_has_unknown_blocks_and_that_is_noted(self):
+        for kind, act in (FAILURES | OTHERS).items():
+            if kind in ("no list", "text list"):
+                continue
+            with self.subTest(kind):
+                uri = self.compose(linked=False)
+                found = self.ask("redfish", uri, act)
+                self.assertEqual([1] * 4, [it.status.slots for it in found.podm.blocks])
+                told = [one.text for one in found.diagnostics if "has is unknown" in one.text]
+                self.assertEqual([True], [f"podm: {uri}: " in text for text in told])
+
+    def test_blocks_behind_a_collection_or_of_an_unlisted_system_are_fetched_too(self):
+        server, elsewhere = self.servers["redfish"][False], f"{ROOT}/Elsewhere/1"
+        physical = {"SystemType": "Physical", "links": {"resourceBlocks": link(f"{ROOT}/own")}}
+        server.documents |= encoded({
+            f"{ROOT}/Systems/1": physical,
+            f"{ROOT}/own": collection(BLOCKS[1]),
+            elsewhere: {"SystemType": "Composed", "Links": {"ResourceBlocks": [link(BLOCKS[2])]}},
+            BLOCKS[0]: {**block(1), "Links": {"ComputerSystems": [link(elsewhere)]}},
+        })  # fmt: skip
+        found = self.ask("redfish")
+        self.assertEqual(
+            (None, [1, 0, 0, 1]), (found.failure, [it.status.slots for it in found.podm.blocks])
+        )
 
     def test_less_than_nine_of_ten_blocks_are_noted_with_the_difference(self):
         many = frozenset(f"/old/{number}" for number in range(40))

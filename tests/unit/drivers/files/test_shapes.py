@@ -120,7 +120,9 @@ class ShapeTest(unittest.TestCase):
         link["@odata.id"] = f"{BLOCKS}/Node-Z"
         _, notes = self.notes()
         self.assertEqual(
-            [f"t.json: /redfish/v1/Systems/web-1: Links/ResourceBlocks: found {BLOCKS}/Node-Z, "
+            [f"t.json: {BLOCKS}/Node-Z: found no such document, expected it: "
+             "/redfish/v1/Systems/web-1 links it",
+             f"t.json: /redfish/v1/Systems/web-1: Links/ResourceBlocks: found {BLOCKS}/Node-Z, "
              "expected a resource block that is listed"],
             notes,
         )  # fmt: skip

@@ -204,6 +204,8 @@ class TestUnreadable(Case):
             ({"Oem": {"V": {"PhysicalDrives": {"Disk1": {}, "Disk2": {}}}}}, {"drives": [None]}),
             ({"Oem": {"V": {"Processors": link, "Memory": link}}},
              {"processors": [None], "memory": [None]}),
+            ({"Oem": {"V": {"GPUs": [f"{V}/Vendor/X"]}}}, {"accelerators": [None]}),
+            ({"Oem": {"V": {"Drive": f"{V}/Vendor/X"}}}, {"drives": [None]}),
             ({"Oem": {"V": {"StorageStatus": "OK", "MemoryLimit": 4, "Drives": []}}}, {}),
             ({"Drives": links(self.drive("/D")), "Oem": {"V": {"Drives": [link]}}},
              {"drives": [1]}),
@@ -212,6 +214,35 @@ class TestUnreadable(Case):
                 self.setUp()
                 self.drive("/D")
                 self.assertEqual(found, self.found(**json))
+
+    def test_a_link_below_a_vendors_part_that_dangles_has_an_unknown_number(self) -> None:
+        both: dict[str, list[int | None]] = {"processors": [None], "accelerators": [None]}
+        for name, found in (
+            ("Processors", both),
+            ("Memory", {"memory": [None]}),
+            ("Drives", {"drives": [None]}),
+            ("Storage", {"drives": [None]}),
+            ("SimpleStorage", {"drives": [None]}),
+            ("EthernetInterfaces", {"nics": [None]}),
+            ("NetworkInterfaces", {"nics": [None]}),
+        ):
+            one = links(f"{V}/Chassis/1/Oem/V/X/9")
+            for value in (one, one[0], links(f"https://elsewhere.invalid{one[0]['@odata.id']}")):
+                with self.subTest(name, value=value):
+                    self.setUp()
+                    self.documents[V]["@odata.id"] = f"https://here.invalid{V}"
+                    self.block("first", Links={"Chassis": links(f"https://here.invalid{V}/C")})
+                    self.block("b", **{name: value})
+                    devices = self.read().blocks[1].devices
+                    names = devices.__struct_fields__
+                    lines = {it: [line.count for line in getattr(devices, it)] for it in names}
+                    self.assertEqual(found, {it: counts for it, counts in lines.items() if counts})
+                    self.assertTrue(self.noted("/b: ", "there are is unknown)"))
+
+    def test_a_link_below_a_vendors_part_that_is_there_is_a_device(self) -> None:
+        drive = self.drive("/Chassis/1/Oem/V/Drives/1")
+        self.assertEqual({"drives": [1]}, self.found(Drives=links(drive)))
+        self.assertEqual([], self.notes.lines())
 
     def test_a_storage_that_tells_no_drives_has_an_unknown_number(self) -> None:
         count = "Drives@odata.count"

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
 from unittest import TestCase
 
@@ -156,6 +158,79 @@ class TestStated(TestCase):
         pools = (Pool(id="a", limits={"Compute": Limit(2, 2)}), Pool(id="b"))
         podm = with_max_blocks(FullPodm(id="p", pools=pools), {"Compute": 1}, NO_NOTES)
         self.assertEqual([Limit(2, 2), Limit(0, 1)], [it.limits["Compute"] for it in podm.pools])
+
+
+class TestLinkForms(Case):
+    """The forms in which services send what a system or a zone has."""
+
+    def forms(self) -> Iterator[tuple[str, Json]]:
+        """Yield forms of the links to block ``b``, each with its name."""
+        one, self_ = links(f"{BLOCKS}/b"), f"{V}/own"
+        yield "usual", {"Links": {"ResourceBlocks": one}}
+        yield "one link", {"Links": {"ResourceBlocks": one[0]}}
+        yield "lower case", {"links": {"ResourceBlocks": one}}
+        yield "lower case inside", {"links": {"resourceBlocks": one}, "Links": None}
+        yield "other case", {"LINKS": {"ResourceBlocks": one}, "Links": {}}
+        self.put(self_, Members=one)
+        yield "a collection", {"Links": {"ResourceBlocks": links(self_)[0]}}
+        yield "a collection in a list", {"Links": {"ResourceBlocks": links(self_)}}
+        self.put(f"{V}/pages", **{"Members": [], "Members@odata.nextLink": self_})
+        yield "a collection of pages", {"Links": {"ResourceBlocks": links(f"{V}/pages")}}
+
+    def two_blocks(self) -> None:
+        self.setUp()
+        self.block("a")
+        self.block("b", ResourceBlockType=["Processor"])
+
+    def test_a_block_that_a_system_has_is_in_use_in_whatever_form_it_is_linked(self) -> None:
+        for (form, json), type_ in itertools.product(self.forms(), ("Composed", "Physical")):
+            for typed in (True, False):
+                with self.subTest(form, type=type_, typed=typed):
+                    self.two_blocks()
+                    list(self.forms())
+                    self.documents[f"{V}/S"]["Members"] += links(
+                        self.put(f"{V}/S/1", SystemType=type_, **json)
+                    )
+                    if not typed:
+                        del self.documents[f"{V}/S/1"]["@odata.type"]
+                    podm = self.read()
+                    self.assertEqual([1, 0], [it.status.slots for it in podm.blocks])
+                    blocks = [it.blocks for it in podm.nodes]
+                    self.assertEqual([(f"{BLOCKS}/b",)] * (type_ == "Composed"), blocks)
+
+    def test_a_zone_has_its_blocks_in_whatever_form_they_are_linked(self) -> None:
+        for form, json in self.forms():
+            with self.subTest(form):
+                self.two_blocks()
+                list(self.forms())
+                zone = self.put(f"{V}/Z/1", **json)
+                self.documents[f"{V}/C"]["ResourceZones"] = links(
+                    self.put(f"{V}/Z", Members=links(zone))
+                )
+                self.assertEqual([(), ("1",)], [it.pools for it in self.read().blocks])
+
+    def test_a_system_that_is_not_listed_has_the_blocks_that_it_names(self) -> None:
+        gpu = {"ResourceBlockType": ["Processor"]}
+        system = links(f"{V}/Elsewhere/1")
+        for type_ in ("Composed", "Physical"):
+            for told in ({"Links": {"ComputerSystems": system}}, {"ComputerSystems": system},
+                         {"links": {"ComputerSystems": links(f"{V}/all")}}):  # fmt: skip
+                with self.subTest(type_, told=told):
+                    self.setUp()
+                    self.block("a")
+                    self.block("b", **gpu, **told)
+                    self.put(f"{V}/all", Members=system)
+                    json = {"Links": {"ResourceBlocks": links(f"{BLOCKS}/a", f"{BLOCKS}/b")}}
+                    self.put(system[0]["@odata.id"], SystemType=type_, **json)
+                    podm = self.read()
+                    self.assertEqual([0, 0], [it.status.slots for it in podm.blocks])
+                    self.assertTrue(self.noted("/a: ", f"it is a block of {V}/Elsewhere/1"))
+
+    def test_a_system_that_is_not_listed_and_names_no_block_holds_none(self) -> None:
+        self.block("a", Links={"ComputerSystems": links(self.put(f"{V}/Elsewhere/1"))})
+        self.block("b", Links={"ComputerSystems": links(f"{V}/nowhere")})
+        self.assertEqual([1, 1], [it.status.slots for it in self.read().blocks])
+        self.assertTrue(self.noted("/nowhere: found no such document"))
 
 
 class TestHosts(Case):

@@ -180,7 +180,8 @@ class TestNodes(Service):
         podm = self.read(S={"Members": links("/S/1")}, S_1=system("/B/9", type_="composed"))
         self.assertEqual(("/B/9",), podm.nodes[0].blocks)
         what = "found /B/9, expected a resource block that is listed"
-        self.noted(f"/S/1: Links/ResourceBlocks: {what}")
+        self.noted("/B/9: found no such document, expected it: /S/1 links it",
+                   f"/S/1: Links/ResourceBlocks: {what}")  # fmt: skip
 
     def test_a_block_that_a_node_has_is_in_use_whatever_it_says(self):
         shared = {"SharingCapable": True, "SharingEnabled": True}
