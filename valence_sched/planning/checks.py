@@ -39,7 +39,7 @@ from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scenario import Drain
 from valence_sched.model.target import Target
-from valence_sched.planning import failure
+from valence_sched.planning import relocate
 from valence_sched.planning.edits import apply_edit, edited
 from valence_sched.planning.fit_counts import count_fits
 from valence_sched.planning.golden import differences
@@ -176,7 +176,7 @@ class Checker:
         return not decision.undecided, _refusal(decision, podms)
 
     def _survives(self, site: Site, failures: int) -> Found:
-        result = failure.survive(site, failures, self._survival_progress)
+        result = relocate.survive(site, failures, self._survival_progress)
         tried = f"{result.tried:,} of {count_text(result.sets, 'set')} tried"
         if result.answer is False:
             lost = count_text(result.worst_nodes, "node")
@@ -236,7 +236,7 @@ class Checker:
 
 
 def _fails(site: Site, expectation: Fails) -> Found:
-    result = failure.fail(site, [expectation.target])
+    result = relocate.fail(site, [expectation.target])
     verb = "lands" if result.nodes == 1 else "land"
     landed = f"{len(result.moves):,} of {count_text(result.nodes, 'node')} {verb} again"
     stuck = _named((one.node for one in result.stuck), ", stuck: ")

@@ -1,57 +1,274 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fragmentation of a site: the share of its free accelerators that the mix has no use for."""
+"""Fragmentation of a site: its free accelerators that a mix has no use for, and the fewest moves.
+
+It is the measure of the weigher ``fragmentation``, added up over the pools of a podm. A migration
+changes two podms, so what it wins is the sum of what each of them does: ``excess`` is what a podm
+has above a wanted share; the excesses of all podms add up, and the share is below the wanted one
+just when their sum is below 0, or nothing is free. The first search makes again and again the
+migration that wins most; the second one tries all plans that are shorter.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from valence_sched.core.fit.fit import Fit
+from valence_sched.model.relocation import NEVER
 from valence_sched.model.request import Mix
+from valence_sched.planning.optimise.migrations import (
+    MigrationPlan,
+    MigrationState,
+    MovableNode,
+    search_migrations,
+)
+from valence_sched.planning.optimise.node_types import NodeType
+from valence_sched.view.blocks import BlockTable
 from valence_sched.view.fragmentation import (
     ACCELERATORS,
+    FlavorMix,
     flavor_mix,
     has_accelerators,
     useless_and_free,
 )
-from valence_sched.view.view import Floats, View
+from valence_sched.view.view import View
+
+MOST_MIGRATIONS = 20
+MOST_FITS = 20_000  # tried by the exhaustive search, and podms measured
+MOST_MEASURED = 50_000  # states of podms that are remembered
+LEAST_GAIN = 1e-9  # accelerators
+
+Amounts = tuple[float, float]  # how many free accelerators are useless, and how many are free
 
 
-class MixFragmentation:
-    """Measures a View that nodes are taken from; only the podms that changed are measured again.
+def usable_mix(view: View, mix: Mix) -> FlavorMix | None:
+    """Return a mix as compiled; None where there are no accelerators, or no flavor needs any."""
+    if not mix.shares or not has_accelerators(view):
+        return None
+    return flavor_mix(view, mix, ACCELERATORS) or None
 
-    It is the measure of the weigher ``fragmentation``, added up over all pools. ``changed`` are
-    the numbers of podms that changed since the last measurement; the caller adds to it.
+
+class FragmentationMeasure:
+    """Measures a View that nodes are taken from; only podms in a new state are measured.
+
+    ``view`` returns it as it is now; ``spend`` is told how many podms had to be measured.
     """
 
-    resource = ACCELERATORS
+    def __init__(
+        self, view: Callable[[], View], mix: FlavorMix, spend: Callable[[int], None] | None = None
+    ) -> None:
+        self._view, self._mix = view, mix
+        self._known: dict[Hashable, Amounts] = {}
+        self._latest: list[tuple[BlockTable, Amounts] | None] = [None] * len(view().podms)
+        self._spend: Callable[[int], None] = lambda podms: None
+        self.all_amounts()  # as the View is at first, which is no part of a search
+        self._spend = spend or self._spend
 
-    def __init__(self, view: Callable[[], View], mix: Mix) -> None:
-        self._view = view
-        first = view()
-        self._workload = flavor_mix(first, mix, ACCELERATORS) if mix.shares else None
-        self.changed = set(range(len(first.podms)))
-        self._useless: Floats = np.zeros(len(first))
-        self._free: Floats = np.zeros(len(first))
-        self._share = 0.0
-        supplied = bool(self._workload) and has_accelerators(first)
-        self._absent = not supplied
+    def amounts(self, podm: int) -> Amounts:
+        """Return how many free accelerators of a podm are useless, and how many are free."""
+        return self._amounts([podm])[0]
 
-    def share(self) -> float | None:
-        """Return the share from 0 to 1; None without accelerators, or flavors that need any."""
-        if self._absent:
-            return None
-        if self.changed:
-            self._measure()
-            free = float(self._free.sum())
-            self._share = float(self._useless.sum()) / free if free > 0.0 else 0.0
-        return self._share
+    def all_amounts(self) -> list[Amounts]:
+        """Return the amounts of every podm."""
+        return self._amounts(range(len(self._latest)))
 
-    def _measure(self) -> None:
-        view, workload = self._view(), self._workload
-        assert workload is not None, "without a mix the share is absent"
-        first = view.first_row
-        podms = sorted(self.changed)
-        rows = np.concatenate([np.arange(first[podm], first[podm + 1]) for podm in podms])
-        self._useless[rows], self._free[rows] = useless_and_free(view, rows, workload)
-        self.changed.clear()
+    def excess(self, podm: int, wanted: float) -> float:
+        """Return how many useless accelerators a podm has above a share of its free ones."""
+        useless, free = self.amounts(podm)
+        return useless - wanted * free
+
+    def share(self) -> float:
+        """Return the share of free accelerators that are useless, 0 if none is free."""
+        amounts = self.all_amounts()
+        free = sum(each for _, each in amounts)
+        return sum(useless for useless, _ in amounts) / free if free > 0.0 else 0.0
+
+    def _amounts(self, podms: Sequence[int]) -> list[Amounts]:
+        tables, unknown = self._view().block_tables, dict[int, Hashable]()
+        for podm in podms:
+            latest, table = self._latest[podm], tables[podm]
+            if latest is None or latest[0] is not table:
+                used = tuple(stock.used for stock in table.stocks)
+                key: Hashable = (podm, tuple(table.slots), used)
+                if (known := self._known.get(key)) is not None:
+                    self._latest[podm] = table, known
+                else:
+                    unknown[podm] = key
+        if unknown:
+            self._spend(len(unknown))  # each takes about as long as a fit
+            if len(self._known) >= MOST_MEASURED:
+                self._known.clear()
+            for (podm, key), amounts in zip(unknown.items(), self._measure(unknown), strict=True):
+                self._known[key] = amounts
+                self._latest[podm] = tables[podm], amounts
+        return [self._latest[podm][1] for podm in podms]  # type: ignore[index]
+
+    def _measure(self, podms: Collection[int]) -> Iterator[Amounts]:
+        view = self._view()
+        spans = [(int(view.first_row[podm]), int(view.first_row[podm + 1])) for podm in podms]
+        rows = np.concatenate([np.arange(first, last) for first, last in spans])
+        useless, free = useless_and_free(view, rows, self._mix)
+        at = 0
+        for first, last in spans:
+            own = slice(at, at := at + last - first)
+            yield float(useless[own].sum()), float(free[own].sum())
+
+
+def defragment(
+    view: View,
+    node_types: Sequence[NodeType],
+    nodes: Sequence[MovableNode],
+    mix: FlavorMix,
+    wanted: float,
+    *,
+    most: int = MOST_MIGRATIONS,
+    fits: int = MOST_FITS,
+) -> MigrationPlan:
+    """Return a plan of at most so many migrations after which fragmentation is below a share.
+
+    ``rows`` of a node type are the destinations of its nodes. Where no plan is found, the
+    migrations are those that win most one after another.
+    """
+    state = MigrationState(view, tuple(node_types), nodes, NEVER)
+    goal = FragmentationGoal(FragmentationMeasure(lambda: state.current, mix, state.spend), wanted)
+    best = _BestMigrations(state, goal)
+    while not goal.is_reached() and len(state.migrations) < most and best.make():
+        pass
+    reached, greedy = goal.is_reached(), tuple(state.migrations)
+    state.go_back((0, 0))
+    if len(nodes) * len(view) > fits:  # not even all single migrations can be tried
+        least = goal.lower_bound(state, len(greedy) if reached else most)
+        return MigrationPlan(greedy, reached, least, reached or least > most)
+    state.fits_left = fits
+    found, least = search_migrations(state, goal, len(greedy) - 1 if reached else most)
+    if found is not None:
+        return MigrationPlan(found, True, least, True)
+    return MigrationPlan(greedy, reached, least, reached or least > most)
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentationGoal:
+    """Fragmentation below a share of the free accelerators."""
+
+    measure: FragmentationMeasure
+    wanted: float
+
+    def is_reached(self) -> bool:
+        return self.measure.share() < self.wanted
+
+    def lower_bound(self, state: MigrationState, left: int) -> int:
+        """Return 0 below the share; else 1, and before the first migration what is least then.
+
+        Each of so many migrations changes two podms, in which nothing less than nothing is useless
+        then; and its node frees at most the accelerators that it has.
+        """
+        if self.is_reached():
+            return 0
+        if state.migrations or not left:
+            return 1
+        amounts = self.measure.all_amounts()
+        useless = sorted((each for each, _ in amounts), reverse=True)
+        cards = sorted(map(state.held_accelerators, range(len(state.places))), reverse=True)
+        free, rest = sum(each for _, each in amounts), math.fsum(useless)
+        for number in range(1, left + 1):
+            free += cards[number - 1] if number <= len(cards) else 0.0
+            rest -= math.fsum(useless[2 * number - 2 : 2 * number])
+            if rest - self.wanted * free < LEAST_GAIN:
+                return number
+        return left + 1
+
+    def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
+        """Return all nodes, those first whose removal wins most."""
+        gains = {number: self.change(state, number)
+                 for numbers in state.by_podm().values() for number in numbers}  # fmt: skip
+        return sorted(gains, key=lambda number: (gains[number], number))
+
+    def change(self, state: MigrationState, number: int) -> float:
+        """Return by how much the excess of a node's podm changes once the node has gone."""
+        podm, mark = state.podm(number), state.mark()
+        before = self.measure.excess(podm, self.wanted)
+        state.release(number)
+        after = self.measure.excess(podm, self.wanted)
+        state.go_back(mark)
+        return after - before
+
+
+class _Release(NamedTuple):
+    """A node that may leave its podm: what that wins, and how many cards it takes elsewhere.
+
+    ``bound`` is what its migration may win at best; the lowest one is looked at first.
+    """
+
+    bound: float
+    node: int
+    change: float
+    cards: float
+
+
+class _BestMigrations:
+    """Finds the single migration that wins most, the most promising nodes and podms first.
+
+    Only podms that changed are looked at again. ``takes`` is what each pool of a podm wins by one
+    more node of a type: changes of the excess, below 0 if it wins.
+    """
+
+    def __init__(self, state: MigrationState, goal: FragmentationGoal) -> None:
+        self._state, self._goal = state, goal
+        self._releases: dict[int, list[_Release]] = {}
+        self._takes: dict[tuple[int, int], list[tuple[float, Fit]]] = {}
+        self._look(range(len(state.view.podms)))
+
+    def make(self) -> bool:
+        """Make the migration that wins most; return whether any wins."""
+        best, chosen = -LEAST_GAIN, None
+        amounts = enumerate(self._goal.measure.all_amounts())
+        podms = sorted(((podm, each) for podm, (each, _) in amounts), key=lambda one: -one[1])
+        for release in sorted(one for some in self._releases.values() for one in some):
+            if release.bound >= best:
+                break
+            for podm, useless in podms:
+                # a podm wins no more than what is useless in it, nor than the cards of the node
+                if release.change - min(useless, release.cards) >= best:
+                    break
+                for change, fit in self._changes(release, podm):
+                    if release.change + change < best:
+                        best, chosen = release.change + change, (release.node, fit)
+        if chosen is None:
+            return False
+        source = self._state.podm(chosen[0])
+        self._state.migrate(*chosen)
+        self._look({source, self._state.podm(chosen[0])})
+        return True
+
+    def _changes(self, release: _Release, podm: int) -> list[tuple[float, Fit]]:
+        """Return what each pool of a podm wins by the node; on its own podm beyond its release."""
+        state, node_type = self._state, self._state.places[release.node].node_type
+        own = podm == state.podm(release.node)
+        known = None if own else self._takes.get((podm, node_type))
+        if known is None:
+            measure, wanted = self._goal.measure, self._goal.wanted
+            before = measure.excess(podm, wanted) + (release.change if own else 0.0)
+            known, mark = [], state.mark()
+            for fit in state.fits(node_type, only=podm):
+                state.take(fit)
+                if own:
+                    state.release(release.node)
+                known.append((measure.excess(podm, wanted) - before, fit))
+                state.go_back(mark)
+            if not own:
+                self._takes[podm, node_type] = known
+        return known
+
+    def _look(self, podms: Collection[int]) -> None:
+        state, by_podm = self._state, self._state.by_podm()
+        self._takes = {key: known for key, known in self._takes.items() if key[0] not in podms}
+        for podm in podms:
+            numbers = {state.signature(one): one for one in by_podm.get(podm, ())[::-1]}
+            releases = self._releases[podm] = []
+            for number in numbers.values():
+                change, cards = self._goal.change(state, number), state.held_accelerators(number)
+                releases.append(_Release(change - cards, number, change, cards))

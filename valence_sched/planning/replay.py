@@ -14,11 +14,12 @@ from valence_sched.errors import RequestError, UnknownName
 from valence_sched.model.replay import Fragmentation, ReplayResult, ReplaySeries
 from valence_sched.model.request import Mix, Request
 from valence_sched.model.workload import WorkloadEntry
-from valence_sched.planning.fragmentation import MixFragmentation
+from valence_sched.planning.fragmentation import FragmentationMeasure, usable_mix
 from valence_sched.planning.occupancy import EVENTS, Occupancy, rounded
 from valence_sched.planning.refusals import Refusals
 from valence_sched.planning.succession import Succession
 from valence_sched.planning.timeline import MOST_BUCKETS
+from valence_sched.view.fragmentation import ACCELERATORS
 
 LOOKAHEAD = 10_000  # requests by whose times the first buckets are made
 PROGRESS_EVERY = 1000  # requests
@@ -47,7 +48,12 @@ class ReplayRun:
         self._succession, self._place_text, self._progress = succession, place, progress
         self._lookahead = lookahead
         self._occupancy = Occupancy(succession.view)
-        self._fragmentation = MixFragmentation(lambda: succession.current_view, mix)
+        usable = usable_mix(succession.view, mix)
+        self._fragmentation = (
+            None
+            if usable is None
+            else FragmentationMeasure(lambda: succession.current_view, usable)
+        )
         self._refusals = Refusals()
         self._podm_of: list[int] = succession.view.podm_of.tolist()
         self._block_tables = succession.current_view.block_tables  # as they are at any time
@@ -70,13 +76,14 @@ class ReplayRun:
         span = first[-1].arrival - self._now if first else 0.0
         whole = len(first) < self._lookahead
         share = MOST_BUCKETS / 2 if whole else MOST_BUCKETS / 8
-        self._timeline = self._occupancy.start(
-            self._now, span / share or 1.0, self._fragmentation.share
-        )
+        self._timeline = self._occupancy.start(self._now, span / share or 1.0, self._share)
         for entry in itertools.chain(first, entries):
             self._arrive(entry)
         self._timeline.finish(self._now)
         return self._result(site, policy)
+
+    def _share(self) -> float | None:
+        return None if self._fragmentation is None else self._fragmentation.share()
 
     def _arrive(self, entry: WorkloadEntry) -> None:
         moment, timeline, departures = entry.arrival, self._timeline, self._departures
@@ -113,7 +120,6 @@ class ReplayRun:
             podm = self._podm_of[fit.row]
             succession.take(request, fit)
             occupancy.take(moment, podm, fit, self._block_tables[podm])
-            self._fragmentation.changed.add(podm)
             if entry.departure is not None:
                 self._node += 1
                 heapq.heappush(self._departures, (entry.departure, self._node, request, fit))
@@ -136,7 +142,6 @@ class ReplayRun:
         before = self._block_tables[podm]
         self._succession.give_back(request, fit)
         self._occupancy.give_back(moment, podm, fit, before)
-        self._fragmentation.changed.add(podm)
         self._departed += 1
 
     def _result(self, site: str, policy: str | None) -> ReplayResult:
@@ -172,8 +177,7 @@ class ReplayRun:
         if not samples:
             return None
         mean = rounded(sum(samples) / len(samples))
-        resource = self._fragmentation.resource
-        return Fragmentation(resource=resource, mean=mean, peak=rounded(max(samples)))
+        return Fragmentation(resource=ACCELERATORS, mean=mean, peak=rounded(max(samples)))
 
     def _series(self) -> ReplaySeries:
         buckets = self._timeline.buckets

@@ -17,7 +17,7 @@ from valence_sched.model.request import FlavorShare, Mix, Request
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scenario import AddBlocks
 from valence_sched.model.target import Target, parse_target
-from valence_sched.planning import draining, failure
+from valence_sched.planning import relocate
 from valence_sched.planning.site import Site
 
 if TYPE_CHECKING:
@@ -52,25 +52,25 @@ class WhatIf:
     def fail(
         self, site: Site, targets: Sequence[str], zones: Mapping[str, Sequence[str]] | None = None
     ) -> Relocation:
-        """Return where nodes land again once targets fail; errors as for :func:`failure.fail`.
+        """Return where nodes land again once targets fail; errors as for :func:`relocate.fail`.
 
         ``zones`` have the ids of the pod managers that fail as well, by what people call them.
         """
         podms = [one for ids in (zones or {}).values() for one in ids]
         parsed = _parsed(targets)
         fails = [*parsed, *(Target(podm=glob.escape(one)) for one in podms)]
-        relocation = failure.fail(site, fails)
+        relocation = relocate.fail(site, fails)
         if not zones:
             return relocation
         return replace(relocation, target=", ".join((*map(str, parsed), *zones)))
 
     def survive(self, site: Site, failures: int, progress: Callable[[int, int], None]) -> Survival:
         """Return whether any so many pod managers may fail; ``progress`` gets tried sets of all."""
-        return failure.survive(site, failures, progress)
+        return relocate.survive(site, failures, progress)
 
     def drain(self, site: Site, targets: Sequence[str]) -> Relocation:
-        """Return the moves off targets; errors as for :func:`draining.drain`."""
-        return draining.drain(site, _parsed(targets))
+        """Return the moves off targets; errors as for :func:`relocate.drain`."""
+        return relocate.drain(site, _parsed(targets))
 
     def capacity(self, site: Site, *, strict: bool = False) -> SiteCapacity:
         """Return what counts nodes on a site."""
@@ -97,11 +97,11 @@ class WhatIf:
 
         Raises:
             UnknownName: the mix names a flavor that is not known.
-            UnknownName, RequestError: as for :func:`balancing.make_room`.
+            UnknownName, RequestError: as for :func:`rebalance.make_room`.
         """
-        from valence_sched.planning import balancing  # the optimiser: only to move
+        from valence_sched.planning import rebalance  # the optimiser: only to move
 
-        return balancing.make_room(site, request, most, _mix(site, mix))
+        return rebalance.make_room(site, request, most, _mix(site, mix))
 
     def end_fragmentation(
         self,
@@ -112,9 +112,9 @@ class WhatIf:
         mix: Mapping[str, float] | None = None,
     ) -> Rebalance:
         """Return the fewest moves after which fragmentation is below a share; errors as above."""
-        from valence_sched.planning import balancing
+        from valence_sched.planning import rebalance
 
-        return balancing.end_fragmentation(site, below, most, request, _mix(site, mix))
+        return rebalance.end_fragmentation(site, below, most, request, _mix(site, mix))
 
 
 def _mix(site: Site, shares: Mapping[str, float] | None) -> Mix | None:

@@ -10,7 +10,7 @@ from tests.unit.planning.test_relocation import podm, where
 from valence_sched.errors import RequestError
 from valence_sched.model.node_request import NodeRequest
 from valence_sched.model.request import FlavorShare, Mix, NameRequirements
-from valence_sched.planning.balancing import end_fragmentation, make_room
+from valence_sched.planning.rebalance import end_fragmentation, make_room
 from valence_sched.testing import request
 
 CARD = request({"processor": {"total_cores": 8}, "accelerators": [{}]}, id="card")

@@ -17,10 +17,8 @@ from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, N
 from valence_sched.model.node_request import NodeRequest
 from valence_sched.model.request_spec import RequestSpec, inline_flavor
 from valence_sched.model.target import parse_target
-from valence_sched.planning.draining import drain
 from valence_sched.planning.edits import edited
-from valence_sched.planning.failure import fail, survive
-from valence_sched.planning.residents import Residents, hardware_notes, like
+from valence_sched.planning.relocate import Residents, drain, fail, hardware_notes, like, survive
 
 USED = {"state": "Composed", "compositions": 1}
 

@@ -8,9 +8,8 @@ from random import Random
 from tests.unit.planning.optimise.test_rebalance import REQUESTS, TYPES, used_site
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.model.request import FlavorShare, Mix, NameRequirements
-from valence_sched.planning.fragmentation import MixFragmentation
-from valence_sched.planning.optimise.defragment import defragment
-from valence_sched.planning.optimise.migration_state import MovableNode
+from valence_sched.planning.fragmentation import FragmentationMeasure, defragment
+from valence_sched.planning.optimise.migrations import MovableNode
 from valence_sched.view.fragmentation import ACCELERATORS, flavor_mix
 from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import View
@@ -20,7 +19,7 @@ DEPTH = 3
 
 
 def share_of(view: View) -> float:
-    return MixFragmentation(lambda: view, MIX).share() or 0.0
+    return FragmentationMeasure(lambda: view, flavor_mix(view, MIX, ACCELERATORS)).share()
 
 
 def moved(overlay: Overlay, place: tuple, fit: Fit) -> tuple:

@@ -9,9 +9,8 @@ from random import Random
 from tests.unit.core.deciders import cpu, gpu
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.model.request import Request
-from valence_sched.planning.optimise.migration_state import MovableNode
+from valence_sched.planning.optimise.migrations import MigrationPlan, MovableNode, fewest_migrations
 from valence_sched.planning.optimise.node_types import NodeType
-from valence_sched.planning.optimise.rebalance import MigrationPlan, fewest_migrations
 from valence_sched.testing import request, view
 from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import View

@@ -1,0 +1,436 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Relocation: where the nodes of hardware that fails or is drained land again, and which cannot.
+
+Nodes that lost their hardware are placed again, the hardest first. The order is improved as in
+squeaky wheel optimisation (Joslin and Clements, 1999): nodes that found no place go to the front,
+and all are placed anew, while that leaves fewer without a place. Drained nodes move one by one,
+each to its new place before it leaves the old one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec import structs
+
+from valence_sched.core.fit.fit import Fit
+from valence_sched.model.flavor import Flavor
+from valence_sched.model.flavor_properties import (
+    AcceleratorSpec,
+    DriveSpec,
+    MemorySpec,
+    NicSpec,
+    ProcessorSpec,
+    Properties,
+)
+from valence_sched.model.inventory import Devices, Node, to_json
+from valence_sched.model.node_request import NodeRequest
+from valence_sched.model.quantity import format_count
+from valence_sched.model.relocation import (
+    AsksFor,
+    MovedNode,
+    NodeMove,
+    Relocation,
+    StuckNode,
+    Survival,
+    Why,
+)
+from valence_sched.model.replay import ReasonGroup
+from valence_sched.model.request import MAX_DEVICE_GROUPS, Request
+from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
+from valence_sched.model.scenario import Drain, Fail
+from valence_sched.model.target import Target
+from valence_sched.planning.disruptions import Scope
+from valence_sched.planning.edits import edited
+from valence_sched.planning.refusals import reason_groups
+from valence_sched.planning.site import Site
+from valence_sched.planning.succession import Succession
+from valence_sched.planning.targets import find_targets
+from valence_sched.view.view import View
+
+BYTES_PER_GIB = 1 << 30
+MOST_ROUNDS = 8  # orders that are tried
+MOST_SETS = 20_000  # of pod managers that are tried
+
+Progress = Callable[[int, int], None]  # sets tried, and of how many
+Placed = tuple["Resident", Request, Fit]
+
+
+def fail(site: Site, targets: Sequence[Target]) -> Relocation:
+    """Return where the nodes of pod managers, pools or blocks land again once these fail.
+
+    The dearest nodes are placed first. Nothing that failed takes any; the blocks of lost nodes that
+    did not fail are free.
+
+    Raises:
+        NothingMatches: a target is nothing that is there.
+        UnknownName, RequestError: the policy of the site cannot place nodes.
+    """
+    after = edited(site, [Fail(target) for target in targets])
+    residents = Residents(site.view(), site.policy, site.flavors)
+    left = [{node.uri for node in podm.nodes} for podm in after.podms]
+    lost = [one for one in residents if one.node.uri not in left[one.podm]]
+    succession = Succession(after.decider())
+    placing = place_again(succession, lost)
+    return _relocation("failed", targets, succession, residents, lost, placing)
+
+
+def drain(site: Site, targets: Sequence[Target]) -> Relocation:
+    """Return the moves that take every node off pod managers, pools or blocks.
+
+    A node takes its new place before the old one is free, so that no step needs more than there
+    is. What a move frees on other hardware, later moves may use: nodes that find no place are tried
+    again after every move that does.
+
+    Raises:
+        NothingMatches: a target is nothing that is there.
+        UnknownName, RequestError: the policy of the site cannot place nodes.
+    """
+    after = edited(site, [Drain(target) for target in targets])
+    residents = Residents(after.view(), site.policy, site.flavors)
+    drained: dict[int, set[str]] = {}
+    whole: set[int] = set()
+    for target in targets:
+        for match in find_targets(site.podms, target, site.kinds):
+            podm = site.podms[match.podm]
+            scope = Scope.of(podm, match)
+            blocks = (podm.blocks[number].uri for number in scope.blocks)
+            drained.setdefault(match.podm, set()).update(blocks)
+            whole.update([match.podm] if scope.whole else ())
+    affected = [
+        one for number in sorted(drained) for one in residents.of(number)
+        if number in whole or not drained[number].isdisjoint(one.node.blocks)
+    ]  # fmt: skip
+    succession, placing, moved = Succession(after.decider()), Placing([], []), True
+    waiting = hardest_first(affected)
+    while waiting and moved:
+        step = _place(succession, waiting, removing=True)
+        placing.placed += step.placed
+        waiting, moved = step.stuck, bool(step.placed)
+    placing.stuck = waiting
+    return _relocation("drained", targets, succession, residents, affected, placing)
+
+
+def _relocation(
+    why: Why,
+    targets: Sequence[Target],
+    succession: Succession,
+    residents: Residents,
+    nodes: Sequence[Resident],
+    placing: Placing,
+) -> Relocation:
+    return Relocation(
+        why=why,
+        target=", ".join(map(str, targets)),
+        nodes=len(nodes),
+        moves=tuple(move(succession.view, one, step, fit)
+                    for step, (one, _, fit) in enumerate(placing.placed, 1)),
+        stuck=_stuck_nodes(succession, placing.stuck),
+        notes=(*residents.notes, *hardware_notes(nodes)),
+    )  # fmt: skip
+
+
+def survive(site: Site, failures: int, progress: Progress = lambda tried, sets: None) -> Survival:
+    """Return whether any ``failures`` pod managers may fail at once, and the worst set of them.
+
+    Every set is tried up to ``MOST_SETS``; of more, those first whose nodes are the dearest.
+    Disabled and offline pod managers without nodes are left out: their failure changes nothing.
+    """
+    view = site.view()
+    residents = Residents(view, site.policy, site.flavors)
+    nodes = [residents.of(podm) for podm in range(len(view.podms))]
+    succession = Succession(site.decider())
+    losses = {podm: sum(one.price for one in nodes[podm])
+              for podm, one in enumerate(view.podms)
+              if nodes[podm] or (one.enabled and one.status != "Offline")}  # fmt: skip
+    failures = min(failures, len(losses))
+    total = math.comb(len(losses), failures)
+    tried = bad = worst_count = 0
+    worst: tuple[int, ...] = ()
+    dearest_first = sorted(losses, key=lambda podm: (-losses[podm], podm))
+    for podms in itertools.islice(itertools.combinations(dearest_first, failures), MOST_SETS):
+        with _failed(succession, podms, nodes) as placing:
+            stuck = len(placing.stuck)
+        tried += 1
+        bad += bool(stuck)
+        if stuck > worst_count or not worst:
+            worst, worst_count = podms, stuck
+        progress(tried, min(total, MOST_SETS))
+    with _failed(succession, worst, nodes) as placing:
+        explained = _stuck_nodes(succession, placing.stuck)
+    return Survival(
+        failures=failures,
+        sets=total,
+        tried=tried,
+        bad_sets=bad,
+        worst=tuple(view.podms[podm].id for podm in worst),
+        worst_nodes=sum(len(nodes[podm]) for podm in worst),
+        stuck=explained,
+        notes=(*residents.notes, *hardware_notes(itertools.chain(*nodes))),
+    )
+
+
+@contextlib.contextmanager
+def _failed(
+    succession: Succession, podms: Sequence[int], nodes: Sequence[Sequence[Resident]]
+) -> Iterator[Placing]:
+    """Yield how the nodes of podms that fail were placed; afterwards all is as before."""
+    reopen = [succession.close(podm) for podm in podms]
+    placing = place_again(succession, [one for podm in podms for one in nodes[podm]])
+    yield placing
+    placing.withdraw(succession)
+    for undo in reversed(reopen):
+        undo()
+
+
+@dataclass(slots=True)
+class Placing:
+    """What one order came to: the nodes that were placed, in order, and those that were not."""
+
+    placed: list[Placed] = field(default_factory=list)
+    stuck: list[Resident] = field(default_factory=list)
+
+    def withdraw(self, succession: Succession) -> None:
+        """Give back what the nodes took."""
+        for _, request, fit in self.placed:
+            succession.give_back(request, fit)
+
+
+def hardest_first(residents: Sequence[Resident]) -> list[Resident]:
+    """Return nodes in the order in which they are placed: the dearest first, then by place."""
+    return sorted(residents, key=lambda one: (-one.price, one.podm, one.node.uri))
+
+
+def place_again(succession: Succession, residents: Sequence[Resident]) -> Placing:
+    """Place nodes whose hardware is lost; the best order that was found stays taken."""
+    order = hardest_first(residents)
+    best: Placing | None = None
+    for _ in range(MOST_ROUNDS):
+        placing = _place(succession, order)
+        if best is not None and len(placing.stuck) >= len(best.stuck):
+            placing.withdraw(succession)
+            break
+        best = placing
+        movable = [one for one in placing.stuck if one.request is not None]
+        if not movable:
+            return best
+        placing.withdraw(succession)
+        front = {id(one) for one in movable}
+        order = [*movable, *(one for one in order if id(one) not in front)]
+    assert best is not None, "there is at least one round"
+    for _, request, fit in best.placed:
+        succession.take(request, fit)
+    return best
+
+
+def _place(
+    succession: Succession, residents: Sequence[Resident], *, removing: bool = False
+) -> Placing:
+    """Place nodes one after another; with ``removing`` each then leaves its old place."""
+    placing = Placing()
+    for one in residents:
+        nodes = succession.decide(one.request).placed_nodes if one.request else []
+        if one.request is None or not nodes:
+            placing.stuck.append(one)
+            continue
+        fit = nodes[0][1].chosen
+        succession.take(one.request, fit)
+        if removing:
+            succession.remove(one.podm, one.node)
+        placing.placed.append((one, one.request, fit))
+    return placing
+
+
+def move(view: View, one: Resident, step: int, fit: Fit, podm: str | None = None) -> NodeMove:
+    """Return the move of a node, from a pod manager that it moved to before, or its own."""
+    table, moved = view.block_tables[view.podm_of[fit.row]], one.moved(view)
+    return NodeMove(
+        **structs.asdict(structs.replace(moved, podm=podm or moved.podm)),
+        step=step,
+        to_podm=view.podm(fit.row).id,
+        to_pool=view.pools[fit.row].id,
+        to_blocks=tuple(table.uris[block] for block in fit.blocks),
+    )
+
+
+def _stuck_nodes(succession: Succession, residents: Sequence[Resident]) -> tuple[StuckNode, ...]:
+    """Return nodes without a place, with the reasons as things are now."""
+    reasons: dict[int, tuple[ReasonGroup, ...]] = {}
+    for one in residents:
+        if one.request is not None and id(one.request) not in reasons:
+            reasons[id(one.request)] = reason_groups(succession.decide(one.request))
+    return tuple(
+        StuckNode(**structs.asdict(one.moved(succession.view)),
+                  reasons=reasons.get(id(one.request), ()))
+        for one in residents
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A node that stands on a podm, by number, and the request for its like.
+
+    The request is None where the inventory does not say what the node is made of. ``price`` is in
+    the points of waste: the dearest nodes are the hardest to place. ``asks_for`` is where the
+    request comes from.
+    """
+
+    podm: int
+    node: Node
+    devices: Devices
+    request: Request | None
+    price: int
+    asks_for: AsksFor = "hardware"
+
+    @property
+    def name(self) -> str:
+        """Return the name of the node, else the last part of its URI."""
+        return self.node.name or self.node.uri.rstrip("/").rpartition("/")[2]
+
+    def moved(self, view: View) -> MovedNode:
+        """Return the node as results name it."""
+        return MovedNode(node=self.name, uri=self.node.uri, podm=view.podms[self.podm].id,
+                         owner=self.node.owner, devices=self.devices,
+                         asks_for=self.asks_for)  # fmt: skip
+
+
+class Residents:
+    """The nodes of a View, and notes about those that the inventory says too little of.
+
+    A node asks again for what it was requested as, else for a node of its flavor, one of
+    ``flavors``; where the inventory says neither, for as much as it has. Of a group it asks
+    nothing: its rules are not in the inventory. Nodes that ask for the same share one request, so
+    that they share its evaluation. ``policy`` is the one that places them.
+    """
+
+    def __init__(self, view: View, policy: str, flavors: Mapping[str, Flavor]) -> None:
+        self.view, self._policy, self._flavors = view, policy, flavors
+        self._kept: dict[tuple[bytes, str | None, str | None], Request] = {}
+        self.notes: dict[str, None] = {}
+        self._request = functools.lru_cache(maxsize=None)(self._compiled)
+        self._of_flavor = functools.lru_cache(maxsize=None)(self._compiled_flavor)
+
+    def of(self, podm: int) -> list[Resident]:
+        """Return the nodes of a podm, by number, in the order of the inventory."""
+        table = self.view.block_tables[podm]
+        nodes = self.view.podms[podm].nodes
+        numbers = {uri: number for number, uri in enumerate(table.uris)} if nodes else {}
+        return [
+            self._resident(podm, node, tuple(table.kinds[numbers[uri]] for uri in node.blocks
+                                             if uri in numbers))
+            for node in nodes
+        ]  # fmt: skip
+
+    def __iter__(self) -> Iterator[Resident]:
+        for podm in range(len(self.view.podms)):
+            yield from self.of(podm)
+
+    def _resident(self, podm: int, node: Node, kinds: tuple[int, ...]) -> Resident:
+        known = [self.view.kinds.kinds[kind] for kind in kinds]
+        devices = joined([kind.devices for kind in known])
+        request, asks_for = self._asked(node, kinds)
+        missing = len(node.blocks) - len(kinds)
+        if missing:
+            self._note(
+                podm, node, f"{missing} of its {format_count(len(node.blocks), 'block')} unknown"
+            )
+        elif request is None:
+            self._note(podm, node, "nothing is known of its hardware")
+        if request is not None and asks_for == "hardware" and node.flavor is not None:
+            self._note(podm, node, f"no flavor named {node.flavor!r}: name its file")
+        price = sum(kind.price for kind in known)
+        return Resident(podm, node, devices, request, price, asks_for)
+
+    def _asked(self, node: Node, kinds: tuple[int, ...]) -> tuple[Request | None, AsksFor]:
+        """Return what a node asks for again, and where that comes from."""
+        if node.request is not None:
+            return self._again(node, node.request), "request"
+        if node.flavor in self._flavors:
+            return self._of_flavor(node.flavor, node.owner), "flavor"
+        return self._request(tuple(sorted(kinds)), node.owner), "hardware"
+
+    def _again(self, node: Node, asked: NodeRequest) -> Request:
+        key = to_json(asked), node.flavor, node.owner
+        known = self._kept.get(key)
+        if known is None:
+            known = self._kept[key] = asked.again(node.flavor, node.owner, self._policy)
+        return known
+
+    def _note(self, podm: int, node: Node, text: str) -> None:
+        self.notes[f"node {node.name or node.uri} of {self.view.podms[podm].id}: {text}"] = None
+
+    def _compiled_flavor(self, name: str, owner: str | None) -> Request:
+        spec = RequestSpec(flavor=name, owner=owner, policy=self._policy)
+        return compile_request(spec, self._flavors[name])
+
+    def _compiled(self, kinds: tuple[int, ...], owner: str | None) -> Request | None:
+        devices = joined([self.view.kinds.kinds[kind].devices for kind in kinds])
+        properties = like(devices)
+        if properties == Properties():
+            return None
+        spec = RequestSpec(properties=properties, owner=owner, policy=self._policy)
+        return compile_request(spec, inline_flavor(spec))
+
+
+def hardware_notes(residents: Iterable[Resident]) -> Iterator[str]:
+    """Yield one line about the nodes that ask for their hardware, if there are any."""
+    known = (one for one in residents if one.request is not None)
+    names = list(dict.fromkeys(one.name for one in known if one.asks_for == "hardware"))
+    if names:
+        verb = "asks" if len(names) == 1 else "ask"
+        others = f" and {len(names) - 1:,} more" if names[1:] else ""
+        nodes = format_count(len(names), "node")
+        yield f"{nodes} of unknown request {verb} for all hardware: {names[0]}{others}"
+
+
+def joined(parts: list[Devices]) -> Devices:
+    """Return the devices of several blocks together."""
+    return Devices(
+        **{
+            name: tuple(device for part in parts for device in getattr(part, name))
+            for name in Devices.__struct_fields__
+        }
+    )
+
+
+def like(devices: Devices) -> Properties:
+    """Return what asks for at least these devices; what is unknown of them is not asked for.
+
+    Cores and memory count in total. Accelerators are asked for by kind and model, drives by media
+    and capacity, network interfaces by speed; of more groups than a request may have, the largest.
+    """
+    cores = sum((cpu.cores or 0) * (cpu.count or 0) for cpu in devices.processors)
+    sockets = sum(cpu.count or 0 for cpu in devices.processors)
+    mib = sum((one.capacity_mib or 0) * (one.count or 0) for one in devices.memory)
+    cards = Counter[tuple[str, str | None]]()
+    for card in devices.accelerators:
+        cards[card.kind, card.model] += card.count or 1
+    drives = Counter[tuple[str | None, int | None]]()
+    for drive in devices.drives:
+        drives[drive.media, drive.capacity_bytes] += drive.count or 1
+    nics = Counter[int | None]()
+    for nic in devices.nics:
+        nics[nic.speed_mbps] += nic.count or 1
+    processor = ProcessorSpec(total_cores=cores or None, sockets=None if cores else sockets)
+    return Properties(
+        processor=processor if cores or sockets else None,
+        memory=MemorySpec(capacity_mib=mib) if mib else None,
+        accelerators=tuple(
+            AcceleratorSpec(kind=kind, model=model, count=count)
+            for (kind, model), count in cards.most_common(MAX_DEVICE_GROUPS)
+        ),
+        drives=tuple(
+            DriveSpec(media=media, capacity_gib=size / BYTES_PER_GIB if size else None, count=count)
+            for (media, size), count in drives.most_common(MAX_DEVICE_GROUPS)
+        ),
+        nics=tuple(
+            NicSpec(speed_mbps=speed or None, count=count)
+            for speed, count in nics.most_common(MAX_DEVICE_GROUPS)
+        ),
+    )
