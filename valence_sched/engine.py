@@ -201,7 +201,7 @@ class Engine(Scheduler):
     def select_all(
         self, requests: Sequence[Request], *, detail: Detail = "placements"
     ) -> DecisionResults:
-        from valence_sched.planning.multi_request import decide_all
+        from valence_sched.planning.batches import decide_all
 
         decider = self.decider()
         with awaiting(self._sources.progress, format_count(len(requests), "request"), "deciding"):

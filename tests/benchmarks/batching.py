@@ -11,7 +11,7 @@ from tests.benchmarks.measure import Measurement, against, sized
 from tests.unit.core.deciders import engine
 from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.model.request import Request
-from valence_sched.planning.multi_request import decide_all
+from valence_sched.planning.batches import decide_all
 from valence_sched.planning.optimise.bound import most_nodes
 from valence_sched.testing import request
 from valence_sched.view.view import View

@@ -16,7 +16,7 @@ from tests.unit.zones.scarce_sites import scarce_decider, scarce_podm, scarce_re
 from tests.unit.zones.test_tree_as_flat import decider, podm, request
 from valence_sched.errors import RequestError
 from valence_sched.model.request import FlavorShare, Mix, Request
-from valence_sched.planning.batch_plan import BatchPlan
+from valence_sched.planning.batches import BatchPlan
 from valence_sched.planning.succession import Succession
 from valence_sched.testing import request as compiled
 from valence_sched.testing.served import served
@@ -93,7 +93,7 @@ class TestTreeOverHttp(unittest.TestCase):
             return
         try:
             plan = BatchPlan(succession, requests, succession.budget(requests))
-            decisions = plan.first().decisions
+            decisions = plan.trial(next(plan._orders())).decisions
         except RequestError:
             return
         expected = [[(node.choice, node.chosen) for node in one.placements] for one in decisions]

@@ -105,7 +105,7 @@ OTHER_JOBS = (
     "valence_sched.core.fit.topology",
     "valence_sched.planning.fit_counts",
     "valence_sched.core.lookahead",
-    "valence_sched.planning.multi_request",
+    "valence_sched.planning.batches",
     "valence_sched.core.offers",
     "valence_sched.planning.optimise.model",
     "valence_sched.planning.succession",

@@ -19,8 +19,8 @@ from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import InputError
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import Policy, WeigherUse
+from valence_sched.planning.batches import decide_all
 from valence_sched.planning.fit_counts import count_fits
-from valence_sched.planning.multi_request import decide_all
 from valence_sched.testing import request, view
 from valence_sched.view.digest import inventory_digest
 

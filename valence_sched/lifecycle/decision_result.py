@@ -26,7 +26,7 @@ from valence_sched.model.decision_result import (
 from valence_sched.view.view import View
 
 if TYPE_CHECKING:
-    from valence_sched.planning.multi_request import Decisions
+    from valence_sched.planning.batches import Decisions
 
 
 def decision_result(decision: Decision, detail: Detail = "placements") -> DecisionResult:

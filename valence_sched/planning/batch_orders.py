@@ -33,24 +33,15 @@ def most_nodes_together(view: View, types: Sequence[NodeType], most_alone: Seque
                 amounts = resources.setdefault(need.subject, [])
                 amounts.append((need.total_amount(), most[number]))
     for subject, amounts in resources.items():
-        free = _free_in_podms(view, subject)
-        others = sum(most) - sum(number for _, number in amounts)
-        bound = min(bound, others + _most_of_amounts(free, amounts))
+        # of all podms together: a block counts once, however many pools have it
+        free = float(view.free(subject, "podm")[view.first_row[:-1]].sum())
+        fits = sum(most) - sum(number for _, number in amounts)
+        for amount, number in sorted(amounts):
+            fit = number if amount <= 0 else min(number, int(free // amount))
+            fits += fit
+            free -= fit * amount
+        bound = min(bound, fits)
     return bound
-
-
-def _free_in_podms(view: View, need: Need) -> float:
-    """Return what all podms have free together: a block counts once, however many pools have it."""
-    return float(view.free(need, "podm")[view.first_row[:-1]].sum())
-
-
-def _most_of_amounts(free: float, amounts: Sequence[tuple[float, int]]) -> int:
-    placed = 0
-    for amount, number in sorted(amounts):
-        fit = number if amount <= 0 else min(number, int(free // amount))
-        placed += fit
-        free -= fit * amount
-    return placed
 
 
 def worthwhile_orders(requests: Sequence[Request], most_alone: Sequence[int]) -> Iterator[Order]:

@@ -19,6 +19,6 @@ class JointScheduler:
 
     def schedule(self, context: EvaluationContext) -> Batch:
         """Place the request's nodes as they are planned together."""
-        from valence_sched.planning.joint_plan import plan_nodes  # loaded with every scheduler
+        from valence_sched.planning.batches import plan_nodes  # loaded with every scheduler
 
         return plan_nodes(context)

@@ -28,8 +28,8 @@ from valence_sched.model.group import Group, GroupState, Spread
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse
 from valence_sched.model.request import Request
+from valence_sched.planning.batches import decide_all
 from valence_sched.planning.fit_counts import count_fits
-from valence_sched.planning.multi_request import decide_all
 from valence_sched.testing import request, view
 from valence_sched.view.domains import domain_values
 from valence_sched.view.reads import reads

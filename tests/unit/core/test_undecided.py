@@ -17,8 +17,8 @@ from valence_sched.core.fit.spending import FREE_STATES, Spending, Undecided
 from valence_sched.errors import DecisionUndecided, RequestError
 from valence_sched.model.decision import PoolRef
 from valence_sched.model.policy import Budget, Policy
+from valence_sched.planning.batches import decide_all
 from valence_sched.planning.fit_counts import count_fits
-from valence_sched.planning.multi_request import decide_all
 from valence_sched.testing import request, view
 
 SPLIT = FAMILIES["split"](44, Random(4))

@@ -16,7 +16,7 @@ from valence_sched.lifecycle.decision_result import (
 )
 from valence_sched.model.decision_result import MAX_LISTED_PODMS
 from valence_sched.model.inventory import to_json
-from valence_sched.planning.multi_request import decide_all
+from valence_sched.planning.batches import decide_all
 from valence_sched.testing import request
 
 CORES = {"processor": {"total_cores": 8}}

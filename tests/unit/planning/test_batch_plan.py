@@ -13,7 +13,7 @@ from tests.unit.core.sites import quietly
 from valence_sched.core.offers import most_nodes_alone
 from valence_sched.model.policy import Budget, Policy
 from valence_sched.planning.batch_orders import most_nodes_together
-from valence_sched.planning.multi_request import decide_all
+from valence_sched.planning.batches import decide_all
 from valence_sched.planning.optimise.node_types import NodeType
 from valence_sched.planning.succession import Succession
 from valence_sched.testing import request, view

@@ -5,9 +5,7 @@ import unittest
 
 from tests.unit.core.deciders import cpu, cpus, engine, gpu
 from valence_sched.model.policy import Policy, WeigherUse
-from valence_sched.planning.batch_plan import BatchPlan
-from valence_sched.planning.joint_plan import plan_nodes, plan_requests
-from valence_sched.planning.multi_request import decide_all
+from valence_sched.planning.batches import BatchPlan, decide_all, plan_nodes
 from valence_sched.planning.succession import Succession
 from valence_sched.testing import request, view
 
@@ -74,31 +72,32 @@ class TestSeveralRequests(unittest.TestCase):
         succession = Succession(decider(site))
         return BatchPlan(succession, requests, succession.budget(requests))
 
-    def placed(self, joint):
-        return [[node.chosen.row for node in one.fitting_nodes] for one in joint.trial.decisions]
+    def placed(self, trial):
+        return [[node.chosen.row for node in one.fitting_nodes] for one in trial.decisions]
 
     def test_the_first_order_is_the_answer_where_all_nodes_have_a_place(self):
         site = view({"id": "a", "blocks": cpus(2)}, {"id": "b", "blocks": cpus(2)})
         plan = self.plan(site, asked(count=2), asked(count=2))
-        joint = plan_requests(plan, ())
-        self.assertEqual(((0, 0), 4), (joint.trial.score, joint.bound))
-        self.assertEqual([2, 2], [len(rows) for rows in self.placed(joint)])
+        trial = plan.best((), exact=True)
+        self.assertEqual(((0, 0), 4), (trial.score, plan.bound))
+        self.assertEqual([2, 2], [len(rows) for rows in self.placed(trial)])
 
     def test_goals_are_reached_for_all_requests_together(self):
         site = view(*({"id": name, "blocks": cpus(4)} for name in "abcd"))
         plan = self.plan(site, asked(count=2, id="x"), asked(count=2, id="y"))
-        self.assertEqual(4, len({row for rows in self.placed(plan_requests(plan, ()))
+        self.assertEqual(4, len({row for rows in self.placed(plan.best(exact=True))
                                  for row in rows}))  # fmt: skip
-        joint = plan_requests(plan, ("fewest-podms",))
-        self.assertEqual((0, 0), joint.trial.score)
-        self.assertEqual(1, len({row for rows in self.placed(joint) for row in rows}))
+        trial = plan.best(("fewest-podms",), exact=True)
+        self.assertEqual((0, 0), trial.score)
+        self.assertEqual(1, len({row for rows in self.placed(trial) for row in rows}))
 
     def test_costs_of_each_request_are_those_of_its_own_nodes(self):
         """The large node has a single place, whatever it costs; the small ones go where cheap."""
         site = view({"id": "large", "blocks": cpus(6, 16)}, {"id": "small", "blocks": cpus(5)})
         sixteen = asked({"processor": {"total_cores": 16}}, count=1, id="x")
-        joint = plan_requests(self.plan(site, sixteen, asked(count=2, id="y")), ("least-cost",))
-        (large, small) = self.placed(joint)
+        plan = self.plan(site, sixteen, asked(count=2, id="y"))
+        trial = plan.best(("least-cost",), exact=True)
+        (large, small) = self.placed(trial)
         self.assertEqual([0], large)
         self.assertEqual({0}, set(small))
 
@@ -106,8 +105,8 @@ class TestSeveralRequests(unittest.TestCase):
         """Scarcest first, the one card goes to the request that can have no other node."""
         site = view({"id": "a", "blocks": [cpu("c", 8), cpu("d", 8), gpu("g")]})
         plan = self.plan(site, asked(count=2, min_count=0), asked(CARD, count=2, min_count=0))
-        joint = plan_requests(plan, ())
-        self.assertEqual(((0, 2), 2), (joint.trial.score, joint.bound))
+        trial = plan.best((), exact=True)
+        self.assertEqual(((0, 2), 2), (trial.score, plan.bound))
 
     def test_what_small_nodes_take_is_not_there_for_large_ones(self):
         site = view({"id": "a", "blocks": cpus(5)})
@@ -126,7 +125,7 @@ class TestSeveralRequests(unittest.TestCase):
         site = view({"id": "a", "blocks": cpus(4)})
         first, second = asked(count=3, min_count=1, id="x"), asked(count=3, min_count=1, id="y")
         plan = self.plan(site, first, second)
-        nodes = list(plan.nodes_of(plan.first()))
+        nodes = list(plan.nodes_of(plan.trial(range(2))))
         self.assertEqual(4, len(nodes))
         dealt = plan.realised(nodes)
         self.assertEqual([3, 1], [one.fit_count for one in dealt.decisions])

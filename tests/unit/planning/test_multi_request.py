@@ -14,7 +14,7 @@ from valence_sched.core.explain.report import decision_report
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.model.decision import Reports
 from valence_sched.model.policy import Policy, WeigherUse
-from valence_sched.planning.multi_request import decide_all
+from valence_sched.planning.batches import decide_all
 from valence_sched.testing import request, view
 
 CORES = {"processor": {"total_cores": 8}}

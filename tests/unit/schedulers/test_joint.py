@@ -14,7 +14,7 @@ from valence_sched.core.policy import bind
 from valence_sched.errors import InputError
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import Policy, WeigherUse
-from valence_sched.planning.multi_request import decide_all
+from valence_sched.planning.batches import decide_all
 from valence_sched.testing import request, view
 
 CORES = {"processor": {"total_cores": 8}}

@@ -17,7 +17,7 @@ from tests.unit.zones.test_tree_as_flat import CARD, CORES, decider, podm, tree
 from valence_sched.errors import NoPodm, UnknownName
 from valence_sched.model.request import Request
 from valence_sched.model.zone import SealedRequest
-from valence_sched.planning.batch_plan import BatchPlan
+from valence_sched.planning.batches import BatchPlan
 from valence_sched.planning.succession import Succession
 from valence_sched.zones.batch import MOST_TRIALS, ZoneBatch
 from valence_sched.zones.scheduler import ZonedScheduler
@@ -102,7 +102,7 @@ class TestTree(unittest.TestCase):
         """Where it places all nodes, they are on the same blocks."""
         flat, top, asked = self.site(seed)
         plan = BatchPlan(Succession(flat), asked, Succession(flat).budget(asked))
-        first = plan.first()
+        first = plan.trial(next(plan._orders()))
         if first.score != (0, 0):
             return
         found = [[one.chosen for one in each.placements]

@@ -6,26 +6,31 @@ verified by the fit. Where they meet, the number is the optimum. Between them li
 left open (``Effort``), and what the model does not say of single nodes (``model``).
 
 Without a mix, and without a limit to the nodes of several types, nothing couples pool groups: each
-is solved alone, and groups with equal offers once. Else they are solved together (``coupled``).
+is solved alone, and groups with equal offers once. Else they are solved together: a small site is
+one integer programme. Of a large one the linear relaxation, in which equal groups are one, gives
+the bound. Its solution is rounded in chunks of groups, one after another: a chunk places whole
+nodes up to its part of that solution, and what it leaves is left to the next one.
+
+Of placements of equally many nodes goals say which. Each goal is a number that is to be small: of a
+count model a linear objective, of nodes that are placed a plain sum.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from msgspec import Struct
 
-from valence_sched.core.fit.optimiser import DEFAULT_EFFORT, Effort, Floats, Programme
+from valence_sched.core.fit.optimiser import DEFAULT_EFFORT, Effort, Floats, Programme, Solution
 from valence_sched.errors import RequestError
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget, Goal
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import MAX_NODES
-from valence_sched.planning.optimise.coupled import CoupledGroups
 from valence_sched.planning.optimise.cover_parts import CoverFinder
-from valence_sched.planning.optimise.model import GroupModel
+from valence_sched.planning.optimise.model import GroupModel, Terms
 from valence_sched.planning.optimise.node_types import BlockClasses, NodeType, variants_of
 from valence_sched.planning.optimise.pool_groups import GroupOffer, PoolGroup, pool_groups
 from valence_sched.planning.optimise.witness import Witness, WitnessNode
@@ -77,13 +82,12 @@ def most_nodes(
     shares: Sequence[int] | None = None,
     effort: Effort = DEFAULT_EFFORT,
     budget: Budget = DEFAULT_BUDGET,
-    place: bool = True,
     goals: Sequence[Goal] = (),
 ) -> Optimum:
     """Return the most nodes of some types that the pools of a View can make.
 
     ``shares`` are whole numbers by type: then the nodes are a mix, and those beyond it are left
-    out. ``budget`` is that of the fit. Without ``place`` only the bounds are computed. A type
+    out. ``budget`` is that of the fit. A type
     without needs has no bound but ``most``, or the largest number that a request may ask for.
     Of placements of equally many nodes ``goals`` say which, but only where the site is solved as
     one programme.
@@ -91,7 +95,11 @@ def most_nodes(
     Raises:
         RequestError: there is no node type, or the shares are not as many or not positive.
     """
-    _check(node_types, shares)
+    if not node_types:
+        raise RequestError("no node types: name at least one flavor")
+    if shares is not None and (len(shares) != len(node_types) or min(shares) < 1):
+        raise RequestError(f"shares {list(shares)}: give a whole number above 0 for each of "
+                           f"{format_count(len(node_types), 'flavor')}")  # fmt: skip
     variants = variants_of(node_types, view.kinds, budget)
     limited = frozenset(name for pool in view.pools for name in pool.limits)
     classes = BlockClasses(variants, view.kinds, limited, "least-fragmentation" in goals)
@@ -106,13 +114,18 @@ def most_nodes(
     bounds = None
     alone = len(node_types) == 1 or all(one.most is None for one in node_types)
     if shares is None and alone and not goals:
-        bounds = _solve_alone(groups, models, witness, effort, place)
+        bounds = _solve_alone(groups, models, witness, effort)
         bound = min(sum(bounds), witness.most)
     else:
-        coupled = CoupledGroups(groups, models, witness, node_types, shares, effort, place, goals)
+        coupled = CoupledGroups(groups, models, witness, node_types, shares, effort, goals)
         bound = coupled.solve()
+    placed = Counter(int(view.podm_of[node.fit.row]) for node in witness.nodes)
+    podms = tuple(
+        PodmOptimum(name, placed[podm], None if bounds is None else bounds[podm])
+        for podm, name in enumerate(view.podm_ids)
+    )
     exact = all(model.is_exact for model in models.values())
-    return Optimum(tuple(witness.nodes), bound, _by_podm(view, witness, bounds), exact)
+    return Optimum(tuple(witness.nodes), bound, podms, exact)
 
 
 def _solve_alone(
@@ -120,17 +133,15 @@ def _solve_alone(
     models: dict[GroupOffer, GroupModel],
     witness: Witness,
     effort: Effort,
-    place: bool,
 ) -> list[int]:
-    """Place the most nodes of each group, if at all; return the bounds by podm."""
+    """Place the most nodes of each group; return the bounds by podm."""
     solved: dict[GroupOffer, tuple[GroupModel, Floats, int]] = {}
     bounds = [0] * len(witness.view.podms)
     for group in groups:
         if group.offer not in solved:
             solved[group.offer] = _solve(models[group.offer], effort)
         model, values, bound = solved[group.offer]
-        if place:
-            witness.realise_best(group, model, values, bound)
+        witness.realise_best(group, model, values, bound)
         bounds[group.podm] += bound
     return bounds
 
@@ -162,17 +173,330 @@ def _most_of_group(model: GroupModel, effort: Effort) -> tuple[Floats, int]:
     return found, min(round(most), solution.whole_bound)
 
 
-def _by_podm(view: View, witness: Witness, bounds: list[int] | None) -> tuple[PodmOptimum, ...]:
-    placed = Counter(int(view.podm_of[node.fit.row]) for node in witness.nodes)
-    return tuple(
-        PodmOptimum(name, placed[podm], None if bounds is None else bounds[podm])
-        for podm, name in enumerate(view.podm_ids)
-    )
+@dataclass(slots=True)
+class JointProgramme:
+    """Maximise the nodes of some groups, each so often.
+
+    ``most`` is how many nodes of each type are asked for, None without limit. With ``shares``,
+    whole numbers by type, a mix of ``n`` nodes has ``n × share / sum of shares`` nodes of each
+    type, rounded down or up.
+    """
+
+    models: Sequence[tuple[GroupModel, int]]
+    most: Sequence[int | None]
+    shares: Sequence[int] | None = None
+    programme: Programme = field(default_factory=Programme)
+    first: list[int] = field(default_factory=list)
+    most_nodes: int = field(init=False)
+    _nodes: Terms = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.most_nodes = sum(MAX_NODES if most is None else most for most in self.most)
+        columns: list[list[int]] = [[] for _ in self.most]
+        for model, times in self.models:
+            first = self.programme.add(model.programme, times)
+            self.first.append(first)
+            for node in model.nodes:
+                node_type = model.classes.variants[node.variant].node_type
+                columns[node_type].append(first + node.column)
+                self.programme.set_cost(first + node.column, 1.0)
+                self._nodes.append((first + node.column, 1.0))
+        for own, most in zip(columns, self.most, strict=True):
+            if most is not None and own:
+                self.programme.row([(column, 1.0) for column in own], upper=most)
+        if self.shares is None:
+            return
+        # the shares: ``floor(x / w) <= n <= ceil(x / w)`` is ``|w × n - x| <= w - 1``
+        size, weight = self.programme.column(), sum(self.shares)
+        self.programme.row([*self._nodes, (size, -1.0)], 0.0, 0.0)
+        for own, share in zip(columns, self.shares, strict=True):
+            terms = [(column, float(weight)) for column in own]
+            self.programme.row([*terms, (size, -float(share))], 1.0 - weight, weight - 1.0)
+
+    def minimise(self, terms: Terms, nodes: int) -> None:
+        """Minimise these terms in place of what was sought, with no fewer than so many nodes."""
+        self.programme.row(self._nodes, lower=nodes)
+        self.programme.set_costs({column: -value for column, value in terms})
+
+    def values_of(self, number: int, values: Floats) -> Floats:
+        """Return the values of a model, all its times together."""
+        first = self.first[number]
+        return values[first : first + len(self.models[number][0].programme.upper)]
 
 
-def _check(node_types: Sequence[NodeType], shares: Sequence[int] | None) -> None:
-    if not node_types:
-        raise RequestError("no node types: name at least one flavor")
-    if shares is not None and (len(shares) != len(node_types) or min(shares) < 1):
-        raise RequestError(f"shares {list(shares)}: give a whole number above 0 for each of "
-                           f"{format_count(len(node_types), 'flavor')}")  # fmt: skip
+COST_UNITS = 10_000  # the largest cost of a node or a block, in the solver's whole numbers
+
+
+def goal_value(
+    goal: Goal, view: View, node_types: Sequence[NodeType], nodes: Iterable[WitnessNode]
+) -> float:
+    """Return the value of a goal that nodes have; lower is better."""
+    nodes = list(nodes)
+    podms = Counter(int(view.podm_of[node.fit.row]) for node in nodes)
+    if goal == "least-cost":
+        return sum(_cost(node_types[node.node_type], node.fit.row) for node in nodes)
+    if goal == "least-fragmentation":
+        return sum(node.fit.waste for node in nodes)
+    if goal == "fewest-podms":
+        return len(podms)
+    if goal == "spread":
+        return max(podms.values(), default=0)
+    return -len(nodes)
+
+
+def goal_terms(
+    goal: Goal,
+    programme: JointProgramme,
+    groups: Sequence[PoolGroup],
+    node_types: Sequence[NodeType],
+) -> Terms:
+    """Return a goal as columns with coefficients; columns and rows are added where it needs them.
+
+    The models of the programme are those of the groups, each once.
+    """
+    if goal == "least-cost":
+        return _scaled(
+            (programme.first[number] + node.column, _cost(node_type, group.rows[node.pool]))
+            for number, group in enumerate(groups)
+            for model in [programme.models[number][0]]
+            for node in model.nodes
+            for node_type in [node_types[model.classes.variants[node.variant].node_type]]
+        )
+    if goal == "least-fragmentation":
+        return _scaled(
+            (programme.first[number] + column, model.classes.classes[block_class].price * times)
+            for number, (model, _) in enumerate(programme.models)
+            for (_, block_class), terms in model.uses.items()
+            for column, times in terms
+        )
+    if goal not in ("fewest-podms", "spread"):
+        return []
+    by_podm: dict[int, list[int]] = {}
+    most: Counter[int] = Counter()
+    for number, group in enumerate(groups):
+        model, _ = programme.models[number]
+        for node in model.nodes:
+            by_podm.setdefault(group.podm, []).append(programme.first[number] + node.column)
+            most[group.podm] += int(min(model.programme.upper[node.column], programme.most_nodes))
+    if goal == "spread":
+        peak = programme.programme.column()
+        for columns in by_podm.values():
+            programme.programme.row([*((one, 1.0) for one in columns), (peak, -1.0)], upper=0.0)
+        return [(peak, 1.0)]
+    terms: Terms = []
+    for podm, columns in by_podm.items():
+        used = programme.programme.column()
+        room = float(min(most[podm], programme.most_nodes))
+        programme.programme.row([*((one, 1.0) for one in columns), (used, -room)], upper=0.0)
+        terms.append((used, 1.0))
+    return terms
+
+
+def _cost(node_type: NodeType, row: int) -> float:
+    return 0.0 if node_type.costs is None else float(node_type.costs[row])
+
+
+def _scaled(terms: Iterable[tuple[int, float]]) -> Terms:
+    """Return the sums by column, so that the largest coefficient is ``COST_UNITS``."""
+    sums: dict[int, float] = {}
+    for column, value in terms:
+        sums[column] = sums.get(column, 0.0) + value
+    largest = max(sums.values(), default=0.0)
+    return [(column, value * COST_UNITS / largest) for column, value in sums.items() if largest]
+
+
+CHUNK_COLUMNS = 300  # of the integer programmes in which a large site is rounded
+CHUNK_NODES, CHUNK_GAP = 50, 0.002  # what each of them may take
+
+GOAL_ROUNDING = 1e-3  # by which a later goal may exceed what an earlier one reached
+
+
+@dataclass(slots=True)
+class CoupledGroups:
+    """One search: it places nodes on the witness, and returns the bound."""
+
+    groups: Sequence[PoolGroup]
+    models: dict[GroupOffer, GroupModel]
+    witness: Witness
+    node_types: Sequence[NodeType]
+    shares: Sequence[int] | None
+    effort: Effort
+    goals: Sequence[Goal] = ()
+    _most: list[int | None] = field(init=False)
+    _sampled: dict[GroupOffer, GroupModel] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._most = [node_type.most for node_type in self.node_types]
+
+    def solve(self) -> int:
+        """Place as many nodes as are found; return how many can be at most."""
+        columns = sum(len(self.models[group.offer].programme.upper) for group in self.groups)
+        if not columns:
+            return 0
+        sampled = any(model.has_samples for model in self.models.values())
+        small = columns <= self.effort.most_columns and not sampled
+        bound = self._solve_whole() if small else self._solve_large()
+        self._fill(bound)
+        self._trim()
+        return bound
+
+    def _solve_whole(self) -> int:
+        models = [self.models[group.offer] for group in self.groups]
+        programme = JointProgramme([(model, 1) for model in models], self._most, self.shares)
+        exact = all(model.is_exact for model in models)
+        solution = programme.programme.solve(self.effort.on(exact=exact), whole=True)
+        if solution.values is not None:
+            best = self._aimed(programme, solution)
+            for number, (group, model) in enumerate(zip(self.groups, models, strict=True)):
+                self.witness.realise(group, model, programme.values_of(number, best))
+        return solution.whole_bound
+
+    def _aimed(self, programme: JointProgramme, solution: Solution) -> Floats:
+        """Return values of as many nodes that are best by the goals, one after another."""
+        assert solution.values is not None
+        best, nodes = solution.values, round(solution.objective)
+        for goal in self.goals:
+            terms = goal_terms(goal, programme, self.groups, self.node_types)
+            if not terms:
+                continue
+            programme.minimise(terms, nodes)
+            aimed = programme.programme.solve(self.effort, whole=True)
+            if aimed.values is None:
+                break
+            best = aimed.values
+            reached = sum(value * best[column] for column, value in terms)
+            programme.programme.row(terms, upper=reached + GOAL_ROUNDING)
+        return best
+
+    def _solve_large(self) -> int:
+        times = Counter(group.offer for group in self.groups)
+        offers = {offer: number for number, offer in enumerate(times)}
+        models = [(self.models[offer], number) for offer, number in times.items()]
+        programme = JointProgramme(models, self._most, self.shares)
+        solution = programme.programme.solve(self.effort, whole=False)
+        if solution.values is None:
+            return round(sum(  # of what each pool makes of each type by itself
+                self.models[group.offer].programme.upper[node.column]
+                for group in self.groups for node in self.models[group.offer].nodes
+            ))  # fmt: skip
+        wanted = [0.0] * len(self.node_types)
+        for chunk in self._chunks():
+            for group in chunk:
+                model, number = models[offers[group.offer]]
+                values = programme.values_of(offers[group.offer], solution.values) / number
+                for node in model.nodes:
+                    node_type = model.classes.variants[node.variant].node_type
+                    wanted[node_type] += float(values[node.column])
+            self._round(chunk, wanted)
+        return solution.whole_bound
+
+    def _chunks(self) -> Iterator[list[PoolGroup]]:
+        chunk: list[PoolGroup] = []
+        columns = 0
+        for group in self.groups:
+            chunk.append(group)
+            columns += len(self.models[group.offer].programme.upper)
+            if columns >= CHUNK_COLUMNS:
+                yield chunk
+                chunk, columns = [], 0
+        if chunk:
+            yield chunk
+
+    def _round(self, chunk: Sequence[PoolGroup], wanted: list[float]) -> None:
+        """Place whole nodes on a chunk, of each type at most what is wanted; take them off that."""
+        for group in chunk:
+            if group.offer not in self._sampled:
+                self._sampled[group.offer] = self.models[group.offer].sample()
+        models = [self._sampled[group.offer] for group in chunk]
+        most = [int(one + 1e-6) for one in wanted]
+        programme = JointProgramme([(model, 1) for model in models], most)
+        effort = replace(self.effort, nodes=min(self.effort.nodes, CHUNK_NODES), gap=CHUNK_GAP)
+        exact = all(model.is_exact for model in models)
+        solution = programme.programme.solve(effort.on(exact=exact), whole=True)
+        if solution.values is None:
+            return
+        before = len(self.witness.nodes)
+        for number, (group, model) in enumerate(zip(chunk, models, strict=True)):
+            values = programme.values_of(number, solution.values)
+            self.witness.realise(group, model, values)
+        for node in self.witness.nodes[before:]:
+            wanted[node.node_type] -= 1
+
+    def _counts(self) -> list[int]:
+        placed = Counter(node.node_type for node in self.witness.nodes)
+        return [placed[number] for number in range(len(self.node_types))]
+
+    def _fill(self, bound: int) -> None:
+        """Place one more node after another, of the types that are missing most."""
+        pairs: list[list[tuple[int, int]]] = [[] for _ in self.node_types]
+        for group in self.groups:
+            for row, variant in group.pairs():
+                node_type = self.witness.variants[variant].node_type
+                pairs[node_type].append((row, variant))
+        if self.shares is None:
+            for node_type, most in enumerate(self._most):
+                missing = bound - len(self.witness.nodes)
+                if most is not None:
+                    missing = min(missing, most - self._counts()[node_type])
+                self.witness.fill(pairs[node_type], missing)
+            return
+        size = mix_size(self._counts(), self.shares)
+        while size < bound:
+            counts = self._counts()
+            for one in _missing(counts, self.shares, size + 1):
+                self.witness.fill(pairs[one], 1)
+            grown = mix_size(self._counts(), self.shares)
+            if grown == size:
+                return
+            size = grown
+
+    def _trim(self) -> None:
+        """Give back the nodes of a type beyond its number, or beyond the mix."""
+        most: Sequence[int | None] = self._most
+        if self.shares is not None:
+            most = mix_counts(self._counts(), self.shares)
+        chosen, counts = [], Counter[int]()
+        for node in self.witness.nodes:
+            counts[node.node_type] += 1
+            limit = most[node.node_type]
+            if limit is None or counts[node.node_type] <= limit:
+                chosen.append(node)
+        self.witness.nodes[:] = chosen
+
+
+def mix_size(counts: Sequence[int], shares: Sequence[int]) -> int:
+    """Return the largest mix of these nodes: of each type its share, rounded down or up.
+
+    Worked example: 5 and 9 nodes with equal shares make a mix of 11, of which 5 and 6 are used.
+    """
+    weight = sum(shares)
+    pairs = zip(counts, shares, strict=True)
+    size = min(sum(counts), *((weight * (count + 1) - 1) // share for count, share in pairs))
+    while sum(_most_used(counts, shares, size)) < size:
+        size -= 1
+    return size
+
+
+def mix_counts(counts: Sequence[int], shares: Sequence[int]) -> list[int]:
+    """Return how many nodes of each type the largest mix has."""
+    size, weight = mix_size(counts, shares), sum(shares)
+    used = [size * share // weight for share in shares]
+    for number, most in enumerate(_most_used(counts, shares, size)):
+        used[number] += min(most - used[number], size - sum(used))
+    return used
+
+
+def _most_used(counts: Sequence[int], shares: Sequence[int], size: int) -> list[int]:
+    """Return how many nodes of each type a mix of a size can have at most."""
+    weight = sum(shares)
+    return [min(count, -(-size * share // weight))
+            for count, share in zip(counts, shares, strict=True)]  # fmt: skip
+
+
+def _missing(counts: Sequence[int], shares: Sequence[int], size: int) -> list[int]:
+    """Return the types that a mix of a size lacks; where none does, those it has room for."""
+    weight = sum(shares)
+    least = [size * share // weight for share in shares]
+    missing = [n for n, (have, need) in enumerate(zip(counts, least, strict=True)) if have < need]
+    most = _most_used([size] * len(shares), shares, size)
+    return missing or [n for n, have in enumerate(counts) if have < most[n]]

@@ -26,8 +26,8 @@ from valence_sched.errors import RequestError
 from valence_sched.model.inventory import Status, Stock
 from valence_sched.model.need import Alternative, Need
 from valence_sched.planning.fit_counts import count_fits
-from valence_sched.planning.optimise import coupled, cover_parts
-from valence_sched.planning.optimise.bound import Optimum, most_nodes
+from valence_sched.planning.optimise import cover_parts
+from valence_sched.planning.optimise.bound import Optimum, mix_counts, mix_size, most_nodes
 from valence_sched.planning.optimise.node_types import NodeType
 from valence_sched.testing import request, view
 from valence_sched.view.overlay import Overlay
@@ -335,9 +335,9 @@ class TestMix(SolverCase):
             counts = tuple(random.randint(0, 9) for _ in range(3))
             shares = [random.randint(1, 5) for _ in range(3)]
             self.assertEqual(brute_nodes.largest_mix(counts, shares),
-                             coupled.mix_size(counts, shares))  # fmt: skip
-            used = coupled.mix_counts(counts, shares)
-            self.assertEqual(coupled.mix_size(counts, shares), sum(used))
+                             mix_size(counts, shares))  # fmt: skip
+            used = mix_counts(counts, shares)
+            self.assertEqual(mix_size(counts, shares), sum(used))
             self.assertTrue(all(map(int.__le__, used, counts)))
 
     def test_shares_and_types_are_checked(self):

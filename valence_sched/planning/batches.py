@@ -1,0 +1,410 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches: several requests that are known at once, planned together so that most nodes fit.
+
+The requests are decided scarcest first (``batch_orders``). Where that leaves nodes out, other
+orders are tried, all of them where they are few, and then an exact optimiser is asked: the fit
+verifies each of its nodes, and filters judge each when it is placed. A trial is better if fewer
+nodes are short of what must be placed, then if more nodes are placed; of equals the first is taken.
+The work is counted in fits (``Budget.batch_fits``). The scheduler ``joint`` asks the optimiser
+first, also for the nodes of one request, and also for nodes that are better by the goals of its
+policy; no answer is worse than that of the first order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import msgspec
+
+from valence_sched.core.alternatives import Attempt
+from valence_sched.core.batch import Batch, place, plans_batches
+from valence_sched.core.decider import Decider
+from valence_sched.core.decision import Decision
+from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.explain.report import (
+    bound_notes,
+    decision_report,
+    decision_warnings,
+    inventory_source,
+)
+from valence_sched.core.fit.fit import Fit
+from valence_sched.core.fit.optimiser import Effort
+from valence_sched.core.offers import most_nodes_alone
+from valence_sched.core.ranking import RankedRows
+from valence_sched.errors import RequestError, UnknownName
+from valence_sched.model.decision import Outcome, Reports
+from valence_sched.model.policy import Budget, Goal
+from valence_sched.model.request import Request
+from valence_sched.planning.batch_orders import (
+    Order,
+    all_orders,
+    most_nodes_together,
+    worthwhile_orders,
+)
+from valence_sched.planning.optimise.bound import Optimum, goal_value, most_nodes
+from valence_sched.planning.optimise.node_types import NodeType, Variant, variants_of
+from valence_sched.planning.optimise.witness import WitnessNode
+from valence_sched.planning.succession import Succession
+from valence_sched.view.overlay import Overlay
+from valence_sched.view.view import View
+
+Part = TypeVar("Part", EvaluationContext, Batch)
+PlannedFits = tuple[tuple[Fit, ...], ...]  # of one request, by alternative
+Score = tuple[int, int]  # nodes that must be placed and are not, and nodes that are not placed
+
+
+@dataclass
+class Decisions:
+    """The decisions on several requests, in order; after one that fails there are none.
+
+    A request that must have more nodes than fit fails them all: nothing of them is placed. No
+    placement has more nodes than ``bound``.
+    """
+
+    requests: Sequence[Request]
+    view: View
+    skipped: Sequence[str] = ()
+    decisions: list[Decision] = field(default_factory=list)
+    bound: int | None = None
+
+    @property
+    def failure(self) -> Decision | None:
+        """Return the decision for which fewer nodes fit than must be placed."""
+        failed = (one for one in self.decisions[-1:]
+                  if len(one.placed_nodes) < one.request.required_count)  # fmt: skip
+        return next(failed, None)
+
+    @property
+    def requested_count(self) -> int:
+        return sum(request.count for request in self.requests)
+
+    @property
+    def placed_count(self) -> int:
+        return 0 if self.failure else sum(len(decision.placed_nodes) for decision in self.decisions)
+
+    @property
+    def outcome(self) -> Outcome:
+        if not self.placed_count:
+            decided = [self.failure] if self.failure else self.decisions
+            undecided = any(decision.undecided_rows for decision in decided)
+            return "undecided" if undecided else "nothing_fits"
+        return "placed" if self.placed_count == self.requested_count else "placed_in_part"
+
+    def report(self, *, explain: bool = True) -> Reports:
+        """Return all decisions as one document; of requests that failed, no node is placed."""
+        source = inventory_source(self.view, self.skipped)
+        reports = [decision_report(one, source, explain=explain) for one in self.decisions]
+        if self.failure:
+            reports[:-1] = [
+                msgspec.structs.replace(report, outcome="nothing_fits", placed=0, placements=(),
+                                        podms=(), funnel=(), explanation=None)
+                for report in reports[:-1]
+            ]  # fmt: skip
+        return Reports(
+            outcome=self.outcome,
+            requested=self.requested_count,
+            placed=self.placed_count,
+            inventory=source,
+            decisions=tuple(reports),
+            warnings=tuple(self.warnings()),
+        )
+
+    def warnings(self) -> list[str]:
+        """Return the warnings of all decisions, each once."""
+        notes = (note for decision in self.decisions for note in decision_warnings(decision))
+        unique = list(dict.fromkeys(notes))
+        if self.bound is not None and len(self.requests) > 1:
+            placed = self.bound if self.failure else self.placed_count
+            unique += bound_notes(self.bound, placed, self.requested_count)
+        return unique
+
+
+def decide_all(decider: Decider, requests: Sequence[Request]) -> Decisions:
+    """Decide on requests that are known at once: all of them are one decision.
+
+    Several are planned together; one is decided as by itself. They share what the most generous of
+    their policies has to spend. Where some request gets fewer nodes than it must have, the
+    decisions are those in the order asked, up to the first that fails. Errors as of
+    ``Decider.select_destinations``, with the number of the request.
+    """
+    succession, sealed = Succession(decider), []
+    for number, request in enumerate(requests, 1):
+        try:
+            sealed.append(succession.prepare(request))
+        except (RequestError, UnknownName) as error:
+            raise (error if len(requests) == 1 else error.at(f"request {number}")) from None
+    found = Decisions(sealed, succession.view, succession.skipped)
+    trial = None
+    if len(sealed) > 1:
+        plan = BatchPlan(succession, sealed, succession.budget(sealed))
+        policies = [succession.policy(one) for one in sealed]
+        joint = all(map(plans_batches, policies))
+        trial = plan.best(policies[0].goals if joint else (), exact=joint)
+        found.bound = plan.bound
+    if trial is not None and not trial.is_short:
+        found.decisions = trial.decisions
+    else:
+        found.decisions = _decide_in_order(succession, sealed)
+    counts = Counter(podm for one in found.decisions for podm in one.fit_count_by_podm)
+    for one in found.decisions:
+        if one.request.alternates:  # those on podms that take nodes of the others conflict
+            own = one.fit_count_by_podm
+            others = (podm for podm, number in counts.items() if number > (podm in own))
+            one.exclude_alternates_on(frozenset(others))
+        decider.check_decided(one.undecided, one.context.bound.policy)
+    return found
+
+
+def _decide_in_order(succession: Succession, requests: Sequence[Request]) -> list[Decision]:
+    """Return the decisions up to the first by which fewer nodes fit than must be placed."""
+    decisions: list[Decision] = []
+    total, spending = sum(one.count for one in requests), succession.spending(requests)
+    for request in requests:
+        others = total - request.count
+        decision = succession.decide(request, other_nodes=others, spending=spending)
+        decisions.append(decision)
+        for attempt in decision.attempts if len(requests) > 1 else ():
+            attempt.batch.bound = None  # that of all requests is stated
+        if len(requests) == 1 or decision.fit_count < request.required_count:
+            break
+        keep_explainable(decision, succession.current_view)
+        for node in decision.fitting_nodes:
+            succession.take(request, node.chosen)
+    return decisions
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The decisions of one order, as the requests were asked, and how far they are from all."""
+
+    decisions: list[Decision]
+    score: Score
+
+    @property
+    def is_short(self) -> bool:
+        """Return whether some request has fewer nodes than it must have."""
+        return bool(self.score[0])
+
+
+@dataclass(slots=True)
+class BatchPlan:
+    """Requests on what a succession has free, which is the same after each trial.
+
+    Requests for equal nodes on the same pools are one node type: ``type_of`` has its number by
+    request. ``least`` is how many nodes of a type must be placed; no placement has more than
+    ``bound`` nodes.
+    """
+
+    succession: Succession
+    requests: Sequence[Request]
+    budget: Budget
+    types: list[NodeType] = field(default_factory=list)
+    type_of: list[int] = field(default_factory=list)
+    least: list[int] = field(init=False)
+    variants: tuple[Variant, ...] = field(init=False)
+    bound: int = field(init=False)
+    _requested: int = field(init=False)
+    _most_alone: list[int] = field(default_factory=list)
+    _fits_left: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._fits_left = self.budget.batch_fits
+        self._requested = sum(one.count for one in self.requests)
+        self._classify()
+        self.least = self._sums([one.required_count for one in self.requests])
+        view = self.succession.current_view
+        self.variants = variants_of(self.types, view.kinds, self.budget)
+        self.bound = most_nodes_together(view, self.types, self._most_alone)
+
+    def best(self, goals: Sequence[Goal] = (), *, exact: bool = False) -> Trial | None:
+        """Return the best trial, None where too few nodes of some type fit by themselves.
+
+        ``exact`` asks the optimiser before other orders than the first are tried; of equally many
+        nodes those are better that are by ``goals``, one after another.
+        """
+        pairs = zip(self._most_alone, self.least, strict=True)
+        if any(most < least for most, least in pairs) or self.bound < sum(self.least):
+            return None
+        view = self.succession.current_view
+
+        def value(trial: Trial) -> tuple[float, ...]:
+            nodes = list(self.nodes_of(trial)) if goals else ()
+            return *trial.score, *(goal_value(goal, view, self.types, nodes) for goal in goals)
+
+        orders = self._orders()
+        best = self.trial(next(orders))
+        if exact and (goals or best.score != (0, 0)):
+            best = min(best, self._optimised(goals), key=value)
+        for order in orders:
+            if self._is_enough(best):
+                return best
+            best = min(best, self.trial(order), key=value)
+        if not exact and not self._is_enough(best):
+            fits = len(view) * len(self.types)  # about what the optimiser takes
+            if fits <= self._fits_left:
+                best = min(best, self._optimised(()), key=value)
+        return best
+
+    def _optimised(self, goals: Sequence[Goal]) -> Trial:
+        """Return the trial of the most nodes that the optimiser finds, and lower the bound."""
+        if "least-cost" in goals:
+            first = [self.requests[self.type_of.index(number)] for number in range(len(self.types))]
+            self.types = [replace(one, costs=self.succession.costs(request))
+                          for one, request in zip(self.types, first, strict=True)]  # fmt: skip
+        optimum = _optimum(self.succession.current_view, self.types, self.budget, goals)
+        self.bound = min(self.bound, optimum.bound)
+        return self.realised(optimum.nodes)
+
+    def trial(self, order: Sequence[int], planned: Sequence[PlannedFits] | None = None) -> Trial:
+        """Decide on the requests in an order, as many nodes of each as fit; give all back."""
+        succession, total = self.succession, self._requested
+        spending = succession.spending(self.requests)
+        decisions: dict[int, Decision] = {}
+        taken: list[tuple[Request, Fit]] = []
+        for number in order:
+            request = self.requests[number]
+            decision = decisions[number] = succession.decide(
+                request,
+                other_nodes=total - request.count,
+                spending=spending,
+                planned=None if planned is None else planned[number],
+            )
+            keep_explainable(decision, succession.current_view)
+            for node in decision.fitting_nodes:
+                succession.take(request, node.chosen)
+                taken.append((request, node.chosen))
+        for request, fit in reversed(taken):
+            succession.give_back(request, fit)
+        self._fits_left -= len(taken) + len(order)
+        in_order = [decisions[number] for number in range(len(self.requests))]
+        short = sum(max(0, one.request.required_count - one.fit_count) for one in in_order)
+        return Trial(in_order, (short, total - len(taken)))
+
+    def realised(self, nodes: Sequence[WitnessNode]) -> Trial:
+        """Return the trial that places these nodes, which are dealt out to the requests."""
+        queues = [deque[WitnessNode]() for _ in self.types]
+        for node in nodes:
+            queues[node.node_type].append(node)
+        shares = self._shares([len(queue) for queue in queues])
+        planned = []
+        for number, share in zip(self.type_of, shares, strict=True):
+            own = [queues[number].popleft() for _ in range(share)]
+            planned.append(tuple(
+                tuple(node.fit for node in own if node.variant == variant)
+                for variant in self._variants_of_type(number)
+            ))  # fmt: skip
+        return self.trial(range(len(self.requests)), planned)
+
+    def nodes_of(self, trial: Trial) -> Iterator[WitnessNode]:
+        """Yield the nodes of a trial with their types and variants."""
+        for number, decision in zip(self.type_of, trial.decisions, strict=True):
+            for variant, attempt in zip(
+                self._variants_of_type(number), decision.attempts, strict=False
+            ):
+                for node in attempt.batch.nodes:
+                    yield WitnessNode(number, variant, node.chosen)
+
+    def _is_enough(self, trial: Trial) -> bool:
+        is_best = not trial.is_short and trial.score[1] == self._requested - self.bound
+        return is_best or self._fits_left <= 0
+
+    def _orders(self) -> Iterator[Order]:
+        alone = [self._most_alone[number] for number in self.type_of]
+        yield from worthwhile_orders(self.requests, alone)
+        count = len(self.requests)
+        fits = math.factorial(min(count, 20)) * (count + self._requested)
+        if fits <= self.budget.batch_fits // 2:
+            yield from all_orders(self.requests)
+
+    def _variants_of_type(self, number: int) -> list[int]:
+        return [at for at, variant in enumerate(self.variants) if variant.node_type == number]
+
+    def _shares(self, placed: list[int]) -> list[int]:
+        """Return how many of the nodes placed each request gets: first what it must have."""
+        left = list(placed)
+        shares = [0] * len(self.requests)
+        for wanted in ([one.required_count for one in self.requests],
+                       [one.count for one in self.requests]):  # fmt: skip
+            for position, number in enumerate(self.type_of):
+                more = min(wanted[position] - shares[position], left[number])
+                shares[position] += more
+                left[number] -= more
+        return shares
+
+    def _classify(self) -> None:
+        """Make one node type of requests that ask for equal nodes on the same pools."""
+        known: dict[object, int] = {}
+        view = self.succession.current_view
+        for request in self.requests:
+            rows = self.succession.eligible(request)
+            key = (request.evaluation_key, rows.tobytes())
+            number = known.setdefault(key, len(self.types))
+            self.type_of.append(number)
+            if number == len(self.types):
+                self.types.append(NodeType.of(request, rows))
+                self._most_alone.append(most_nodes_alone(view, request, rows))
+        counts = self._sums([one.count for one in self.requests])
+        self.types = [replace(one, most=most) for one, most in zip(self.types, counts, strict=True)]
+
+    def _sums(self, numbers: Sequence[int]) -> list[int]:
+        """Return the sums of numbers by request over the requests of each type."""
+        sums = Counter[int]()
+        for node_type, number in zip(self.type_of, numbers, strict=True):
+            sums[node_type] += number
+        return [sums[number] for number in range(len(self.types))]
+
+
+def keep_explainable(decision: Decision, current: View) -> None:
+    """Copy all that later nodes change of a decision that may be explained; else note that."""
+    if len(decision.placed_nodes) == decision.request.count and len(decision.attempts) == 1:
+        decision.explainable = False
+        return
+    frozen_view = Overlay(current).view
+
+    def with_copies(part: Part) -> Part:
+        view = frozen_view if part.view is current else part.view
+        return replace(part, view=view, evaluation=part.evaluation.copy())
+
+    decision.attempts = [
+        Attempt(with_copies(one.context), with_copies(one.batch)) for one in decision.attempts
+    ]
+
+
+def plan_nodes(context: EvaluationContext) -> Batch:
+    """Place the nodes of one request; ``bound`` of the batch is the most that any placement has."""
+    start = _placed(context)
+    if context.planned is not None:
+        return start
+    policy, request = context.bound.policy, context.request
+    if len(start.nodes) == request.count and not policy.goals:
+        return start
+    alone = replace(context, request=msgspec.structs.replace(request, fallbacks=()))
+    costs = context.evaluation.cost
+    node_type = replace(NodeType.in_context(alone, request.count), costs=costs)
+    optimum = _optimum(context.view, [node_type], policy.budget, policy.goals)
+    fits = tuple(node.fit for node in optimum.nodes)
+
+    def value(batch: Batch) -> tuple[float, ...]:
+        nodes = [WitnessNode(0, 0, node.chosen) for node in batch.nodes]
+        values = (goal_value(goal, context.view, [node_type], nodes) for goal in policy.goals)
+        return -len(nodes), *values
+
+    best = min(start, _placed(replace(context, planned=(fits,))), key=value)
+    best.bound = min(request.count, optimum.bound)
+    return best
+
+
+def _placed(context: EvaluationContext) -> Batch:
+    ranking = RankedRows()
+    return place(context, ranking.rows, ranking.note_changes)
+
+
+def _optimum(
+    view: View, types: Sequence[NodeType], budget: Budget, goals: Sequence[Goal]
+) -> Optimum:
+    effort = Effort(nodes=budget.solver_nodes)
+    return most_nodes(view, types, effort=effort, budget=budget, goals=goals)
