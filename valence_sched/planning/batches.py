@@ -246,18 +246,33 @@ class BatchPlan:
         if not exact and not self._is_enough(best):
             fits = len(view) * len(self.types)  # about what the optimiser takes
             if fits <= self._fits_left:
-                best = min(best, self._optimised(()), key=value)
+                best = min(best, self._optimised((), self._grouped(best)), key=value)
         return best
 
-    def _optimised(self, goals: Sequence[Goal]) -> Trial:
-        """Return the trial of the most nodes that the optimiser finds, and lower the bound."""
+    def _grouped(self, trial: Trial) -> list[WitnessNode]:
+        """Return the nodes of requests with a group, whose rules the optimiser passes over."""
+        requests = {number: self.requests[at] for at, number in enumerate(self.type_of)}
+        return [node for node in self.nodes_of(trial) if requests[node.node_type].group is not None]
+
+    def _optimised(self, goals: Sequence[Goal], fixed: Sequence[WitnessNode] = ()) -> Trial:
+        """Return the trial of the most nodes that the optimiser finds, and lower the bound.
+
+        Nodes that are ``fixed`` stay, and no others of their types are added.
+        """
         if "least-cost" in goals:
             first = [self.requests[self.type_of.index(number)] for number in range(len(self.types))]
             self.types = [replace(one, costs=self.succession.costs(request))
                           for one, request in zip(self.types, first, strict=True)]  # fmt: skip
-        optimum = _optimum(self.succession.current_view, self.types, self.budget, goals)
-        self.bound = min(self.bound, optimum.bound)
-        return self.realised(optimum.nodes)
+        overlay = Overlay(self.succession.current_view)
+        for node in fixed:
+            overlay.allocate(node.fit.row, node.fit.blocks, node.fit.grants)
+        full = {node.node_type for node in fixed}
+        types = [replace(one, most=0) if number in full else one
+                 for number, one in enumerate(self.types)]  # fmt: skip
+        optimum = _optimum(overlay.view, types, self.budget, goals)
+        if not fixed:
+            self.bound = min(self.bound, optimum.bound)
+        return self.realised([*fixed, *optimum.nodes])
 
     def trial(self, order: Sequence[int], planned: Sequence[PlannedFits] | None = None) -> Trial:
         """Decide on the requests in an order, as many nodes of each as fit; give all back."""

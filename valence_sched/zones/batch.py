@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Zone batch: several requests that are known at once, in the order by which most nodes fit.
 
-As in one zone (``planning.batches``) they are decided scarcest first, and in other orders where that
-leaves nodes out. No optimiser is asked, which one zone asks at last.
+As in one zone (``planning.batches``) they are decided scarcest first, and in other orders where
+that leaves nodes out. No optimiser is asked, which one zone asks at last.
 """
 
 from __future__ import annotations
