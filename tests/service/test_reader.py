@@ -137,10 +137,11 @@ class TestWhoReads(ReaderCase):
                 thread._ended.set()
             raise KeyError("s")
 
-        thread = ReaderThread(make)
-        with self.assertLogs("valence_sched.server", "ERROR"):
+        thread = ReaderThread(make, "dispatch sender")
+        with self.assertLogs("valence_sched.server", "ERROR") as logs:
             thread._run()
         self.assertEqual(3, len(calls))
+        self.assertIn("a defect of the dispatch sender: it is started again", logs.output[0])
 
 
 class TestReadiness(ApplicationCase):

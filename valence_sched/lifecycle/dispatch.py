@@ -58,7 +58,8 @@ def bind_target(
 
     def post(one: Dispatch) -> Sequence[Receipt]:
         order = _order(one.report, key, settings.timeout_s)
-        order = dataclasses.replace(order, id=one.id, claim=one.claim, login=login)
+        order = dataclasses.replace(order, id=one.id, again=one.attempts > 0, claim=one.claim,
+                                    login=login)  # fmt: skip
         return _send(name, dispatcher, url, order)
 
     return post

@@ -26,7 +26,8 @@ class Order:
     document; it is never printed. ``recording`` says, as the document does, what was not read
     live; a dispatcher that does not send the document must say so in what it sends.
 
-    One with an ``id`` may be sent again where no answer came: the other side knows it by that. Its
+    One with an ``id`` may be sent again where no answer came, and then ``again`` is set: the other
+    side knows it by its id, or is asked first what it has. Its
     hardware is held by a ``claim``, where there is one. ``login`` is a user name and a password.
     """
 
@@ -38,6 +39,7 @@ class Order:
     timeout_s: float = 30.0
     recording: Recording | None = None
     id: str | None = None
+    again: bool = False
     claim: str | None = None
     login: tuple[str, str] | None = field(default=None, repr=False)
 

@@ -35,10 +35,10 @@ MakeReader = Callable[[Callable[[str], object], Callable[[float], object]], Leas
 
 
 class ReaderThread:
-    """Runs what ``make_reader`` makes, until it is stopped."""
+    """Runs what ``make_reader`` makes, until it is stopped; ``name`` is what it is called."""
 
-    def __init__(self, make_reader: MakeReader) -> None:
-        self._make_reader = make_reader
+    def __init__(self, make_reader: MakeReader, name: str = "reader") -> None:
+        self._make_reader, self._name = make_reader, name
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self._pid: int | None = None
@@ -49,7 +49,7 @@ class ReaderThread:
         if self._pid == os.getpid() or self._ended.is_set():
             return
         self._pid = os.getpid()
-        self._thread = threading.Thread(target=self._run, daemon=True, name="reader")
+        self._thread = threading.Thread(target=self._run, daemon=True, name=self._name)
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
@@ -68,7 +68,7 @@ class ReaderThread:
                 self._note_problem(str(error))
                 self._ended.wait(RETRY_S)
             except Exception:
-                LOG.exception("a defect of the reader: it is started again")
+                LOG.exception("a defect of the %s: it is started again", self._name)
                 self._ended.wait(RESTART_S)
 
     def _tell(self, line: str) -> None:
@@ -77,5 +77,5 @@ class ReaderThread:
 
     def _note_problem(self, text: str) -> None:
         if text != self._problem:
-            LOG.warning("waiting: %s", redact_text(text))
+            LOG.warning("%s waits: %s", self._name, redact_text(text))
         self._problem = text

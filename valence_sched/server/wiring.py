@@ -151,9 +151,13 @@ class ServiceProcess:
         self.zone = self._process_zone() if settings.zones.enable_zone_routing else None
         self.reader = ReaderThread(self._background_reader) if _reads(settings, environ) else None
         self.poller = (
-            ReaderThread(self._zone_poller) if settings.zones.enable_zone_routing else None
+            ReaderThread(self._zone_poller, "zone poller")
+            if settings.zones.enable_zone_routing
+            else None
         )
-        self.sender = ReaderThread(self._dispatch_sender) if settings.dispatch else None
+        self.sender = (
+            ReaderThread(self._dispatch_sender, "dispatch sender") if settings.dispatch else None
+        )
         self.parts = ServiceParts(
             schedulers=self._schedulers(),
             compile_spec=RequestCompiler(App(environ=environ), settings.near_maps).compile,

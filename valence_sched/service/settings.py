@@ -273,8 +273,8 @@ def _check_dispatch(settings: ServiceSettings, path: str) -> None:
         raise UsageError(f"{path}: dispatch: a username and its password are set together or not "
                          "at all")  # fmt: skip
     if settings.inventories:
-        raise UsageError(f"{path}: dispatch: decisions on inventories, which are recordings, are "
-                         "not posted: leave inventories out")  # fmt: skip
+        raise UsageError(f"{path}: dispatch: a controller would build what recordings say: leave "
+                         "inventories out, or hand over one with podm schedule --dispatch")  # fmt: skip
 
 
 def _check_keystone(settings: ServiceSettings, path: str) -> None:

@@ -53,8 +53,11 @@ def controller(*answers: tuple[int, object] | Callable[[Any], object]) -> Iterat
     here.answers = list(answers)
 
     class Door(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.do_POST()
+
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = self.rfile.read(int(self.headers["Content-Length"] or 0))
             here.came.append((self.path, dict(self.headers), body))
             answer = here.answers.pop(0) if here.answers else (200, {})
             if callable(answer):
@@ -161,6 +164,27 @@ class TestValence(unittest.TestCase):
         first = {"name": "gpu-1", "podm_id": "a", "properties": {"processor": {"total_cores": 8}}}
         self.assertEqual(first, came[0][1])
         self.assertEqual([("a", "u1"), ("b", "u2")], [(one.podm, one.reference) for one in found])
+
+    def test_a_node_is_asked_for_by_its_name_before_it_is_posted_again(self):
+        """What is there is not composed twice, however the nodes are listed."""
+        listed = [{"name": "gpu-d1-1", "uuid": "u1"}, {"name": "gpu", "uuid": "other"}, "?"]
+        for nodes in (listed, {"nodes": listed}):
+            with controller((200, nodes), (201, {"uuid": "u2"})) as here:
+                receipts = valence(here.url, order("a", "b", id="d1", again=True))
+            self.assertEqual(["u1", "u2"], [one.reference for one in receipts])
+            self.assertEqual([b"", b"gpu-d1-2"], [body and json.loads(body)["name"].encode()
+                                                 for _, _, body in here.came])  # fmt: skip
+
+    def test_one_that_cannot_be_asked_is_posted_again_and_a_bad_list_is_waited_for(self):
+        one = order("a", id="d1", again=True)
+        for status in (404, 405, 501):
+            with controller((status, {}), (201, {"uuid": "u"})) as here:
+                self.assertEqual("u", valence(here.url, one)[0].reference)
+            self.assertEqual("gpu-d1", json.loads(here.came[-1][2])["name"])
+        for answer in ((500, {}), (401, {}), (200, "x" * (1 << 20)), (0, None)):
+            with controller(answer) as here, self.assertRaises(DispatchFailed):
+                valence(here.url, one)
+            self.assertEqual(1, len(here.came), answer)
 
     def test_what_was_taken_before_a_refusal_is_said(self):
         answers = ((200, {"uuid": "u1"}), (500, {}))

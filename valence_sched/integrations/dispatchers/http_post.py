@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends one POST to a dispatch URL, without redirects, with a bounded answer."""
+"""Sends one request to a dispatch URL, without redirects, with a bounded answer."""
 
 from __future__ import annotations
 
@@ -31,6 +31,38 @@ def post(
     Raises:
         UsageError, DispatchFailed: the URL is none, or holds a password; no success was answered.
     """
+    where, status, content = _ask("POST", url, body, timeout_s, headers)
+    if not 200 <= status < 300:
+        raise DispatchFailed(f"{where}: HTTP {status}, expected a success")
+    try:
+        return status, msgspec.json.decode(content) if content else None
+    except msgspec.DecodeError:
+        return status, None
+
+
+def get(url: str, timeout_s: float, headers: Mapping[str, str] | None = None) -> Any:
+    """Return the JSON of the answer, None where the other side has no such resource.
+
+    Raises:
+        UsageError, DispatchFailed: as for a POST; the answer cannot be read.
+    """
+    where, status, content = _ask("GET", url, None, timeout_s, headers)
+    if status in (404, 405, 501):
+        return None
+    if status != 200:
+        raise DispatchFailed(f"{where}: HTTP {status}, expected 200: nothing was sent again")
+    try:
+        return msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        text = "no JSON, or more than 1 MiB of it: nothing was sent again: look there first"
+        raise DispatchFailed(f"{where}: {text}") from None
+
+
+def _ask(
+    method: str, url: str, body: bytes | None, timeout_s: float,
+    headers: Mapping[str, str] | None,
+) -> tuple[str, int, bytes]:  # fmt: skip
+    """Return the URL in words, and the status and the beginning of the answer."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         found = parts.scheme or url
@@ -43,9 +75,8 @@ def post(
         with requests.Session() as session:
             session.proxies, session.trust_env = get_environ_proxies(url), False
             session.verify = default_authorities(os.environ) or True
-            answer = session.post(
-                url, data=body, headers=every, timeout=timeout_s, allow_redirects=False, stream=True
-            )
+            answer = session.request(method, url, data=body, headers=every, timeout=timeout_s,
+                                     allow_redirects=False, stream=True)  # fmt: skip
             content = b"".join(itertools.islice(answer.iter_content(PIECE_BYTES), MAX_PIECES))
     except (requests.RequestException, OSError) as error:
         text = f"{type(error).__name__}: the decision may have been taken or not: look there first"
@@ -53,12 +84,7 @@ def post(
             hint = "check that it runs and that the URL is right"
             text = f"nothing answers, and nothing was sent: {hint}"
         raise DispatchFailed(f"{where}: {text}") from None
-    if not 200 <= answer.status_code < 300:
-        raise DispatchFailed(f"{where}: HTTP {answer.status_code}, expected a success")
-    try:
-        return answer.status_code, msgspec.json.decode(content) if content else None
-    except msgspec.DecodeError:
-        return answer.status_code, None
+    return where, answer.status_code, content
 
 
 def order_headers(order: Order, node: int | None = None) -> dict[str, str]:

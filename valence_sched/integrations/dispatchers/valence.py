@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from valence_sched.errors import DispatchFailed, RequestError
-from valence_sched.integrations.dispatchers.http_post import order_headers, post
+from valence_sched.integrations.dispatchers.http_post import get, order_headers, post
 from valence_sched.model.age import format_age
 from valence_sched.model.decision import Recording
 from valence_sched.model.dispatch import Order, Receipt
@@ -18,23 +18,31 @@ from valence_sched.model.need import Alternative, Need
 def valence(url: str, order: Order) -> Sequence[Receipt]:
     """Posts each node to ``/v1/nodes`` with its pod manager and what it was asked to be.
 
-    Errors as for a dispatcher; they say which nodes were taken before. What Valence has no words
+    Before a node is posted again, ``/v1/nodes`` is asked whether it is there, by its name: that has
+    the id of an order that may be sent again. Errors as for a dispatcher; they say which nodes were taken before. What Valence has no words
     for is refused before anything is sent.
     """
     node_properties = _order_properties(order)
     receipts: list[Receipt] = []
+    nodes_url, known = f"{url.rstrip('/')}/v1/nodes", {}
+    if order.again:
+        known = _uuids(get(nodes_url, order.timeout_s, order_headers(order)))
     for placement in order.placements:
-        several = len(order.placements) > 1
+        number = placement.node if len(order.placements) > 1 else None
+        name = "-".join(str(part) for part in (order.name, order.id, number) if part is not None)
+        if name in known:
+            receipts.append(Receipt(nodes=(placement.node,), podm=placement.chosen.podm, status=200,
+                                    reference=known[name]))  # fmt: skip
+            continue
         body = {
-            "name": f"{order.name}-{placement.node}" if several else order.name,
+            "name": name,
             "podm_id": placement.chosen.podm,
             "properties": node_properties,
             **_description(order.recording),
         }
         try:
             headers = order_headers(order, placement.node)
-            where = f"{url.rstrip('/')}/v1/nodes"
-            status, answer = post(where, to_json(body), order.timeout_s, headers)
+            status, answer = post(nodes_url, to_json(body), order.timeout_s, headers)
         except DispatchFailed as error:
             before = ", ".join(str(receipt.reference) for receipt in receipts)
             more = f"; taken before: {before}" if before else ""
@@ -64,6 +72,13 @@ def _order_properties(order: Order) -> dict[str, Any]:
     except RequestError as error:
         text = f"Valence cannot be asked for this node, nothing sent: {error}"
         raise DispatchFailed(text) from None
+
+
+def _uuids(answer: Any) -> dict[str, str | None]:
+    """Return the UUIDs of the nodes that Valence lists, by their names."""
+    nodes = answer.get("nodes") if isinstance(answer, dict) else answer
+    found = [one for one in nodes if isinstance(one, dict)] if isinstance(nodes, list) else []
+    return {one["name"]: _uuid(one) for one in found if isinstance(one.get("name"), str)}
 
 
 def _uuid(answer: Any) -> str | None:
