@@ -150,11 +150,8 @@ class ServiceProcess:
         self.engines = EnginePool(make_app, settings, state.mark, metrics.note_changes)
         self.zone = self._process_zone() if settings.zones.enable_zone_routing else None
         self.reader = ReaderThread(self._background_reader) if _reads(settings, environ) else None
-        self.poller = (
-            ReaderThread(self._zone_poller, "zone poller")
-            if settings.zones.enable_zone_routing
-            else None
-        )
+        routes = settings.zones.enable_zone_routing
+        self.poller = ReaderThread(self._zone_poller, "zone poller") if routes else None
         self.sender = (
             ReaderThread(self._dispatch_sender, "dispatch sender") if settings.dispatch else None
         )

@@ -273,8 +273,9 @@ def _check_dispatch(settings: ServiceSettings, path: str) -> None:
         raise UsageError(f"{path}: dispatch: a username and its password are set together or not "
                          "at all")  # fmt: skip
     if settings.inventories:
-        raise UsageError(f"{path}: dispatch: a controller would build what recordings say: leave "
-                         "inventories out, or hand over one with podm schedule --dispatch")  # fmt: skip
+        text = "inventories are recordings, on which no controller is to act unasked"
+        hint = "leave them out, or use podm schedule --dispatch"
+        raise UsageError(f"{path}: dispatch: {text}: {hint}")
 
 
 def _check_keystone(settings: ServiceSettings, path: str) -> None:

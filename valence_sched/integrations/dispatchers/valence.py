@@ -19,8 +19,8 @@ def valence(url: str, order: Order) -> Sequence[Receipt]:
     """Posts each node to ``/v1/nodes`` with its pod manager and what it was asked to be.
 
     Before a node is posted again, ``/v1/nodes`` is asked whether it is there, by its name: that has
-    the id of an order that may be sent again. Errors as for a dispatcher; they say which nodes were taken before. What Valence has no words
-    for is refused before anything is sent.
+    the id of an order that may be sent again. Errors as for a dispatcher; they say which nodes were
+    taken before. What Valence has no words for is refused before anything is sent.
     """
     node_properties = _order_properties(order)
     receipts: list[Receipt] = []
