@@ -169,7 +169,8 @@ class ZoneSelection:
         """Return as many nodes as the request asks for, or as many as fit.
 
         Raises:
-            UnknownName: every zone is asked and answers, and none has a pod manager of the request.
+            UnknownName: every zone that may have a pod manager of the request is asked and answers,
+                and none has it.
         """
         self._complete_mix()
         while True:  # each time without one more of the zones, or once by what they supply now
@@ -343,8 +344,12 @@ class ZoneSelection:
                 raise _OtherSupplies(answer.supplies)
         self._note(answer.excluded, self._noted.excluded)
         self._noted.undecided.update(((one.podm, one.pool), one) for one in answer.undecided)
-        if answer.unknown_podms and not self._noted.silent:
-            raise UnknownName("pod manager", answer.unknown_podms[0], ())
+        # a name alone may be in a zone that is not asked, a path is in the one that it names
+        unknown = (name for name in answer.unknown_podms
+                   if not any("/" not in name or f"{name}/".startswith(f"{one.zone}/")
+                              for one in answer.excluded))  # fmt: skip
+        if not self._noted.silent and (name := next(unknown, None)):
+            raise UnknownName("pod manager", name, ())
         return answer
 
     def _with_group_state(self, query: OfferQuery) -> OfferQuery:

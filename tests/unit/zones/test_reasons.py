@@ -69,6 +69,16 @@ class TestReasons(unittest.TestCase):
         self.assertNotIn(found.inventory.digest, (own.inventory.digest, east.inventory.digest))
         self.assertEqual((*own.warnings, "zone east: it is old"), found.warnings)
 
+    def test_what_no_zone_tells_is_said_once_and_what_one_tells_is_not(self):
+        line, other = "no pod manager tells 'facts.x' (none is known)", "no pod manager tells 'y'"
+        hint = "no pod manager tells 'facts.x' (did you mean 'z'?)"
+        for own in (replace(refused("a"), warnings=("old", line, other)), None):
+            east = replace(refused("b"), warnings=(hint, "old"))
+            west = replace(refused("c"), warnings=(line, other))
+            found = with_reasons_below(own, {"east": east, "west": west}).warnings
+            self.assertEqual([(line if own else hint)], [one for one in found if "tells" in one])
+            self.assertIn("zone east: old", found)
+
     def test_what_is_undecided_adds_up_as_well(self):
         own, east = refused("a"), refused("b")
         steps = [FunnelStep(filter="fit", came_in=3, went_on=1, undecided=n) for n in (2, 5)]

@@ -297,3 +297,15 @@ class TestQueries(unittest.TestCase):
             self.selection(Scripted(unknown), self.ASKED).nodes()
         silent = replace(unknown, silent=(self.GONE,))
         self.assertEqual(["a"], self.names(self.selection(Scripted(silent), self.ASKED).nodes()))
+
+    def test_one_of_a_zone_that_is_not_asked_is_not_unknown(self):
+        off = (SilentZone(zone="x", reason="disabled"),)
+        for name, known in (("x/p", True), ("x/y/p", True), ("p", True), ("xy/p", False)):
+            answer = replace(placed(), unknown_podms=(name,), excluded=off)
+            with self.subTest(name):
+                if known:
+                    selected = self.selection(Scripted(answer), self.ASKED).nodes()
+                    self.assertEqual((["x"], []), ([*selected.excluded], selected.nodes))
+                else:
+                    with self.assertRaisesRegex(UnknownName, f"named '{name}'"):
+                        self.selection(Scripted(answer), self.ASKED).nodes()
