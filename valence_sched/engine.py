@@ -451,12 +451,14 @@ class Engine(Scheduler):
 
         reports: dict[str, dict[str, Any]] = {}
         ages_s: dict[str, float] = {}
+        times: dict[str, float] = {}
         if not self._registry.empty:
             with self._registry.store() as store:
                 reports, ages_s = store.reported_stats(), store.report_ages_s()
+                times = store.report_times()
         if podm not in reports:
             raise self._never_reported(podm, reports)
-        return StatsReport(stats=reports[podm], age_s=ages_s.get(podm))
+        return StatsReport(stats=reports[podm], age_s=ages_s.get(podm), at=times.get(podm))
 
     def forget_report(self, podm: str) -> None:
         if self._registry.empty:
@@ -507,11 +509,14 @@ class Engine(Scheduler):
 
         podms = self._podms_of_zone()
         now = self._sources.now()
-        ages_s = [age for one in podms if (age := age_s(one.podm.read_at, now)) is not None]
+        times = (one.podm.read_at for one in podms)
+        ages_s = {at: age for at in times if (age := age_s(at, now)) is not None}
+        oldest = max(ages_s, key=ages_s.__getitem__, default=None)
         return ZoneNode(
             name=self._zone_settings.name,
             own=own_amounts(podms),
-            age_s=max(ages_s, default=None),
+            age_s=ages_s.get(oldest),
+            read_at=oldest,
             children=tuple(self.zone_branches(hops=hops, deadline_s=deadline_s, route=route)),
         )
 

@@ -85,7 +85,7 @@ def _ageless(rows: Any) -> Any:
     """Return rows, or one, without their age, which grows from one command to the next."""
     if isinstance(rows, dict):
         return _ageless([rows])
-    return [{name: cell for name, cell in row.items() if name != "Age"} for row in rows]
+    return [{name: cell for name, cell in row.items() if name != "Read At"} for row in rows]
 
 
 def setUpModule():

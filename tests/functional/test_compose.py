@@ -56,7 +56,7 @@ class TestCompose(Case):
             yield There({name: podms[name] for name in only}, f"{self.folder}/{self.id()}.sqlite")
 
     def test_what_is_composed_is_explained_as_what_is_claimed_or_decided(self):
-        ask = ("schedule", "--flavor", "small", "--explain")
+        ask = ("schedule", "--flavor", "small", "--explain", "--seed", "0")
         with self.there() as here:
             decided = here.asked(*ask)
             claimed = here.asked(*ask, "--claim")

@@ -50,6 +50,16 @@ def check_time(text: str | None, file: str, place: str) -> None:
         raise InputError(file, place, repr(text), expected) from None
 
 
+def format_utc(text: str) -> str:
+    """Return a timestamp in UTC with a Z; one that is invalid as it is."""
+    try:
+        then = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    aware = then if then.tzinfo is not None else then.replace(tzinfo=datetime.UTC)
+    return aware.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z")
+
+
 def age_s(read_at: str | None, now: datetime.datetime) -> float | None:
     """Return how many seconds ago a timestamp was; None if it is missing or invalid.
 

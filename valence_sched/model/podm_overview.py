@@ -55,10 +55,11 @@ class BlockUsage(Struct, frozen=True, kw_only=True):
 
 
 class StatsReport(Struct, frozen=True, kw_only=True):
-    """What a pod manager reported by itself, and how many seconds ago it last did."""
+    """What a pod manager reported by itself, and when and how many seconds ago it last did."""
 
     stats: dict[str, Any]
     age_s: float | None = None
+    at: float | None = None  # by the clock of the database
 
 
 def block_usage(

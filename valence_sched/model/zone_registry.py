@@ -148,7 +148,8 @@ class ZoneReport(Noun, frozen=True, kw_only=True):
 class ZoneOverview(Noun, frozen=True, kw_only=True, omit_defaults=False):
     """A child zone as lists show it: its registration, and what is known of it by polling it.
 
-    ``heard_age_s`` and ``polled_age_s`` are how many seconds ago it answered last, and was asked.
+    ``heard_age_s`` and ``polled_age_s`` are how many seconds ago it answered last, and was asked;
+    ``heard_at`` and ``polled_at`` when that was by the clock of the database.
     """
 
     id: int
@@ -156,6 +157,8 @@ class ZoneOverview(Noun, frozen=True, kw_only=True, omit_defaults=False):
     report: ZoneReport = ZoneReport()
     heard_age_s: float | None = None
     polled_age_s: float | None = None
+    heard_at: float | None = None
+    polled_at: float | None = None
 
 
 class ZoneAmounts(Struct, frozen=True, kw_only=True):
@@ -172,14 +175,15 @@ class ZoneNode(Struct, frozen=True, kw_only=True):
     """One zone of a tree with what it has itself, and the zones below it.
 
     ``name`` is its own name, and ``known_as`` the name that the zone above has for it. ``age_s`` is
-    how many seconds ago its oldest reading was made. A ``silent`` zone says nothing: the text is
-    why.
+    how many seconds ago its oldest reading was made, at ``read_at``. A ``silent`` zone says
+    nothing: the text is why.
     """
 
     name: str = ""
     known_as: str = ""
     own: ZoneAmounts = ZoneAmounts()
     age_s: float | None = None
+    read_at: str | None = None
     silent: str = ""
     children: tuple[ZoneNode, ...] = ()
 

@@ -168,6 +168,12 @@ def report_ages_s(connection: sa.Connection) -> dict[str, float]:
             if reported.at is not None}  # fmt: skip
 
 
+def report_times(connection: sa.Connection) -> dict[str, float]:
+    """Return when pod managers reported last, by name and the database's clock."""
+    return {name: reported.at for name, reported, _ in _reports(connection)
+            if reported.at is not None}  # fmt: skip
+
+
 def _reports(connection: sa.Connection) -> list[tuple[str, ReportedStats, float]]:
     """Return name, report and time of the query of each pod manager that reported, by name."""
     of = tables.podms.c

@@ -313,6 +313,10 @@ class Store:
         """Return how many seconds ago pod managers reported last, by name."""
         return self._read(registry.report_ages_s, "reading reports")
 
+    def report_times(self) -> dict[str, float]:
+        """Return when pod managers reported last, by name."""
+        return self._read(registry.report_times, "reading reports")
+
     def usages(self, names: Iterable[str]) -> dict[str, Usage]:
         """Return what live claims hold of pod managers and no stored reading shows yet, by name."""
         wanted = list(names)

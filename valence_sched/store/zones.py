@@ -178,6 +178,8 @@ def _zones(connection: sa.Connection) -> Sequence[ZoneOverview]:
             report=decoded(connection, of.report, name, report) or ZoneReport(),
             heard_age_s=_age_s(heard_at, queried_at),
             polled_age_s=_age_s(polled_at, queried_at),
+            heard_at=heard_at,
+            polled_at=polled_at,
         )
 
     return [*readable(connection, _table, connection.execute(query).all(), overview)]

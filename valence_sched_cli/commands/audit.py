@@ -8,10 +8,10 @@ import argparse
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.types import add_options, positive
-from valence_sched_cli.output.cells import Age, format_time, or_absent
+from valence_sched_cli.output.cells import or_absent, time_cell
 
-COLUMNS = ("Age", "User", "Verb", "Object", "Outcome")
-LONG = ("Time", "Owner", "Request ID")
+COLUMNS = ("Time", "User", "Verb", "Object", "Outcome")
+LONG = ("Owner", "Request ID")
 
 
 class ListAudit(base.Lister):
@@ -48,7 +48,8 @@ class ListAudit(base.Lister):
         now, long = self.scheduler_app.now().timestamp(), parsed_args.long
         rows = []
         for line in lines:
-            row = (Age(max(0.0, now - line.at)), line.user, line.verb, line.object, line.outcome)
-            more = (format_time(line.at), or_absent(line.owner), line.request_id)
+            at = time_cell(line.at, max(0.0, now - line.at), both=long)
+            row = (at, line.user, line.verb, line.object, line.outcome)
+            more = (or_absent(line.owner), line.request_id)
             rows.append((*row, *(more if long else ())))
         return (*COLUMNS, *(LONG if long else ())), rows

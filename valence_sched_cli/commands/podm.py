@@ -14,12 +14,12 @@ from valence_sched_cli.options.help import section
 from valence_sched_cli.options.request import nonempty_name
 from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import (
-    Age,
     Cell,
     PairLines,
     UriTails,
     WordLines,
     or_absent,
+    time_cell,
 )
 from valence_sched_cli.output.columns import MACHINE
 from valence_sched_cli.output.hardware import PoolsCell, amount_cells, bar_cells
@@ -101,13 +101,13 @@ class ListPodm(paging.PagedLister):
         limit = STALE_S if max_age_s is None else max_age_s
         now = self.scheduler_app.now()
         columns = ["Podm", "Status", "Zone", "Free Cores", "Free Memory MiB", "Free GPUs", "Nodes",
-                   "Age"]  # fmt: skip
+                   "Read At"]  # fmt: skip
         if parsed_args.long:
             columns += [
                 "Enabled", "Pools", "Free Blocks", "Total Blocks", "Total Cores",
                 "Total Memory MiB", "Total GPUs", "Free Accelerators", "Total Accelerators",
                 "Free Drives", "Total Drives", "Free NICs", "Total NICs", "Free Stocks",
-                "Total Stocks", "Aggregates", "Facts", "Driver", "Name", "URL", "Read At",
+                "Total Stocks", "Aggregates", "Facts", "Driver", "Name", "URL",
             ]  # fmt: skip
         if parsed_args.capabilities:
             columns += ["Capabilities", "Traits"]
@@ -127,14 +127,12 @@ class ListPodm(paging.PagedLister):
         def rows() -> Iterator[tuple[Any, ...]]:
             for one in listed:
                 podm = one.podm
-                age = age_s(podm.read_at, now)
                 cells = {
                     "Podm": podm.id,
                     "Status": StatusCell(podm.status, podm.enabled),
                     "Enabled": podm.enabled,
                     "URL": or_absent(podm.url),
                     "Zone": or_absent(podm.zone),
-                    "Age": or_absent(age if age is None else Age(age)),
                     "Pools": one.pool_count,
                     **amount_cells(one.amounts),
                     "Aggregates": WordLines(podm.aggregates),
@@ -142,7 +140,7 @@ class ListPodm(paging.PagedLister):
                     "Nodes": len(podm.nodes),
                     "Driver": or_absent(podm.driver),
                     "Name": or_absent(podm.name),
-                    "Read At": or_absent(podm.read_at),
+                    "Read At": time_cell(podm.read_at, age_s(podm.read_at, now)),
                     "Capabilities": PairLines(podm.capabilities),
                     "Traits": WordLines(podm.traits),
                 }
@@ -198,6 +196,8 @@ class ShowPodm(base.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         import msgspec
 
+        from valence_sched.model.age import age_s
+
         selection = self.selection(parsed_args)
         registered = self._registration_cells(parsed_args.podm, selection)
         live = selection.live
@@ -210,6 +210,7 @@ class ShowPodm(base.ShowOne):
         podm = overview.podm
         if self.scheduler_app.service and overview.live and podm.id == parsed_args.podm:
             registered = self._service_registration_cells(scheduler, podm.id)
+        age = age_s(podm.read_at, self.scheduler_app.now())
         counted = overview.live or selection.live.state is not None
         people = parsed_args.formatter not in MACHINE and not parsed_args.columns
         amounts = bar_cells(overview.amounts) if people else amount_cells(overview.amounts)
@@ -228,8 +229,7 @@ class ShowPodm(base.ShowOne):
             "Traits": WordLines(podm.traits),
             "Facts": PairLines(podm.facts),
             "Generation": podm.generation,
-            "Read At": or_absent(podm.read_at),
-            **(self._age_cells(podm.read_at) if overview.live else {}),
+            "Read At": time_cell(podm.read_at, age if overview.live else None, both=True),
             **registered,
             **(_usage_cells(scheduler.block_usage(podm.id)) if counted else {}),
             "Pools": PoolsCell(overview.pools),
@@ -256,12 +256,6 @@ class ShowPodm(base.ShowOne):
         except (AccessDenied, UnknownName):  # only an admin is told; what reports has none
             return {}
         return registration.connection_cells(found.registration, found.source)
-
-    def _age_cells(self, read_at: str | None) -> dict[str, Any]:
-        from valence_sched.model.age import age_s
-
-        age = age_s(read_at, self.scheduler_app.now())
-        return {"Age": or_absent(None if age is None else Age(age))}
 
 
 def _usage_cells(usage: BlockUsage) -> dict[str, Any]:

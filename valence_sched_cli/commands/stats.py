@@ -10,7 +10,7 @@ from typing import Any
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.types import add_option
-from valence_sched_cli.output.cells import Age, PairLines, or_absent
+from valence_sched_cli.output.cells import PairLines, time_cell
 
 
 class SetStats(base.ShowOne):
@@ -81,5 +81,5 @@ class ShowStats(base.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         report = self.scheduler(parsed_args).reported_stats(parsed_args.podm)
-        age = or_absent(None if report.age_s is None else Age(report.age_s))
-        return ("Podm", "Age", "Stats"), (parsed_args.podm, age, PairLines(report.stats))
+        cells = (parsed_args.podm, time_cell(report.at, report.age_s), PairLines(report.stats))
+        return ("Podm", "Reported At", "Stats"), cells

@@ -18,7 +18,7 @@ from valence_sched_cli.options.registration import (
 )
 from valence_sched_cli.options.request import nonempty_name
 from valence_sched_cli.options.types import add_option, seconds
-from valence_sched_cli.output.cells import Age, Cell, PairLines, Pairs, or_absent
+from valence_sched_cli.output.cells import Cell, PairLines, Pairs, or_absent, time_cell
 
 if TYPE_CHECKING:
     from valence_sched.model.read_options import Selection
@@ -32,7 +32,8 @@ SHOW_COLUMNS = (
     "Auth URL", "Project", "User Domain", "Project Domain", "CA Cert", "Client Cert", "Heard",
     "Polled",
 )  # fmt: skip
-TREE_COLUMNS = ("Zone", "Podms", "Free Cores", "Free Memory MiB", "Free GPUs", "Age", "Problem")
+TREE_COLUMNS = ("Zone", "Podms", "Free Cores", "Free Memory MiB", "Free GPUs", "Read At",
+                "Problem")  # fmt: skip
 TOTAL_COLUMNS = ("Total Cores", "Total Memory MiB", "Total GPUs", "Free Drives", "Total Drives",
                  "Free NICs", "Total NICs")  # fmt: skip
 _AMOUNTS = {"Cores": "cores", "Memory MiB": "memory_mib", "GPUs": "gpus", "Drives": "drives",
@@ -90,13 +91,9 @@ def zone_cells(zone: ZoneOverview) -> dict[str, Any]:
         "Project Domain": or_absent(keystone and keystone.project_domain),
         "CA Cert": or_absent(one.cacert),
         "Client Cert": or_absent(one.cert),
-        "Heard": _age(zone.heard_age_s),
-        "Polled": _age(zone.polled_age_s),
+        "Heard": time_cell(zone.heard_at, zone.heard_age_s),
+        "Polled": time_cell(zone.polled_at, zone.polled_age_s),
     }  # fmt: skip
-
-
-def _age(age_s: float | None) -> Any:
-    return or_absent(None if age_s is None else Age(age_s))
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -372,7 +369,7 @@ def _tree_cells(path: Sequence[str], node: ZoneNode) -> dict[str, Any]:
     cells: dict[str, Any] = {
         "Zone": Branch(path, node.name),
         "Podms": or_absent(None if node.silent else node.own.podms),
-        "Age": _age(node.age_s),
+        "Read At": time_cell(node.read_at, node.age_s),
         "Problem": node.silent,
     }
     for title, name in _AMOUNTS.items():

@@ -59,19 +59,39 @@ def or_absent(value: Any) -> Any:
     return Absent() if value is None else value
 
 
-class Age(Cell[float]):
-    """How long ago: a number and its unit for people, whole seconds for machines."""
+class TimeCell(Cell[str]):
+    """When something was: how long ago for people, the time for machines (RFC 3339, UTC).
+
+    With ``both`` people see the time, too; where the age is not known they see the time alone.
+    """
+
+    def __init__(self, at: str, age_s: float | None, *, both: bool = False) -> None:
+        super().__init__(at)
+        self._age_s, self._both = age_s, both
 
     def human_readable(self) -> str:
         from valence_sched.model.age import format_age
 
-        return f"{format_age(self._value)} ago"
+        if self._age_s is None:
+            return self._value
+        age = f"{format_age(self._age_s)} ago"
+        return f"{self._value} ({age})" if self._both else age
 
-    def machine_readable(self) -> int:
-        return int(self._value)
+    def machine_readable(self) -> str:
+        return self._value
 
     def __lt__(self, other: object) -> bool:
-        return self._value < other._value if isinstance(other, Age) else isinstance(other, Absent)
+        return isinstance(other, Absent) or (
+            isinstance(other, TimeCell) and self._value < other._value
+        )
+
+
+def time_cell(at: float | str | None, age_s: float | None, *, both: bool = False) -> Any:
+    """Return the cell of a time of the database or of a document, which may be unknown."""
+    from valence_sched.model.age import format_utc
+
+    text = format_utc(at) if isinstance(at, str) else format_time(at)
+    return Absent() if text is None else TimeCell(text, age_s, both=both)
 
 
 class Words(Cell[Sequence[str]]):

@@ -29,7 +29,7 @@ SHORT_TITLES = {
     "Free GPUs": "GPUs",
     "Free Drives": "Drives",
     "Total Memory MiB": "Total Memory",
-    "Age": "Read",
+    "Read At": "Read",
     "Podms Needed": "Podms",
 }
 
@@ -212,9 +212,11 @@ class _YamlFormatter:
 
 
 def _yaml(value: object) -> str:
+    import msgspec
+
     from valence_sched.model.codec import dump_yaml
 
-    return dump_yaml(value)
+    return dump_yaml(msgspec.to_builtins(value))
 
 
 def _escaped(value: Any) -> Any:
