@@ -25,6 +25,7 @@ from valence_sched.model.request import Request
 from valence_sched.model.zone import DomainValues, Generations
 
 V = TypeVar("V")
+LACK = "no pod manager "  # how a line begins about what none of a zone tells
 OnPodm = TypeVar("OnPodm", BlockOverview, PoolOverview, StrandedAmount)
 
 
@@ -195,3 +196,22 @@ def _name_for(zone: str, name: str) -> str:
 def line_below(zone: str, line: str) -> str:
     """Return a line about a zone with its name."""
     return f"zone {zone}: {line}" if zone else line
+
+
+def lines_below(by_zone: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return the lines of zones, with their names; what all zones lack is said once, without any.
+
+    A fact or capability that a zone does not tell is left out where another one may tell it.
+    """
+    lacks = [{line.partition(" (")[0]: line for line in lines if line.startswith(LACK)}
+             for lines in by_zone.values()]  # fmt: skip
+    all_lack = {text: line for text, line in (lacks[0] if lacks else {}).items()
+                if all(text in one for one in lacks)}  # fmt: skip
+    found = dict.fromkeys(all_lack.values())
+    for zone, lines in by_zone.items():
+        for line in lines:
+            if line.startswith(f"{LACK}tells ") or line.partition(" (")[0] in all_lack:
+                continue
+            lacks_here = not zone and line.startswith(LACK)
+            found[f"this zone: {line}" if lacks_here else line_below(zone, line)] = None
+    return list(found)

@@ -20,7 +20,6 @@ from valence_sched.model.explanation import Contender, Explanation, RunnerUp, Sc
 from valence_sched.zones import paths
 
 OF_ONE_ZONE = "sensitivity: node 1, among the pod managers of"
-NOT_TOLD = "no pod manager tells "
 MOST_CANDIDATES = 6  # of an explanation: the chosen one and the best on other pod managers
 
 
@@ -41,10 +40,7 @@ def with_reasons_below(
         return None
     podms: list[PodmVerdict] = list(own.podms) if own else []
     counted = {"": own, **reports} if own else reports
-    warnings = [line for line in first.warnings if line.startswith(NOT_TOLD)
-                and all(_says(line, one.warnings) for one in counted.values())]  # fmt: skip
-    if own is not None:
-        warnings += [line for line in own.warnings if not line.startswith(NOT_TOLD)]
+    warnings = paths.lines_below({zone: one.warnings for zone, one in counted.items()})
     funnel: dict[str, FunnelStep] = {step.filter: step for step in (own.funnel if own else ())}
     for zone, answer in below.items():
         if isinstance(answer, UnknownName | NoPodm):  # what is asked for is in other zones
@@ -53,8 +49,6 @@ def with_reasons_below(
             warnings.append(one_line(f"zone {zone} gives no reasons: {answer}"))
             continue
         podms += [replace(one, podm=paths.path(zone, one.podm)) for one in answer.podms]
-        warnings += [paths.line_below(zone, line) for line in answer.warnings
-                     if not line.startswith(NOT_TOLD)]  # fmt: skip
         for step in answer.funnel:
             known = funnel.get(step.filter)
             funnel[step.filter] = step if known is None else _sum(known, step)
@@ -62,12 +56,6 @@ def with_reasons_below(
     return replace(first, podms=tuple(_verdicts(podms, chosen)), warnings=tuple(warnings),
                    inventory=_inventory(counted), funnel=tuple(funnel.values()),
                    explanation=_explanation(explained, chosen) if explained else None)  # fmt: skip
-
-
-def _says(line: str, lines: Sequence[str]) -> bool:
-    """Return whether some lines say the same, whatever the hint in parentheses."""
-    start = line.partition(" (")[0]
-    return any(one.partition(" (")[0] == start for one in lines)
 
 
 def _verdicts(

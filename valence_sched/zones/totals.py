@@ -74,9 +74,7 @@ def added_capacities(
 
 
 def _lines(counts: Mapping[str, FitCounts] | Mapping[str, Capacity]) -> Iterable[str]:
-    return dict.fromkeys(
-        paths.line_below(zone, line) for zone, one in counts.items() for line in one.warnings
-    )
+    return paths.lines_below({zone: one.warnings for zone, one in counts.items()})
 
 
 def _undecided(counts: Mapping[str, FitCounts] | Mapping[str, Capacity]) -> Iterator[str]:

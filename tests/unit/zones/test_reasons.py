@@ -79,6 +79,18 @@ class TestReasons(unittest.TestCase):
             self.assertEqual([(line if own else hint)], [one for one in found if "tells" in one])
             self.assertIn("zone east: old", found)
 
+    def test_what_one_zone_lacks_names_it_and_what_all_lack_does_not(self):
+        here, there = "no pod manager is in the zone 'x' (did you mean 'y'?)", "no pod manager is"
+        there += " in the zone 'x' (none is known)"
+        for east, expected in (
+            ((), (f"this zone: {here}",)),
+            ((there,), (here,)),
+            (("no pod manager tells 'z'",), (f"this zone: {here}",)),
+        ):
+            below = {"east": replace(refused("b"), warnings=east)}
+            found = with_reasons_below(replace(refused("a"), warnings=(here,)), below)
+            self.assertEqual(expected, found.warnings)
+
     def test_what_is_undecided_adds_up_as_well(self):
         own, east = refused("a"), refused("b")
         steps = [FunnelStep(filter="fit", came_in=3, went_on=1, undecided=n) for n in (2, 5)]
