@@ -72,8 +72,7 @@ if TYPE_CHECKING:
     from valence_sched.planning.checks import Checker
     from valence_sched.planning.site import Site as Site
     from valence_sched.planning.sweep import Sweep as Sweep
-    from valence_sched.planning.sweep import Workers
-    from valence_sched.planning.sweep_journal import SweepJournal
+    from valence_sched.planning.sweep import SweepJournal, Workers
     from valence_sched.planning.whatif import WhatIf
     from valence_sched.planning.workload import Workload as Workload
     from valence_sched.store.quarantine import Quarantine
@@ -603,7 +602,7 @@ class App:
 
     def synthetic_workload(self, spec: SyntheticSpec) -> Workload:
         """Return a workload that is drawn by a seed."""
-        from valence_sched.planning.synthetic import SyntheticWorkload
+        from valence_sched.planning.workload import SyntheticWorkload
 
         return SyntheticWorkload(spec)
 
@@ -625,7 +624,7 @@ class App:
             UnknownName: a site does not have a policy.
             SchedulerError: as for the workload, and for a decision.
         """
-        from valence_sched.planning.runs import replay_all
+        from valence_sched.planning.replay import replay_all
 
         return replay_all(sites, policies, workload, progress, strict=strict)
 
@@ -651,15 +650,15 @@ class App:
     ) -> AbstractContextManager[Workers]:
         """Return what makes the runs of a sweep: so many processes, or those of a Dask cluster.
 
-        Errors as of :func:`~valence_sched.planning.workers.opened_workers`.
+        Errors as of :func:`~valence_sched.planning.sweep.opened_workers`.
         """
-        from valence_sched.planning.workers import opened_workers
+        from valence_sched.planning.sweep import opened_workers
 
         return opened_workers(jobs, backend)
 
     def sweep_journal(self, file: str) -> SweepJournal:
         """Return the file of finished runs of a sweep, open for more; InputError if it cannot."""
-        from valence_sched.planning.sweep_journal import SweepJournal
+        from valence_sched.planning.sweep import SweepJournal
 
         return SweepJournal(file)
 
@@ -669,7 +668,7 @@ class App:
 
         UsageError, SchedulerError as of an encoder of such files; InputError as for a report.
         """
-        from valence_sched.planning.sweep_files import encoder
+        from valence_sched.planning.sweep import encoder
 
         encode, pending = encoder(file), files.PendingFile(file)
         try:

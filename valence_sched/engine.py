@@ -103,6 +103,7 @@ if TYPE_CHECKING:
         ZoneRegistration,
     )
     from valence_sched.model.zone_settings import ZoneSettings
+    from valence_sched.planning.capacity import SiteCapacity
     from valence_sched.store.store import Store
     from valence_sched.view.view import View
     from valence_sched.zones.registry import ZoneRegistry
@@ -261,11 +262,8 @@ class Engine(Scheduler):
     def capacity(
         self, request: Request, most: int, *, explain: bool = False, proven: bool = False
     ) -> Capacity:
-        from valence_sched.planning.capacity import flavor_capacity
-
-        decider = self.decider()
-        with awaiting(self._sources.progress, request.flavor or "the request", "counting nodes"):
-            found = flavor_capacity(decider, request, most, explain=explain, proven=proven)
+        with self._capacity(request.flavor or "the request", "counting nodes") as site:
+            found = site.capacity(request, most, explain=explain, proven=proven)
         return self._no_outage_of_nodes([request], found)
 
     def mix_capacity(
@@ -277,21 +275,23 @@ class Engine(Scheduler):
         explain: bool = False,
         proven: bool = False,
     ) -> Capacity:
-        from valence_sched.planning.capacity import mix_capacity
-
         _refuse_none(requests)
-        decider = self.decider()
-        with awaiting(self._sources.progress, "the mix", "counting nodes"):
-            found = mix_capacity(decider, requests, shares, most, explain=explain, proven=proven)
+        with self._capacity("the mix", "counting nodes") as site:
+            found = site.mix_capacity(requests, shares, most, explain=explain, proven=proven)
         return self._no_outage_of_nodes(requests, found)
 
     def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
-        from valence_sched.planning.stranded import stranded_amounts
-
         _refuse_none(requests)
+        with self._capacity("the site", "being filled with nodes") as site:
+            return site.stranded(requests)
+
+    @contextlib.contextmanager
+    def _capacity(self, name: str, doing: str) -> Iterator[SiteCapacity]:
+        from valence_sched.planning.capacity import SiteCapacity  # only to count
+
         decider = self.decider()
-        with awaiting(self._sources.progress, "the site", "being filled with nodes"):
-            return stranded_amounts([decider.context(request) for request in requests])
+        with awaiting(self._sources.progress, name, doing):
+            yield SiteCapacity(decider)
 
     def decision(self, decision_id: str) -> Report | Reports:
         with self._registry.store() as store:

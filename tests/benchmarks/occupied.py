@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from valence_sched.config.settings import Configuration
 from valence_sched.model.inventory import LeanBlock, LeanPodm, Node, Status, to_json
 from valence_sched.model.request_spec import RequestSpec, compile_request
+from valence_sched.planning.edits import StatusChanges
 from valence_sched.planning.site import Site
-from valence_sched.planning.statuses import StatusChanges
 from valence_sched.planning.succession import Succession
 from valence_sched.testing import random_podms
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from tests.benchmarks.instances import generated_view, node_types
 from tests.benchmarks.measure import PROBES, Measurement, against, median_ms, numpy_pass, sized
 from valence_sched.planning.optimise.bound import Optimum, most_nodes
-from valence_sched.planning.optimise.need import PurchaseOption, smallest_purchase
+from valence_sched.planning.purchase import PurchaseOption, cheapest_purchase
 from valence_sched.view.view import View
 
 #: Podms × blocks of each, and how many numpy passes the most nodes of a mix may take: on a
@@ -53,7 +53,7 @@ def _purchase(view: View, target: float) -> Measurement:
     rows = tuple(range(len(view)))
     kinds = view.kinds.kinds
     options = [PurchaseOption(kind, rows, kinds[kind].price) for kind in range(1, len(kinds))]
-    bought, milliseconds, probe = _timed(lambda: smallest_purchase(view, asked, options))
+    bought, milliseconds, probe = _timed(lambda: cheapest_purchase(view, asked, options))
     assert bought
     name = (
         f"optimising: a purchase for {asked[0].most} nodes, {bought.price} at least {bought.bound}"

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from valence_sched.core.alternatives import Attempt
 from valence_sched.core.decider import Decider
@@ -12,112 +13,189 @@ from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.explain.undecided import undecided_text
 from valence_sched.core.explain.verdicts import Verdicts
-from valence_sched.model.capacity import Capacity, PodmCapacity, ProvenMost, exhausted
+from valence_sched.model.capacity import (
+    Capacity,
+    PodmCapacity,
+    ProvenMost,
+    StrandedAmount,
+    exhausted,
+)
 from valence_sched.model.decision import Reason
 from valence_sched.model.request import Request
 from valence_sched.planning.fit_counts import count_fits
-from valence_sched.planning.missing_amounts import missing_amounts
-from valence_sched.planning.mix import place_mix
 from valence_sched.planning.optimise.node_types import NodeType
+from valence_sched.planning.stranded import scarcest_first, stranded_amounts
+from valence_sched.planning.succession import Succession
 from valence_sched.planning.sums import NodeSums, sums_of, sums_of_mix
 
 MIX = "mix"  # the name of the capacity for a mix
 
 
-def flavor_capacity(
-    decider: Decider, request: Request, most: int, *, explain: bool, proven: bool
-) -> Capacity:
-    """Return how many more nodes of a request fit, at most ``most`` on each podm.
+@dataclass(slots=True)
+class MixPlacement:
+    """The nodes of a mix in order, as ``(flavor number, row)``; the decision that found no place.
 
-    With ``explain`` also what ends that, and what sums promise; with ``proven`` a proven bound.
-
-    Raises:
-        SchedulerError: as of a count.
+    ``last`` is the number of the flavor that was refused; None where the count stopped at a limit.
     """
-    reasons: dict[int, tuple[Reason, ...]] = {}
 
-    def read_reasons(podm: int, attempts: list[Attempt]) -> None:
-        if sum(len(attempt.batch.nodes) for attempt in attempts) < most:
-            reasons[podm] = missing_amounts(Verdicts(Decision(attempts)), 0)
-
-    warnings: list[str] = []
-    undecided: list[str] = []
-    listener = {"listener": read_reasons} if explain else {}
-    counts = count_fits(decider, request, most, warnings, undecided, **listener)
-    context = decider.context(request)
-    node_types = [NodeType.in_context(context)]
-    sums = sums_of(context.view, node_types[0]) if explain or proven else None
-    bounds = _proven_most(context, node_types, None, sums) if proven else None
-    by_podm = bounds[1] if bounds else {}
-    podms = tuple(
-        PodmCapacity(
-            podm=name,
-            nodes=nodes,
-            sums=sums.by_podm[podm] if sums and explain else None,
-            bound=by_podm.get(name),
-            reasons=reasons.get(podm, ()),
-        )
-        for podm, (name, nodes) in enumerate(counts)
-    )
-    return Capacity(
-        name=request.flavor or "resources",
-        podms=podms,
-        podm_sums=sums.podms if sums and explain else None,
-        site_sums=sums.site if sums and explain else None,
-        proven=bounds[0] if bounds else None,
-        exhausted=exhausted(podms),
-        warnings=tuple(warnings),
-        undecided=tuple(undecided),
-    )
+    nodes: list[tuple[int, int]] = field(default_factory=list)
+    last: int | None = None
+    decision: Decision | None = None
+    notes: dict[str, None] = field(default_factory=dict)
 
 
-def mix_capacity(
-    decider: Decider,
-    requests: Sequence[Request],
-    shares: Sequence[int],
-    most: int,
-    *,
-    explain: bool,
-    proven: bool,
-) -> Capacity:
-    """Return how many nodes of a mix fit together; errors as of one flavor.
+def mix_order(shares: Sequence[int]) -> Iterator[int]:
+    """Yield without end the number of the flavor of the next node.
 
-    The nodes of a podm are those that placing one after another puts there, as decisions do. The
-    count ends with the first node that finds no place, or when a podm has ``most``.
+    Of the first ``n`` nodes each flavor has ``n × share / sum of shares``, rounded down or up: node
+    ``j`` of a flavor may come once ``n > (j - 1) × sum / share``, and comes before
+    ``j × sum / share``. The earliest of these deadlines first is an order that meets all of them
+    (Baruah et al., Proportionate progress, 1996).
     """
-    placement = place_mix(decider, requests, shares, most)
-    view = decider.snapshot()
-    nodes = Counter(int(view.podm_of[row]) for _, row in placement.nodes)
-    counts = Counter(number for number, _ in placement.nodes)
-    contexts = [decider.context(request) for request in requests]
-    node_types = [NodeType.in_context(context) for context in contexts]
-    sums = sums_of_mix(view, node_types, shares) if explain or proven else None
-    bounds = _proven_most(contexts[0], node_types, shares, sums) if proven else None
-    verdicts = Verdicts(placement.decision) if explain and placement.decision else None
-    podms = tuple(
-        PodmCapacity(
-            podm=name,
-            nodes=nodes[podm],
-            reasons=missing_amounts(verdicts, podm) if verdicts else (),
+    whole, counts, step = sum(shares), [0] * len(shares), 0
+    while True:
+        released = [
+            number for number, (count, share) in enumerate(zip(counts, shares, strict=True))
+            if count * whole // share <= step
+        ]  # fmt: skip
+        number = min(released, key=lambda one: (-(-(counts[one] + 1) * whole // shares[one]), one))
+        counts[number] += 1
+        step += 1
+        yield number
+
+
+def place_mix(
+    decider: Decider, requests: Sequence[Request], shares: Sequence[int], most: int
+) -> MixPlacement:
+    """Place the nodes of a mix as decisions one after another do, up to the first refusal.
+
+    It stops, too, when a podm has ``most`` of them. Errors as for a decision.
+    """
+    succession, placement = Succession(decider), MixPlacement()
+    podm_of = succession.view.podm_of.tolist()
+    counts = [0] * len(succession.view.podms)
+    for number in mix_order(shares):
+        decision = succession.decide(requests[number])
+        placement.notes.update(dict.fromkeys(decision.batch.evaluation.notes))
+        if not decision.placed_nodes:
+            placement.last, placement.decision = number, decision
+            break
+        (_, node), *_ = decision.placed_nodes
+        succession.take(requests[number], node.chosen)
+        placement.nodes.append((number, node.chosen.row))
+        podm = podm_of[node.chosen.row]
+        counts[podm] += 1
+        if counts[podm] >= most:
+            break
+    return placement
+
+
+class SiteCapacity:
+    """Answers questions about the capacity of what a decider decides on."""
+
+    def __init__(self, decider: Decider) -> None:
+        self._decider = decider
+
+    def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
+        """Return what is free, and how much of it no node of these requests can use, and why."""
+        return stranded_amounts([self._decider.context(request) for request in requests])
+
+    def capacity(
+        self, request: Request, most: int, *, explain: bool = False, proven: bool = False
+    ) -> Capacity:
+        """Return how many more nodes of a request fit, at most ``most`` on each podm.
+
+        With ``explain`` also what ends that, and what sums promise; with ``proven`` a proven bound.
+        Errors as of a count.
+        """
+        reasons: dict[int, tuple[Reason, ...]] = {}
+
+        def read_reasons(podm: int, attempts: list[Attempt]) -> None:
+            if sum(len(attempt.batch.nodes) for attempt in attempts) < most:
+                reasons[podm] = _missing_amounts(Verdicts(Decision(attempts)), 0)
+
+        decider, warnings, undecided = self._decider, list[str](), list[str]()
+        listener = {"listener": read_reasons} if explain else {}
+        counts = count_fits(decider, request, most, warnings, undecided, **listener)
+        context = decider.context(request)
+        node_types = [NodeType.in_context(context)]
+        sums = sums_of(context.view, node_types[0]) if explain or proven else None
+        bounds = _proven_most(context, node_types, None, sums) if proven else None
+        by_podm = bounds[1] if bounds else {}
+        podms = tuple(
+            PodmCapacity(
+                podm=name,
+                nodes=nodes,
+                sums=sums.by_podm[podm] if sums and explain else None,
+                bound=by_podm.get(name),
+                reasons=reasons.get(podm, ()),
+            )
+            for podm, (name, nodes) in enumerate(counts)
         )
-        for podm, name in enumerate(view.podm_ids)
-    )
-    names = [request.flavor or request.id for request in requests]
-    open_pools = placement.decision.undecided if placement.decision else ()
-    policy = contexts[placement.last or 0].bound.policy
-    decider.check_decided(open_pools, policy)
-    return Capacity(
-        name=MIX,
-        podms=podms,
-        podm_sums=sums.podms if sums and explain else None,
-        site_sums=sums.site if sums and explain else None,
-        proven=bounds[0] if bounds else None,
-        exhausted=exhausted(podms),
-        by_flavor={name: counts[number] for number, name in enumerate(names)},
-        refused=None if placement.last is None else names[placement.last],
-        warnings=(*placement.notes, *([undecided_text(open_pools, policy)] if open_pools else [])),
-        undecided=tuple(pool.podm for pool in open_pools),
-    )
+        return Capacity(
+            name=request.flavor or "resources",
+            podms=podms,
+            podm_sums=sums.podms if sums and explain else None,
+            site_sums=sums.site if sums and explain else None,
+            proven=bounds[0] if bounds else None,
+            exhausted=exhausted(podms),
+            warnings=tuple(warnings),
+            undecided=tuple(undecided),
+        )
+
+    def mix_capacity(
+        self,
+        requests: Sequence[Request],
+        shares: Sequence[int],
+        most: int,
+        *,
+        explain: bool = False,
+        proven: bool = False,
+    ) -> Capacity:
+        """Return how many nodes of a mix fit together; errors as of one flavor.
+
+        The nodes of a podm are those that placing one after another puts there, as decisions do.
+        The count ends with the first node that finds no place, or when a podm has ``most``.
+        """
+        decider = self._decider
+        placement, view = place_mix(decider, requests, shares, most), decider.snapshot()
+        nodes = Counter(int(view.podm_of[row]) for _, row in placement.nodes)
+        counts = Counter(number for number, _ in placement.nodes)
+        contexts = [decider.context(request) for request in requests]
+        node_types = [NodeType.in_context(context) for context in contexts]
+        sums = sums_of_mix(view, node_types, shares) if explain or proven else None
+        bounds = _proven_most(contexts[0], node_types, shares, sums) if proven else None
+        verdicts = Verdicts(placement.decision) if explain and placement.decision else None
+        podms = tuple(
+            PodmCapacity(
+                podm=name,
+                nodes=nodes[podm],
+                reasons=_missing_amounts(verdicts, podm) if verdicts else (),
+            )
+            for podm, name in enumerate(view.podm_ids)
+        )
+        names = [request.flavor or request.id for request in requests]
+        open_pools = placement.decision.undecided if placement.decision else ()
+        policy = contexts[placement.last or 0].bound.policy
+        decider.check_decided(open_pools, policy)
+        undecided = [undecided_text(open_pools, policy)] if open_pools else []
+        return Capacity(
+            name=MIX,
+            podms=podms,
+            podm_sums=sums.podms if sums and explain else None,
+            site_sums=sums.site if sums and explain else None,
+            proven=bounds[0] if bounds else None,
+            exhausted=exhausted(podms),
+            by_flavor={name: counts[number] for number, name in enumerate(names)},
+            refused=None if placement.last is None else names[placement.last],
+            warnings=(*placement.notes, *undecided),
+            undecided=tuple(pool.podm for pool in open_pools),
+        )
+
+
+def _missing_amounts(verdicts: Verdicts, podm: int) -> tuple[Reason, ...]:
+    """Return the reasons against the pool of a podm that comes nearest to one node more."""
+    return tuple(scarcest_first(verdicts.reasons(verdicts.furthest_row(podm))))
 
 
 def _proven_most(

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import glob
 import os.path
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
 
 from valence_sched.config.settings import Configuration
 from valence_sched.core.decision import Decision
@@ -32,19 +34,17 @@ from valence_sched.model.check import (
     place_target,
 )
 from valence_sched.model.check_phrases import check_name, count_text
-from valence_sched.model.decision import Report
+from valence_sched.model.decision import Candidate, Report
 from valence_sched.model.quantity import format_count
 from valence_sched.model.reports import parse_report
-from valence_sched.model.request import Request
+from valence_sched.model.request import Mix, Request
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scenario import Drain
 from valence_sched.model.target import Target
 from valence_sched.planning import relocate
 from valence_sched.planning.edits import apply_edit, edited
 from valence_sched.planning.fit_counts import count_fits
-from valence_sched.planning.golden import differences
-from valence_sched.planning.refusals import reason_groups
-from valence_sched.planning.runs import replay_all
+from valence_sched.planning.replay import reason_groups, replay_all
 from valence_sched.planning.scenarios import scenario_sites
 from valence_sched.planning.site import Site
 from valence_sched.planning.targets import find_targets, pools_of
@@ -287,3 +287,59 @@ def _named(names: Iterable[str], before: str = ": ") -> str:
 def _beside(file: str, name: str) -> str:
     """Return the path of a file that another one names, which is looked for beside it."""
     return os.path.normpath(os.path.join(os.path.dirname(file), name))
+
+
+def differences(recorded: Report, now: Report, *, placements_only: bool = False) -> Iterator[str]:
+    """Yield what differs, each in a few words: what it is, as recorded, and as it is now.
+
+    With ``placements_only`` neither the request nor the policy nor the inventory is compared.
+    """
+    if recorded.outcome != now.outcome:
+        yield f"outcome: {_words(recorded.outcome)} is now {_words(now.outcome)}"
+    if len(recorded.placements) != len(now.placements):
+        yield f"nodes: {len(recorded.placements):,} are now {len(now.placements):,}"
+    pairs = zip(recorded.placements, now.placements, strict=False)
+    for before, after in pairs:
+        yield from _node_differences(before.node, before.chosen, after.chosen)
+    if placements_only:
+        return
+    if _without_mix(recorded.request) != _without_mix(now.request):
+        yield "request: another one is recorded"
+    elif recorded.request != now.request:
+        yield "request: the mix of flavors to leave room for is another one"
+    for what, before_digest, after_digest in (
+        ("policy", recorded.policy_digest, now.policy_digest),
+        ("inventory", recorded.inventory.digest, now.inventory.digest),
+    ):
+        if before_digest != after_digest:
+            yield f"{what}: digest {_short(before_digest)} is now {_short(after_digest)}"
+
+
+def _without_mix(request: Request) -> Request:
+    return msgspec.structs.replace(request, mix=Mix())
+
+
+def _node_differences(node: int, before: Candidate, after: Candidate) -> Iterator[str]:
+    """Yield the first difference of one node: where it is, else what it is made of."""
+    if (before.podm, before.pool) != (after.podm, after.pool):
+        yield f"node {node}: {_place(before)} is now {_place(after)}"
+        return
+    blocks, new_blocks = ({one.uri for one in each.blocks} for each in (before, after))
+    if blocks != new_blocks:
+        lost = ", ".join(sorted(blocks - new_blocks)) or "no block"
+        found = ", ".join(sorted(new_blocks - blocks)) or "no other"
+        yield f"node {node} on {_place(before)}: blocks: {lost} is now {found}"
+    elif before.grants != after.grants:
+        yield f"node {node} on {_place(before)}: other amounts of stocks"
+
+
+def _place(candidate: Candidate) -> str:
+    return f"{candidate.podm}/{candidate.pool}"
+
+
+def _words(outcome: str) -> str:
+    return outcome.replace("_", " ")
+
+
+def _short(digest: str) -> str:
+    return digest[:12]  # enough to see which is which

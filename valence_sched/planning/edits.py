@@ -1,15 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Applies edits to a site: each makes another site, and the one before it stays as it is."""
+"""Edits: another site of a site: what fails, is drained, removed, added, cloned or changed.
+
+A block or a stock fails, drains or goes with a pool if it is in no other pool; one that is also in
+others only leaves the pool. All pools of a pod manager are the pod manager itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import functools
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
+from msgspec import Raw
 from msgspec.structs import replace
 
-from valence_sched.errors import SchedulerError
-from valence_sched.model.inventory import LeanPodm, Status
+from valence_sched.errors import NothingMatches, SchedulerError, UsageError, one_line, suggest
+from valence_sched.model.inventory import (
+    FREE_STATUS,
+    NO_DEVICES,
+    LeanBlock,
+    LeanPodm,
+    Node,
+    Status,
+    Stock,
+    parse_status,
+    to_json,
+)
+from valence_sched.model.quantity import format_count
 from valence_sched.model.scenario import (
     AddBlocks,
     Clone,
@@ -19,19 +40,179 @@ from valence_sched.model.scenario import (
     Fail,
     Remove,
     SetAttributes,
+    Template,
     edit_text,
 )
-from valence_sched.planning import disruptions
-from valence_sched.planning.additions import NewBlocks, check_size, clones
-from valence_sched.planning.disruptions import DisruptionRule
+from valence_sched.model.target import Target, parse_target
 from valence_sched.planning.site import Site
-from valence_sched.planning.statuses import StatusChanges
-from valence_sched.planning.targets import TargetMatch, find_targets, pools_of
+from valence_sched.planning.targets import (
+    TargetMatch,
+    block_names,
+    find_targets,
+    members,
+    name_matcher,
+    pools_of,
+)
+
+StatusChange = Callable[[Status], Status]
+BlockOrStock = TypeVar("BlockOrStock", LeanBlock, Stock)
+
+
+class StatusChanges:
+    """Changes statuses; equal ones are decoded, changed and encoded once for each ``key``."""
+
+    def __init__(self) -> None:
+        self._changed: dict[tuple[Hashable, bytes], Raw | None] = {}
+
+    def apply(self, block: LeanBlock, change: StatusChange, key: Hashable = None) -> LeanBlock:
+        """Return a block with its status changed; ``key`` tells changes of one function apart."""
+        text = bytes(block.status or b"")
+        at = (key or change, text)
+        if at not in self._changed:
+            status = change(parse_status(text))
+            self._changed[at] = None if status == FREE_STATUS else Raw(to_json(status))
+        return replace(block, status=self._changed[at])
+
+
+def failed(status: Status) -> Status:
+    """Return the status of a block after it failed: no node has it or can have it."""
+    return replace(status, state="Failed", health="Critical", active=False, compositions=0)
+
+
+def drained(status: Status) -> Status:
+    """Return the status of a block that takes no new node; its present nodes stay."""
+    return replace(status, enabled=False)
+
+
+def fresh(status: Status) -> Status:
+    """Return the status of a new block of the same kind: it works and is free."""
+    return Status(shareable=status.shareable, max_compositions=status.max_compositions)
+
+
+DisruptionRule = Callable[[LeanPodm, "Scope", StatusChanges], LeanPodm | None]
+
+
+def _fail(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
+    """Return a pod manager after blocks failed; nodes on them are lost, and their others free.
+
+    A stock that failed has nothing left. A pod manager that failed is Offline as well.
+    """
+    nodes, released = _lost_nodes(podm, scope)
+    blocks = tuple(
+        statuses.apply(block, failed) if number in scope.blocks
+        else _release(scope.outside(block), released, statuses)
+        for number, block in enumerate(podm.blocks)
+    )  # fmt: skip
+    stocks = tuple(
+        replace(stock, total=0.0, used=0.0) if stock.uri in scope.stocks
+        else scope.outside(stock)
+        for stock in podm.stocks
+    )  # fmt: skip
+    status = "Offline" if scope.whole else podm.status
+    return replace(podm, status=status, blocks=blocks, stocks=stocks, nodes=nodes)
+
+
+def _drain(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
+    """Return a pod manager of which blocks take no new node; nodes that are there stay.
+
+    A stock that is drained has nothing free. A pod manager that is drained is disabled as well.
+    """
+    blocks = tuple(
+        statuses.apply(block, drained) if number in scope.blocks else scope.outside(block)
+        for number, block in enumerate(podm.blocks)
+    )
+    stocks = tuple(
+        replace(stock, total=stock.total and min(stock.total, stock.used))
+        if stock.uri in scope.stocks else scope.outside(stock)
+        for stock in podm.stocks
+    )  # fmt: skip
+    enabled = podm.enabled and not scope.whole
+    return replace(podm, enabled=enabled, blocks=blocks, stocks=stocks)
+
+
+def _remove(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm | None:
+    """Return a pod manager without blocks and their nodes; the other blocks of these are free."""
+    if scope.whole:
+        return None
+    nodes, released = _lost_nodes(podm, scope)
+    return replace(
+        podm,
+        pools=tuple(pool for pool in podm.pools if pool.id not in scope.pools),
+        blocks=tuple(
+            _release(scope.outside(block), released, statuses)
+            for number, block in enumerate(podm.blocks)
+            if number not in scope.blocks
+        ),
+        stocks=tuple(scope.outside(stock) for stock in podm.stocks
+                     if stock.uri not in scope.stocks),
+        nodes=nodes,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What of a pod manager is concerned: numbers of blocks, URIs of stocks, ids of pools.
+
+    Blocks and stocks are those that are in no other pool.
+    """
+
+    whole: bool
+    pools: frozenset[str]
+    blocks: frozenset[int]
+    stocks: frozenset[str]
+
+    @classmethod
+    def of(cls, podm: LeanPodm, match: TargetMatch) -> Scope:
+        if match.blocks:
+            return cls(False, frozenset(), frozenset(match.blocks), frozenset())
+        pools = frozenset(pool.id for pool in pools_of(podm))
+        if not match.pools or match.pools == pools:
+            every = frozenset(range(len(podm.blocks)))
+            return cls(True, pools, every, frozenset(stock.uri for stock in podm.stocks))
+
+        @functools.cache
+        def alone(names: tuple[str, ...]) -> bool:
+            return bool(names) and match.pools.issuperset(members(podm, names))
+
+        return cls(
+            False,
+            match.pools,
+            frozenset(number for number, block in enumerate(podm.blocks) if alone(block.pools)),
+            frozenset(stock.uri for stock in podm.stocks if alone(stock.pools)),
+        )
+
+    def outside(self, one: BlockOrStock) -> BlockOrStock:
+        """Return a block or a stock that stays, without the pools that are concerned."""
+        if self.pools.isdisjoint(one.pools):
+            return one
+        return replace(one, pools=tuple(pool for pool in one.pools if pool not in self.pools))
+
+
+def _lost_nodes(podm: LeanPodm, scope: Scope) -> tuple[tuple[Node, ...], Counter[str]]:
+    """Return the nodes that are left, and by URI how many nodes each block lost."""
+    if scope.whole:
+        return (), Counter()
+    gone = {podm.blocks[number].uri for number in scope.blocks}
+    left = tuple(node for node in podm.nodes if gone.isdisjoint(node.blocks))
+    lost = (node for node in podm.nodes if not gone.isdisjoint(node.blocks))
+    return left, Counter(uri for node in lost for uri in set(node.blocks))
+
+
+def _release(block: LeanBlock, released: Counter[str], statuses: StatusChanges) -> LeanBlock:
+    nodes = released.get(block.uri)
+    if nodes is None:
+        return block
+
+    def release(status: Status) -> Status:
+        return status.released(nodes)
+
+    return statuses.apply(block, release, ("released", nodes))
+
 
 _DISRUPTIONS: dict[type[Edit], DisruptionRule] = {
-    Fail: disruptions.fail,
-    Drain: disruptions.drain,
-    Remove: disruptions.remove,
+    Fail: _fail,
+    Drain: _drain,
+    Remove: _remove,
 }
 
 
@@ -43,9 +224,7 @@ def edited(site: Site, edits: Iterable[Edit]) -> Site:
             edit and has the nearest name.
         UsageError: blocks of several kinds have the name that new ones are to be like.
     """
-    for edit in edits:
-        site = apply_edit(site, edit)
-    return site
+    return functools.reduce(apply_edit, edits, site)
 
 
 def apply_edit(site: Site, edit: Edit, place: str = "") -> Site:
@@ -56,56 +235,53 @@ def apply_edit(site: Site, edit: Edit, place: str = "") -> Site:
     text = edit_text(edit)
     try:
         matches = find_targets(site.podms, edit.target, site.kinds)
-        podms, effect = _apply(site, edit, matches)
+        match edit:
+            case Clone():
+                podms, effect = _clone(site, edit, matches)
+            case AddBlocks():
+                podms, effect = _add(site, edit, matches)
+            case SetAttributes():
+                podms, effect = _set(site, edit, matches)
+            case _:
+                podms, effect = _disrupt(site, _DISRUPTIONS[type(edit)], matches)
     except SchedulerError as error:
         raise error.at(place or text) from None
     return site.with_podms(podms, replace(effect, edit=text))
 
 
-def _apply(
-    site: Site, edit: Edit, matches: Sequence[TargetMatch]
+def _disrupt(
+    site: Site, rule: DisruptionRule, matches: Sequence[TargetMatch]
 ) -> tuple[list[LeanPodm], EditEffect]:
     statuses = StatusChanges()
-    if isinstance(edit, Clone):
-        return _clone(site, edit, matches, statuses)
-    if isinstance(edit, AddBlocks):
-        return _add(site, edit, matches, statuses)
-    if isinstance(edit, SetAttributes):
-        return _set(site, edit, matches, statuses)
-    return _disrupt(site, _DISRUPTIONS[type(edit)], matches, statuses)
-
-
-def _disrupt(
-    site: Site, rule: DisruptionRule, matches: Sequence[TargetMatch], statuses: StatusChanges
-) -> tuple[list[LeanPodm], EditEffect]:
-    found = {match.podm: rule(site.podms[match.podm], match, statuses) for match in matches}
-    podms = [
-        after
-        for number, podm in enumerate(site.podms)
-        if (after := found[number].podm if number in found else podm) is not None
-    ]
+    scopes = {match.podm: Scope.of(site.podms[match.podm], match) for match in matches}
+    podms: list[LeanPodm] = []
+    nodes = 0
+    for number, podm in enumerate(site.podms):
+        after = rule(podm, scopes[number], statuses) if number in scopes else podm
+        nodes += len(podm.nodes) - (len(after.nodes) if after else 0)
+        podms += [after] if after else []
     return podms, EditEffect(
         edit="",
-        podms=len(found),
-        pools=sum(one.pools for one in found.values()),
-        blocks=sum(one.blocks for one in found.values()),
-        stocks=sum(one.stocks for one in found.values()),
-        nodes=sum(one.nodes for one in found.values()),
+        podms=len(scopes),
+        pools=sum(len(one.pools) for one in scopes.values()),
+        blocks=sum(len(one.blocks) for one in scopes.values()),
+        stocks=sum(len(one.stocks) for one in scopes.values()),
+        nodes=nodes,
     )
 
 
 def _clone(
-    site: Site, edit: Clone, matches: Sequence[TargetMatch], statuses: StatusChanges
+    site: Site, edit: Clone, matches: Sequence[TargetMatch]
 ) -> tuple[list[LeanPodm], EditEffect]:
-    taken = {podm.id for podm in site.podms}
+    taken, statuses = {podm.id for podm in site.podms}, StatusChanges()
     numbers = {match.podm for match in matches}
     podms: list[LeanPodm] = []
     new: list[LeanPodm] = []
-    check_size(edit.times * sum(len(site.podms[number].blocks) for number in numbers))
+    _check_size(edit.times * sum(len(site.podms[number].blocks) for number in numbers))
     for number, podm in enumerate(site.podms):
         podms.append(podm)
         if number in numbers:
-            copies = list(clones(podm, edit.times, taken, statuses))
+            copies = list(_clones(podm, edit.times, taken, statuses))
             taken.update(copy.id for copy in copies)
             podms += copies
             new += copies
@@ -119,12 +295,12 @@ def _clone(
 
 
 def _add(
-    site: Site, edit: AddBlocks, matches: Sequence[TargetMatch], statuses: StatusChanges
+    site: Site, edit: AddBlocks, matches: Sequence[TargetMatch]
 ) -> tuple[list[LeanPodm], EditEffect]:
-    new = NewBlocks(edit, site.podms, site.templates, site.kinds, statuses)
+    new = NewBlocks(edit, site)
     podms = list(site.podms)
     pools = sum(len(match.pools) for match in matches)
-    check_size(edit.count * max(pools, len(matches)))
+    _check_size(edit.count * max(pools, len(matches)))
     blocks = 0
     for match in matches:
         podms[match.podm] = new.added(match)
@@ -133,9 +309,9 @@ def _add(
 
 
 def _set(
-    site: Site, edit: SetAttributes, matches: Sequence[TargetMatch], statuses: StatusChanges
+    site: Site, edit: SetAttributes, matches: Sequence[TargetMatch]
 ) -> tuple[list[LeanPodm], EditEffect]:
-    podms, changes = list(site.podms), edit.changes
+    podms, changes, statuses = list(site.podms), edit.changes, StatusChanges()
 
     def change(status: Status) -> Status:
         return replace(status, **changes)
@@ -173,3 +349,141 @@ def _podm_changes(podm: LeanPodm, changes: dict[str, Any]) -> dict[str, Any]:
         capabilities = podm.capabilities | given
         new["capabilities"] = {key: values for key, values in capabilities.items() if values}
     return new
+
+
+MAX_NEW_BLOCKS = 1_000_000  # of one edit on a whole site
+BLOCKS_URI = "/redfish/v1/CompositionService/ResourceBlocks/"
+
+
+def _clones(
+    podm: LeanPodm, times: int, taken: Collection[str], statuses: StatusChanges
+) -> Iterator[LeanPodm]:
+    """Yield so many copies of a pod manager: Online and enabled, all of its hardware working.
+
+    They share its blocks, have no nodes, and neither its URL nor its identity. They are named by
+    the next numbers that are not ``taken``.
+    """
+    copy = replace(
+        podm,
+        url=None,
+        identity=None,
+        status="Online",
+        enabled=True,
+        blocks=tuple(_fresh(block, statuses) for block in podm.blocks),
+        stocks=tuple(replace(stock, used=0.0) if stock.used else stock for stock in podm.stocks),
+        nodes=(),
+    )
+    numbers = (n for n in itertools.count(2) if f"{podm.id}-{n}" not in taken)
+    for number in itertools.islice(numbers, times):
+        name = f"{podm.name} ({number})" if podm.name else None
+        yield replace(copy, id=f"{podm.id}-{number}", name=name)
+
+
+def _check_size(blocks: int) -> None:
+    """Raise UsageError for more new blocks than one edit may add to a site."""
+    if blocks > MAX_NEW_BLOCKS:
+        raise UsageError(f"{blocks:,} new blocks, and at most {MAX_NEW_BLOCKS:,} may be added by "
+                         "one edit: lower the number or select fewer pod managers")  # fmt: skip
+
+
+class NewBlocks:
+    """Makes the blocks that one edit adds to pod managers."""
+
+    def __init__(self, edit: AddBlocks, site: Site) -> None:
+        self._edit, self._podms, self._kinds = edit, site.podms, site.kinds
+        self._templates, self._statuses = site.templates, StatusChanges()
+        template = site.templates.get(edit.add)
+        self._block = None if template is None else _template_block(template)
+        self._podm: LeanPodm | None = None  # of the block that new ones are like
+        if template is None and "@" in edit.add:
+            self._podm, self._block = self._block_at(parse_target(edit.add))
+
+    def added(self, match: TargetMatch) -> LeanPodm:
+        """Return a pod manager with the new blocks: so many in each pool that is matched, else all.
+
+        Raises:
+            NothingMatches, UsageError: the block that they are like is unknown, or ambiguous.
+        """
+        podm = self._podms[match.podm]
+        alike, block = self._block_for(podm)
+        everywhere = tuple(pool.id for pool in podm.pools)
+        if not match.pools:
+            regions = [block.pools if alike is podm else everywhere]
+        elif podm.pools:
+            regions = [(pool,) for pool in everywhere if pool in match.pools]
+        else:
+            regions = [()]
+        if alike is not podm:
+            block = replace(block, uri=_uri_beside(podm, block))
+            block = block if alike is None else replace(block, places=None)
+        copies = _copies(block, podm, from_template=alike is None)
+        new = (
+            replace(copy, pools=pools)
+            for pools in regions
+            for copy in itertools.islice(copies, self._edit.count)
+        )
+        return replace(podm, blocks=(*podm.blocks, *new))
+
+    def _block_for(self, podm: LeanPodm) -> tuple[LeanPodm | None, LeanBlock]:
+        """Return a new block, and the pod manager that has the one that it is like."""
+        if self._block is not None:
+            return self._podm, self._block
+        is_named = name_matcher(self._edit.add)
+        found = [block for block in podm.blocks if is_named(block_names(block))]
+        if found:
+            return podm, self._only(found, podm)
+        known = {block_names(block)[1] for block in podm.blocks} | set(self._templates)
+        what = f"template, and no block of pod manager {podm.id!r}, named {self._edit.add!r}"
+        raise NothingMatches(what, suggest(self._edit.add, known))
+
+    def _block_at(self, target: Target) -> tuple[LeanPodm, LeanBlock]:
+        if not target.selects_blocks:
+            raise UsageError(one_line(f"{self._edit.add!r} is no block: expected a template, a "
+                                      "block of the pod manager or BLOCK@PODM"))  # fmt: skip
+        matches = find_targets(self._podms, target, self._kinds)
+        podm = self._podms[matches[0].podm]
+        found = [self._podms[match.podm].blocks[number]
+                 for match in matches for number in match.blocks]  # fmt: skip
+        return podm, self._only(found, podm)
+
+    def _only(self, blocks: Sequence[LeanBlock], podm: LeanPodm) -> LeanBlock:
+        """Return the first of some blocks, a new one of its kind; UsageError if they differ."""
+        number = self._kinds.number
+        distinct = {number(one.type, one.devices, "site", "$") for one in blocks}
+        if len(distinct) > 1:
+            names = ", ".join(block_names(one)[1] for one in blocks[:4])
+            which = f"{format_count(len(distinct), 'kind')} are named {self._edit.add!r} ({names})"
+            raise UsageError(one_line(f"blocks of {which}: name one of them"))
+        return _fresh(blocks[0], self._statuses)
+
+
+def _template_block(template: Template) -> LeanBlock:
+    """Return a new block of a template; its URI is only the name of the template."""
+    status = Status(shareable=template.shareable, max_compositions=template.max_compositions)
+    return LeanBlock(
+        uri=re.sub(r"[^\w.-]+", "-", template.name),
+        type=template.type,
+        places=template.places,
+        status=None if status == FREE_STATUS else Raw(to_json(status)),  # type: ignore[arg-type]
+        devices=None if template.devices == NO_DEVICES else Raw(to_json(template.devices)),  # type: ignore[arg-type]
+    )
+
+
+def _fresh(block: LeanBlock, statuses: StatusChanges) -> LeanBlock:
+    return statuses.apply(block, fresh) if block.status else block
+
+
+def _uri_beside(podm: LeanPodm, block: LeanBlock) -> str:
+    """Return the URI of a block as it would be in another pod manager."""
+    first = podm.blocks[0].uri if podm.blocks else BLOCKS_URI
+    return first[: first.rstrip("/").rfind("/") + 1] + block_names(block)[1]
+
+
+def _copies(block: LeanBlock, podm: LeanPodm, *, from_template: bool) -> Iterator[LeanBlock]:
+    """Yield copies of a block whose URIs the pod manager does not have, numbered on."""
+    taken = {one.uri for one in podm.blocks}
+    uri = block.uri.rstrip("/")
+    for number in itertools.count(1 if from_template else 2):
+        if f"{uri}-{number}" not in taken:
+            name = f"{block.name} ({number})" if block.name else None
+            yield replace(block, uri=f"{uri}-{number}", name=name)

@@ -46,9 +46,8 @@ from valence_sched.model.request import MAX_DEVICE_GROUPS, Request
 from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
 from valence_sched.model.scenario import Drain, Fail
 from valence_sched.model.target import Target
-from valence_sched.planning.disruptions import Scope
-from valence_sched.planning.edits import edited
-from valence_sched.planning.refusals import reason_groups
+from valence_sched.planning.edits import Scope, edited
+from valence_sched.planning.replay import reason_groups
 from valence_sched.planning.site import Site
 from valence_sched.planning.succession import Succession
 from valence_sched.planning.targets import find_targets

@@ -5,21 +5,139 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 
 from valence_sched.core.decision import Decision
-from valence_sched.core.explain.report import inventory_source
+from valence_sched.core.explain.report import decision_warnings, funnel_steps, inventory_source
+from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fit
-from valence_sched.errors import RequestError, UnknownName
-from valence_sched.model.replay import Fragmentation, ReplayResult, ReplaySeries
+from valence_sched.errors import RequestError, UnknownName, UsageError
+from valence_sched.model.decision import PodmVerdict, Reason
+from valence_sched.model.replay import (
+    FirstRefusal,
+    Fragmentation,
+    NodeCount,
+    ReasonGroup,
+    Refusal,
+    Replay,
+    ReplayResult,
+    ReplaySeries,
+)
 from valence_sched.model.request import Mix, Request
 from valence_sched.model.workload import WorkloadEntry
 from valence_sched.planning.fragmentation import FragmentationMeasure, usable_mix
-from valence_sched.planning.occupancy import EVENTS, Occupancy, rounded
-from valence_sched.planning.refusals import Refusals
+from valence_sched.planning.occupancy import EVENTS, MOST_BUCKETS, Occupancy, rounded
+from valence_sched.planning.site import Site
 from valence_sched.planning.succession import Succession
-from valence_sched.planning.timeline import MOST_BUCKETS
+from valence_sched.planning.workload import PolicyChoice, Workload
 from valence_sched.view.fragmentation import ACCELERATORS
+from valence_sched.view.view import Mask
+
+MOST_REASONS = 8  # that are named of a first refusal
+FIT = "fit"  # the step after the last filter
+OUTCOMES = ("placed", "refused", "undecided")
+
+
+class Refusals:
+    """Counts the nodes of decisions by flavor, and reads why the first of each was refused."""
+
+    def __init__(self) -> None:
+        self.warnings: dict[str, None] = {}
+        self._counts: Counter[tuple[str | None, str]] = Counter()
+        self._steps: Counter[tuple[str | None, str]] = Counter()
+        self._first: dict[str | None, FirstRefusal] = {}
+
+    def count(self, flavor: str | None, outcome: str, nodes: int) -> None:
+        """Count nodes of a flavor by what became of them: one of ``OUTCOMES``."""
+        self._counts[flavor, outcome] += nodes
+
+    def refuse(self, decision: Decision, nodes: int, line: int, time_s: float) -> None:
+        """Count nodes that were refused, before anything else is taken from the site."""
+        flavor = decision.request.flavor
+        self.count(flavor, "refused", nodes)
+        self._steps[flavor, last_step(decision)] += nodes
+        if flavor not in self._first:
+            self._first[flavor] = _first_refusal(decision, line, time_s)
+            self.warnings.update(dict.fromkeys(decision_warnings(decision)))
+
+    def total(self, outcome: str) -> int:
+        """Return how many nodes of all flavors had an outcome."""
+        return sum(number for (_, one), number in self._counts.items() if one == outcome)
+
+    def by_flavor(self) -> tuple[NodeCount, ...]:
+        """Return the counts of each flavor, by name."""
+        flavors = sorted({flavor for flavor, _ in self._counts}, key=_by_name)
+        rows = [(flavor, [self._counts[flavor, one] for one in OUTCOMES]) for flavor in flavors]
+        return tuple(
+            NodeCount(flavor=flavor, requested=sum(counts), placed=counts[0], refused=counts[1],
+                      undecided=counts[2])
+            for flavor, counts in rows
+        )  # fmt: skip
+
+    def by_step(self) -> tuple[Refusal, ...]:
+        """Return the refused nodes of each flavor and step, the most frequent first."""
+        ordered = sorted(self._steps.items(), key=lambda item: (-item[1], item[0][1],
+                                                                 _by_name(item[0][0])))  # fmt: skip
+        return tuple(Refusal(flavor=flavor, step=step, nodes=nodes)
+                     for (flavor, step), nodes in ordered)  # fmt: skip
+
+    def first(self) -> tuple[FirstRefusal, ...]:
+        """Return the first refusal of each flavor, by name."""
+        return tuple(self._first[flavor] for flavor in sorted(self._first, key=_by_name))
+
+
+def last_step(decision: Decision) -> str:
+    """Return the step of the funnel where the last pools went: a filter, or else ``fit``."""
+    attempt = decision.main_attempt
+    left: Mask | None = None
+    for filter_, verdict in zip(
+        attempt.context.bound.filters, attempt.batch.evaluation.verdicts, strict=True
+    ):
+        left = verdict if left is None else left & verdict
+        if not left.any():
+            return filter_.name
+    return FIT
+
+
+def _first_refusal(decision: Decision, line: int, time_s: float) -> FirstRefusal:
+    return FirstRefusal(
+        flavor=decision.request.flavor,
+        line=line,
+        time_s=rounded(time_s),
+        funnel=funnel_steps(decision),
+        reasons=reason_groups(decision),
+    )
+
+
+def reason_groups(decision: Decision) -> tuple[ReasonGroup, ...]:
+    """Return why pod managers make no node of a request, the most frequent reasons first."""
+    groups: dict[tuple[str, str, bool], list[PodmVerdict]] = defaultdict(list)
+    for verdict in Verdicts(decision).podm_verdicts():
+        if verdict.reason is not None:
+            groups[_group_key(verdict.reason)].append(verdict)
+    largest = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))[:MOST_REASONS]
+    return tuple(_reason_group(verdicts) for _, verdicts in largest)
+
+
+def _group_key(reason: Reason) -> tuple[str, str, bool]:
+    return reason.filter, reason.label, reason.podm_have is not None
+
+
+def _reason_group(verdicts: list[PodmVerdict]) -> ReasonGroup:
+    """Return a group with the pod manager that has most of what was needed, else the first."""
+    nearest = max(verdicts, key=_amount)
+    return ReasonGroup(podms=len(verdicts), nearest=nearest.podm, reason=nearest.reason)
+
+
+def _amount(verdict: PodmVerdict) -> float:
+    have = verdict.reason.have if verdict.reason else None
+    return float(have) if isinstance(have, float | int) else 0.0
+
+
+def _by_name(flavor: str | None) -> tuple[bool, str]:
+    return flavor is None, flavor or ""
+
 
 LOOKAHEAD = 10_000  # requests by whose times the first buckets are made
 PROGRESS_EVERY = 1000  # requests
@@ -193,3 +311,65 @@ class ReplayRun:
             fragmentation=tuple(samples) if samples else None,
             **events,
         )
+
+
+#: Called before each run with its name, and returns what is called with its requests so far.
+RunProgress = Callable[[str], Progress]
+
+
+def replay_all(
+    sites: Sequence[Site],
+    policies: Sequence[str],
+    workload: Workload,
+    progress: RunProgress,
+    *,
+    strict: bool = False,
+) -> Replay:
+    """Replay a workload on every site under every policy.
+
+    Without ``policies`` every request is decided by its own, or by that of the site.
+
+    Raises:
+        UnknownName: a site does not have a policy.
+        SchedulerError: as for the workload, and for a decision; its requests are named by place.
+    """
+    check_runs(sites, policies)
+    names: Sequence[str | None] = [*dict.fromkeys(policies)] or [None]
+    runs = (replay_one(site, policy, workload, progress, strict=strict)
+            for site in sites for policy in names)  # fmt: skip
+    return Replay(workload=workload.name, runs=tuple(runs))
+
+
+def check_runs(sites: Sequence[Site], policies: Sequence[str]) -> None:
+    """Refuse a policy that a site does not have, and two sites of one name.
+
+    Raises:
+        UnknownName, UsageError: for these.
+    """
+    for site in sites:
+        for policy in policies:
+            if policy not in site.policies:
+                raise UnknownName("policy", policy, site.policies)
+    names = [site.name for site in sites]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"two scenarios are called {twice!r}: name them differently")
+
+
+def replay_one(
+    site: Site,
+    policy: str | None,
+    workload: Workload,
+    progress: RunProgress = lambda run: lambda requests: None,
+    *,
+    strict: bool = False,
+) -> ReplayResult:
+    """Replay a workload on one site, under one policy or those of the requests.
+
+    Raises:
+        SchedulerError: as for the workload, and for a decision; its requests are named by place.
+    """
+    name = site.name if policy is None else f"{site.name}/{policy}"
+    entries = workload.entries(site.flavors, PolicyChoice(policy, site.policy))
+    succession = Succession(site.decider(strict=strict))
+    run = ReplayRun(succession, site.mix(), workload.place, progress(name))
+    return run.run(entries, site.name, policy)

@@ -2,23 +2,41 @@
 """Sweep: one workload on scenarios, under policies and with seeds; runs in any order, or at once.
 
 A run is the same wherever it is made: it has its site, its policy and its seed, and nothing of the
-runs before it.
+runs before it. Processes of this machine make them, or a Dask cluster, by joblib. A journal keeps
+those that are finished; they are written as JSON Lines, CSV or Parquet.
 """
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import fcntl
 import hashlib
+import importlib
+import io
+import os
+import signal
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from concurrent.futures import CancelledError
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import resource_tracker
+from pathlib import PurePath
+from types import TracebackType
+from typing import Any, BinaryIO, NamedTuple, Protocol, Self
 
-from valence_sched.errors import SchedulerError
+from valence_sched.errors import InputError, SchedulerError, UsageError, describe_error, one_line
+from valence_sched.model.codec import decode
 from valence_sched.model.inventory import to_json
-from valence_sched.model.sweep import SweepKey, SweepRun, sweep_run_of
-from valence_sched.planning.compiled_workload import CompiledWorkload, compile_workload
-from valence_sched.planning.runs import check_runs, replay_one
+from valence_sched.model.sweep import SweepKey, SweepRun, sweep_run_of, to_line
+from valence_sched.planning.replay import check_runs, replay_one
 from valence_sched.planning.site import Site
-from valence_sched.planning.synthetic import SyntheticWorkload
-from valence_sched.planning.workload import Workload
+from valence_sched.planning.workload import (
+    CompiledWorkload,
+    SyntheticWorkload,
+    Workload,
+    compile_workload,
+)
 
 #: A workload that another process can replay.
 PortableWorkload = CompiledWorkload | SyntheticWorkload
@@ -135,3 +153,263 @@ def _portable(workload: Workload, sites: Sequence[Site]) -> dict[str, PortableWo
             compiled.append((flavors, one))
         found[site.name] = one
     return found
+
+
+Encode = Callable[[Sequence[SweepRun]], bytes]
+
+
+def encoder(file: str) -> Encode:
+    """Return what encodes runs as the name of a file says.
+
+    Raises:
+        UsageError: it does not end in .jsonl, .csv or .parquet.
+        SchedulerError: the library for Parquet is not installed.
+    """
+    suffix = PurePath(file).suffix
+    if suffix == ".jsonl":
+        return _json_lines
+    if suffix == ".csv":
+        return _csv
+    if suffix == ".parquet":
+        return _parquet_encoder()
+    raise UsageError(f"--output: {file[:60]!r} does not end in .jsonl, .csv or .parquet")
+
+
+def _json_lines(runs: Sequence[SweepRun]) -> bytes:
+    return b"".join(map(to_line, runs))
+
+
+def _csv(runs: Sequence[SweepRun]) -> bytes:
+    """Return a row for each run; a measure that a run has no number of is an empty cell."""
+    text = io.StringIO(newline="")
+    columns = _columns(runs)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue().encode()
+
+
+def _parquet_encoder() -> Encode:
+    try:
+        import pyarrow  # type: ignore[import-untyped,import-not-found,unused-ignore]
+        from pyarrow import parquet  # type: ignore[import-not-found,unused-ignore]
+    except ModuleNotFoundError as error:
+        if error.name != "pyarrow":
+            raise
+        text = "a .parquet file needs pyarrow: pip install 'valence-sched[parquet]'"
+        raise SchedulerError(text) from None
+
+    def encode(runs: Sequence[SweepRun]) -> bytes:
+        types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64()}
+        columns = {name: pyarrow.array(cells, types[_kind(cells)])
+                   for name, cells in _columns(runs).items()}  # fmt: skip
+        stream = io.BytesIO()
+        parquet.write_table(pyarrow.table(columns), stream)
+        return stream.getvalue()
+
+    return encode
+
+
+def _columns(runs: Sequence[SweepRun]) -> dict[str, list[Any]]:
+    """Return the cells of each column; of two runs with other resources each lacks some."""
+    rows = [run.cells() for run in runs]
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _kind(cells: Sequence[Any]) -> type:
+    """Return the type of a column: of text, of whole numbers, or else of numbers."""
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if kinds == {str} or not kinds:
+        return str if kinds else float
+    return int if kinds == {int} else float
+
+
+class SweepJournal:
+    """A file of finished runs, open for more; it is made where it is not there.
+
+    A last line that was cut off is of a run that was not finished: it is removed when the next run
+    is added. No two sweeps have the same journal at a time.
+
+    Raises:
+        InputError: it cannot be read or written, or another sweep has it.
+    """
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        try:
+            self._stream: BinaryIO = open(file, "a+b", buffering=0)  # noqa: SIM115
+        except OSError as error:
+            raise self._unwritable(error) from None
+        if not stat.S_ISREG(os.fstat(self._stream.fileno()).st_mode):  # it may have no end
+            self._stream.close()
+            raise InputError(file, "", "no regular file", "a file of JSON Lines to add runs to")
+        try:
+            fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._stream.close()
+            raise InputError(file, "", "another sweep that writes to it", "a file of its own",
+                             "wait for it to end, or name another file") from None  # fmt: skip
+        self._whole = 0  # bytes up to the end of the last whole line
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stream.close()
+
+    def finished(self, question: str) -> list[SweepRun]:
+        """Return the runs in the file, each once.
+
+        Raises:
+            InputError: a line is no run, or it is one of another question.
+        """
+        try:
+            self._stream.seek(0)
+            *lines, cut = self._stream.read().split(b"\n")
+            self._whole = self._stream.tell() - len(cut)
+        except OSError as error:
+            raise self._unwritable(error) from None
+        runs = {}
+        for number, line in enumerate(lines, 1):
+            place = f"{self._file}: line {number}"
+            run = decode(line, SweepRun, place)
+            if run.question != question:
+                raise InputError(
+                    place, "", f"a run of sweep {run.question[:12]}", f"of {question[:12]}",
+                    "its inventory, scenarios, policies, flavors or workload were others: name "
+                    "another file",
+                )  # fmt: skip
+            runs[run.key] = run
+        return list(runs.values())
+
+    def add(self, run: SweepRun) -> None:
+        """Add a finished run; SchedulerError if it cannot be written."""
+        line = to_line(run)
+        try:
+            if os.fstat(self._stream.fileno()).st_size != self._whole:
+                self._stream.truncate(self._whole)
+            self._whole += len(line)
+            if self._stream.write(line) != len(line):
+                raise SchedulerError(f"{self._file}: a run was written in part: is the disk full?")
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    def _unwritable(self, error: OSError) -> InputError:
+        reason = (error.strerror or str(error)).lower()
+        return InputError(self._file, "", reason, "a file of JSON Lines to add runs to")
+
+
+DASK = "dask:"
+INSTALL = "pip install 'valence-sched[sweep]'"
+CONNECT_S = 10.0
+
+
+@contextlib.contextmanager
+def opened_workers(jobs: int | None = None, backend: str | None = None) -> Iterator[Workers]:
+    """Yield so many processes of this machine, by default one for each core, or of a cluster.
+
+    ``backend`` is ``dask:ADDRESS``, of the scheduler of a Dask cluster whose workers have
+    valence-sched as well; all of them work.
+
+    Raises:
+        UsageError: another backend, or one together with ``jobs``.
+        SchedulerError: a library is not installed, or the cluster is not reached.
+    """
+    if backend is not None and (not backend.startswith(DASK) or backend == DASK):
+        text = f"--backend: {backend[:60]!r} is not dask:ADDRESS, as in dask:tcp://127.0.0.1:8786"
+        raise UsageError(text)
+    if backend is not None and jobs is not None:
+        raise UsageError("--jobs: not with --backend, all of whose workers make runs")
+    joblib = _required("joblib")
+    if backend is None:
+        with _local(joblib, jobs):
+            yield _ParallelRuns(joblib, (BrokenProcessPool,), "fewer --jobs need less memory")
+        return
+    distributed, address = _required("distributed"), backend.removeprefix(DASK)
+    failures = (distributed.KilledWorker, CancelledError, ImportError, OSError)
+    with _connected(distributed, address), joblib.parallel_config(backend="dask", n_jobs=-1):
+        yield _ParallelRuns(joblib, failures, f"check the workers of {address}")
+
+
+class _ParallelRuns:
+    """Makes runs by joblib, where it was told to; ``failures`` are errors of workers, not of runs.
+
+    ``advice`` says what helps after one.
+    """
+
+    def __init__(self, joblib: Any, failures: tuple[type[Exception], ...], advice: str) -> None:
+        self._joblib, self._failures, self._advice = joblib, failures, advice
+
+    def __call__(
+        self, run: Callable[[SweepTask], SweepRun], tasks: Iterable[SweepTask]
+    ) -> Iterator[SweepRun]:
+        parallel = self._joblib.Parallel(return_as="generator_unordered", batch_size=1)
+        delayed = self._joblib.delayed(run)
+        try:
+            with _interrupts_held():  # what starts here leaves Ctrl-C to this process
+                started = parallel(delayed(task) for task in tasks)
+            with contextlib.closing(started) as runs:
+                yield from runs
+        except self._failures as error:
+            text = one_line(describe_error(error), 200)
+            raise SchedulerError(f"the workers ended: {text}; {self._advice}") from None
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Let Ctrl-C wait; threads and processes that start meanwhile never get it.
+
+    A terminal sends it to all of them, and a worker would tell where it was interrupted.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # to start it would let Ctrl-C through
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _local(joblib: Any, jobs: int | None) -> Iterator[None]:
+    """Make runs in processes of this machine, which end with the sweep."""
+    count = jobs or joblib.cpu_count()
+    with joblib.parallel_config(backend="loky", n_jobs=count):
+        try:
+            yield
+        finally:
+            if count > 1:
+                joblib.externals.loky.get_reusable_executor().shutdown(kill_workers=True)
+
+
+@contextlib.contextmanager
+def _connected(distributed: Any, address: str) -> Iterator[None]:
+    try:
+        client = distributed.Client(address, timeout=CONNECT_S)
+    except (OSError, ValueError) as error:
+        text = one_line(describe_error(error), 200)
+        raise SchedulerError(
+            f"--backend: no Dask scheduler at {address}: {text}; start dask scheduler and "
+            "dask worker there, and name the address that it tells"
+        ) from None
+    with client:
+        if not client.scheduler_info(n_workers=-1)["workers"]:
+            raise SchedulerError(f"--backend: {address} has no worker: start dask worker {address}")
+        yield
+
+
+def _required(library: str) -> Any:
+    try:
+        return importlib.import_module(library)
+    except ModuleNotFoundError as error:
+        if error.name != library:
+            raise
+        raise SchedulerError(f"a sweep needs {library}: {INSTALL}") from None

@@ -21,7 +21,7 @@ from valence_sched.planning import relocate
 from valence_sched.planning.site import Site
 
 if TYPE_CHECKING:
-    from valence_sched.planning.podm_capacity import SiteCapacity as SiteCapacity
+    from valence_sched.planning.capacity import SiteCapacity as SiteCapacity
 
 
 class WhatIf:
@@ -74,9 +74,9 @@ class WhatIf:
 
     def capacity(self, site: Site, *, strict: bool = False) -> SiteCapacity:
         """Return what counts nodes on a site."""
-        from valence_sched.planning.podm_capacity import SiteCapacity  # only to count
+        from valence_sched.planning.capacity import SiteCapacity  # only to count
 
-        return SiteCapacity(site, strict=strict)
+        return SiteCapacity(site.decider(strict=strict))
 
     def smallest_purchase(
         self,

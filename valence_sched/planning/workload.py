@@ -1,25 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workload: the requests of a file in the order in which they arrive, compiled once each."""
+"""Workloads: requests in the order of their arrival: of a file, drawn by a seed, or compiled."""
 
 from __future__ import annotations
 
 import functools
+import hashlib
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
+import msgspec
+import numpy as np
+import numpy.typing as npt
 from msgspec import structs
 
 from valence_sched import files
 from valence_sched.config import parsers
 from valence_sched.config.requests import compile_spec
 from valence_sched.config.settings import Configuration
-from valence_sched.errors import InputError, RequestError, UnknownName
+from valence_sched.errors import InputError, RequestError, UnknownName, UsageError
 from valence_sched.model.flavor import Flavor
+from valence_sched.model.inventory import to_json
 from valence_sched.model.request import Request
-from valence_sched.model.request_spec import RequestSpec
+from valence_sched.model.request_spec import RequestSpec, compile_request
 from valence_sched.model.workload import (
+    SyntheticSpec,
     TraceColumn,
     WorkloadEntry,
     WorkloadLine,
@@ -227,3 +234,131 @@ def _sorted(entries: Iterator[WorkloadEntry], file: str) -> list[WorkloadEntry]:
 
 def _empty(file: str) -> InputError:
     return InputError(file, "", "no request", "at least one line with a flavor or properties")
+
+
+OWN_POLICY = PolicyChoice(None, "")  # a request without a policy of its own gets none
+
+
+class CompiledWorkload:
+    """The requests of a workload, compiled with the flavors of one site.
+
+    ``times`` has a row each of arrival, departure (NaN for nodes that stay), number of the request
+    and line. ``places`` says how errors name a line.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        places: str,
+        times: npt.NDArray[np.float64],
+        requests: tuple[Request, ...],
+    ) -> None:
+        self.name = name
+        self._places, self._times, self._requests = places, times, requests
+
+    def place(self, number: int) -> str:
+        """Return where a request is, by the ``line`` of its entry, as an error names it."""
+        return f"{self._places}{number}"
+
+    def entries(
+        self, flavors: Mapping[str, Flavor], policies: PolicyChoice = NO_CHOICE
+    ) -> Iterator[WorkloadEntry]:
+        """Yield the requests in the order of their arrival; ``flavors`` are in them already."""
+        requests = [
+            structs.replace(one, policy=policies.every or one.policy or policies.default)
+            for one in self._requests
+        ]
+        for arrival, departure, number, line in zip(*self._times.tolist(), strict=True):
+            leaves = None if math.isnan(departure) else departure
+            yield WorkloadEntry(arrival, leaves, requests[int(number)], int(line))
+
+    def with_seed(self, seed: int) -> CompiledWorkload:
+        """Return the same requests at the same times; each is decided with this seed."""
+        requests = tuple(structs.replace(one, seed=seed) for one in self._requests)
+        return CompiledWorkload(self.name, self._places, self._times, requests)
+
+    def digest(self) -> bytes:
+        """Return what two workloads have in common only if they are the same but for the seed."""
+        found = hashlib.sha256(to_json([structs.replace(one, seed=0) for one in self._requests]))
+        found.update(self._times.tobytes())
+        return found.digest()
+
+
+def compile_workload(workload: Workload, flavors: Mapping[str, Flavor]) -> CompiledWorkload:
+    """Return a workload compiled with flavors; errors as of its entries."""
+    numbers: dict[int, int] = {}
+    requests: list[Request] = []
+    rows: list[tuple[float, float, int, int]] = []
+    for entry in workload.entries(flavors, OWN_POLICY):
+        number = numbers.setdefault(id(entry.request), len(requests))
+        if number == len(requests):
+            requests.append(entry.request)  # which keeps its id from being another one's
+        leaves = math.nan if entry.departure is None else entry.departure
+        rows.append((entry.arrival, leaves, number, entry.line))
+    times = np.array(rows, dtype=np.float64).T.copy()
+    places = workload.place(0).removesuffix("0")
+    return CompiledWorkload(workload.name, places, times, tuple(requests))
+
+
+CHUNK = 4096  # requests that are drawn at once
+DECIMALS = 3  # of times in seconds
+
+
+class SyntheticWorkload:
+    """Requests drawn by a seed: the same seed and the same numbers give the same requests."""
+
+    name = "synthetic"
+
+    def __init__(self, spec: SyntheticSpec) -> None:
+        self._spec = spec
+
+    def place(self, number: int) -> str:
+        """Return which request it is, as an error names it."""
+        return f"{self.name} request {number}"
+
+    def entries(
+        self, flavors: Mapping[str, Flavor], policies: PolicyChoice = NO_CHOICE
+    ) -> Iterator[WorkloadEntry]:
+        """Yield the requests in the order of their arrival, compiled with these flavors.
+
+        Raises:
+            UnknownName: the mix names an unknown flavor.
+            UsageError: none arrives before the horizon.
+        """
+        requests = [self._request(name, flavors, policies) for name in self._spec.mix]
+        return self._drawn(requests)
+
+    def with_seed(self, seed: int) -> SyntheticWorkload:
+        """Return the workload that is drawn by another seed."""
+        return SyntheticWorkload(structs.replace(self._spec, seed=seed))
+
+    def digest(self) -> bytes:
+        """Return what two workloads have in common only if they are the same but for the seed."""
+        spec = structs.replace(self._spec, seed=0)
+        return hashlib.sha256(msgspec.json.encode(spec)).digest()  # the order of its mix counts
+
+    def _request(self, name: str, flavors: Mapping[str, Flavor], policies: PolicyChoice) -> Request:
+        if name not in flavors:
+            raise UnknownName("flavor", name, flavors, "--mix")
+        spec = WorkloadLine(flavor=name)
+        return policies.applied(compile_request(spec, flavors[name]), spec, flavors[name])
+
+    def _drawn(self, requests: list[Request]) -> Iterator[WorkloadEntry]:
+        spec, random = self._spec, np.random.default_rng(self._spec.seed)
+        weights = np.array([*spec.mix.values()])
+        shares = weights / weights.sum()
+        now, number = 0.0, 0
+        while True:
+            arrivals = now + np.cumsum(random.exponential(1.0 / spec.rate_per_s, CHUNK))
+            picks = random.choice(len(requests), CHUNK, p=shares)
+            lifetimes = random.exponential(spec.lifetime_s or 1.0, CHUNK)
+            now = float(arrivals[-1])
+            rows = (arrivals.round(DECIMALS), picks, (arrivals + lifetimes).round(DECIMALS))
+            for arrival, pick, departure in zip(*(row.tolist() for row in rows), strict=True):
+                if arrival > spec.horizon_s:
+                    if not number:
+                        raise UsageError("no request arrives: raise --rate or --horizon")
+                    return
+                number += 1
+                leaves = departure if spec.lifetime_s is not None else None
+                yield WorkloadEntry(arrival, leaves, requests[pick], number)

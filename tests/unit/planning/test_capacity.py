@@ -12,7 +12,7 @@ from tests.unit.core.sites import near_site, quietly, sites
 from tests.unit.planning.optimise import brute_nodes
 from tests.unit.planning.optimise.test_bound import SolverCase, cut, is_shared
 from valence_sched.model.request import Request
-from valence_sched.planning.capacity import flavor_capacity, mix_capacity
+from valence_sched.planning.capacity import SiteCapacity
 from valence_sched.testing import request, view
 
 WEB = request({"processor": {"total_cores": 8}}, id="web", flavor="web")
@@ -21,7 +21,7 @@ CARD = request({"processor": {"total_cores": 8}, "accelerators": [{"count": 1}]}
 
 
 def capacity(decider, asked=CARD, most=1000, *, proven=False):
-    return flavor_capacity(decider, asked, most, explain=True, proven=proven)
+    return SiteCapacity(decider).capacity(asked, most, explain=True, proven=proven)
 
 
 class TestOrder(SolverCase):
@@ -52,7 +52,7 @@ class TestOrder(SolverCase):
         podms, shares = cut(podms), (first, second)
         asked = [Request(id=name, needs=one) for name, one in (("x", needs), ("y", others))]
         decider = engine(view(*podms))
-        found = mix_capacity(decider, asked, shares, 1000, explain=True, proven=True)
+        found = SiteCapacity(decider).mix_capacity(asked, shares, 1000, explain=True, proven=True)
         needs, others = (decider.context(one).request.needs for one in asked)
         possible = brute_nodes.possible_counts(podms[0], [needs, others])
         true = max(brute_nodes.largest_mix(counts, shares) for counts in possible)
@@ -66,7 +66,9 @@ class TestOrder(SolverCase):
         # the first node takes the cores beside the only card: there least is left
         blocks = [cpu("c1", 8, pools=["p"]), cpu("c2", 64, pools=["q"]), gpu("g", pools=["p"])]
         podm = {"id": "a", "pools": [{"id": "p"}, {"id": "q"}], "blocks": blocks}
-        found = mix_capacity(engine_of(podm), [WEB, CARD], [1, 1], 99, explain=True, proven=True)
+        found = SiteCapacity(engine_of(podm)).mix_capacity(
+            [WEB, CARD], [1, 1], 99, explain=True, proven=True
+        )
         self.assertEqual((1, 2, 2), (found.nodes, found.proven.bound, found.proven.found))
         self.assertTrue(found.is_optimal)
 
@@ -98,7 +100,9 @@ class TestExhaustion(unittest.TestCase):
 
     def test_of_a_mix_it_is_what_the_refused_flavor_lacks(self):
         decider = engine_of({"id": "a", "blocks": [*cpus(9), gpu("g1")]})
-        found = mix_capacity(decider, [CARD, WEB], [1, 1], 99, explain=True, proven=False)
+        found = SiteCapacity(decider).mix_capacity(
+            [CARD, WEB], [1, 1], 99, explain=True, proven=False
+        )
         self.assertEqual(({"card": 1, "web": 1}, "card"), (found.by_flavor, found.refused))
         self.assertEqual("GPU", found.podms[0].runs_out)
         self.assertEqual((1, 2, None), (found.podms[0].nodes - 1, found.nodes, found.proven))

@@ -11,7 +11,7 @@ from tests.unit.core.deciders import cpus, engine_of, gpu
 from tests.unit.core.sites import quietly
 from valence_sched.errors import UsageError
 from valence_sched.model.capacity import MOST_PARTS, whole_shares
-from valence_sched.planning.mix import mix_order, place_mix
+from valence_sched.planning.capacity import mix_order, place_mix
 from valence_sched.testing import request
 
 WEB = request({"processor": {"total_cores": 8}}, id="web")

@@ -7,8 +7,7 @@ import unittest
 from tests.unit.planning.workloads import FLAVORS, file_workload
 from valence_sched.errors import InputError, UnknownName
 from valence_sched.model.sweep import parse_seeds
-from valence_sched.planning.compiled_workload import compile_workload
-from valence_sched.planning.workload import PolicyChoice
+from valence_sched.planning.workload import PolicyChoice, compile_workload
 
 LINES = "flavor,arrival,duration\ncores,0,5\ndisk,1,\ncard,2,7\ncores,3,5\n"
 

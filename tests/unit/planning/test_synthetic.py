@@ -7,7 +7,7 @@ from collections import Counter
 from tests.unit.planning.workloads import FLAVORS
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched.model.workload import SyntheticSpec
-from valence_sched.planning.synthetic import SyntheticWorkload
+from valence_sched.planning.workload import SyntheticWorkload
 
 
 def drawn(**fields):

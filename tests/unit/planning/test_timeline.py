@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.sites import quietly
-from valence_sched.planning.timeline import MOST_BUCKETS, Timeline
+from valence_sched.planning.occupancy import MOST_BUCKETS, Timeline
 
 CHANGES = st.lists(
     st.tuples(st.sampled_from((0, 1, 7, 0.25, 300, 5000)), st.integers(-3, 5)), max_size=40

@@ -5,7 +5,7 @@ import os
 import signal
 import unittest
 
-from valence_sched.planning.workers import opened_workers
+from valence_sched.planning.sweep import opened_workers
 
 
 def held_signals(_task):

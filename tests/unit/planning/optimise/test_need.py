@@ -18,8 +18,8 @@ from valence_sched.core.fit.optimiser import Effort
 from valence_sched.errors import RequestError
 from valence_sched.model.need import Need
 from valence_sched.planning.optimise.bound import most_nodes
-from valence_sched.planning.optimise.need import Purchase, PurchaseOption, smallest_purchase
 from valence_sched.planning.optimise.node_types import NodeType
+from valence_sched.planning.purchase import Purchase, PurchaseOption, cheapest_purchase
 from valence_sched.testing import request, view
 from valence_sched.view.view import View
 
@@ -64,7 +64,7 @@ class TestPurchase(SolverCase):
             option(seen, block, (0, 1), price=prices[n], most=MOST_ADDED)
             for n, block in enumerate(blocks)
         ]
-        found = smallest_purchase(seen, [node_type(*needs, most=number)], options)
+        found = cheapest_purchase(seen, [node_type(*needs, most=number)], options)
         least = self.least_price(podm, needs, number, blocks, prices)
         if found is None or found.price > MOST_ADDED:  # brute force does not look further
             self.assertTrue(least is None or least > MOST_ADDED)
@@ -97,17 +97,17 @@ class TestPurchase(SolverCase):
             request({"processor": {"total_cores": 8}, "accelerators": [{"count": 2}]}), most=2
         )
         options = [option(seen, gpu("x", 2), (0,), price=30), option(seen, gpu("x"), (0,), price=7)]
-        found = smallest_purchase(seen, [asked], options)
+        found = cheapest_purchase(seen, [asked], options)
         self.assertEqual([(1, 4)], [(one.option, one.number) for one in found.items])
         self.assertEqual((28, 28), (found.price, found.bound))
         fewest = [msgspec.structs.replace(one, price=1) for one in options]
-        self.assertEqual(2, smallest_purchase(seen, [asked], fewest).price)
+        self.assertEqual(2, cheapest_purchase(seen, [asked], fewest).price)
 
     def test_nothing_is_bought_for_what_fits_and_none_is_enough_if_another_block_lacks(self):
         seen = view({"id": "a", "blocks": [cpu("c0", 8), gpu("g0")]})
         node = request({"processor": {"total_cores": 8}, "accelerators": [{}]})
         options = [option(seen, gpu("x"), (0,))]
-        one, two = (smallest_purchase(seen, [NodeType.of(node, most=n)], options) for n in (1, 2))
+        one, two = (cheapest_purchase(seen, [NodeType.of(node, most=n)], options) for n in (1, 2))
         self.assertEqual(((), 0), (one.items, one.price))
         self.assertIsNone(two)
 
@@ -118,8 +118,8 @@ class TestPurchase(SolverCase):
         prices = (40, 15)
         options = [option(seen, block, rows, price=prices[n]) for n, block in enumerate(blocks)]
         asked = [one for one in instances.node_types(gpu_large=40) if one.most]
-        exact = smallest_purchase(seen, asked, options)
-        large = smallest_purchase(seen, asked, options, Effort(most_columns=200))
+        exact = cheapest_purchase(seen, asked, options)
+        large = cheapest_purchase(seen, asked, options, Effort(most_columns=200))
         self.assertTrue(exact.is_optimal)
         self.assertTrue(large.bound <= exact.price <= large.price)
         self.assertLessEqual(large.price - large.bound, 0.2 * large.price)
@@ -137,4 +137,4 @@ class TestPurchase(SolverCase):
         )
         for types, options in cases:
             with self.assertRaises(RequestError):
-                smallest_purchase(seen, types, options)
+                cheapest_purchase(seen, types, options)
