@@ -246,13 +246,14 @@ class BatchPlan:
         if not exact and not self._is_enough(best):
             fits = len(view) * len(self.types)  # about what the optimiser takes
             if fits <= self._fits_left:
-                best = min(best, self._optimised((), self._grouped(best)), key=value)
+                # the optimiser passes over the rules of groups
+                grouped = [
+                    self.requests[at].group is not None
+                    for at in map(self.type_of.index, range(len(self.types)))
+                ]
+                fixed = [node for node in self.nodes_of(best) if grouped[node.node_type]]
+                best = min(best, self._optimised((), fixed), key=value)
         return best
-
-    def _grouped(self, trial: Trial) -> list[WitnessNode]:
-        """Return the nodes of requests with a group, whose rules the optimiser passes over."""
-        requests = {number: self.requests[at] for at, number in enumerate(self.type_of)}
-        return [node for node in self.nodes_of(trial) if requests[node.node_type].group is not None]
 
     def _optimised(self, goals: Sequence[Goal], fixed: Sequence[WitnessNode] = ()) -> Trial:
         """Return the trial of the most nodes that the optimiser finds, and lower the bound.

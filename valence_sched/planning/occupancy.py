@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from valence_sched.core.fit.fit import Fit
 from valence_sched.model.need import MEASURES
@@ -127,20 +127,35 @@ class Occupancy:
 
     def __init__(self, view: View) -> None:
         self._view = view
-        totals, used = _block_amounts(view)
-        stock_totals, stock_used = _stock_amounts(view)
-        self.totals = _plus(totals, stock_totals)
-        self._levels = [*_plus(used, stock_used).values()]
+        amounts, counts = view.kinds.amounts, view.podm_block_counts
+        measured = {name: amounts(MEASURES[name]) for name in MEASURED}
+        totals, free = (
+            {name: float(counts.sum(each, free=only).sum()) for name, each in measured.items()}
+            for only in (False, True)
+        )
+        for resource in sorted(view.resources):  # memory may be in blocks and in stocks
+            totals.setdefault(resource, 0.0)
+            free.setdefault(resource, 0.0)
+        for stock in (stock for table in view.block_tables for stock in table.stocks):
+            totals[stock.resource] += stock.total or 0.0  # one without a total counts nothing
+            free[stock.resource] += free_amount(stock)
+        self.totals = totals
+        self._levels = [totals[name] - free[name] for name in totals]
         self._number = {name: number for number, name in enumerate(self.totals)}
         self._nodes, self._podms, self._price = range(len(self._levels), len(self._levels) + 3)
-        self._kind_changes = [self._kind_amounts(kind) for kind in range(len(view.kinds))]
+        self._kind_changes = [
+            tuple((number, float(each[kind])) for number, each in enumerate(measured.values())
+                  if each[kind])
+            for kind in range(len(view.kinds))
+        ]  # fmt: skip
         self._sums: BoundedMemo[tuple[int, ...], Changes] = BoundedMemo(MOST_SUMS)
         self._nodes_on = [len(podm.nodes) for podm in view.podms]
         self._placed_on = [0] * len(view.podms)
         self._prices = [_price(podm.facts.get(PRICE)) for podm in view.podms]
         self.most_on_one = max(self._nodes_on, default=0)
         in_use = [podm for podm, nodes in enumerate(self._nodes_on) if nodes]
-        self._levels += [sum(self._nodes_on), len(in_use), self._price_of(in_use)]
+        price = sum(self._prices[podm] or 0.0 for podm in in_use)
+        self._levels += [sum(self._nodes_on), len(in_use), price]
         self._peaks = list(self._levels)
 
     def start(self, moment: float, width: float, sample: Callable[[], float | None]) -> Timeline:
@@ -237,7 +252,10 @@ class Occupancy:
     def _changes(self, kinds: tuple[int, ...], fit: Fit, table: BlockTable) -> Changes:
         changes = self._sums.get(kinds)
         if changes is None:
-            changes = self._sums.store(kinds, self._sum(kinds))
+            sums: dict[int, float] = {}
+            for number, amount in (pair for kind in kinds for pair in self._kind_changes[kind]):
+                sums[number] = sums.get(number, 0.0) + amount
+            changes = self._sums.store(kinds, tuple(sums.items()))
         if not fit.grants:
             return changes
         stocks = ((table.stocks[number], amount) for number, amount in fit.grants)
@@ -245,48 +263,10 @@ class Occupancy:
                   if stock.total is not None)  # fmt: skip
         return (*changes, *grants)
 
-    def _sum(self, kinds: Iterable[int]) -> Changes:
-        sums: dict[int, float] = {}
-        for number, amount in (pair for kind in kinds for pair in self._kind_changes[kind]):
-            sums[number] = sums.get(number, 0.0) + amount
-        return tuple(sums.items())
-
-    def _kind_amounts(self, kind: int) -> Changes:
-        amounts = ((number, float(self._view.kinds.amounts(MEASURES[name])[kind]))
-                   for number, name in enumerate(MEASURED))  # fmt: skip
-        return tuple(pair for pair in amounts if pair[1])
-
-    def _price_of(self, podms: Iterable[int]) -> float:
-        return sum(self._prices[podm] or 0.0 for podm in podms)
-
 
 def rounded(number: float) -> float:
     """Return a number as results have it: without the last digits of sums."""
     return round(number, DECIMALS) + 0.0
-
-
-def _block_amounts(view: View) -> tuple[dict[str, float], dict[str, float]]:
-    """Return total and used amounts of the devices of blocks."""
-    counts = view.podm_block_counts
-    amounts = {name: view.kinds.amounts(MEASURES[name]) for name in MEASURED}
-    totals = {name: float(counts.sum(each, free=False).sum()) for name, each in amounts.items()}
-    free = {name: float(counts.sum(each, free=True).sum()) for name, each in amounts.items()}
-    return totals, {name: totals[name] - free[name] for name in amounts}
-
-
-def _stock_amounts(view: View) -> tuple[dict[str, float], dict[str, float]]:
-    """Return total and used amounts of stocks, by resource; one without a total counts nothing."""
-    totals: dict[str, float] = dict.fromkeys(sorted(view.resources), 0.0)
-    free = totals.copy()
-    for stock in (stock for table in view.block_tables for stock in table.stocks):
-        totals[stock.resource] += stock.total or 0.0
-        free[stock.resource] += free_amount(stock)
-    return totals, {name: totals[name] - free[name] for name in totals}
-
-
-def _plus(amounts: dict[str, float], more: dict[str, float]) -> dict[str, float]:
-    """Return the amounts of both; memory may be in blocks and in stocks."""
-    return amounts | {name: amounts.get(name, 0.0) + amount for name, amount in more.items()}
 
 
 def _price(fact: object) -> float | None:

@@ -34,8 +34,14 @@ from valence_sched.planning.edits import NewBlocks, edited
 from valence_sched.planning.optimise.bound import most_nodes
 from valence_sched.planning.optimise.cover_parts import CoverFinder
 from valence_sched.planning.optimise.model import Addition, GroupModel, Terms
-from valence_sched.planning.optimise.node_types import BlockClasses, NodeType, variants_of
-from valence_sched.planning.optimise.pool_groups import Limits, PoolGroup, pool_groups
+from valence_sched.planning.optimise.node_types import (
+    BlockClasses,
+    Limits,
+    NodeType,
+    PoolGroup,
+    pool_groups,
+    variants_of,
+)
 from valence_sched.planning.site import Site
 from valence_sched.planning.succession import Succession
 from valence_sched.planning.targets import TargetMatch, find_targets

@@ -13,7 +13,7 @@ from valence_sched.core.explain.report import decision_warnings, funnel_steps, i
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fit
 from valence_sched.errors import RequestError, UnknownName, UsageError
-from valence_sched.model.decision import PodmVerdict, Reason
+from valence_sched.model.decision import PodmVerdict
 from valence_sched.model.replay import (
     FirstRefusal,
     Fragmentation,
@@ -58,7 +58,9 @@ class Refusals:
         self.count(flavor, "refused", nodes)
         self._steps[flavor, last_step(decision)] += nodes
         if flavor not in self._first:
-            self._first[flavor] = _first_refusal(decision, line, time_s)
+            self._first[flavor] = FirstRefusal(flavor=flavor, line=line, time_s=rounded(time_s),
+                                               funnel=funnel_steps(decision),
+                                               reasons=reason_groups(decision))  # fmt: skip
             self.warnings.update(dict.fromkeys(decision_warnings(decision)))
 
     def total(self, outcome: str) -> int:
@@ -100,39 +102,26 @@ def last_step(decision: Decision) -> str:
     return FIT
 
 
-def _first_refusal(decision: Decision, line: int, time_s: float) -> FirstRefusal:
-    return FirstRefusal(
-        flavor=decision.request.flavor,
-        line=line,
-        time_s=rounded(time_s),
-        funnel=funnel_steps(decision),
-        reasons=reason_groups(decision),
-    )
-
-
 def reason_groups(decision: Decision) -> tuple[ReasonGroup, ...]:
-    """Return why pod managers make no node of a request, the most frequent reasons first."""
+    """Return why pod managers make no node of a request, the most frequent reasons first.
+
+    The nearest of a group is the pod manager that has most of what was needed, else the first.
+    """
     groups: dict[tuple[str, str, bool], list[PodmVerdict]] = defaultdict(list)
     for verdict in Verdicts(decision).podm_verdicts():
-        if verdict.reason is not None:
-            groups[_group_key(verdict.reason)].append(verdict)
+        if (reason := verdict.reason) is not None:
+            groups[reason.filter, reason.label, reason.podm_have is not None].append(verdict)
+
+    def amount(verdict: PodmVerdict) -> float:
+        have = verdict.reason.have if verdict.reason else None
+        return float(have) if isinstance(have, float | int) else 0.0
+
     largest = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))[:MOST_REASONS]
-    return tuple(_reason_group(verdicts) for _, verdicts in largest)
-
-
-def _group_key(reason: Reason) -> tuple[str, str, bool]:
-    return reason.filter, reason.label, reason.podm_have is not None
-
-
-def _reason_group(verdicts: list[PodmVerdict]) -> ReasonGroup:
-    """Return a group with the pod manager that has most of what was needed, else the first."""
-    nearest = max(verdicts, key=_amount)
-    return ReasonGroup(podms=len(verdicts), nearest=nearest.podm, reason=nearest.reason)
-
-
-def _amount(verdict: PodmVerdict) -> float:
-    have = verdict.reason.have if verdict.reason else None
-    return float(have) if isinstance(have, float | int) else 0.0
+    return tuple(
+        ReasonGroup(podms=len(verdicts), nearest=nearest.podm, reason=nearest.reason)
+        for _, verdicts in largest
+        for nearest in [max(verdicts, key=amount)]
+    )
 
 
 def _by_name(flavor: str | None) -> tuple[bool, str]:
@@ -167,11 +156,10 @@ class ReplayRun:
         self._lookahead = lookahead
         self._occupancy = Occupancy(succession.view)
         usable = usable_mix(succession.view, mix)
-        self._fragmentation = (
-            None
-            if usable is None
-            else FragmentationMeasure(lambda: succession.current_view, usable)
-        )
+        self._share: Callable[[], float | None] = lambda: None
+        if usable is not None:
+            measure = FragmentationMeasure(lambda: succession.current_view, usable)
+            self._share = measure.share
         self._refusals = Refusals()
         self._podm_of: list[int] = succession.view.podm_of.tolist()
         self._block_tables = succession.current_view.block_tables  # as they are at any time
@@ -200,9 +188,6 @@ class ReplayRun:
         self._timeline.finish(self._now)
         return self._result(site, policy)
 
-    def _share(self) -> float | None:
-        return None if self._fragmentation is None else self._fragmentation.share()
-
     def _arrive(self, entry: WorkloadEntry) -> None:
         moment, timeline, departures = entry.arrival, self._timeline, self._departures
         while departures and departures[0][0] <= moment:
@@ -224,8 +209,14 @@ class ReplayRun:
         nodes = decision.placed_nodes
         missing = request.count - len(nodes)
         counts[0] += request.count
+        undecided = bool(decision.undecided_rows)  # a pool was left open
         if missing:
-            self._miss(decision, missing, entry)
+            counts[3 if undecided else 2] += missing
+        if missing and undecided:
+            self._refusals.count(request.flavor, "undecided", missing)
+        elif missing:
+            since = moment - self._timeline.start
+            self._refusals.refuse(decision, missing, entry.line, since)
         if decision.batch.evaluation.notes:
             self._refusals.warnings.update(dict.fromkeys(decision.batch.evaluation.notes))
         if not nodes:
@@ -242,16 +233,6 @@ class ReplayRun:
                 self._node += 1
                 heapq.heappush(self._departures, (entry.departure, self._node, request, fit))
 
-    def _miss(self, decision: Decision, nodes: int, entry: WorkloadEntry) -> None:
-        """Count nodes that were not placed: undecided where a pool was left open, else refused."""
-        undecided = bool(decision.undecided_rows)
-        self._timeline.counts[3 if undecided else 2] += nodes
-        if undecided:
-            self._refusals.count(decision.request.flavor, "undecided", nodes)
-        else:
-            since = entry.arrival - self._timeline.start
-            self._refusals.refuse(decision, nodes, entry.line, since)
-
     def _depart(self) -> None:
         moment, _, request, fit = heapq.heappop(self._departures)
         if moment >= self._timeline.end:
@@ -265,7 +246,23 @@ class ReplayRun:
     def _result(self, site: str, policy: str | None) -> ReplayResult:
         refusals, occupancy, end = self._refusals, self._occupancy, self._now
         view, skipped = self._succession.view, self._succession.skipped
-        by_flavor = refusals.by_flavor()
+        by_flavor, buckets = refusals.by_flavor(), self._timeline.buckets
+        nodes, podms = occupancy.means_by_bucket()
+        samples = tuple(rounded(one.sample) for one in buckets if one.sample is not None)
+        fragmentation = None
+        if samples:
+            measured = [one.sample for one in buckets if one.sample is not None]
+            mean = rounded(sum(measured) / len(measured))
+            fragmentation = Fragmentation(resource=ACCELERATORS, mean=mean, peak=max(samples))
+        series = ReplaySeries(
+            bucket_s=rounded(self._timeline.width),
+            used=occupancy.used_shares(),
+            nodes=nodes,
+            podms=podms,
+            fragmentation=samples or None,
+            **{name: tuple(one.counts[number] for one in buckets)
+               for number, name in enumerate(EVENTS)},
+        )  # fmt: skip
         return ReplayResult(
             site=site,
             policy=policy,
@@ -281,35 +278,13 @@ class ReplayRun:
             podms_needed=occupancy.peak_podms,
             spread=occupancy.spread(end),
             utilisation=occupancy.utilisation(end),
-            fragmentation=self._measured_fragmentation(),
+            fragmentation=fragmentation,
             cost=occupancy.cost(end),
             by_flavor=by_flavor,
             refusals=refusals.by_step(),
             first_refusals=refusals.first(),
-            series=self._series(),
+            series=series,
             warnings=tuple(refusals.warnings),
-        )
-
-    def _measured_fragmentation(self) -> Fragmentation | None:
-        samples = [one.sample for one in self._timeline.buckets if one.sample is not None]
-        if not samples:
-            return None
-        mean = rounded(sum(samples) / len(samples))
-        return Fragmentation(resource=ACCELERATORS, mean=mean, peak=rounded(max(samples)))
-
-    def _series(self) -> ReplaySeries:
-        buckets = self._timeline.buckets
-        nodes, podms = self._occupancy.means_by_bucket()
-        samples = [rounded(one.sample) for one in buckets if one.sample is not None]
-        events = {name: tuple(one.counts[number] for one in buckets)
-                  for number, name in enumerate(EVENTS)}  # fmt: skip
-        return ReplaySeries(
-            bucket_s=rounded(self._timeline.width),
-            used=self._occupancy.used_shares(),
-            nodes=nodes,
-            podms=podms,
-            fragmentation=tuple(samples) if samples else None,
-            **events,
         )
 
 

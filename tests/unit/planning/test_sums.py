@@ -12,8 +12,8 @@ from tests.unit.core.fit import brute
 from tests.unit.core.sites import near_site, quietly, sites
 from tests.unit.planning.optimise import brute_nodes
 from tests.unit.planning.optimise.test_bound import cut, node_type
+from valence_sched.planning.capacity import sums_of, sums_of_mix
 from valence_sched.planning.optimise.node_types import NodeType
-from valence_sched.planning.sums import sums_of, sums_of_mix
 from valence_sched.testing import request, view
 
 CARD = {"processor": {"total_cores": 8}, "accelerators": [{"count": 1}]}

@@ -31,8 +31,14 @@ from valence_sched.model.quantity import format_count
 from valence_sched.model.request import MAX_NODES
 from valence_sched.planning.optimise.cover_parts import CoverFinder
 from valence_sched.planning.optimise.model import GroupModel, Terms
-from valence_sched.planning.optimise.node_types import BlockClasses, NodeType, variants_of
-from valence_sched.planning.optimise.pool_groups import GroupOffer, PoolGroup, pool_groups
+from valence_sched.planning.optimise.node_types import (
+    BlockClasses,
+    GroupOffer,
+    NodeType,
+    PoolGroup,
+    pool_groups,
+    variants_of,
+)
 from valence_sched.planning.optimise.witness import Witness, WitnessNode
 from valence_sched.view.view import View
 

@@ -24,8 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from valence_sched.core.fit.demands import least_blocks
-from valence_sched.planning.optimise.node_types import BlockClass
-from valence_sched.planning.optimise.pool_groups import Limits
+from valence_sched.planning.optimise.node_types import BlockClass, Limits
 
 MOST_COVERS = 1_500  # minimal covers of a part that are written out
 MOST_STATES, ALL_STATES = 20_000, 200_000  # visited in search of those of one part, of all parts

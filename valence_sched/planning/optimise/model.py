@@ -24,8 +24,7 @@ import numpy as np
 from valence_sched.core.fit.optimiser import Floats, ProgrammePart
 from valence_sched.model.request import MAX_NODES
 from valence_sched.planning.optimise.cover_parts import CoverFinder, CoverPart, cover_parts
-from valence_sched.planning.optimise.node_types import BlockClasses
-from valence_sched.planning.optimise.pool_groups import GroupOffer
+from valence_sched.planning.optimise.node_types import BlockClasses, GroupOffer
 
 STOCK_ROUNDING = 1.0 + 1e-6  # by which a sum of grants may exceed what is free
 

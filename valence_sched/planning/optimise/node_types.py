@@ -1,26 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Node types: the nodes that are asked for, many of equal needs, and how blocks look to them.
+"""Node types: the nodes that are asked for, many of equal needs, and what pools offer to them.
 
 To all node types together most kinds of block look alike: a drive of 1 TB and one of 2 TB, if 1 TB
 is asked for. Such kinds are one *block class*, so that pools with unlike blocks become equal ones.
+
+A pool group is the pools of one podm that share free blocks or stocks. What happens in one group
+leaves all others as they are: a site is the sum of its groups. Groups with equal offers are one
+problem, which is solved once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.fit.stocks import stock_amounts
-from valence_sched.model.inventory import BlockType
-from valence_sched.model.need import Alternative
+from valence_sched.model.inventory import BlockType, Limit, Stock
+from valence_sched.model.need import Alternative, TopologyConstraint
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget
-from valence_sched.model.request import Request
+from valence_sched.model.request import MAX_NODES, Request
+from valence_sched.model.stock import free_amount, grant_size
 from valence_sched.view.block_kinds import BlockKinds
-from valence_sched.view.view import Ints, Mask
+from valence_sched.view.blocks import BlockTable
+from valence_sched.view.view import Ints, Mask, View
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,3 +151,221 @@ class BlockClasses:
         if number == len(self.classes):
             self.classes.append(found)
         return number
+
+
+def most_by_topology(fitter: Fitter, table: BlockTable, position: int) -> int:
+    """Return a bound of the nodes in the pool at a position; the largest request without any."""
+    same = (one for one in fitter.bonds if one.relation == "same" and one.place != "zone")
+    return min((_most_nodes(fitter, one, table, position) for one in same), default=MAX_NODES)
+
+
+def _most_nodes(
+    fitter: Fitter, constraint: TopologyConstraint, table: BlockTable, position: int
+) -> int:
+    lines = [
+        (number, demand) for number, demand in enumerate(fitter.demands)
+        if demand.amount and all(map(constraint.applies_to, demand.needs))
+    ]  # fmt: skip
+    gifts = [_gifts_by_value(fitter, constraint.place, table, position, line) for line, _ in lines]
+    values = set().union(*gifts) | {None}
+    most = 0
+    for value in values if lines else ():
+        by_line = []
+        for (_, demand), line in zip(lines, gifts, strict=True):
+            # a block without a value may serve as one of any value, if the need allows that
+            allowed = any(need.unknown == "allow" for need in demand.needs)
+            unreported = line[None] if allowed else 0
+            given = unreported + (line[value] if value is not None else 0)
+            by_line.append(given // demand.amount)
+        most += min(by_line)
+    return most if lines else MAX_NODES
+
+
+def _gifts_by_value(
+    fitter: Fitter, place: str, table: BlockTable, position: int, line: int
+) -> Counter[str | None]:
+    """Return what the free blocks of a pool give to a demand, by their value of a domain."""
+    amount = fitter.demands[line].amount
+    gifts: Counter[str | None] = Counter()
+    for block, (kind, slots) in enumerate(zip(table.kinds, table.slots, strict=True)):
+        if slots and position in table.pools[block]:
+            (value,) = table.topology_values(block, (place,))
+            gifts[value] += slots * min(fitter.gives(kind)[line], amount)
+    return gifts
+
+
+Positions = tuple[int, ...]
+Limits = tuple[tuple[BlockType, Limit], ...]
+
+
+class ClassOffer(NamedTuple):
+    """Free blocks of one class in the same pools, each for so many more nodes."""
+
+    block_class: int
+    pools: Positions
+    slots: int
+    number: int
+
+
+class StockOffer(NamedTuple):
+    """A stock, the pools that it is in, and the grant that it makes of each amount."""
+
+    pools: Positions
+    resource: str
+    free: float
+    grants: tuple[float | None, ...]
+
+
+class PoolOffer(NamedTuple):
+    """The limits of a pool, the variants whose nodes it may make, and a bound for each."""
+
+    limits: Limits
+    variants: tuple[int, ...]
+    most: tuple[int, ...]
+
+
+class GroupOffer(Struct, frozen=True):
+    """What a pool group offers; pools are numbered within the group."""
+
+    pools: tuple[PoolOffer, ...]
+    blocks: tuple[ClassOffer, ...]
+    stocks: tuple[StockOffer, ...]
+
+
+class PoolGroup(NamedTuple):
+    """A pool group of a site: its podm, its rows in the order of its pools, and its offer."""
+
+    podm: int
+    rows: tuple[int, ...]
+    offer: GroupOffer
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Return the rows with the variants whose nodes they may make."""
+        pools = zip(self.rows, self.offer.pools, strict=True)
+        return [(row, variant) for row, pool in pools for variant in pool.variants]
+
+
+def pool_groups(
+    view: View, node_types: tuple[NodeType, ...], classes: BlockClasses
+) -> list[PoolGroup]:
+    """Return the pool groups of a View that may make a node, in the order of their rows."""
+    variants_by_row = _VariantsByRow(view, node_types, classes)
+    groups: list[PoolGroup] = []
+    for podm, table in enumerate(view.block_tables):
+        first, last = int(view.first_row[podm]), int(view.first_row[podm + 1])
+        usable = {row - first: variants_by_row(row) for row in range(first, last)}
+        usable = {position: variants for position, variants in usable.items() if variants}
+        if usable:
+            groups += _groups_of(view, podm, first, table, usable, classes)
+    return groups
+
+
+class _VariantsByRow:
+    """The variants whose nodes a row may make, by the masks of their node types."""
+
+    def __init__(self, view: View, node_types: tuple[NodeType, ...], classes: BlockClasses) -> None:
+        masks = (node_types[variant.node_type].rows for variant in classes.variants)
+        self._open = [None if mask is None else mask.tolist() for mask in masks]
+        self._all = tuple(range(len(self._open)))
+        self._masked = any(mask is not None for mask in self._open)
+
+    def __call__(self, row: int) -> tuple[int, ...]:
+        if not self._masked:
+            return self._all
+        pairs = enumerate(self._open)
+        return tuple(number for number, mask in pairs if mask is None or mask[row])
+
+
+def _groups_of(
+    view: View,
+    podm: int,
+    first: int,
+    table: BlockTable,
+    usable: dict[int, tuple[int, ...]],
+    classes: BlockClasses,
+) -> Iterator[PoolGroup]:
+    blocks = _block_offers(table, usable, classes)
+    stocks = list(_stock_offers(table, usable, classes))
+    links = [one.pools for one in blocks] + [one.pools for one in stocks]
+    for positions in _connected(usable, links):
+        rows = tuple(first + position for position in positions)
+        limits = (tuple(view.pools[row].limits.items()) for row in rows)
+        variants = [usable[position] for position in positions]
+        most = [
+            tuple(most_by_topology(classes.variants[one].fitter, table, position) for one in own)
+            for position, own in zip(positions, variants, strict=True)
+        ]
+        pools = map(PoolOffer, limits, variants, most)
+        local = {position: number for number, position in enumerate(positions)}
+        own_blocks = _renumbered(blocks, local)
+        own_stocks = _renumbered(stocks, local)
+        yield PoolGroup(podm, rows, GroupOffer(tuple(pools), own_blocks, own_stocks))
+
+
+Offer = TypeVar("Offer", ClassOffer, StockOffer)
+
+
+def _renumbered(offers: Iterable[Offer], local: dict[int, int]) -> tuple[Offer, ...]:
+    """Return the offers in the pools of a group, whose positions become numbers in the group."""
+    return tuple(
+        one._replace(pools=tuple(local[position] for position in one.pools))
+        for one in offers
+        if one.pools[0] in local
+    )
+
+
+def _block_offers(
+    table: BlockTable, usable: dict[int, tuple[int, ...]], classes: BlockClasses
+) -> list[ClassOffer]:
+    counts: Counter[tuple[int, Positions, int]] = Counter()
+    for (kind, pools, slots), number in Counter(
+        zip(table.kinds, table.pools, table.slots, strict=True)
+    ).items():
+        block_class = classes.of_kind(kind) if slots else None
+        within = _positions(pools, usable)
+        if block_class is not None and within:
+            counts[block_class, within, slots] += number
+    return [ClassOffer(*key, number) for key, number in sorted(counts.items())]
+
+
+def _stock_offers(
+    table: BlockTable, usable: dict[int, tuple[int, ...]], classes: BlockClasses
+) -> Iterator[StockOffer]:
+    resources = {grant[0] for variant in classes.variants for grant in variant.grants}
+    for stock, pools in zip(table.stocks, table.stock_pools, strict=True):
+        within = _positions(pools, usable)
+        if within and stock.resource in resources:
+            yield stock_offer(stock, within, classes)
+
+
+def _positions(pools: Positions, usable: dict[int, tuple[int, ...]]) -> Positions:
+    return tuple(sorted({position for position in pools if position in usable}))
+
+
+def stock_offer(stock: Stock, pools: Positions, classes: BlockClasses) -> StockOffer:
+    """Return what a stock offers to the variants, in the order of their grants."""
+    grants = tuple(
+        grant_size(stock, amount) if resource == stock.resource else None
+        for variant in classes.variants
+        for resource, amount, _ in variant.grants
+    )
+    return StockOffer(pools, stock.resource, free_amount(stock), grants)
+
+
+def _connected(usable: dict[int, tuple[int, ...]], links: list[Positions]) -> list[tuple[int, ...]]:
+    """Return the positions in groups that the links connect, in order."""
+    parent = {position: position for position in usable}
+
+    def root(position: int) -> int:
+        while parent[position] != position:
+            parent[position] = position = parent[parent[position]]
+        return position
+
+    for positions in links:
+        for position in positions[1:]:
+            low, high = sorted((root(positions[0]), root(position)))
+            parent[high] = low
+    groups: dict[int, list[int]] = {}
+    for position in usable:
+        groups.setdefault(root(position), []).append(position)
+    return [tuple(group) for group in groups.values()]

@@ -24,8 +24,7 @@ from valence_sched.model.policy import DEFAULT_BUDGET, Budget
 from valence_sched.model.request import MAX_NODES
 from valence_sched.planning.optimise.cover_parts import CoverPart
 from valence_sched.planning.optimise.model import GrantColumn, GroupModel, NodeColumn
-from valence_sched.planning.optimise.node_types import Variant
-from valence_sched.planning.optimise.pool_groups import PoolGroup
+from valence_sched.planning.optimise.node_types import PoolGroup, Variant
 from valence_sched.view import block_counts
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.overlay import Overlay, Undo
