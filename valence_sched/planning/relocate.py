@@ -10,7 +10,6 @@ each to its new place before it leaves the old one.
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import math
 from collections import Counter
@@ -30,7 +29,6 @@ from valence_sched.model.flavor_properties import (
     Properties,
 )
 from valence_sched.model.inventory import Devices, Node, to_json
-from valence_sched.model.node_request import NodeRequest
 from valence_sched.model.quantity import format_count
 from valence_sched.model.relocation import (
     AsksFor,
@@ -310,10 +308,8 @@ class Residents:
 
     def __init__(self, view: View, policy: str, flavors: Mapping[str, Flavor]) -> None:
         self.view, self._policy, self._flavors = view, policy, flavors
-        self._kept: dict[tuple[bytes, str | None, str | None], Request] = {}
+        self._requests: dict[tuple[object, ...], Request | None] = {}
         self.notes: dict[str, None] = {}
-        self._request = functools.lru_cache(maxsize=None)(self._compiled)
-        self._of_flavor = functools.lru_cache(maxsize=None)(self._compiled_flavor)
 
     def of(self, podm: int) -> list[Resident]:
         """Return the nodes of a podm, by number, in the order of the inventory."""
@@ -348,32 +344,32 @@ class Residents:
 
     def _asked(self, node: Node, kinds: tuple[int, ...]) -> tuple[Request | None, AsksFor]:
         """Return what a node asks for again, and where that comes from."""
+        key: tuple[object, ...]
+        asks_for: AsksFor = "hardware"
         if node.request is not None:
-            return self._again(node, node.request), "request"
-        if node.flavor in self._flavors:
-            return self._of_flavor(node.flavor, node.owner), "flavor"
-        return self._request(tuple(sorted(kinds)), node.owner), "hardware"
-
-    def _again(self, node: Node, asked: NodeRequest) -> Request:
-        key = to_json(asked), node.flavor, node.owner
-        known = self._kept.get(key)
-        if known is None:
-            known = self._kept[key] = asked.again(node.flavor, node.owner, self._policy)
-        return known
+            key, asks_for = (to_json(node.request), node.flavor, node.owner), "request"
+        elif node.flavor in self._flavors:
+            key, asks_for = (node.flavor, node.owner), "flavor"
+        else:
+            key = (tuple(sorted(kinds)), node.owner)
+        if key not in self._requests:
+            self._requests[key] = self._compiled(node, kinds)
+        return self._requests[key], asks_for
 
     def _note(self, podm: int, node: Node, text: str) -> None:
         self.notes[f"node {node.name or node.uri} of {self.view.podms[podm].id}: {text}"] = None
 
-    def _compiled_flavor(self, name: str, owner: str | None) -> Request:
-        spec = RequestSpec(flavor=name, owner=owner, policy=self._policy)
-        return compile_request(spec, self._flavors[name])
-
-    def _compiled(self, kinds: tuple[int, ...], owner: str | None) -> Request | None:
-        devices = joined([self.view.kinds.kinds[kind].devices for kind in kinds])
-        properties = like(devices)
+    def _compiled(self, node: Node, kinds: tuple[int, ...]) -> Request | None:
+        if node.request is not None:
+            return node.request.again(node.flavor, node.owner, self._policy)
+        if (flavor := self._flavors.get(node.flavor or "")) is not None:
+            spec = RequestSpec(flavor=node.flavor, owner=node.owner, policy=self._policy)
+            return compile_request(spec, flavor)
+        known = self.view.kinds.kinds
+        properties = like(joined([known[kind].devices for kind in sorted(kinds)]))
         if properties == Properties():
             return None
-        spec = RequestSpec(properties=properties, owner=owner, policy=self._policy)
+        spec = RequestSpec(properties=properties, owner=node.owner, policy=self._policy)
         return compile_request(spec, inline_flavor(spec))
 
 

@@ -8,6 +8,7 @@ it on a podm counts: so much is usable. A block that some node takes is used as 
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -119,18 +120,14 @@ def stranded_amounts(contexts: Sequence[EvaluationContext]) -> list[StrandedAmou
     """
     order = sorted(contexts, key=lambda one: price_of_needs(one.request.needs), reverse=True)
     fillings = [Filling([first, *(one for one in order if one is not first)]) for first in order]
-    return [amount for podm in _target_podms(order) for amount in _on_podm(podm, fillings)]
-
-
-def _target_podms(contexts: Sequence[EvaluationContext]) -> list[int]:
-    """Return the podms, by number, but those that every request leaves out by name."""
     view = contexts[0].view
-    left = np.zeros(len(view), dtype=bool)
+    left = np.zeros(len(view), dtype=bool)  # but for podms that every request leaves out by name
     for context in contexts:
         verdicts = zip(context.bound.filters, context.evaluation.verdicts, strict=True)
         target = [passed for filter_, passed in verdicts if filter_.name == "target"]
         left |= np.logical_and.reduce(target) if target else True
-    return sorted(set(view.podm_of[left].tolist()))
+    podms = sorted(set(view.podm_of[left].tolist()))
+    return [amount for podm in podms for amount in _on_podm(podm, fillings)]
 
 
 def _on_podm(podm: int, fillings: Sequence[Filling]) -> Iterator[StrandedAmount]:
@@ -159,15 +156,13 @@ def _on_podm(podm: int, fillings: Sequence[Filling]) -> Iterator[StrandedAmount]
         )
 
 
-@dataclass(slots=True)
+@dataclass(eq=False)
 class Filling:
     """A site before and after nodes of some requests fill it, those of the first one first."""
 
     contexts: Sequence[EvaluationContext]
     before: View = field(init=False)
     after: View = field(init=False)
-    _verdicts: dict[int, Verdicts] = field(default_factory=dict)
-    _texts: dict[tuple[object, ...], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.before = self.contexts[0].view
@@ -197,13 +192,8 @@ class Filling:
             if amount_free and stock_kind(table, number) == resource:
                 yield self._why(tuple(first + one for one in pools), resource, None), amount_free
 
+    @functools.cache  # noqa: B019 - it goes with the filling
     def _why(self, rows: tuple[int, ...], resource: ResourceKind, kind: int | None) -> str:
-        key = (rows, resource, kind)
-        if key not in self._texts:
-            self._texts[key] = self._reason_text(rows, resource, kind)
-        return self._texts[key]
-
-    def _reason_text(self, rows: tuple[int, ...], resource: ResourceKind, kind: int | None) -> str:
         """Return what is lacking to the flavor that needs a resource and comes nearest."""
         asking = [
             number for number, context in enumerate(self.contexts)
@@ -216,20 +206,20 @@ class Filling:
             return NOT_REQUESTED if rows else IN_NO_POOL
         found = [
             (len(reasons), number, row, reasons)
-            for number in asking for row in rows for reasons in [self._lacking(number, row)]
+            for number in asking for row in rows
+            for reasons in [self._verdicts(number).reasons(row)]
         ]  # fmt: skip
         _, number, _, reasons = min(found, key=lambda one: one[:3])
         flavor = self.contexts[number].request.flavor
         text = ReasonPhrases().without_amounts(scarcest_first(reasons))
         return f"{text} ({flavor})" if flavor else text
 
-    def _lacking(self, number: int, row: int) -> list[Reason]:
-        if number not in self._verdicts:
-            one = self.contexts[number]
-            context = context_of(self.after, one.request, one.bound, strict=one.strict)
-            batch = Batch([], self.after, context.evaluation, one.request)
-            self._verdicts[number] = Verdicts(Decision([Attempt(context, batch)]))
-        return self._verdicts[number].reasons(row)
+    @functools.cache  # noqa: B019
+    def _verdicts(self, number: int) -> Verdicts:
+        one = self.contexts[number]
+        context = context_of(self.after, one.request, one.bound, strict=one.strict)
+        batch = Batch([], self.after, context.evaluation, one.request)
+        return Verdicts(Decision([Attempt(context, batch)]))
 
 
 def scarcest_first(reasons: Iterable[Reason]) -> list[Reason]:

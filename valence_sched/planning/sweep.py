@@ -90,6 +90,8 @@ class Sweep:
         keys = {SweepKey(site.name, policy, seed)
                 for site in sites for policy in names for seed in seeds}  # fmt: skip
         self.keys = sorted(keys, key=lambda key: key.order)
+        #: The digest of the sites and of what they are asked, but for policies and seeds: these are
+        #: in the key of each run, so that a sweep can be continued with more of them.
         self.question = self._question()
 
     def run(
@@ -118,10 +120,6 @@ class Sweep:
             yield SweepTask(site, key.policy, key.seed, workload, self.question, self._strict)
 
     def _question(self) -> str:
-        """Return the digest of the sites and of what they are asked, but for policies and seeds.
-
-        These are in the key of each run, so that a sweep can be continued with more of them.
-        """
         digest = hashlib.sha256(b"strict" if self._strict else b"")
         for name in sorted(self._sites):
             site = self._sites[name]
@@ -167,16 +165,12 @@ def encoder(file: str) -> Encode:
     """
     suffix = PurePath(file).suffix
     if suffix == ".jsonl":
-        return _json_lines
+        return lambda runs: b"".join(map(to_line, runs))
     if suffix == ".csv":
         return _csv
     if suffix == ".parquet":
         return _parquet_encoder()
     raise UsageError(f"--output: {file[:60]!r} does not end in .jsonl, .csv or .parquet")
-
-
-def _json_lines(runs: Sequence[SweepRun]) -> bytes:
-    return b"".join(map(to_line, runs))
 
 
 def _csv(runs: Sequence[SweepRun]) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,28 +98,18 @@ def _podms(podms: Sequence[LeanPodm], target: Target) -> list[int]:
         (trait, "with trait", lambda podm: podm.traits),
     ):
         if wanted is not None:
-            numbers = _narrow(podms, numbers, wanted, f"pod manager {words}", values)
+            matches = name_matcher(wanted)
+            found = [number for number in numbers if matches(values(podms[number]))]
+            if not found:
+                known = {value for number in numbers for value in values(podms[number])}
+                raise NothingMatches(f"pod manager {words} {wanted!r}", suggest(wanted, known))
+            numbers = found
     if target.enabled is not None:
         numbers = [number for number in numbers if podms[number].enabled is target.enabled]
         if not numbers:
             word = "enabled" if target.enabled else "disabled"
             raise NothingMatches(f"pod manager that is {word}")
     return numbers
-
-
-def _narrow(
-    podms: Sequence[LeanPodm],
-    numbers: Iterable[int],
-    wanted: str,
-    what: str,
-    values: Callable[[LeanPodm], Collection[str]],
-) -> list[int]:
-    matches = name_matcher(wanted)
-    found = [number for number in numbers if matches(values(podms[number]))]
-    if not found:
-        known = {value for number in numbers for value in values(podms[number])}
-        raise NothingMatches(f"{what} {wanted!r}", suggest(wanted, known))
-    return found
 
 
 def _pools(podm: LeanPodm, target: Target) -> frozenset[str]:
@@ -155,9 +145,19 @@ class _BlockFinder:
         self._conditions: list[KindCondition] = [
             (wanted, words, values, meets)
             for wanted, words, values, meets in (
-                (target.type, "of type", _types, _contains),
-                (target.kind, "with a device of kind", _device_kinds, _contains),
-                (target.model, "with a device of model", _models, _has_model),
+                (target.type, "of type", lambda kind: set(kind.types), set.__contains__),
+                (
+                    target.kind,
+                    "with a device of kind",
+                    lambda kind: {line.kind for line in kind.devices.accelerators},
+                    set.__contains__,
+                ),
+                (
+                    target.model,
+                    "with a device of model",
+                    _models,
+                    lambda models, words: any(has_words(model, words) for model in models),
+                ),
             )
             if wanted is not None
         ]
@@ -181,8 +181,13 @@ class _BlockFinder:
                 continue
             if self._conditions and not self._meets(_text_of(block)):
                 continue
-            if free is None or self._is_free(block) is free:
-                yield number
+            if free is not None:
+                status = bytes(block.status or b"")
+                if status not in self._free:
+                    self._free[status] = parse_status(status).slots > 0
+                if self._free[status] is not free:
+                    continue
+            yield number
 
     def _meets(self, text: BlockText) -> bool:
         if text not in self._kind_meets:
@@ -195,12 +200,6 @@ class _BlockFinder:
     def _kind(self, text: BlockText) -> BlockKind:
         types, devices = text
         return self._kinds.kinds[self._kinds.number(types, msgspec.Raw(devices), "site", "$")]
-
-    def _is_free(self, block: LeanBlock) -> bool:
-        text = bytes(block.status or b"")
-        if text not in self._free:
-            self._free[text] = parse_status(text).slots > 0
-        return self._free[text]
 
     def _raise_nothing(self, podms: Sequence[LeanPodm]) -> None:
         """Raise an error about the first condition that no block meets, with the nearest value."""
@@ -230,25 +229,9 @@ def _text_of(block: LeanBlock) -> BlockText:
     return block.type, bytes(block.devices or b"")
 
 
-def _types(kind: BlockKind) -> set[str]:
-    return set(kind.types)
-
-
-def _device_kinds(kind: BlockKind) -> set[str]:
-    return {line.kind for line in kind.devices.accelerators}
-
-
 def _models(kind: BlockKind) -> set[str]:
     have = kind.devices
     models = [line.model for line in have.processors]
     models += [line.model for line in have.accelerators]
     models += [line.model for line in have.drives]
     return set(filter(None, models))
-
-
-def _contains(values: set[str], wanted: str) -> bool:
-    return wanted in values
-
-
-def _has_model(models: set[str], words: str) -> bool:
-    return any(has_words(model, words) for model in models)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,8 +39,6 @@ from valence_sched.view.block_kinds import BoundedMemo
 
 MOST_REQUESTS = 10_000  # distinct ones that are remembered as compiled
 MOST_SORTED = 2_000_000  # lines that are sorted in memory
-
-Compile = Callable[[WorkloadLine, Flavor | None], Request]
 
 
 class PolicyChoice(NamedTuple):
@@ -106,18 +105,30 @@ class FileWorkload:
                 before it; there is no line at all.
             UnknownName, RequestError: a line names an unknown flavor, or contradicts itself.
         """
-        entries = self._entries(RequestMemo(self.name, flavors, self._compile, policies))
+        entries = self._entries(flavors, policies)
         if self._sort:
-            return iter(_sorted(entries, self.name))
+            sorted_entries = list(itertools.islice(entries, MOST_SORTED + 1))
+            if len(sorted_entries) > MOST_SORTED:
+                hint = "sort the file by arrival and leave --sort out"
+                lines = f"over {MOST_SORTED:,} lines"
+                raise InputError(self.name, "", lines, "fewer for --sort", hint)
+            entries = iter(sorted(sorted_entries, key=operator.attrgetter("arrival")))
         return self._in_order(entries)
 
-    def _entries(self, requests: RequestMemo) -> Iterator[WorkloadEntry]:
-        before = 0.0
+    def _entries(
+        self, flavors: Mapping[str, Flavor], policies: PolicyChoice
+    ) -> Iterator[WorkloadEntry]:
+        """Yield requests as they are read; lines that say the same but for times share one."""
+        before, requests = 0.0, BoundedMemo[Any, Request](MOST_REQUESTS)
         with self._opened() as stream:
             for line in read_lines(stream, self.name, self._columns):
                 self._word = line.word
                 arrival, departure = _times(line, before, self.name)
-                yield WorkloadEntry(arrival, departure, requests.of(line), line.number)
+                request = requests.get(line.key)
+                if request is None:
+                    compiled = self._compiled(line, flavors, policies)
+                    request = requests.store(line.key, compiled)
+                yield WorkloadEntry(arrival, departure, request, line.number)
                 before = arrival
 
     def _in_order(self, entries: Iterator[WorkloadEntry]) -> Iterator[WorkloadEntry]:
@@ -130,10 +141,22 @@ class FileWorkload:
             before, number = entry.arrival, entry.line
             yield entry
         if not number:
-            raise _empty(self.name)
+            expected = "at least one line with a flavor or properties"
+            raise InputError(self.name, "", "no request", expected)
 
-    def _compile(self, spec: WorkloadLine, flavor: Flavor | None) -> Request:
-        return compile_spec(spec, flavor, self._resolve)
+    def _compiled(
+        self, line: Line, flavors: Mapping[str, Flavor], policies: PolicyChoice
+    ) -> Request:
+        path = f"{line.word} {line.number}: $"
+        spec = parsers.parse_spec(line.document(), WorkloadLine, self.name, path)
+        place = _place(self.name, line)
+        if spec.flavor is not None and spec.flavor not in flavors:
+            raise UnknownName("flavor", spec.flavor, flavors, place)
+        flavor = flavors.get(spec.flavor or "")
+        try:
+            return policies.applied(compile_spec(spec, flavor, self._resolve), spec, flavor)
+        except (RequestError, UnknownName) as error:
+            raise error.at(place) from None
 
 
 def open_workload(
@@ -159,44 +182,6 @@ def open_workload(
     )
 
 
-class RequestMemo:
-    """The compiled requests of lines: lines that say the same but for their times share one."""
-
-    def __init__(
-        self,
-        file: str,
-        flavors: Mapping[str, Flavor],
-        compile_one: Compile,
-        policies: PolicyChoice,
-    ) -> None:
-        self._file, self._flavors, self._compile = file, flavors, compile_one
-        self._policies = policies
-        self._requests: BoundedMemo[Any, Request] = BoundedMemo(MOST_REQUESTS)
-
-    def of(self, line: Line) -> Request:
-        """Return the request of a line.
-
-        Raises:
-            InputError, UnknownName, RequestError: it is invalid; the error names the line.
-        """
-        request = self._requests.get(line.key)
-        if request is None:
-            request = self._requests.store(line.key, self._compiled(line))
-        return request
-
-    def _compiled(self, line: Line) -> Request:
-        path = f"{line.word} {line.number}: $"
-        spec = parsers.parse_spec(line.document(), WorkloadLine, self._file, path)
-        place = _place(self._file, line)
-        if spec.flavor is not None and spec.flavor not in self._flavors:
-            raise UnknownName("flavor", spec.flavor, self._flavors, place)
-        flavor = self._flavors.get(spec.flavor or "")
-        try:
-            return self._policies.applied(self._compile(spec, flavor), spec, flavor)
-        except (RequestError, UnknownName) as error:
-            raise error.at(place) from None
-
-
 def _times(line: Line, before: float, file: str) -> tuple[float, float | None]:
     """Return arrival and departure of a line; one without arrival comes with the one ``before``."""
     try:
@@ -218,22 +203,6 @@ def _times(line: Line, before: float, file: str) -> tuple[float, float | None]:
 
 def _place(file: str, line: Line) -> str:
     return f"{file}: {line.word} {line.number}"
-
-
-def _sorted(entries: Iterator[WorkloadEntry], file: str) -> list[WorkloadEntry]:
-    collected: list[WorkloadEntry] = []
-    for entry in entries:
-        collected.append(entry)
-        if len(collected) > MOST_SORTED:
-            hint = "sort the file by arrival and leave --sort out"
-            raise InputError(file, "", f"over {MOST_SORTED:,} lines", "fewer for --sort", hint)
-    if not collected:
-        raise _empty(file)
-    return sorted(collected, key=operator.attrgetter("arrival"))
-
-
-def _empty(file: str) -> InputError:
-    return InputError(file, "", "no request", "at least one line with a flavor or properties")
 
 
 OWN_POLICY = PolicyChoice(None, "")  # a request without a policy of its own gets none
@@ -325,7 +294,12 @@ class SyntheticWorkload:
             UnknownName: the mix names an unknown flavor.
             UsageError: none arrives before the horizon.
         """
-        requests = [self._request(name, flavors, policies) for name in self._spec.mix]
+        requests = []
+        for name in self._spec.mix:
+            if name not in flavors:
+                raise UnknownName("flavor", name, flavors, "--mix")
+            spec, flavor = WorkloadLine(flavor=name), flavors[name]
+            requests.append(policies.applied(compile_request(spec, flavor), spec, flavor))
         return self._drawn(requests)
 
     def with_seed(self, seed: int) -> SyntheticWorkload:
@@ -336,12 +310,6 @@ class SyntheticWorkload:
         """Return what two workloads have in common only if they are the same but for the seed."""
         spec = structs.replace(self._spec, seed=0)
         return hashlib.sha256(msgspec.json.encode(spec)).digest()  # the order of its mix counts
-
-    def _request(self, name: str, flavors: Mapping[str, Flavor], policies: PolicyChoice) -> Request:
-        if name not in flavors:
-            raise UnknownName("flavor", name, flavors, "--mix")
-        spec = WorkloadLine(flavor=name)
-        return policies.applied(compile_request(spec, flavors[name]), spec, flavors[name])
 
     def _drawn(self, requests: list[Request]) -> Iterator[WorkloadEntry]:
         spec, random = self._spec, np.random.default_rng(self._spec.seed)

@@ -113,7 +113,10 @@ def _reader(path: str, factor: float | None) -> Callable[[str], Any]:
         if scale is not None:
             return scale(cell) or None
         if cell.startswith(("{", "[")):
-            return _json(cell)
+            try:
+                return msgspec.json.decode(cell)
+            except msgspec.DecodeError:
+                return cell
         if of_words:
             return [word.strip() for word in cell.split(";") if word.strip()]
         return cell
@@ -133,13 +136,6 @@ def _scaled(factor: float, *, whole: bool) -> Callable[[str], Any]:
         return math.ceil(number) if whole and math.isfinite(number) else number
 
     return scale
-
-
-def _json(cell: str) -> Any:
-    try:
-        return msgspec.json.decode(cell)
-    except msgspec.DecodeError:
-        return cell
 
 
 def _with_lists(value: Any) -> Any:

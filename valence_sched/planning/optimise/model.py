@@ -9,7 +9,7 @@ The model is *exact*, that is each whole solution is so many single nodes, where
 node is a chain or has its covers written out. Limits of a pool for each node, blocks in several
 pools, several stocks and the size of each grant are modelled. It is a relaxation, which gives
 a bound and maybe too many nodes, where a part has too many covers, where a node has topology
-constraints (only ``topology_bound`` counts them), and where blocks are shared by nodes (a node
+constraints (only the bound of a pool counts them), and where blocks are shared by nodes (a node
 might get one twice).
 """
 
@@ -101,7 +101,21 @@ class GroupModel:
                 demands = self.classes.variants[variant].demands
                 parts = cover_parts(demands, offer.limits, variant, own, self.finder)
                 if parts is not None:
-                    alone = _most_of_parts(parts, pool, free)
+                    # by each demand of each part alone
+                    alone = min(
+                        (
+                            sum(
+                                free[pool, key] * gift
+                                for key, gift in zip(part.classes, line, strict=True)
+                            )
+                            // demand
+                            for part in parts
+                            for line, demand in zip(
+                                zip(*part.gives, strict=True), part.demands, strict=True
+                            )
+                        ),
+                        default=MAX_NODES,
+                    )
                     # where an added block will be is not known
                     bound = alone if pool in added else min(most, alone)
                     self._add_nodes(pool, variant, parts, bound, distinct)
@@ -171,7 +185,8 @@ class GroupModel:
         most: int,
         distinct: dict[tuple[int, int], int],
     ) -> None:
-        if not most or self._lacks_stock(pool, variant):
+        granting = list(self._granting(pool, variant))
+        if not most or any(not stocks for _, _, stocks in granting):
             return
         column = self.programme.column(most)
         columns = []
@@ -181,7 +196,7 @@ class GroupModel:
         if any(one.part.covers == () for one in columns):
             self.programme.upper[column] = 0
             return
-        grants = tuple(self._add_grants(pool, variant, column))
+        grants = tuple(self._add_grants(granting, column))
         self.nodes.append(NodeColumn(pool, variant, column, tuple(columns), grants))
         fitter = self.classes.variants[variant].fitter
         bound = any(bond.place != "zone" for bond in fitter.bonds)
@@ -218,9 +233,6 @@ class GroupModel:
             self.uses.setdefault((pool, key), []).append((column, 1.0))
         return PartColumns(part, tuple(columns))
 
-    def _lacks_stock(self, pool: int, variant: int) -> bool:
-        return any(not stocks for _, _, stocks in self._granting(pool, variant))
-
     def _granting(self, pool: int, variant: int) -> Iterator[tuple[int, int, list[int]]]:
         """Yield for each amount of a variant its number, how often, and the stocks of the pool."""
         number = sum(len(one.grants) for one in self.classes.variants[:variant])
@@ -231,8 +243,10 @@ class GroupModel:
             ]  # fmt: skip
             number += 1
 
-    def _add_grants(self, pool: int, variant: int, nodes: int) -> Iterator[tuple[GrantColumn, ...]]:
-        for number, count, stocks in self._granting(pool, variant):
+    def _add_grants(
+        self, granting: Sequence[tuple[int, int, list[int]]], nodes: int
+    ) -> Iterator[tuple[GrantColumn, ...]]:
+        for number, count, stocks in granting:
             sizes = [(stock, self.offer.stocks[stock].grants[number] or 0.0) for stock in stocks]
             if len(sizes) == 1:
                 columns = [GrantColumn(sizes[0][0], nodes, count, sizes[0][1])]
@@ -273,20 +287,6 @@ class GroupModel:
             add.row([*_merged(terms), *shared.get(key, ())], upper=direct.get(key, 0))
         for terms in self._granted.values():
             add.row(_merged(terms), upper=STOCK_ROUNDING)
-
-
-def _most_nodes(part: CoverPart, free: Sequence[int]) -> int:
-    """Return a bound of how many nodes have enough of a part: by each of its demands alone."""
-    pairs = zip(zip(*part.gives, strict=True), part.demands, strict=True)
-    return min(sum(map(int.__mul__, line, free)) // demand for line, demand in pairs)
-
-
-def _most_of_parts(
-    parts: tuple[CoverPart, ...], pool: int, free: dict[tuple[int, int], int]
-) -> int:
-    """Return a bound of how many nodes a pool makes, by each demand alone."""
-    rooms = ([free[pool, key] for key in part.classes] for part in parts)
-    return min(map(_most_nodes, parts, rooms), default=MAX_NODES)
 
 
 def _fewest_blocks(part: CoverPart, free: Sequence[int], nodes: int) -> list[int]:

@@ -97,7 +97,8 @@ class Witness:
         self.undo(before)
         if self.fill(pairs, bound) < len(planned):
             self.undo(before)
-            self._retake(planned)
+            for node in planned:  # which is free again
+                self._take(node.variant, node.fit)
 
     def fill(self, pairs: Iterable[tuple[int, int]], most: int) -> int:
         """Take up to so many more nodes, one after another; return how many.
@@ -121,11 +122,6 @@ class Witness:
         while len(self.nodes) > number:
             self.nodes.pop()
             self._undo.pop()()
-
-    def _retake(self, nodes: Iterable[WitnessNode]) -> None:
-        """Take nodes that were given back, which must be free again."""
-        for node in nodes:
-            self._take(node.variant, node.fit)
 
     def _take(self, variant: int, fit: Fit) -> None:
         self._undo.append(self._overlay.allocate(fit.row, fit.blocks, fit.grants))
