@@ -182,6 +182,8 @@ class Follower:
         known = self._followed.get(change.id)
         if change.gone:
             self._followed.pop(change.id, None)
+        elif known is None and change.podm is None:
+            pass  # it could not be decoded, and its content is not another one
         elif change.incremental:
             assert known is not None
             known.usage = known.usage.plus(change.usage)
@@ -191,8 +193,10 @@ class Follower:
         else:
             podm = change.podm
             if podm is None:
-                assert known is not None, "the content of a pod manager comes with its first change"
+                assert known is not None
                 podm = known.podm
+                if podm.read_at != change.read_at and isinstance(change.read_at, str | None):
+                    podm = replace(podm, read_at=change.read_at)
             self._followed[change.id] = FollowedPodm(
                 podm, change.usage, change.failure, change.report
             )

@@ -24,7 +24,11 @@ def _count_of(shard: sa.ColumnElement[int]) -> sa.ScalarSelect[int]:
 _NUMBER = sa.bindparam("number", type_=sa.Integer)
 _KEY = sa.bindparam("key", type_=sa.String)
 _ADVANCE = sa.update(_shards).where(_shards.c.shard == _NUMBER).values(moved=_shards.c.moved + 1)
-_MARK_USAGE = sa.update(_podms).where(_podms.c.podm_key == _KEY).values(moved=_count_of(_NUMBER))
+_MARK_USAGE = (
+    sa.update(_podms)
+    .where(_podms.c.podm_key == _KEY)
+    .values(shard=_NUMBER, moved=_count_of(_NUMBER))
+)
 _MARK_CONTENT = _MARK_USAGE.values(read_moved=_count_of(_NUMBER))
 _INSERT_PART = sa.insert(tables.claim_parts).values(
     podm_key=_KEY,

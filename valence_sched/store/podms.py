@@ -27,6 +27,7 @@ _table = tables.podms
 _full_decoder = msgspec.json.Decoder(FullPodm)
 _lean_decoder = msgspec.json.Decoder(LeanPodm)
 T = TypeVar("T")
+P = TypeVar("P", FullPodm, LeanPodm)
 NOTHING_REPORTED = ReportedStats({})
 Row = dict[str, Any]
 Keys = Sequence[str]
@@ -66,6 +67,19 @@ class PodmRow(NamedTuple):
     queried_at: float
     reported: ReportedStats = NOTHING_REPORTED
 
+    def sound(self) -> PodmRow:
+        """Return the row without what only a hand can have written; the next reading rewrites it.
+
+        A generation in its place is one that the pod manager never had.
+        """
+        is_number = isinstance(self.generation, int)
+        read_at = self.read_at if isinstance(self.read_at, str) else None
+        identity = self.identity if isinstance(self.identity, str) else None
+        if is_number and (read_at, identity) == (self.read_at, self.identity):
+            return self
+        generation = self.generation if is_number else int(self.queried_at)
+        return self._replace(digest="", generation=generation, read_at=read_at, identity=identity)
+
 
 class EncodedPodm:
     """A pod manager as it was read, encoded once however often its transaction runs."""
@@ -98,12 +112,15 @@ class StoredPodm(NamedTuple):
 
     def full(self) -> FullPodm:
         """Return the pod manager with all that its document describes."""
-        podm = _full_decoder.decode(self.document)
-        return replace(podm, generation=self.generation, read_at=self.read_at)
+        return self._completed(_full_decoder.decode(self.document))
 
     def lean(self) -> LeanPodm:
         """Return the pod manager with devices and status of its blocks as JSON text."""
-        podm = _lean_decoder.decode(self.document)
+        return self._completed(_lean_decoder.decode(self.document))
+
+    def _completed(self, podm: P) -> P:
+        if not (isinstance(self.generation, int) and isinstance(self.read_at, str | None)):
+            raise TypeError("its generation or read_at is of another type")
         return replace(podm, generation=self.generation, read_at=self.read_at)
 
 
@@ -199,7 +216,7 @@ def _rows(connection: sa.Connection, keys: Iterable[str], lock: bool = False) ->
     found, quarantine = {}, quarantine_of(connection)
     for some in chunks(sorted(keys)):
         for key, name, *columns in connection.execute(query.where(of.podm_key.in_(some))).all():
-            row = PodmRow(*columns)
+            row = PodmRow(*columns).sound()
             if reported := decoded(connection, of.stats, name, row.stats):
                 row = row._replace(reported=reported)
             if quarantine.has(_table.name, name):

@@ -107,6 +107,7 @@ class PodmChange:
     ``usage`` is all that claims hold of it or, if ``incremental``, only what new claims hold: then
     nothing else changed. ``failure`` is why it is not read at present. ``report`` has what counts
     of its own report, None where it never reported. One that cannot be decoded counts as gone.
+    ``read_at`` is when it was read last, also where that changed nothing.
     """
 
     id: str
@@ -116,6 +117,7 @@ class PodmChange:
     incremental: bool = False
     failure: ReadFailure | None = None
     report: ReportedSwitch | None = None
+    read_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,7 @@ def take_snapshot(
         PodmChange(row.name, row.gone or row.key in lost, podms.get(row.key),
              (total if row.claims is None else added).get(row.key, NO_USAGE),
              row.claims is not None, known_failure(connection, row.name, row.failure),
-             _report(connection, row))
+             _report(connection, row), row.read_at)
         for row in rows
     ]  # fmt: skip
     ordered = tuple(sorted(changes, key=lambda change: change.id))
@@ -227,9 +229,14 @@ def _rows(
         _podms.stats,
     )
     return [
-        _ChangedRow(key, name, bool(gone), read_moved > before[shard], *columns)
+        _ChangedRow(key, name, bool(gone), _is_newer(read_moved, before.get(shard)), *columns)
         for key, name, gone, shard, read_moved, *columns in connection.execute(query.where(where))
     ]
+
+
+def _is_newer(moved: object, before: int | None) -> bool:
+    """Return whether a count is newer; one that a hand has damaged may be."""
+    return before is None or not isinstance(moved, int) or moved > before
 
 
 def _newly_claimed(

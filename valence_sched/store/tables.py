@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import sqlalchemy as sa
+from msgspec import Meta
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.sql.functions import FunctionElement
@@ -108,6 +109,7 @@ def _mysql_statement_time(_element: statement_time, _compiler: Any, **_words: An
 
 REVISION = "0012"  # the latest of migrations/versions, so that opening need not import alembic
 SHARDS = 64
+Shard = Annotated[int, Meta(ge=0, lt=SHARDS)]
 REGISTRY_SHARD = SHARDS  # counts the changes of registrations, and has no pod manager
 ZONES_SHARD = SHARDS + 1  # counts the changes of child zones, and has no pod manager either
 
@@ -138,7 +140,7 @@ podms = table(
     sa.Column("generation", sa.BigInteger, nullable=False),
     sa.Column("digest", KEY, nullable=False),
     sa.Column("read_at", sa.String(64)),
-    sa.Column("shard", sa.Integer, nullable=False),
+    sa.Column("shard", sa.Integer, nullable=False, info={KIND: Shard}),
     sa.Column("moved", sa.BigInteger, nullable=False),
     sa.Column("read_moved", sa.BigInteger, nullable=False),
     sa.Column("gone", sa.Boolean, nullable=False),

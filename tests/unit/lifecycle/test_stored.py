@@ -2,11 +2,13 @@
 """Deciding on what the store knows: the same answers as a fresh reading, for little work."""
 
 import datetime
+import logging
 import tempfile
 import unittest
 from pathlib import Path
 from typing import ClassVar
 
+import sqlalchemy as sa
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -22,6 +24,7 @@ from valence_sched.errors import (
     UnknownName,
     UsageError,
 )
+from valence_sched.lifecycle.stored_inventory import ASK_AGAIN_S
 from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.read_failure import ReadFailure
@@ -29,6 +32,7 @@ from valence_sched.model.read_options import ReadOptions, Selection
 from valence_sched.model.registration import Registration
 from valence_sched.store import tables
 from valence_sched.store.store import Store
+from valence_sched.store.tables import key_of
 
 # reports have the time of the database, which is that of this machine
 START = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
@@ -174,6 +178,7 @@ class TestProperty(unittest.TestCase):
                     change(site, *one)
                     if number % every and number <= len(changes):
                         continue
+                    site.now += datetime.timedelta(seconds=ASK_AGAIN_S)  # else an age may be older
                     followed = answers(site.app, site.engine)
                     self.assertEqual(answers(*site.fresh()), followed, changes[:number])
             finally:
@@ -204,6 +209,34 @@ class StoredCase(unittest.TestCase):
 
     def wait(self, seconds):
         self.site.now += datetime.timedelta(seconds=seconds)
+
+
+class TestDamage(StoredCase):
+    """What a hand writes into the row of a pod manager is its own defect."""
+
+    def test_any_column_leaves_the_others_and_a_reading_mends_it(self):
+        for column in set(tables.podms.c) - {tables.podms.c.podm_key, tables.podms.c.name}:
+            for value, follows in (("x", True), (b"\xff", True), (b"\xff", False), (999, True)):
+                with self.subTest(column.name, value=value, follows=follows):
+                    self.setUp()
+                    if follows:
+                        self.chosen()
+                    engine = sa.create_engine(self.site.state)
+                    with engine.begin() as connection:
+                        text = f"update podms set {column.name} = :value where podm_key = :key"
+                        connection.execute(sa.text(text), {"value": value, "key": key_of("a")})
+                    engine.dispose()
+                    logging.disable(logging.WARNING)
+                    self.addCleanup(logging.disable, logging.NOTSET)
+                    self.assertIn("b", {one.podm.id for one in self.site.engine.podms()})
+                    self.assertTrue(self.chosen())
+                    self.site.fail("a")
+                    self.assertEqual({"b"}, self.chosen())
+                    self.wait(5)
+                    for name in ("a", "b"):
+                        self.site.remember(name, blocks=2)
+                    fresh = answers(*self.site.fresh())
+                    self.assertEqual(fresh, answers(self.site.app, self.site.engine))
 
 
 class TestWork(StoredCase):

@@ -4,6 +4,7 @@
 import contextlib
 import itertools
 import json
+import logging
 import stat
 
 import sqlalchemy as sa
@@ -127,6 +128,45 @@ class TestReading(DamageCase):
                 self.assertEqual((set(), {column.table.name}), (missing, counts.keys()))
                 labels = {line.getMessage().partition(" cannot")[0] for line in logged.records}
                 self.assertEqual(len(labels), len(logged.records))
+
+    def test_any_damaged_column_of_a_pod_manager_is_a_defect_of_its_own(self):
+        numbers = ("generation", "shard", "moved", "read_moved")
+        garbage = [(name, value) for name in numbers for value in (999, -5)]
+        if self.url.startswith("sqlite"):  # others take no value of another type
+            names = {column.name for column in tables.podms.c} - {"podm_key", "name"}
+            garbage += [(name, value) for name in sorted(names) for value in ("x", b"\xff", 1.5)]
+        for number, (name, value) in enumerate(garbage, 2):
+            column = tables.podms.c[name]
+            key, bad = tables.podms.c.podm_key, key_of("bad")
+            with self.subTest(name, value=value):
+                follower = self.store()
+                position = follower.snapshot().position
+                plain = sa.type_coerce(column, sa.types.NULLTYPE)
+                before = self.execute(sa.select(plain).where(key == bad))[0][0]
+                text = sa.text(f"update podms set {name} = :v where podm_key = :k")
+                self.execute(text, {"v": value, "k": bad})
+                store = self.store()
+                with contextlib.ExitStack() as stack:
+                    logged = stack.enter_context(self.assertLogs("valence_sched.store", "WARNING"))
+                    store.scrub.step()
+                    logging.getLogger("valence_sched.store").warning("one, at least")
+                    seen = self.seen(store)
+                    store.update_stats("good", {"load": number})
+                    changes = follower.snapshot(position).changes
+                self.assertEqual([], [verb for verb, names in seen.items() if "good" not in names])
+                self.assertIn("good", {one.id for one in changes})
+                if isinstance(value, bytes) or name == "shard":
+                    self.assertIn("podms bad", logged.output[0])
+                self.execute(text, {"v": before, "k": bad})
+
+    def test_a_damaged_shard_hides_no_change(self):
+        for value in (999, -5):
+            follower = self.store()
+            position = follower.snapshot().position
+            self.execute(sa.update(tables.podms).values(shard=value))
+            self.one.update_stats("bad", {"load": 5 + value})
+            changed = follower.snapshot(position).changes
+            self.assertIn("bad", {one.id for one in changed})
 
     def test_another_reading_takes_the_place_of_one_that_cannot_be_decoded(self):
         self.damage(tables.podms.c.document)
