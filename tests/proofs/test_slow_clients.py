@@ -4,6 +4,7 @@
 import contextlib
 import json
 import resource
+import select
 import shutil
 import socket
 import ssl
@@ -161,6 +162,14 @@ class TestSlowClients(unittest.TestCase):
         slow = [self.open(question * 20) for _ in range(12)]
         self.check_others(slow)
         self.assertGreater(len(json.dumps(self.caller.call("GET", "/v1/blocks").body)), 2_500_000)
+
+    def test_a_health_check_waits_behind_no_question(self):
+        question = b"GET /v1/blocks HTTP/1.1\r\nHost: here\r\n\r\n"
+        lines = [self.open(question) for _ in range(100)]
+        for path in ("/healthcheck", "/healthcheck/alive"):
+            self.assertEqual(200, self.caller.call("GET", path).status)
+        answered, _, _ = select.select(lines, [], [], 0)
+        self.assertLess(len(answered), len(lines))
 
     def test_large_bodies(self):
         """They are refused, whether their length is told or not, and nobody waits for their end."""

@@ -45,6 +45,7 @@ FRAMING = 8  # bytes received for each byte of a body, at most
 SMALL_PARTS, PART_BYTES = 1000, 64  # of a chunked body: so many may be smaller on average
 MOST_DISCARDED_BYTES = 1 << 20  # that a client still sends after its last answer
 ACCEPTED_AT_ONCE = 16
+PROBE_THREADS = 2  # of health checks
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 EXHAUSTED_S = 0.05  # until connections are accepted again
 LINGER_S = 2.0  # how long a client has to read its last answer and close
@@ -214,7 +215,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         request.must_close |= not self._parser.is_complete or not self._worker.alive
         server = self._transport.get_extra_info("sockname")
         work = functools.partial(self._worker.answer, request, self.client, server)
-        answer = self._worker.loop.run_in_executor(self._worker.threads, work)
+        is_probe = request.path.startswith("/healthcheck")  # none waits behind what others ask
+        threads = self._worker.probes if is_probe else self._worker.threads
+        answer = self._worker.loop.run_in_executor(threads, work)
         answer.add_done_callback(self._send)
 
     def _send(self, answer: asyncio.Future[tuple[list[bytes], bool]]) -> None:
@@ -285,6 +288,7 @@ class ServiceWorker(Worker):  # type: ignore[misc]
         limits: Limits = self.app.limits
         self.read_s, self.most_body_bytes = limits.read_s, limits.body_bytes
         self.threads = ThreadPoolExecutor(self.cfg.threads)
+        self.probes = ThreadPoolExecutor(PROBE_THREADS)
         self.tls: ssl.SSLContext | None = None
         self.open: dict[ClientConnection, None] = {}
         self.held_bytes, self.arrivals = 0, memoryview(bytearray(READ_BYTES))
@@ -300,7 +304,8 @@ class ServiceWorker(Worker):  # type: ignore[misc]
         sys.setswitchinterval(SWITCH_S)
         sslproto.SSLProtocol.max_size = READ_BYTES  # each connection has a buffer of that size
         asyncio.run(self._serve())
-        self.threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self.threads, self.probes):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Take no more requests, and end once those that came are answered."""
