@@ -104,7 +104,8 @@ def answers() -> dict[str, str]:
     helps = [[*name.split("_"), "--help"] for name in entry_points(group="openstack.podm.v1").names]
     for words in (*([*line, "-f", "json"] for line in ANSWERS), *sorted(helps)):
         done = run("valence-sched", *words)
-        digests[" ".join(words).replace(SITE, "site.json")] = f"{done.code} {_digest(done.out)}"
+        found = f"{done.code} {_digest(done.out.replace(SITE, 'site.json'))}"
+        digests[" ".join(words).replace(SITE, "site.json")] = found
     return digests
 
 

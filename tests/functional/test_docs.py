@@ -154,15 +154,16 @@ class TestExamples(unittest.TestCase):
                     self.assertEqual((code, []), (done.code, warnings(done)), done)
 
     def test_every_request_file_is_placed_on_the_example_site(self):
-        fails = {"request-too-many.yaml": 3}  # its page shows why
+        most = "warning: no placement has more than 4 of the 5 nodes"
+        fails = {"request-too-many.yaml": (3, [most])}  # its page shows why
         files = named("request*.yaml")
         self.assertGreater(len(files), 2)
         for path in files:
             with self.subTest(path=path.name):
                 words = ("--inventory", SITE, *NEAR, "--request-file", str(path))
                 done = asked("valence-sched", "podm", "schedule", *words, "-f", "json")
-                code = fails.get(path.name, 0)
-                self.assertEqual((code, []), (done.code, warnings(done)), done)
+                expected = fails.get(path.name, (0, []))
+                self.assertEqual(expected, (done.code, warnings(done)), done)
 
     def test_one_request_file_shows_every_field(self):
         schema = json.loads((DATA / "requests.schema.json").read_bytes())["$defs"]
