@@ -301,7 +301,7 @@ class Engine(Scheduler):
         return list(self._config.policies(self._selection.policy_files).values())
 
     def podm_reads(self, policy: str, flavor: str | None = None) -> PodmReads:
-        from valence_sched.core.podm_reads import fields_read
+        from valence_sched.core.policy import fields_read
 
         known = self._config.policies(self._selection.policy_files)
         if policy not in known:

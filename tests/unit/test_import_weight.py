@@ -103,7 +103,6 @@ OTHER_JOBS = (
     "valence_sched.core.fit.optimiser",
     "valence_sched.core.fit.pool_covers",
     "valence_sched.core.fit.topology",
-    "valence_sched.core.lookahead",
     "valence_sched.core.offers",
     "valence_sched.drivers.composer",
     "valence_sched.drivers.dialect",

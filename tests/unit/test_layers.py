@@ -2,6 +2,7 @@
 """The structure: rooms import one way, without a circle; a class has a name of its own."""
 
 import ast
+import functools
 import sys
 import unittest
 from collections.abc import Callable, Iterable, Iterator
@@ -94,6 +95,20 @@ MAY_IMPORT["server"] = {
 }  # processes that serve the service
 MAY_IMPORT["valence_sched_cli"] = {"errors", "model", "app", "streams"}
 
+#: The most floors of imports inside a room, 6 where it is not named; six is wanted of all. Modules
+#: that import none of the room are the first floor. A room inside a room counts by itself.
+FLOORS = {
+    "drivers/redfish": 12,
+    "model": 14,
+    "planning": 7,
+    "planning/optimise": 7,
+    "service": 7,
+    "simulator/server": 9,
+    "store": 12,
+    "zones": 7,
+}
+MOST_FLOORS = 6
+
 # Libraries that anybody may use; of every other one the rooms that may.
 FOR_ALL = {"msgspec"}
 ONLY_IN = {
@@ -182,6 +197,15 @@ class TestLayers(unittest.TestCase):
                 imports[each.module.name].setdefault(each.target.name, each)
         self.assertEqual("", "\n".join(_circle_text(imports, one) for one in _circles(imports)))
 
+    def test_a_room_has_no_more_floors_of_imports_than_its_number(self):
+        for room in {one.address.rpartition("/")[0] for one in every_module()} - {""}:
+            floors = _floors(room)
+            highest = max(floors.values())
+            names = sorted(name for name, floor in floors.items() if floor == highest)
+            with self.subTest(room):
+                most = FLOORS.get(room, MOST_FLOORS)
+                self.assertLessEqual(highest, most, f"top floor: {_listed(names)}")
+
 
 class TestNames(unittest.TestCase):
     """One name, one thing."""
@@ -207,6 +231,21 @@ def _room_problem(each: Import) -> str | None:
     if {target.room, "/".join(target.address.split("/")[:2])} & allowed:
         return None
     return f"{each}: {room} may import {_listed(MAY_IMPORT.get(room, ()))}, not {target.room}"
+
+
+def _floors(room: str) -> dict[str, int]:
+    """Return the floor of each module that stands in a room itself."""
+    inside = {one.name for one in every_module() if one.address.rpartition("/")[0] == room}
+    below: dict[str, set[str]] = {name: set() for name in inside}
+    for each in every_import():
+        if each.module.name in inside and each.target and each.target.name in inside:
+            below[each.module.name].add(each.target.name)
+
+    @functools.cache
+    def floor(name: str) -> int:
+        return 1 + max((floor(one) for one in below[name] - {name}), default=0)
+
+    return {name: floor(name) for name in inside}
 
 
 def _library_problem(each: Import) -> str | None:

@@ -24,8 +24,7 @@ from valence_sched.app import App
 from valence_sched.config.parsers import parse_policies
 from valence_sched.core import plugins
 from valence_sched.core.batch import place
-from valence_sched.core.evaluate import evaluate
-from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.evaluation import EvaluationContext, evaluate
 from valence_sched.core.explain.report import decision_report, funnel_steps
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fitter

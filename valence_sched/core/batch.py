@@ -1,28 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches: places the nodes of one request one after another on a private overlay."""
+"""Batches: places the nodes of one request one after another on a private overlay.
+
+Each alternative of the request is tried in order, and each anchor of a group that stays together.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+import msgspec
+import numpy as np
 from msgspec import Struct
 
 from valence_sched.core import plugins
-from valence_sched.core.evaluation import INFINITE_COST, Evaluation, EvaluationContext
+from valence_sched.core.evaluation import (
+    Evaluation,
+    EvaluationContext,
+    context_of,
+    reevaluate,
+    reevaluate_group_state,
+    row_weights,
+    write_costs,
+)
 from valence_sched.core.fit.fit import Fit
-from valence_sched.core.ranking import CostListener, FitFinder, RowOrder, alternate_fits, choose_fit
+from valence_sched.core.fit.spending import Undecided
+from valence_sched.core.group_state import affects_own_podm_only, with_members
+from valence_sched.core.policy import COST_SCALE, INFINITE_COST, BoundPolicy
+from valence_sched.core.ranking import (
+    FitFinder,
+    RowOrder,
+    alternate_fits,
+    choose_fit,
+    order_by_lot,
+)
+from valence_sched.model.decision import BlockRef, Candidate, GrantRef
+from valence_sched.model.need import Alternative
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
-from valence_sched.view.view import View
-
-if TYPE_CHECKING:
-    from valence_sched.core.lookahead import Lookahead
+from valence_sched.view.domains import domain_index
+from valence_sched.view.overlay import Change, Overlay
+from valence_sched.view.view import Floats, Ints, Mask, View
 
 #: Alternates found beyond those asked for: the ones that other nodes rule out are dropped at last.
 SPARE_ALTERNATES = 16
+MOST_AHEAD = 128  # pods looked ahead at once, at most
+Schedule = Callable[[EvaluationContext], "Batch"]
+AttemptListener = Callable[[int, "list[Attempt]"], None]
+
+MOST_ANCHORS = 64  # tried for one group; the one by which most nodes fit is taken
 
 
 class PlacedNode(Struct, frozen=True, gc=False):
@@ -72,15 +100,13 @@ def _scheduler_class(context: EvaluationContext) -> Any:
     return plugins.load(plugins.SCHEDULERS).get(context.bound.policy.scheduler)
 
 
-def place(
-    context: EvaluationContext, order: RowOrder, cost_listener: CostListener = lambda rows: None
-) -> Batch:
+def place(context: EvaluationContext, order: RowOrder) -> Batch:
     """Place as many nodes as the request asks for, or as many as fit.
 
     Each node is chosen as if those before it had been composed. The shared view is never
     written: an overlay takes the nodes, and only the rows of the podm that gave blocks are
-    evaluated again, several podms at a time (``lookahead``). Plug-ins that read the group state of
-    the request evaluate every row again. ``cost_listener`` gets the rows whose costs may change.
+    evaluated again, several podms at a time (``Lookahead``). Plug-ins that read the group state of
+    the request evaluate every row again.
     Of a context with a plan the planned nodes are placed, but for those that a filter now rejects.
     """
     request = context.request
@@ -89,7 +115,7 @@ def place(
     fits: FitFinder = functools.partial(context.fit, context.view)
     planned = None if context.planned is None else iter(context.planned[0])
     if context.earlier:
-        ahead = _look_ahead(context, far=False)
+        ahead = Lookahead(context, 1)
         for fit_ in context.earlier:
             ahead.take(fit_)
         batch.view, batch.evaluation, fits = ahead.view, ahead.evaluation, ahead.fit
@@ -112,11 +138,10 @@ def place(
         if len(batch.nodes) < request.count:
             if ahead is None:
                 # the fits of a plan are not those that a look ahead expects
-                ahead = _look_ahead(context, far=planned is None)
+                ahead = Lookahead(context, MOST_AHEAD if planned is None else 1)
                 batch.view, batch.evaluation, fits = ahead.view, ahead.evaluation, ahead.fit
             first, last = ahead.take(fit)
             batch.rows_without_fit.difference_update(range(first, last))
-            cost_listener(ahead.changed_rows)
     if ahead is not None:
         ahead.close()
         batch.request = ahead.request
@@ -133,12 +158,6 @@ def _spare_alternates(context: EvaluationContext) -> int:
     return SPARE_ALTERNATES if ruled and others else min(others, SPARE_ALTERNATES)
 
 
-def _look_ahead(context: EvaluationContext, *, far: bool) -> Lookahead:
-    from valence_sched.core.lookahead import MOST_AHEAD, Lookahead  # only for several nodes
-
-    return Lookahead(context, MOST_AHEAD if far else 1)
-
-
 def _placed_node(evaluation: Evaluation, fit: Fit, others: list[Fit]) -> PlacedNode:
     alternates = tuple([(other, *_cost_and_scores(evaluation, other.row)) for other in others])
     return PlacedNode(fit, *_cost_and_scores(evaluation, fit.row), alternates)
@@ -146,3 +165,307 @@ def _placed_node(evaluation: Evaluation, fit: Fit, others: list[Fit]) -> PlacedN
 
 def _cost_and_scores(evaluation: Evaluation, row: int) -> tuple[int, tuple[float, ...]]:
     return int(evaluation.cost[row]), evaluation.scores_of(row)
+
+
+def candidate_of(
+    context: EvaluationContext, fit: Fit, cost: int, scores: tuple[float, ...]
+) -> Candidate:
+    """Return a fit on a pool of a context as a candidate, with its score, blocks and amounts."""
+    view, bound = context.view, context.bound
+    table, kinds = view.block_tables[view.podm_of[fit.row]], view.kinds.kinds
+    stocks = [(table.stocks[number], amount) for number, amount in fit.grants]
+    names = [weigher.name for weigher in bound.weighers]
+    return Candidate(
+        podm=view.podm(fit.row).id,
+        pool=view.pools[fit.row].id,
+        score=score_of(bound, cost),
+        cost=cost,
+        scores={n: round(score, 6) for n, score in zip(names, scores, strict=True)},
+        blocks=tuple(
+            BlockRef(uri=table.uris[block], type=kinds[table.kinds[block]].types)
+            for block in fit.blocks
+        ),
+        grants=tuple(
+            GrantRef(uri=s.uri, resource=s.resource, amount=amount, unit=s.unit)
+            for s, amount in stocks
+        ),
+        waste=fit.waste,
+    )
+
+
+def score_of(bound: BoundPolicy, cost: int) -> float:
+    """Return the score 0..1 that a cost stands for under a policy."""
+    worst = bound.worst_cost * COST_SCALE
+    return round(1.0 - cost / worst, 6) if worst else 1.0
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One alternative that was tried: the context it was decided from, and the nodes placed."""
+
+    context: EvaluationContext
+    batch: Batch
+
+
+def try_anchors(context: EvaluationContext, schedule: Schedule) -> Attempt:
+    """Place the nodes of a request; of a group that stays together, where most of them fit."""
+    if not needs_anchor(context.request):
+        return Attempt(context, schedule(context))
+
+    def attempt(open_rows: Mask | None = None) -> list[Attempt]:
+        narrowed = context if open_rows is None else with_anchor_rows(context, open_rows)
+        return [Attempt(narrowed, schedule(narrowed))]
+
+    return _best_by_anchor(context, attempt)[0]
+
+
+def _best_by_anchor(
+    context: EvaluationContext, attempt: Callable[..., list[Attempt]]
+) -> list[Attempt]:
+    """Return the attempts by the anchor at which most nodes fit; tried in the order of cost."""
+    best = attempts = attempt()
+    open_rows = np.ones(len(context.view), dtype=bool)
+    for _ in range(MOST_ANCHORS):
+        nodes = [node for one in attempts for node in one.batch.nodes]
+        if len(nodes) in (0, context.request.count):
+            break
+        open_rows &= ~rows_in_same_domains(context, nodes[0].chosen.row)
+        attempts = attempt(open_rows)
+        better = _count_nodes(attempts) > _count_nodes(best)
+        best, other = (attempts, best) if better else (best, attempts)
+        for attempt_ in other:  # it might have been the better one
+            best[0].batch.undecided_rows.update(attempt_.batch.undecided_rows)
+    return best
+
+
+def needs_anchor(request: Request) -> bool:
+    """Return whether the first node of a request decides where all the others must be."""
+    group, members = request.group, request.company.members
+    return group is not None and bool(group.affinity) and not any(map(members.get, group.affinity))
+
+
+def rows_in_same_domains(context: EvaluationContext, row: int) -> Mask:
+    """Return the rows that share the values of a row in every domain of the group's affinity."""
+    same = np.ones(len(context.view), dtype=bool)
+    for domain in context.request.group.affinity if context.request.group else ():
+        numbers = domain_index(context.view, domain).numbers
+        same &= (numbers == numbers[row]).all(axis=1)
+    return same
+
+
+def with_anchor_rows(context: EvaluationContext, rows: Mask) -> EvaluationContext:
+    """Return the context in which the first node can only go to some rows."""
+    evaluation = context.evaluation.copy()
+    for number, filter_ in enumerate(context.bound.filters):
+        if any("group" in declared.fields for declared in filter_.reads):
+            evaluation.verdicts[number] &= rows
+    evaluation.cost[~rows] = INFINITE_COST
+    return replace(context, evaluation=evaluation)
+
+
+def try_alternatives(context: EvaluationContext, schedule: Schedule) -> list[Attempt]:
+    """Return an attempt for each alternative, in order, up to the one that places the last node.
+
+    Where a group that must stay together does not fit where one alternative fits best, the next
+    anchors are tried with all alternatives, as :func:`try_anchors` does with one.
+    """
+    if not context.request.fallbacks or not needs_anchor(context.request):
+        return _try_in_order(context, schedule)
+    return _best_by_anchor(context, functools.partial(_try_in_order, context, schedule))
+
+
+def _try_in_order(
+    context: EvaluationContext, schedule: Schedule, open_rows: Mask | None = None
+) -> list[Attempt]:
+    """Try each alternative once; with ``open_rows`` the first node can only go to these rows."""
+    attempts: list[Attempt] = []
+    for alternative in (None, *context.request.fallbacks):
+        missing = context.request.count - _count_nodes(attempts)
+        if not missing:
+            break
+        current = context
+        if alternative is not None:
+            current = _next_context(attempts[-1], alternative, missing)
+        if open_rows is None:
+            attempts.append(try_anchors(current, schedule))
+            continue
+        if not _count_nodes(attempts):
+            current = with_anchor_rows(current, open_rows)
+        attempts.append(Attempt(current, schedule(current)))
+    return attempts
+
+
+def _count_nodes(attempts: list[Attempt]) -> int:
+    return sum(len(attempt.batch.nodes) for attempt in attempts)
+
+
+def _next_context(last: Attempt, alternative: Alternative, count: int) -> EvaluationContext:
+    """Return the context of an alternative on what the last one left, with its group state."""
+    needs, bonds, before = alternative.needs, alternative.bonds, last.batch.request
+    request = msgspec.structs.replace(before, needs=needs, bonds=bonds, count=count, min_count=None)
+    context = context_of(last.batch.view, request, last.context.bound, strict=last.context.strict,
+                         other_nodes=last.context.other_nodes,
+                         spending=last.context.spending)  # fmt: skip
+    planned = last.context.planned
+    return context if planned is None else replace(context, planned=planned[1:])
+
+
+class _NextNode(Struct, frozen=True, gc=False):
+    """A pod one node ahead: the fit that was taken, its undo, and its rows evaluated after it.
+
+    They are ``rows`` of the evaluation of all pods that were evaluated together.
+    """
+
+    fit: Fit
+    undo: Change
+    verdicts: Mask
+    scores: Floats
+    cost: Ints
+    rows: slice
+
+
+class Lookahead:
+    """The overlay and the evaluation of a batch; ``take`` updates both by one node.
+
+    Evaluating one pod again costs almost as much as evaluating sixty, so a batch that spreads over
+    pods looks ahead: it takes the next node of several pods on the overlay, evaluates them
+    together, and stores each result until that pod's turn comes. A pod from which another node is
+    taken is put back as it was. The outcome is the same to the bit as without looking ahead.
+    """
+
+    def __init__(self, context: EvaluationContext, most_ahead: int = MOST_AHEAD) -> None:
+        self._context = context
+        self._overlay = Overlay(context.view)
+        self.view, self.evaluation = self._overlay.view, context.evaluation.copy()
+        self._verdicts, self._scores = self.evaluation.verdicts, self.evaluation.scores
+        self._request = context.request
+        self._new_member_rows: list[int] = []  # rows of nodes that are not counted yet
+        self._ahead: dict[int, _NextNode] = {}
+        group_readers = self.evaluation.group_state_readers
+        #: such plug-ins are called with a view on which no pod is one node ahead
+        self._reads_both = bool(group_readers & self.evaluation.availability_readers)
+        #: then the group state of the next node can be evaluated ahead, too
+        own_only = affects_own_podm_only(context.request, context.bound, group_readers)
+        self._own_podm_only = own_only and not self._reads_both
+        self._weights = row_weights(context.view, context.bound) if group_readers else None
+        self._most_ahead = 1 if context.request.alternates or self._reads_both else most_ahead
+        self._count_ahead = 1
+        self._hits = 0
+        self._left = context.request.count - 1  # nodes to take: the last one is only chosen
+        self._last = -1
+
+    @property
+    def request(self) -> Request:
+        """Return the request with a group state that counts the nodes placed up to now."""
+        if self._new_member_rows:
+            self._request = with_members(self._context.view, self._request, self._new_member_rows)
+            self._new_member_rows = []
+        return self._request
+
+    def fit(self, row: int) -> Fit | Undecided | None:
+        """Return the fit of a row as it is now, whether its pod is one node ahead or not."""
+        podm = int(self.view.podm_of[row])
+        ahead = self._ahead.get(podm)
+        if ahead is not None:
+            if ahead.fit.row == row:
+                return ahead.fit
+            self._overlay.apply([self._ahead.pop(podm).undo])
+        return self._context.fit(self.view, row)
+
+    def take(self, fit: Fit) -> tuple[int, int]:
+        """Take the blocks and amounts of a fit; return the rows that may have changed."""
+        podm = int(self.view.podm_of[fit.row])
+        if podm not in self._ahead:
+            self._adapt(podm)
+            self._evaluate_ahead([fit, *self._likely_fits(podm)])
+        else:
+            self._hits += 1
+        self._last = podm
+        self._left -= 1
+        ahead = self._ahead.pop(podm)
+        first, last = self._overlay.rows(podm)
+        rows, part = slice(first, last), ahead.rows
+        self._verdicts[:, rows] = ahead.verdicts[:, part]
+        self._scores[:, rows] = ahead.scores[:, part]
+        self.evaluation.cost[rows] = ahead.cost[part]
+        if self.evaluation.group_state_readers:
+            self._new_member_rows.append(fit.row)
+            if not self._own_podm_only:
+                self._reevaluate_group_state(first, last)
+        return first, last
+
+    def _reevaluate_group_state(self, first: int, last: int) -> None:
+        """Evaluate every row again with the present group state."""
+        context, evaluation = self._context, self.evaluation
+        view = self.view.without_memo() if self._reads_both else context.view
+        bound, strict = context.bound, context.strict
+        changed = reevaluate_group_state(view, self.request, bound, evaluation, strict)
+        changed[first:last] = True
+        rows = changed.nonzero()[0]
+        part = evaluation.select(rows)
+        self._write_costs(part, rows)
+        evaluation.cost[rows] = part.cost
+
+    def close(self) -> None:
+        """Put back every pod that is one node ahead, so that the view shows the present state."""
+        self._overlay.apply([ahead.undo for ahead in self._ahead.values()])
+        self._ahead.clear()
+
+    def _adapt(self, podm: int) -> None:
+        """Look twice as far ahead when that paid, or when pods take turns; else half as far."""
+        count = self._count_ahead
+        paid = self._hits * 2 >= count - 1 if count > 1 else podm != self._last
+        self._count_ahead = min(self._most_ahead, count * 2) if paid else max(1, count // 2)
+        self._hits = 0
+
+    def _likely_fits(self, chosen_podm: int) -> list[Fit]:
+        """Return the fits of the pods that are best now, at most as many as to look ahead at.
+
+        No more than nodes are left, and only those that a short search settles: the others are left
+        to their turn.
+        """
+        count = min(self._count_ahead, self._left) - 1
+        if count < 1:
+            return []
+        cost = self.evaluation.cost
+        rows = np.argpartition(cost, min(4 * count, len(cost) - 1))[: 4 * count]
+        rows = order_by_lot(self.view, rows, self._context.request)
+        rows = rows[np.argsort(cost[rows], kind="stable")]
+        rows = rows[cost[rows] != INFINITE_COST]
+        ahead: dict[int, Fit] = {}
+        for row, podm in zip(rows.tolist(), self.view.podm_of[rows].tolist(), strict=True):
+            if podm == chosen_podm or podm in ahead or podm in self._ahead:
+                continue
+            fit = self._context.fitter.quick_fit(self.view, row)
+            if fit is not None:
+                ahead[podm] = fit
+                if len(ahead) == count:
+                    break
+        return list(ahead.values())
+
+    def _evaluate_ahead(self, fits: list[Fit]) -> None:
+        """Take these fits on the overlay and evaluate all their pods together."""
+        changes = self._overlay.allocate_each((fit.row, fit.blocks, fit.grants) for fit in fits)
+        spans = [self._overlay.rows(change[0]) for change in changes]
+        rows = np.array([row for first, last in spans for row in range(first, last)])
+        evaluation = self.evaluation.select(rows)
+        view = self._overlay.window(*spans[0]) if len(fits) == 1 else self._overlay.take(rows)
+        view.precompute_free(self._context.request.needs)
+        self._reevaluate(view, fits, evaluation, rows)
+        tables = evaluation.verdicts, evaluation.scores, evaluation.cost
+        low = 0
+        for fit, change, (first, last) in zip(fits, changes, spans, strict=True):
+            high = low + last - first
+            self._ahead[change[0]] = _NextNode(fit, change, *tables, slice(low, high))
+            low = high
+
+    def _reevaluate(self, view: View, fits: list[Fit], evaluation: Evaluation, rows: Ints) -> None:
+        bound, strict = self._context.bound, self._context.strict
+        reevaluate(view, self.request, bound, evaluation, strict=strict)
+        if evaluation.group_state_readers and self._own_podm_only:
+            request = with_members(self._context.view, self.request, [fit.row for fit in fits])
+            reevaluate_group_state(view, request, bound, evaluation, strict=strict)
+            self._write_costs(evaluation, rows)
+
+    def _write_costs(self, evaluation: Evaluation, rows: Ints) -> None:
+        weights = self._weights
+        write_costs(evaluation, self._context.bound, None if weights is None else weights[:, rows])

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from valence_sched.core.alternatives import Attempt, try_alternatives
-from valence_sched.core.batch import Batch, schedule
+from valence_sched.core.batch import Attempt, Batch, schedule, try_alternatives
 from valence_sched.core.decision import Decision
-from valence_sched.core.evaluation import COST_SCALE, EvaluationContext
+from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.evaluation_cache import MOST_MIXES, EvaluationCache, SplicedSnapshot
 from valence_sched.core.explain.undecided import undecided_text
 from valence_sched.core.fit.spending import Undecided
@@ -22,20 +21,27 @@ from valence_sched.core.group_state import (
     NodeCounts,
     with_group_state,
 )
-from valence_sched.core.policy import BoundPolicy
-from valence_sched.core.preparation import Preparation
-from valence_sched.core.ranking import rank_rows
-from valence_sched.errors import (
-    DecisionUndecided,
+from valence_sched.core.policy import (
+    COST_SCALE,
+    BoundPolicy,
+    RequestReader,
+    bind,
+    idle_readers,
+    missing_readers,
+    resolve_needs,
+    without_readers,
 )
+from valence_sched.core.ranking import rank_rows
+from valence_sched.errors import DecisionUndecided, RequestError, UnknownName
 from valence_sched.model.decision import Candidate, PoolRef
 from valence_sched.model.decision_result import Ranking
 from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.policy import Policy
-from valence_sched.model.request import Mix, MixSupplies, Request
+from valence_sched.model.request import Mix, MixSupplies, Request, sealed, with_inherited
 from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.builder import UriKey, ViewBuilder
+from valence_sched.view.expression import check_amounts
 from valence_sched.view.view import Mask, View
 
 if TYPE_CHECKING:
@@ -278,6 +284,85 @@ class Decider:
     def eligible(self, request: Request, bound: BoundPolicy) -> Mask:
         """Return the rows that pass all filters that read neither free capacity nor the group."""
         return eligible_rows(self._evaluate(msgspec.structs.replace(request, group=None), bound))
+
+
+class Preparation:
+    """Binds the policies that requests name, each once, and seals requests for them.
+
+    ``mix`` returns the workload to leave room for, where a request brings none; it is called once,
+    and only when a policy reads it. ``stated`` are the capabilities of the zone itself.
+    """
+
+    def __init__(
+        self,
+        policies: Iterable[Policy],
+        mix: Callable[[], Mix] = Mix,
+        stated: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        self._stated = stated or {}
+        self._policies = {policy.name: policy for policy in policies}
+        self._bound: dict[str, BoundPolicy] = {}
+        self._without_idle_readers: dict[tuple[str, frozenset[RequestReader]], BoundPolicy] = {}
+        self._mix = functools.cache(mix)
+
+    def policies(self) -> Sequence[Policy]:
+        """Return the policies a request may name."""
+        return list(self._policies.values())
+
+    def policy(self, name: str) -> BoundPolicy:
+        """Return a policy with its plug-ins; UnknownName, or errors as for binding it."""
+        if name not in self._policies:
+            raise UnknownName("policy", name, self._policies)
+        if name not in self._bound:
+            self._bound[name] = bind(self._policies[name])
+        return self._bound[name]
+
+    def prepare(
+        self, request: Request, view: View, *, elsewhere: bool = False
+    ) -> tuple[Request, BoundPolicy]:
+        """Return a request sealed for decisions on a view, and its policy.
+
+        With ``elsewhere`` it may name pod managers of other zones.
+
+        Raises:
+            RequestError: the policy has no plug-in that reads what the request says, or an
+                expression compares amounts of different units.
+            UnknownName: no such policy or pod manager.
+        """
+        bound = self.policy(request.policy)
+        for reader in missing_readers(request, bound):
+            lack = f"policy {request.policy!r} has no {reader.kind} {reader.name!r}"
+            raise RequestError(f"{lack}, so what the request says about it would be ignored: "
+                               f"add the {reader.kind} or choose another policy")  # fmt: skip
+        if not elsewhere:
+            _check_names(request, view)
+        request = with_inherited(request, self._stated)
+        request = sealed(self._with_mix(request, bound))  # its id is the same by any policy
+        request = sealed(resolve_needs(request, bound.policy))
+        if request.where_expression is not None:
+            check_amounts(view, request.where_expression)
+        return request, bound
+
+    def active(self, request: Request, bound: BoundPolicy) -> BoundPolicy:
+        """Return the policy without the plug-ins that a request gives no work."""
+        readers = idle_readers(request, bound)
+        key = (bound.policy.name, readers)
+        if key not in self._without_idle_readers:
+            self._without_idle_readers[key] = without_readers(bound, readers)
+        return self._without_idle_readers[key]
+
+    def _with_mix(self, request: Request, bound: BoundPolicy) -> Request:
+        if request.mix.shares or "mix" not in bound.fields_read:
+            return request
+        return msgspec.structs.replace(request, mix=self._mix())
+
+
+def _check_names(request: Request, view: View) -> None:
+    if request.podms or request.exclude_podms:
+        known = {name for podm in view.podms for name in (podm.id, podm.name) if name}
+        for name in (*request.podms, *request.exclude_podms):
+            if name not in known:
+                raise UnknownName("pod manager", name, view.podm_ids)
 
 
 def eligible_rows(context: EvaluationContext) -> Mask:

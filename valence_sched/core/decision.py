@@ -5,30 +5,25 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Literal
 
 import msgspec
+import numpy as np
 
-from valence_sched.core.alternatives import Attempt
-from valence_sched.core.batch import Batch, PlacedNode
-from valence_sched.core.evaluation import COST_SCALE, INFINITE_COST, EvaluationContext
+from valence_sched.core.batch import Attempt, Batch, PlacedNode, candidate_of, score_of
+from valence_sched.core.evaluation import EvaluationContext, reevaluate_group_state
 from valence_sched.core.fit.fit import Fit
-from valence_sched.core.group_state import substitute_rows, with_members
-from valence_sched.model.decision import (
-    BlockRef,
-    Candidate,
-    GrantRef,
-    Outcome,
-    Placement,
-    PoolRef,
-)
+from valence_sched.core.group_state import with_members, without_members
+from valence_sched.core.policy import INFINITE_COST
+from valence_sched.model.decision import Candidate, Outcome, Placement, PoolRef
 from valence_sched.model.request import Request
 from valence_sched.view.view import View
 
-if TYPE_CHECKING:
-    from valence_sched.core.row_fits import RowFits
+MIN_ROWS = 64  # that pass all filters, from which on it pays to settle them together
+
+RowFit = Literal["fits", "none", "undecided"]
 
 
 @dataclass
@@ -66,8 +61,6 @@ class Decision:
     @functools.cached_property
     def row_fits(self) -> RowFits:
         """Return which rows make the next node, as this decision left them."""
-        from valence_sched.core.row_fits import RowFits  # only to explain
-
         return RowFits(self.context, self.batch)
 
     @property
@@ -172,10 +165,6 @@ class Decision:
             return None
         return self._candidate(fit, cost, self.context.evaluation.scores_of(row))
 
-    def candidates(self, nodes: Iterable[PlacedNode]) -> tuple[Candidate, ...]:
-        """Return the candidates of nodes of this decision, as they were when each was placed."""
-        return tuple(self._candidate(node.chosen, node.cost, node.scores) for node in nodes)
-
     def row_of(self, podm: str, pool: str) -> int:
         first, last = self.view.rows_of(podm)
         return next(row for row in range(first, last) if self.view.pools[row].id == pool)
@@ -205,30 +194,59 @@ class Decision:
         return int(self.view.podm_of[fit.row])
 
     def _candidate(self, fit: Fit, cost: int, scores: tuple[float, ...]) -> Candidate:
-        table = self.view.block_tables[self.view.podm_of[fit.row]]
-        kinds = self.view.kinds.kinds
-        blocks = [(table.uris[block], kinds[table.kinds[block]].types) for block in fit.blocks]
-        stocks = [(table.stocks[number], amount) for number, amount in fit.grants]
-        names = [weigher.name for weigher in self.context.bound.weighers]
-        return Candidate(
-            podm=self.view.podm(fit.row).id,
-            pool=self.view.pools[fit.row].id,
-            score=self.score(cost),
-            cost=cost,
-            scores={n: round(score, 6) for n, score in zip(names, scores, strict=True)},
-            blocks=tuple(BlockRef(uri=uri, type=types) for uri, types in blocks),
-            grants=tuple(
-                GrantRef(uri=s.uri, resource=s.resource, amount=amount, unit=s.unit)
-                for s, amount in stocks
-            ),
-            waste=fit.waste,
-        )
+        return candidate_of(self.context, fit, cost, scores)
 
     def score(self, cost: int) -> float:
         """Return the score 0..1 that a cost stands for."""
-        worst = self._worst_cost
-        return round(1.0 - cost / worst, 6) if worst else 1.0
+        return score_of(self.context.bound, cost)
+
+
+class RowFits:
+    """Says of rows that pass every filter whether they make the next node of a batch.
+
+    Of many rows at once where their fit is a cover of blocks alone, else one by one. Rows that the
+    batch has left open are undecided.
+    """
+
+    def __init__(self, context: EvaluationContext, batch: Batch) -> None:
+        self._context, self._batch = context, batch
+
+    def of(self, row: int) -> RowFit:
+        """Return whether the blocks of a row make the node, whatever the filters say."""
+        known = self._known.get(row)
+        if known is None:
+            fit = self._context.fit(self._batch.view, row)
+            known = "none" if fit is None else "fits" if isinstance(fit, Fit) else "undecided"
+            self._known[row] = known
+        return known
 
     @functools.cached_property
-    def _worst_cost(self) -> float:
-        return self.context.bound.worst_cost * COST_SCALE
+    def _known(self) -> dict[int, RowFit]:
+        """What is known by row: at first what is settled for all rows together."""
+        passing = (self._batch.evaluation.cost != INFINITE_COST).nonzero()[0]
+        if len(passing) < MIN_ROWS or not self._context.fitter.covers_blocks_alone:
+            return {}
+        from valence_sched.core.fit.pool_covers import PoolCovers  # only for many rows
+
+        has_cover, known = PoolCovers(self._context.fitter, self._batch.view).settle(passing)
+        left = known & ~np.isin(passing, list(self._batch.undecided_rows))
+        rows, fits = passing[left].tolist(), has_cover[left].tolist()
+        return {row: "fits" if fit else "none" for row, fit in zip(rows, fits, strict=True)}
+
+
+def substitute_rows(
+    context: EvaluationContext, with_all_members: Request, replaced_row: int, rows: Sequence[int]
+) -> set[int]:
+    """Return those of ``rows`` that keep the rules of the group in place of another row.
+
+    ``with_all_members`` is the request with a group state that counts all nodes, replaced or not.
+    """
+    state = without_members(context.view, with_all_members, [replaced_row]).company
+    request = msgspec.structs.replace(context.request, company=state)
+    index = np.unique(rows)
+    evaluation, view = context.evaluation.select(index), context.view.take(index)
+    reevaluate_group_state(view, request, context.bound, evaluation, context.strict)
+    # what is free was checked when the alternates were found
+    fixed = evaluation.group_state_readers - evaluation.availability_readers
+    fixed_filters = [filter_.name in fixed for filter_ in context.bound.filters]
+    return set(index[evaluation.verdicts[fixed_filters].all(axis=0)].tolist())

@@ -1,62 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluation: the verdicts, scores and costs of all pools, and the context of a decision."""
+"""Evaluation: the verdicts, scores and costs of all pools for a request under a policy."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.spending import Spending, Undecided
-from valence_sched.core.policy import BoundPolicy
+from valence_sched.core.policy import (
+    COST_SCALE,
+    INFINITE_COST,
+    BoundFilter,
+    BoundPolicy,
+    BoundWeigher,
+)
+from valence_sched.errors import PluginError, describe_error, one_line
+from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
+from valence_sched.view.tracking import track_request, track_view
 from valence_sched.view.view import Floats, Ints, Mask, View
 
-#: A score of 1 costs 0, a score of 0 costs this much: costs are whole numbers, low is best.
-COST_SCALE = 1_000_000
-INFINITE_COST = np.iinfo(np.int64).max
-#: From this float on the last bit counts one: the bits of a sum with it are a whole number, read
-#: several times as fast as floats are converted. Holds for whole numbers within ±2**51.
-_UNIT_FLOAT = 1.5 * 2**52
-_UNIT_BITS = int(np.float64(_UNIT_FLOAT).view(np.int64))
-
-
-#: The verdicts, scores and costs of some rows, and which of these rows are meant.
-Answers = tuple[Mask, Floats, Ints, slice]
-
-
-class LateAnswers:
-    """Verdicts and scores of whole podms that are written into an evaluation once they are read.
-
-    Ranking reads costs alone: of most podms nobody reads more before their answers change again.
-    ``podm_of`` has the podm of each row, and ``rows`` the rows of each podm.
-    """
-
-    __slots__ = ("_podm_of", "_rows", "by_podm")
-
-    def __init__(self, podm_of: Sequence[int], rows: Sequence[slice]) -> None:
-        self.by_podm: dict[int, Answers] = {}
-        self._podm_of, self._rows = podm_of, rows
-
-    def write(self, verdicts: Mask, scores: Floats) -> None:
-        """Write all into the tables of an evaluation."""
-        for podm, answers in self.by_podm.items():
-            rows, part = self._rows[podm], answers[3]
-            verdicts[:, rows], scores[:, rows] = answers[0][:, part], answers[1][:, part]
-        self.by_podm.clear()
-
-    def scores_of(self, row: int) -> tuple[float, ...] | None:
-        """Return the scores of a row; None where the evaluation has them."""
-        podm = self._podm_of[row]
-        answers = self.by_podm.get(podm)
-        if answers is None:
-            return None
-        first = answers[3].start or 0
-        return tuple(answers[1][:, first + row - self._rows[podm].start].tolist())
+ONE = np.float64(1.0).view(np.uint64)
+BOOL, FLOAT = np.dtype(bool), np.dtype(np.float64)
 
 
 class Evaluation(msgspec.Struct):
@@ -68,7 +38,6 @@ class Evaluation(msgspec.Struct):
     ``availability_readers`` names the plug-ins that read free capacity: depletion can change only
     their answers. ``group_state_readers`` names those that read the group state: a placed node can
     change their answers for any pool. ``failed_plugins`` are not called again in one decision.
-    ``late`` has verdicts and scores that both tables get when they are read.
     """
 
     filter_verdicts: Sequence[Mask] | Mask
@@ -78,43 +47,24 @@ class Evaluation(msgspec.Struct):
     availability_readers: frozenset[str] = frozenset()
     failed_plugins: set[str] = msgspec.field(default_factory=set)
     group_state_readers: frozenset[str] = frozenset()
-    late: LateAnswers | None = None
 
     @property
     def verdicts(self) -> Mask:
         """The verdicts as one table, filters × pools, which may be written."""
-        if self.late is not None:
-            self.late.write(self._verdict_table, self._score_table)
-        return self._verdict_table
-
-    @property
-    def scores(self) -> Floats:
-        """The scores as one table, weighers × pools, which may be written."""
-        if self.late is not None:
-            self.late.write(self._verdict_table, self._score_table)
-        return self._score_table
-
-    @property
-    def _verdict_table(self) -> Mask:
         if not isinstance(self.filter_verdicts, np.ndarray):
             size = (len(self.filter_verdicts), len(self.cost))
             self.filter_verdicts = np.array(self.filter_verdicts, dtype=bool).reshape(size)
         return self.filter_verdicts
 
     @property
-    def _score_table(self) -> Floats:
+    def scores(self) -> Floats:
+        """The scores as one table, weighers × pools, which may be written."""
         if not isinstance(self.weigher_scores, np.ndarray):
             size = (len(self.weigher_scores), len(self.cost))
             self.weigher_scores = np.array(self.weigher_scores, dtype=np.float64).reshape(size)
         return self.weigher_scores
 
     def scores_of(self, row: int) -> tuple[float, ...]:
-        if self.late is not None:
-            scores = self.late.scores_of(row)
-            if scores is not None:
-                return scores
-        if isinstance(self.weigher_scores, np.ndarray):
-            return tuple(self.weigher_scores[:, row].tolist())
         return tuple([float(scores[row]) for scores in self.weigher_scores])
 
     def copy(self) -> Evaluation:
@@ -122,22 +72,13 @@ class Evaluation(msgspec.Struct):
         copied = self.with_rows(self.verdicts.copy(), self.scores.copy(), self.cost.copy())
         return copied.detached()
 
-    def window(self, first: int, last: int) -> Evaluation:
-        rows = slice(first, last)
-        return self.with_rows(self.verdicts[:, rows], self.scores[:, rows], self.cost[rows])
-
-    def current_part(self, rows: Ints | slice) -> Evaluation:
-        """Return the evaluation of some rows, of which none are late."""
-        verdicts, scores = self._verdict_table[:, rows], self._score_table[:, rows]
-        return self.with_rows(verdicts, scores, self.cost[rows])
-
-    def select(self, rows: Ints) -> Evaluation:
+    def select(self, rows: Ints | slice) -> Evaluation:
+        """Return the evaluation of some rows: a copy, or of a slice the same arrays."""
         return self.with_rows(self.verdicts[:, rows], self.scores[:, rows], self.cost[rows])
 
     def write(self, rows: Ints | slice, part: Evaluation) -> None:
-        """Write the evaluation of some rows, of which none are late."""
-        self._verdict_table[:, rows] = part.verdicts
-        self._score_table[:, rows] = part.scores
+        self.verdicts[:, rows] = part.verdicts
+        self.scores[:, rows] = part.scores
         self.cost[rows] = part.cost
 
     def with_rows(self, verdicts: Mask, scores: Floats, cost: Ints) -> Evaluation:
@@ -191,10 +132,119 @@ class EvaluationContext:
         return replace(
             self,
             view=self.view.window(first, last),
-            evaluation=self.evaluation.window(first, last),
+            evaluation=self.evaluation.select(slice(first, last)),
             request=msgspec.structs.replace(self.request, count=count, alternates=0),
             spending=Spending(self.bound.policy.budget),
         )
+
+
+def evaluate(
+    view: View, request: Request, bound: BoundPolicy, *, strict: bool = False
+) -> Evaluation:
+    """Call every filter and every weigher on all pools.
+
+    A filter that fails rejects every pool and a weigher that fails scores 0; the notes name them.
+
+    Raises:
+        PluginError: with ``strict``, a plug-in broke its contract.
+    """
+    verdicts: list[Mask] = []
+    scores: list[Floats] = []
+    evaluation = Evaluation(verdicts, scores, np.empty(len(view), dtype=np.int64))
+    tracker = _ReadTracker(view, request)
+    passed = every = view.all_rows
+    for filter_ in bound.filters:
+        mask = _verdict(filter_, tracker.view, tracker.request, evaluation, strict)
+        if mask is not every:
+            passed = passed & mask
+        verdicts.append(mask)
+        tracker.note(filter_.name)
+    for weigher in bound.weighers:
+        score = _score(weigher, tracker.view, tracker.request, evaluation, strict)
+        if not _all_within(score):
+            score = _clamped_score(score, weigher, evaluation, strict)
+        scores.append(score)
+        tracker.note(weigher.name)
+    evaluation.availability_readers = frozenset(tracker.availability_readers)
+    evaluation.group_state_readers = frozenset(tracker.group_state_readers)
+    write_costs(evaluation, bound, row_weights(view, bound), passed)
+    return evaluation
+
+
+def context_of(
+    view: View,
+    request: Request,
+    bound: BoundPolicy,
+    *,
+    strict: bool = False,
+    other_nodes: int = 0,
+    spending: Spending | None = None,
+) -> EvaluationContext:
+    """Return what a decision on a request is made from, with all pools evaluated."""
+    evaluation = evaluate(view, request, bound, strict=strict)
+    fitter = Fitter(request.needs, view.kinds, request.bonds, bound.policy.budget)
+    spending = spending or Spending(bound.policy.budget)
+    return EvaluationContext(
+        view, request, bound, evaluation, fitter, strict, other_nodes, spending
+    )
+
+
+class _ReadTracker:
+    """Notes which plug-ins read what placing nodes changes: free capacity, and the group state."""
+
+    def __init__(self, view: View, request: Request) -> None:
+        self.view = track_view(view)
+        related = request.group is not None or request.owner is not None
+        self._tracked_request = track_request(request) if related else None
+        self.request = self._tracked_request or request
+        self.availability_readers: set[str] = set()
+        self.group_state_readers: set[str] = set()
+
+    def note(self, name: str) -> None:
+        if self.view.was_read:
+            self.availability_readers.add(name)
+            self.view.was_read = False
+        if self._tracked_request is not None and self._tracked_request.was_read:
+            self.group_state_readers.add(name)
+            self._tracked_request.reset()
+
+
+def reevaluate(
+    view: View, request: Request, bound: BoundPolicy, evaluation: Evaluation, strict: bool = False
+) -> None:
+    """Call again the plug-ins that read free capacity, and write over the same rows."""
+    readers = evaluation.availability_readers - evaluation.failed_plugins
+    for verdict_row, filter_ in zip(evaluation.verdicts, bound.filters, strict=True):
+        if filter_.name in readers:
+            verdict_row[:] = _verdict(filter_, view, request, evaluation, strict)
+    for score, weigher in zip(evaluation.scores, bound.weighers, strict=True):
+        if weigher.name in readers:
+            score[:] = _score(weigher, view, request, evaluation, strict)
+    _clamp_scores(evaluation, bound, strict)
+    write_costs(evaluation, bound, row_weights(view, bound))
+
+
+def reevaluate_group_state(
+    view: View, request: Request, bound: BoundPolicy, evaluation: Evaluation, strict: bool = False
+) -> Mask:
+    """Call again the plug-ins that read the group state; return the rows with another answer.
+
+    The costs of these rows are left to the caller.
+    """
+    readers = evaluation.group_state_readers - evaluation.failed_plugins
+    changed = np.zeros(len(view), dtype=bool)
+    for verdict_row, filter_ in zip(evaluation.verdicts, bound.filters, strict=True):
+        if filter_.name in readers:
+            answer = _verdict(filter_, view, request, evaluation, strict)
+            changed |= verdict_row != answer
+            verdict_row[:] = answer
+    for score, weigher in zip(evaluation.scores, bound.weighers, strict=True):
+        if weigher.name in readers:
+            scores = _score(weigher, view, request, evaluation, strict)
+            changed |= score != scores
+            score[:] = scores
+    _clamp_scores(evaluation, bound, strict)
+    return changed
 
 
 def row_weights(view: View, bound: BoundPolicy) -> Ints | None:
@@ -209,72 +259,138 @@ def write_costs(
     bound: BoundPolicy,
     weights: Ints | None = None,
     passed: Mask | None = None,
-    total: CostTotal | None = None,
 ) -> None:
     """Write the costs of verdicts and scores into an evaluation.
 
-    A caller that knows them passes the rows that pass all filters (``passed``) and the sum of the
-    scores (``total``). With ``weights`` a row's cost is the mean by its own weights, scaled as all
-    others are, so that rows compare: ``worst × sum(weight × cost) / sum(weight)``, a whole number.
-    A row on which no weigher has any weight costs the most.
+    A caller that knows them passes the rows that pass all filters (``passed``). With ``weights`` a
+    row's cost is the mean by its own weights, scaled as all others are, so that rows compare:
+    ``worst × sum(weight × cost) / sum(weight)``, a whole number. A row on which no weigher has any
+    weight costs the most.
     """
     if passed is None:
         passed = np.logical_and.reduce(evaluation.verdicts)
     if weights is not None:
-        _write_weighted_costs(evaluation, bound, weights)
+        costs = COST_SCALE - np.rint(evaluation.scores * COST_SCALE)
+        whole = weights.sum(axis=0)
+        mean = np.full(len(evaluation.cost), float(COST_SCALE))
+        np.divide((weights * costs).sum(axis=0), whole, out=mean, where=whole > 0)
+        evaluation.cost[:] = np.rint(mean * bound.worst_cost)
     else:
-        total = total or CostTotal.of(evaluation.weigher_scores, bound, len(evaluation.cost))
-        total.write(evaluation.cost)
+        # whole numbers far below 2**53, which floats hold exactly
+        total = np.full(len(evaluation.cost), float(COST_SCALE * bound.worst_cost))
+        for score, weigher in zip(evaluation.weigher_scores, bound.weighers, strict=True):
+            if score.strides == (0,) and len(score):  # one number, as by numpy's broadcast_to
+                total -= weigher.weight * round(float(score[0]) * COST_SCALE)
+                continue
+            gain = score * COST_SCALE
+            np.rint(gain, out=gain)
+            gain *= weigher.weight
+            total -= gain
+        evaluation.cost[:] = total
     evaluation.cost[(~passed).nonzero()[0]] = INFINITE_COST
 
 
-class CostTotal:
-    """The sum of ``weight × SCALE × (1 - score)``, added up weigher by weigher.
-
-    Whole numbers far below 2**51, so that floats hold them exactly. The common factor of the
-    weights is multiplied in at the end: most often all weights are equal.
-    """
-
-    def __init__(self, bound: BoundPolicy, size: int) -> None:
-        self._common = math.gcd(*[weigher.weight for weigher in bound.weighers]) or 1
-        self._worst = COST_SCALE * bound.worst_cost
-        self._gains = np.empty(size)
-        self._gain: Floats | None = None  # of the weighers after the first one
-        self._first = True
-
-    @classmethod
-    def of(cls, scores: Iterable[Floats], bound: BoundPolicy, size: int) -> CostTotal:
-        total = cls(bound, size)
-        for score, weigher in zip(scores, bound.weighers, strict=True):
-            total.add(score, weigher.weight)
-        return total
-
-    def add(self, score: Floats, weight: int) -> None:
-        if score.strides == (0,) and len(score):  # one number, as by numpy's broadcast_to
-            self._worst -= weight * round(float(score[0]) * COST_SCALE)
-            return
-        if not self._first and self._gain is None:
-            self._gain = np.empty_like(self._gains)
-        gain = np.multiply(score, COST_SCALE, out=self._gains if self._first else self._gain)
-        np.rint(gain, out=gain)
-        if weight != self._common:
-            np.multiply(gain, weight // self._common, out=gain)
-        if not self._first:
-            np.add(self._gains, gain, out=self._gains)
-        self._first = False
-
-    def write(self, cost: Ints) -> None:
-        """Write the cost per pool into an array; the total cannot be used afterwards."""
-        if self._first:
-            self._gains[:] = 0.0
-        total = np.multiply(self._gains, -self._common, out=self._gains)
-        np.add(total, self._worst + _UNIT_FLOAT, out=total)
-        np.subtract(total.view(np.int64), _UNIT_BITS, out=cost)
+def _verdict(
+    filter_: BoundFilter, view: View, request: Request, evaluation: Evaluation, strict: bool
+) -> Mask:
+    try:
+        answer: Any = filter_.evaluate(view, request)
+    except (Exception, SystemExit) as error:
+        text = f"filter {filter_.name!r} failed: {describe_error(error)}"
+        _mark_failed(filter_.name, one_line(text), evaluation, strict, error)
+        return np.zeros(len(view), dtype=bool)
+    is_whole = type(answer) is np.ndarray and answer.shape == evaluation.cost.shape
+    if is_whole and answer.dtype == BOOL:
+        return answer  # type: ignore[no-any-return]
+    expected = format_count(len(view), "bool")
+    text = f"filter {filter_.name!r} returned {_shape(answer)}, not {expected}"
+    _mark_failed(filter_.name, text, evaluation, strict)
+    return np.zeros(len(view), dtype=bool)
 
 
-def _write_weighted_costs(evaluation: Evaluation, bound: BoundPolicy, weights: Ints) -> None:
-    costs = COST_SCALE - np.rint(evaluation.scores * COST_SCALE)
-    whole = weights.sum(axis=0)
-    mean = np.full(len(evaluation.cost), float(COST_SCALE))
-    np.divide((weights * costs).sum(axis=0), whole, out=mean, where=whole > 0)
-    evaluation.cost[:] = np.rint(mean * bound.worst_cost)
+def _score(
+    weigher: BoundWeigher, view: View, request: Request, evaluation: Evaluation, strict: bool
+) -> Floats:
+    try:
+        answer: Any = weigher.evaluate(view, request)
+    except (Exception, SystemExit) as error:
+        text = f"weigher {weigher.name!r} failed: {describe_error(error)}"
+        _mark_failed(weigher.name, one_line(text), evaluation, strict, error)
+        return np.zeros(len(view))
+    if type(answer) is np.ndarray and answer.shape == evaluation.cost.shape:
+        if answer.dtype == FLOAT:
+            return answer
+        if answer.dtype.kind in "fiu":
+            return answer.astype(FLOAT)
+    expected = format_count(len(view), "number")
+    text = f"weigher {weigher.name!r} returned {_shape(answer)}, not {expected}"
+    _mark_failed(weigher.name, text, evaluation, strict)
+    return np.zeros(len(view))
+
+
+def _clamp_scores(evaluation: Evaluation, bound: BoundPolicy, strict: bool) -> None:
+    if _all_within(evaluation.scores):
+        return
+    for score, weigher in zip(evaluation.scores, bound.weighers, strict=True):
+        if not _all_within(score):
+            score[:] = _clamped_score(score, weigher, evaluation, strict)
+
+
+def _clamped_score(
+    score: Floats, weigher: BoundWeigher, evaluation: Evaluation, strict: bool
+) -> Floats:
+    _note(f"weigher {weigher.name!r} left 0..1: clamped, and NaN counted as 0", evaluation, strict)
+    return np.clip(np.nan_to_num(score, nan=0.0), 0.0, 1.0)
+
+
+def _all_within(scores: Floats) -> bool:
+    """Return whether all scores are within 0..1; one that is NaN is not."""
+    if not scores.size:
+        return True
+    if scores.strides == (0,):
+        return 0.0 <= float(scores[0]) <= 1.0
+    # read as whole numbers, floats from 0 to 1 are the least: -0, all below it and NaN are above
+    most = np.maximum.reduce(scores.view(np.uint64), axis=None)
+    return bool(most <= ONE or scores.min() >= 0 >= scores.max() - 1)
+
+
+def _mark_failed(
+    name: str, text: str, evaluation: Evaluation, strict: bool, cause: BaseException | None = None
+) -> None:
+    _note(text, evaluation, strict, cause)
+    evaluation.failed_plugins.add(name)
+
+
+def _note(
+    text: str, evaluation: Evaluation, strict: bool, cause: BaseException | None = None
+) -> None:
+    if strict:
+        raise PluginError(text) from cause
+    if text not in evaluation.notes:
+        evaluation.notes.append(text)
+
+
+def _shape(answer: Any) -> str:
+    if type(answer) is np.ndarray:
+        return f"an array of {answer.dtype} of shape {answer.shape}"
+    return f"a {type(answer).__name__}"
+
+
+def funnel(bound: BoundPolicy, verdicts: Mask, size: int) -> list[tuple[str, int, int]]:
+    """Return per filter how many pools came in and how many went on."""
+    steps: list[tuple[str, int, int]] = []
+    passing, answers = np.ones(size, dtype=bool), iter(verdicts)
+    for name in bound.filter_names:
+        before = int(passing.sum())
+        passing = passing if name in bound.idle_filters else passing & next(answers)
+        steps.append((name, before, int(passing.sum())))
+    return steps
+
+
+def first_failures(verdicts: Mask) -> Sequence[int]:
+    """Return per pool the index of the first filter that rejects it, -1 where none does."""
+    if not len(verdicts):
+        return [-1] * verdicts.shape[1]
+    rejected = ~verdicts
+    first = np.where(rejected.any(axis=0), rejected.argmax(axis=0), -1)
+    return first.tolist()  # type: ignore[no-any-return]

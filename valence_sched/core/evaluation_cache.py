@@ -10,11 +10,10 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from valence_sched.core.evaluate import evaluate
-from valence_sched.core.evaluation import INFINITE_COST, Evaluation, EvaluationContext
+from valence_sched.core.evaluation import Evaluation, EvaluationContext, evaluate
 from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.fit.spending import Spending
-from valence_sched.core.policy import BoundPolicy
+from valence_sched.core.policy import INFINITE_COST, BoundPolicy
 from valence_sched.model.request import SCARCITY_PART, Mix, MixSupplies, Request
 from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.update import Splice

@@ -10,10 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
-import numpy as np
 
-from valence_sched.core.evaluate import reevaluate_group_state
-from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.policy import BoundFilter, BoundPolicy, BoundWeigher
 from valence_sched.model.group import Group, GroupState, check_domain
 from valence_sched.model.inventory import LeanPodm
@@ -200,21 +197,3 @@ def _count_nodes(view: View) -> NodeCounts:
     for podm, node in ((i, node) for i, one in enumerate(view.podms) for node in one.nodes):
         nodes.add(node.group, node.owner, podm)
     return nodes
-
-
-def substitute_rows(
-    context: EvaluationContext, with_all_members: Request, replaced_row: int, rows: Sequence[int]
-) -> set[int]:
-    """Return those of ``rows`` that keep the rules of the group in place of another row.
-
-    ``with_all_members`` is the request with a group state that counts all nodes, replaced or not.
-    """
-    state = without_members(context.view, with_all_members, [replaced_row]).company
-    request = msgspec.structs.replace(context.request, company=state)
-    index = np.unique(rows)
-    evaluation, view = context.evaluation.select(index), context.view.take(index)
-    reevaluate_group_state(view, request, context.bound, evaluation, context.strict)
-    # what is free was checked when the alternates were found
-    fixed = evaluation.group_state_readers - evaluation.availability_readers
-    fixed_filters = [filter_.name in fixed for filter_ in context.bound.filters]
-    return set(index[evaluation.verdicts[fixed_filters].all(axis=0)].tolist())

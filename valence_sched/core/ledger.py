@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from valence_sched.core.evaluate import reevaluate
-from valence_sched.core.evaluation import Answers, EvaluationContext, LateAnswers
+from valence_sched.core.evaluation import EvaluationContext, reevaluate
 from valence_sched.core.evaluation_cache import CachedEvaluation, EvaluationCache
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.policy import BoundPolicy
@@ -17,13 +16,15 @@ from valence_sched.model.request import Request
 from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.overlay import Overlay, Undo
 from valence_sched.view.selection import was_derived
-from valence_sched.view.view import View
+from valence_sched.view.view import Floats, Ints, Mask, View
 
 MOST_EVALUATIONS = 512  # evaluations that are remembered
 MOST_STATES = 200_000  # answers for podms in a state that are remembered, of all evaluations
 
 MOST_WINDOWS = 4096  # podms whose rows are remembered as a View of their own
 
+#: The verdicts, scores and costs of some rows, and which of these rows are meant.
+Answers = tuple[Mask, Floats, Ints, slice]
 UsageKey = tuple[int, tuple[int, ...], tuple[tuple[int, float], ...]]
 
 
@@ -117,7 +118,6 @@ class _UsedSnapshot:
         self._last_change = np.zeros(len(view.podms), dtype=np.int64)  # its version, by podm
         ends = view.first_row.tolist()
         self._rows = [slice(first, last) for first, last in itertools.pairwise(ends)]  # by podm
-        self._podm_of: list[int] = view.podm_of.tolist()  # quicker to look up one by one
 
     def note_change(self, podm: int) -> None:
         self.version += 1
@@ -141,9 +141,7 @@ class _UsedSnapshot:
             self._answer_count = 0
             self._states.clear()
         evaluation, answers = cached.evaluation, self._answers[cached.number]
-        if evaluation.late is None:
-            evaluation.late = LateAnswers(self._podm_of, self._rows)
-        late, cost, rows = evaluation.late.by_podm, evaluation.cost, self._rows
+        verdicts, scores, cost = evaluation.verdicts, evaluation.scores, evaluation.cost
         new: list[tuple[int, int]] = []
         states, state_of = self._states.current, self._states.number
         for podm in (self._last_change > cached.version).nonzero()[0].tolist():
@@ -153,10 +151,10 @@ class _UsedSnapshot:
             known = answers.get(state)
             if known is None:
                 new.append((podm, state))
-                late.pop(podm, None)
             else:
-                late[podm] = known
-                cost[rows[podm]] = known[2][known[3]]
+                rows, part = self._rows[podm], known[3]
+                verdicts[:, rows], scores[:, rows] = known[0][:, part], known[1][:, part]
+                cost[rows] = known[2][part]
         return self._evaluate(new, cached, request, strict) if new else 0
 
     def _evaluate(
@@ -171,7 +169,7 @@ class _UsedSnapshot:
         else:
             spans = (of_podm[podm] for podm in numbers)
             dirty = np.array([row for one in spans for row in range(one.start, one.stop)])
-        part = cached.evaluation.current_part(dirty)
+        part = cached.evaluation.select(dirty)
         every = len(dirty) == len(self.view)
         view = self.uncached_view() if every else self.view.take_counts(dirty)
         view.precompute_free(request.needs)
@@ -198,7 +196,7 @@ class _UsedSnapshot:
             view = self._windows.store(podm, self.view.podm_window(podm))
         view.forget_changes()
         view.precompute_free(request.needs)
-        part = cached.evaluation.current_part(self._rows[podm])
+        part = cached.evaluation.select(self._rows[podm])
         reevaluate(view, request, cached.bound, part, strict=strict)
         if was_derived(view, "block_tables"):
             del self._windows[podm]  # the counts may not be all that the answers depend on

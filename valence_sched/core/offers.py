@@ -11,14 +11,18 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from valence_sched.core.alternatives import Attempt, with_anchor_rows
-from valence_sched.core.batch import PlacedNode, schedule
-from valence_sched.core.decision import Decision
-from valence_sched.core.evaluation import COST_SCALE, EvaluationContext
+from valence_sched.core.batch import (
+    Lookahead,
+    PlacedNode,
+    candidate_of,
+    schedule,
+    with_anchor_rows,
+)
+from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.group_state import affects_own_podm_only, with_members, without_members
-from valence_sched.core.lookahead import Lookahead
+from valence_sched.core.policy import COST_SCALE
 from valence_sched.core.ranking import FitFinder, random_order, rank_rows
 from valence_sched.errors import StaleOffer, one_line
 from valence_sched.model.decision import Candidate, PoolRef
@@ -51,12 +55,11 @@ def offers(
         context = with_anchor_rows(context, _open_rows(view, query.closed))
     ranked, open_rows = _ranking(context, query)
     batch = schedule(context)
-    decision = Decision([Attempt(context, batch)])
     readers = context.evaluation.group_state_readers
     rows = sorted(open_rows | batch.undecided_rows)
     return ZoneAnswer(
-        nodes=tuple(_offers(decision, batch.nodes)),
-        ranking=tuple(_offers(decision, ranked)),
+        nodes=tuple(_offers(context, batch.nodes)),
+        ranking=tuple(_offers(context, ranked)),
         undecided=tuple(PoolRef(podm=view.podm(row).id, pool=view.pools[row].id) for row in rows),
         worst_cost=context.bound.worst_cost * COST_SCALE,
         coupled=not affects_own_podm_only(context.request, context.bound, readers),
@@ -114,12 +117,13 @@ def _ranking(context: EvaluationContext, query: OfferQuery) -> tuple[list[Placed
     return nodes, open_rows
 
 
-def _offers(decision: Decision, nodes: Sequence[PlacedNode]) -> Iterator[Offer]:
-    group = decision.request.group
+def _offers(context: EvaluationContext, nodes: Sequence[PlacedNode]) -> Iterator[Offer]:
+    group = context.request.group
     domains = group.known_domains if group else ()
-    for node, candidate in zip(nodes, decision.candidates(nodes), strict=True):
-        podm = decision.view.podm(node.chosen.row)
+    for node in nodes:
+        podm = context.view.podm(node.chosen.row)
         place = {domain: tuple(sorted(domain_values(podm, domain))) for domain in domains}
+        candidate = candidate_of(context, node.chosen, node.cost, node.scores)
         yield Offer(candidate=candidate, place=place)
 
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bound policies: a policy with its plug-ins loaded and its options checked."""
+"""Bound policies: a policy with its plug-ins loaded, its options checked, and what they read."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import inspect
 import operator
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -15,23 +16,81 @@ import numpy as np
 from msgspec import Struct
 
 from valence_sched.core import plugins
-from valence_sched.core.readers import RequestReader, check_declarations, installed_readers
-from valence_sched.errors import InputError, PluginError, suggest
+from valence_sched.core.plugins import Plugins
+from valence_sched.errors import InputError, PluginError, describe_error, one_line, suggest
 from valence_sched.model.codec import convert
+from valence_sched.model.custom_resource import CustomResource
 from valence_sched.model.inventory import to_json
 from valence_sched.model.need import Alternative, Need
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse, WeightOverrides
 from valence_sched.model.request import Mix, MixSupplies, Request
+from valence_sched.view.podm_fields import podm_fields
 from valence_sched.view.reads import MixCompletion, Reads, declarations
 from valence_sched.view.view import Floats, Ints, Mask, View
 
 NO_OVERRIDES = WeightOverrides()
 UnknownRule = Literal["reject", "allow"]
+#: A score of 1 costs 0, a score of 0 costs this much: costs are whole numbers, low is best.
+COST_SCALE = 1_000_000
+INFINITE_COST = np.iinfo(np.int64).max
 WEIGHT_UNITS = 1000  # weights count in thousandths, so that costs are whole numbers
 
 #: The filters of every policy, before those that it lists: what is available, and where the request
 #: says that its nodes must be.
 REQUIRED_FILTERS = ("enabled", "alive", "target", "zone", "isolation")
+#: Fields that hold others: who reads them all reads each.
+MAPS = ("facts", "capabilities")
+
+Kind = Literal["filter", "weigher"]
+ReadField = tuple[str, Callable[[Any], object]]
+
+#: Fields in the order in which a request is refused for them; all others come after these.
+REPORTED_FIRST = (
+    "podms", "zone", "locations", "aggregates", "capabilities", "traits", "attributes", "where",
+    "near", "group", "owner",
+)  # fmt: skip
+
+
+class RequestReader(Struct, frozen=True, eq=False):
+    """A plug-in, and the fields that have to ask for something before it has any work.
+
+    One with ``optional`` fields always has work. Each field comes with what holds of
+    a value that asks for something.
+    """
+
+    kind: Kind
+    name: str
+    required: tuple[ReadField, ...]
+    optional: tuple[ReadField, ...]
+
+    def is_active(self, request: Request) -> bool:
+        """Return whether a request gives the plug-in work; PluginError if its declaration fails."""
+        try:
+            for field, when in self.required:
+                value = getattr(request, field, None)
+                if value is not None and when(value):
+                    return True
+        except Exception as error:
+            text = f"{self.kind} {self.name!r} cannot read {field!r}: {describe_error(error)}"
+            raise PluginError(one_line(text)) from error
+        return False
+
+    def missing_fields(self, request: Request, readers: Sequence[RequestReader]) -> Iterator[str]:
+        """Yield the fields that this plug-in would have to read, and none of the readers does."""
+        for field, when in self.required:
+            value = getattr(request, field, None)
+            is_set = value is not None and when(value)
+            if is_set and not any(one.serves(self.kind, field, when, value) for one in readers):
+                yield field
+
+    def serves(self, kind: Kind, field: str, when: Callable[[Any], object], value: object) -> bool:
+        """Return whether the plug-in reads what one of a kind would read in the value of a field.
+
+        A filter and a weigher that declare another ``when`` read different parts of a field: then
+        only a plug-in of the same kind serves, or one to which the field is optional.
+        """
+        required = (one for one in self.required if self.kind == kind or one[1] is when)
+        return any(name == field and holds(value) for name, holds in (*required, *self.optional))
 
 
 class BoundFilter(Struct, frozen=True):
@@ -313,3 +372,88 @@ def resolve_needs(request: Request, policy: Policy) -> Request:
 
     fallbacks = tuple(Alternative(resolved(one.needs), one.bonds) for one in request.fallbacks)
     return msgspec.structs.replace(request, needs=resolved(request.needs), fallbacks=fallbacks)
+
+
+def installed_readers() -> tuple[RequestReader, ...]:
+    """Return a reader for each installed plug-in that declares any field."""
+    return _readers(plugins.load(plugins.FILTERS), plugins.load(plugins.WEIGHERS))
+
+
+@functools.lru_cache(maxsize=4)
+def _readers(filters: Plugins, weighers: Plugins) -> tuple[RequestReader, ...]:
+    readers = [*_readers_of("filter", filters), *_readers_of("weigher", weighers)]
+    return tuple(sorted(readers, key=_report_order))
+
+
+def _readers_of(kind: Kind, installed: Plugins) -> Iterator[RequestReader]:
+    for name in installed.ours_first():
+        if declared := declarations(installed.by_name[name]):
+            fields = [(field, one) for one in declared for field in one.fields]
+            required = tuple((field, one.when) for field, one in fields if not one.optional)
+            optional = tuple((field, one.when) for field, one in fields if one.optional)
+            yield RequestReader(kind, name, required, optional)
+
+
+def _report_order(reader: RequestReader) -> tuple[str, int]:
+    fields = {field for field, _ in reader.required}
+    positions = [position for position, field in enumerate(REPORTED_FIRST) if field in fields]
+    return reader.kind, min(positions, default=len(REPORTED_FIRST))
+
+
+def check_declarations(plugin: Callable[..., Any], kind: Kind, name: str, where: str) -> None:
+    """Check that a plug-in declares fields that a request has.
+
+    A request of a class of its own may have more fields than :class:`Request`.
+
+    Raises:
+        InputError: there is no such field; the nearest is named.
+    """
+    known = _fields_of(Request)
+    for field in (field for declared in declarations(plugin) for field in declared.fields):
+        if field not in known:
+            path, hint = f"{kind} {name!r} reads {field!r}", suggest(field, known)
+            raise InputError(where, path, "no such field of a request", hint=hint)
+
+
+def _fields_of(kind: type[Request]) -> set[str]:
+    return set(kind.__struct_fields__).union(*map(_fields_of, kind.__subclasses__()))
+
+
+def fields_read(
+    policy: Policy, request: Request | None = None, resources: Iterable[CustomResource] = ()
+) -> tuple[str, ...]:
+    """Return the fields that a policy reads to decide on a request, without one on any request.
+
+    ``resources`` are declared by the operator: facts may tell how much of them there is. Pools,
+    blocks and stocks are always read. Errors as to bind the policy.
+    """
+    bound = bind(policy)
+    if request is not None:
+        bound = without_readers(bound, idle_readers(request, bound))
+    scheduler = plugins.load(plugins.SCHEDULERS).get(policy.scheduler)
+    found = {*podm_fields(scheduler, {}, request), *_resource_fields(resources)}
+    if request is None or request.podms or request.exclude_podms:
+        found.add("name")  # pod managers are named by it, whether a filter reads it or not
+    for use in bound.plugins:
+        function, options = _called(use.evaluate)
+        found.update(podm_fields(function, options, request))
+    for weigher in bound.weighers:
+        found.update(["zone"] if weigher.overrides.zone else [])
+        found.update(["aggregates"] if weigher.overrides.aggregate else [])
+    return tuple(sorted(one for one in found if one.partition(".")[0] not in found & {*MAPS}
+                        or one in MAPS))  # fmt: skip
+
+
+def _called(evaluate: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """Return the function of a bound plug-in and its options, the defaults included."""
+    function = evaluate.func
+    parameters = inspect.signature(function).parameters.values()
+    defaults = {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
+    return function, defaults | evaluate.keywords
+
+
+def _resource_fields(resources: Iterable[CustomResource]) -> Iterator[str]:
+    for resource in resources:
+        yield from (f"facts.{fact}" for fact in (resource.fact, resource.used_fact) if fact)
+        if resource.podms:
+            yield "name"

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranking: orders pools by cost, breaks ties by seeded lots, and updates the order in a batch."""
+"""Ranking: orders pools by cost, breaks ties by seeded lots, and chooses what makes the node."""
 
 import functools
 import hashlib
-from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-from valence_sched.core.evaluation import INFINITE_COST
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.spending import Undecided
+from valence_sched.core.policy import INFINITE_COST
 from valence_sched.model.request import Request
 from valence_sched.view.view import Ints, View, lot_of
 
@@ -19,18 +18,11 @@ _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _MULTIPLIER_1, _MULTIPLIER_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _64_BITS = (1 << 64) - 1
 
-MIN_TURNS = 4  # nodes of a batch after which it pays to update an order
-MOST_CHANGES = 64  # rows that are moved one by one; of more, all are ranked again
 FEW_ROWS = 4  # rows whose lots are drawn one by one
-FIRST_ROWS = 64  # rows that are put in order at first
-GROWTH = 2  # how many times as many are put in order next
 
-RankedRow = tuple[int, int, int]  # cost, lot, row
 Lots = npt.NDArray[np.uint64]
 #: The order in which a scheduler tries the pools: (view, cost, request, turn) to rows, best first.
 RowOrder = Callable[[View, Ints, Request, int], Iterator[int]]
-#: Called with the rows whose costs a node may have changed, before the next turn.
-CostListener = Callable[[Sequence[int] | Ints], None]
 #: Finds the blocks and amounts that make the node on a row, if any do and it can be settled.
 FitFinder = Callable[[int], Fit | Undecided | None]
 
@@ -158,77 +150,3 @@ def alternate_fits(
             fits.append(fit)
             podms.add(podm)
     return fits
-
-
-class RankedRows:
-    """An order for a batch: a node changes the costs of few rows, so all others keep their place.
-
-    It ranks all rows anew for a few turns. Then it keeps in order all rows up to some cost, few at
-    first, and moves the rows whose costs changed to their new place.
-    """
-
-    def __init__(self) -> None:
-        self._changed: list[int] = []
-        self._forget()
-
-    def _forget(self) -> None:
-        self._order: list[RankedRow] = []  # of all rows that cost at most this:
-        self._most = -1
-        self._entries: dict[int, RankedRow] = {}  # the same by row
-        self._next_size = FIRST_ROWS
-        self._changed.clear()
-        self._keeps_order = False
-
-    def rows(self, view: View, cost: Ints, request: Request, turn: int) -> Iterator[int]:
-        """Yield the rows that pass as :func:`rank_rows` does.
-
-        Costs may differ from those of the turn before only on rows that were noted as changed.
-        """
-        if turn < MIN_TURNS or not self._keeps_order:
-            return rank_rows(view, cost, request, turn)
-        return self._ordered_rows(view, cost, request)
-
-    def note_changes(self, rows: Sequence[int] | Ints) -> None:
-        """Note that the costs of these rows may differ from those of the turn before."""
-        if len(rows) > MOST_CHANGES:
-            self._forget()
-        else:
-            self._keeps_order = True
-            self._changed.extend(map(int, rows))
-
-    def _ordered_rows(self, view: View, cost: Ints, request: Request) -> Iterator[int]:
-        self._reorder(view, cost, request)
-        position = 0
-        while position < len(self._order) or self._extend(view, cost, request):
-            yield self._order[position][2]
-            position += 1
-
-    def _reorder(self, view: View, cost: Ints, request: Request) -> None:
-        """Move the rows that were noted as changed to the place of their present cost."""
-        order, entries, lots = self._order, self._entries, batch_lots(view, request)
-        for row in self._changed:
-            before = entries.get(row)
-            if before is not None:
-                del order[bisect_left(order, before)]
-            now = int(cost[row])
-            if now <= self._most:
-                entries[row] = entry = now, int(lots[row]), row
-                insort(order, entry)
-            elif before is not None:
-                del entries[row]
-        self._changed.clear()
-
-    def _extend(self, view: View, cost: Ints, request: Request) -> bool:
-        """Put the next best rows in order, ever more of them; return whether there are any."""
-        size = len(self._order) + self._next_size
-        most = int(np.partition(cost, size)[size]) if size < len(cost) else INFINITE_COST
-        most = min(most, INFINITE_COST - 1)
-        rows = ((cost > self._most) & (cost <= most)).nonzero()[0]
-        costs, lots = cost[rows], batch_lots(view, request)[rows]
-        best_first = np.lexsort((rows, lots, costs))
-        columns = (column[best_first].tolist() for column in (costs, lots, rows))
-        entries: list[RankedRow] = list(zip(*columns, strict=True))
-        self._order += entries
-        self._entries.update((entry[2], entry) for entry in entries)
-        self._most, self._next_size = most, self._next_size * GROWTH
-        return bool(entries)

@@ -20,8 +20,7 @@ from typing import TypeVar
 
 import msgspec
 
-from valence_sched.core.alternatives import Attempt
-from valence_sched.core.batch import Batch, place, plans_batches
+from valence_sched.core.batch import Attempt, Batch, place, plans_batches
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
@@ -34,7 +33,7 @@ from valence_sched.core.explain.report import (
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.optimiser import Effort
 from valence_sched.core.offers import most_nodes_alone
-from valence_sched.core.ranking import RankedRows
+from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import RequestError, UnknownName
 from valence_sched.model.decision import Outcome, Reports
 from valence_sched.model.policy import Budget, Goal
@@ -415,8 +414,7 @@ def plan_nodes(context: EvaluationContext) -> Batch:
 
 
 def _placed(context: EvaluationContext) -> Batch:
-    ranking = RankedRows()
-    return place(context, ranking.rows, ranking.note_changes)
+    return place(context, rank_rows)
 
 
 def _optimum(

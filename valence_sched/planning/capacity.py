@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
-from valence_sched.core.alternatives import Attempt
+from valence_sched.core.batch import Attempt
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext

@@ -16,16 +16,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from valence_sched.core.alternatives import AttemptListener, try_alternatives
-from valence_sched.core.batch import place
+from valence_sched.core.batch import AttemptListener, place, try_alternatives
 from valence_sched.core.decider import Decider
-from valence_sched.core.evaluate import reevaluate
-from valence_sched.core.evaluation import INFINITE_COST, EvaluationContext
+from valence_sched.core.evaluation import EvaluationContext, reevaluate
 from valence_sched.core.explain.undecided import undecided_text
 from valence_sched.core.explain.unknown_terms import unknown_terms
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.pool_covers import MIN_POOLS, PoolCovers
 from valence_sched.core.fit.spending import Spending, Undecided
+from valence_sched.core.policy import INFINITE_COST
 from valence_sched.core.ranking import choose_fit, draw_lots, rank_rows
 from valence_sched.errors import RequestError
 from valence_sched.model.decision import PoolRef

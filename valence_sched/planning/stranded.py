@@ -16,11 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from valence_sched.core.alternatives import Attempt
-from valence_sched.core.batch import Batch
+from valence_sched.core.batch import Attempt, Batch
 from valence_sched.core.decision import Decision
-from valence_sched.core.evaluate import context_of
-from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.evaluation import EvaluationContext, context_of
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.demands import price_of_needs
 from valence_sched.model.capacity import NOT_REQUESTED, StrandedAmount

@@ -3,7 +3,7 @@
 
 from valence_sched.core.batch import Batch, place
 from valence_sched.core.evaluation import EvaluationContext
-from valence_sched.core.ranking import RankedRows
+from valence_sched.core.ranking import rank_rows
 from valence_sched.view.podm_fields import reads_podm
 
 
@@ -15,5 +15,4 @@ class FilterScheduler:
 
     def schedule(self, context: EvaluationContext) -> Batch:
         """Place the request's nodes one after another, each on the best pool left."""
-        ranking = RankedRows()
-        return place(context, ranking.rows, ranking.note_changes)
+        return place(context, rank_rows)

@@ -7,7 +7,7 @@ import unittest
 import numpy as np
 
 from tests.unit.core.bound import bound
-from valence_sched.core.evaluate import evaluate
+from valence_sched.core.evaluation import evaluate
 from valence_sched.testing import request, view
 from valence_sched_cli.signals import interrupt_on_signals
 

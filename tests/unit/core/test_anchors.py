@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.deciders import cpus, engine_of, gpu
 from tests.unit.core.sites import quietly
-from valence_sched.core import alternatives
+from valence_sched.core.batch import MOST_ANCHORS
 from valence_sched.testing import request
 
 CORES = {"processor": {"total_cores": 8}}
@@ -78,7 +78,7 @@ class TestFounding(unittest.TestCase):
         self.assertEqual("nothing_fits", engine_of(*podms).select_destinations(asked).outcome)
 
     def test_the_tries_are_counted(self):
-        most = alternatives.MOST_ANCHORS
+        most = MOST_ANCHORS
         podms = [{"id": f"p{n:02}", "zone": f"z{n:02}", "blocks": cpus(1)} for n in range(most + 9)]
         asked = request(CORES, group=ZONE, count=2, min_count=1)
         decision = engine_of(*podms).select_destinations(asked)

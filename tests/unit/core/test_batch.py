@@ -15,7 +15,7 @@ from tests.unit.view.same import assert_same_view
 from tests.unit.view.test_overlay import composed, has_bounded_slots
 from tests.unit.view.test_view import FULL_SITES
 from valence_sched.core.batch import goes_by_cost, place
-from valence_sched.core.evaluate import context_of
+from valence_sched.core.evaluation import context_of
 from valence_sched.core.ledger import Ledger
 from valence_sched.core.policy import bind
 from valence_sched.core.ranking import rank_rows

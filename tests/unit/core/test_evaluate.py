@@ -11,16 +11,17 @@ from hypothesis import strategies as st
 from tests.unit.core.bound import bound
 from tests.unit.core.deciders import cpus
 from tests.unit.core.sites import quietly
-from valence_sched.core.alternatives import Attempt
-from valence_sched.core.batch import place
+from valence_sched.core.batch import Attempt, place
 from valence_sched.core.decision import Decision
-from valence_sched.core.evaluate import (
+from valence_sched.core.evaluation import (
+    COST_SCALE,
+    INFINITE_COST,
+    EvaluationContext,
     evaluate,
     first_failures,
     funnel,
     reevaluate_group_state,
 )
-from valence_sched.core.evaluation import COST_SCALE, INFINITE_COST, EvaluationContext
 from valence_sched.core.explain.report import decision_warnings
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fitter

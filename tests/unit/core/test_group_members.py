@@ -5,8 +5,9 @@ import unittest
 
 from tests.unit.core.bound import bound
 from tests.unit.core.deciders import cpus
-from valence_sched.core.evaluate import context_of
-from valence_sched.core.group_state import substitute_rows, with_members, without_members
+from valence_sched.core.decision import substitute_rows
+from valence_sched.core.evaluation import context_of
+from valence_sched.core.group_state import with_members, without_members
 from valence_sched.core.policy import bind
 from valence_sched.errors import PluginError
 from valence_sched.model.group import Group, GroupState

@@ -13,8 +13,7 @@ from tests.unit.core.bound import bound
 from tests.unit.core.deciders import cpus, engine, engine_of, lean
 from tests.unit.core.sites import quietly
 from valence_sched.core.batch import place
-from valence_sched.core.evaluate import evaluate
-from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.evaluation import EvaluationContext, evaluate
 from valence_sched.core.explain.report import decision_report
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fitter

@@ -14,7 +14,7 @@ from tests.unit.core.deciders import built_in, cpu, engine, gpu
 from tests.unit.core.sites import AMOUNTS, quietly
 from tests.unit.view.test_overlay import composed
 from tests.unit.view.test_view import FULL_SITES
-from valence_sched.core.evaluate import evaluate
+from valence_sched.core.evaluation import evaluate
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.ledger import Ledger
 from valence_sched.core.policy import bind

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from valence_sched.core import plugins
 from valence_sched.core.decider import Decider
 from valence_sched.core.explain.report import decision_report
-from valence_sched.core.podm_reads import fields_read
-from valence_sched.core.policy import bind
+from valence_sched.core.policy import bind, fields_read
 from valence_sched.errors import RequestError
 from valence_sched.model.custom_resource import CustomResource
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse, WeightOverrides

@@ -4,9 +4,9 @@
 import unittest
 
 from valence_sched.core import plugins
-from valence_sched.core.evaluate import evaluate, funnel
-from valence_sched.core.evaluation import COST_SCALE
+from valence_sched.core.evaluation import evaluate, funnel
 from valence_sched.core.policy import (
+    COST_SCALE,
     REQUIRED_FILTERS,
     bind,
     filter_uses,

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of the pools, the choice among them, and that updating it changes nothing."""
+"""The order of the pools, and the choice among them."""
 
-import itertools
 import unittest
 
 import msgspec
@@ -11,15 +10,11 @@ from hypothesis import strategies as st
 
 from tests.unit.core.sites import quietly
 from tests.unit.core.test_evaluate import ASKED, site
-from valence_sched.core.evaluation import INFINITE_COST
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.spending import Undecided
+from valence_sched.core.policy import INFINITE_COST
 from valence_sched.core.ranking import (
     FEW_ROWS,
-    FIRST_ROWS,
-    MIN_TURNS,
-    MOST_CHANGES,
-    RankedRows,
     alternate_fits,
     batch_lots,
     choose_fit,
@@ -29,59 +24,14 @@ from valence_sched.core.ranking import (
 )
 from valence_sched.testing import view
 
-SIZE = 3 * MOST_CHANGES
+SIZE = 200
 SITE = site(SIZE)
-COSTS = st.one_of(st.integers(0, 3), st.integers(0, 2_000_000), st.just(int(INFINITE_COST)))
-MOVES = st.dictionaries(st.integers(0, SIZE - 1), COSTS, max_size=4)
-ALL = st.lists(COSTS, min_size=SIZE, max_size=SIZE)
 BATCH = msgspec.structs.replace(ASKED, count=9)
 #: What these rows drew on turns 0 and 3 since lots are drawn so.
 RECORDED_LOTS = [7364972092233856716, 16576498745873898467, 13188716101872798616,
                  8416397781187786964, 18337321993921327294, 2798256574727370876]  # fmt: skip
 RECORDED_LATER = [11848408305013334593, 8250155175741546073, 15642875105771184799,
                   10050397935796105940, 5513082353300930717, 9177245865611915930]  # fmt: skip
-
-
-class TestRanking(unittest.TestCase):
-    """Turn after turn."""
-
-    @quietly(150)
-    @given(ALL, st.lists(st.one_of(MOVES, MOVES, MOVES, ALL), max_size=12), st.data())
-    def test_it_is_the_order_of_ranking_anew_whatever_moved_and_however_far_it_is_read(
-        self, costs, turns, data
-    ):
-        cost, ranking = np.array(costs), RankedRows()
-        for turn, moves in enumerate(turns):
-            self.alike(cost, ranking, turn, data.draw(st.integers(0, SIZE), "read"))
-            rows = list(moves) if isinstance(moves, dict) else range(SIZE)
-            cost[rows] = list(moves.values()) if isinstance(moves, dict) else moves
-            ranking.note_changes(np.array(rows))
-        self.alike(cost, ranking, len(turns), SIZE)
-
-    def alike(self, cost: np.ndarray, ranking: RankedRows, turn: int, most: int) -> None:
-        """Check the first rows, asked for twice on one turn."""
-        expected = list(itertools.islice(rank_rows(SITE, cost, BATCH, turn), most))
-        for _ in range(2):
-            rows = ranking.rows(SITE, cost, BATCH, turn)
-            self.assertEqual(expected, list(itertools.islice(rows, most)))
-
-    def test_a_long_batch_takes_the_best_and_puts_it_back_anywhere(self):
-        draw = np.random.default_rng(1)
-        cost, ranking = draw.integers(0, 400, SIZE), RankedRows()
-        for turn in range(600):
-            row = next(ranking.rows(SITE, cost, BATCH, turn))
-            self.assertEqual(next(rank_rows(SITE, cost, BATCH, turn)), row)
-            self.assertIs(int, type(row))
-            cost[row] = draw.integers(0, 800)
-            ranking.note_changes(range(row, row + 1))
-
-    def test_what_it_is_not_told_it_does_not_see(self):
-        """The order is updated, or the tests above would compare ranking with itself."""
-        cost, ranking = np.arange(SIZE), RankedRows()
-        ranking.note_changes([0])
-        self.assertEqual(0, next(ranking.rows(SITE, cost, BATCH, MIN_TURNS)))
-        cost[SIZE - 1] = -1
-        self.assertEqual(0, next(ranking.rows(SITE, cost, BATCH, MIN_TURNS)))
 
 
 def fit_of(row: int) -> Fit:
@@ -219,52 +169,3 @@ class TestAlternates(unittest.TestCase):
     def test_a_pool_without_a_fit_or_undecided_leaves_its_podm_to_the_next_pool(self):
         finds = {3: fit_of(3), 4: Undecided(9), 5: fit_of(5)}
         self.assertEqual(([3, 5], [2, 3, 4, 5, 6, 7]), self.alternates(finds, 9))
-
-
-class TestUpdating(unittest.TestCase):
-    """How much of an order is kept."""
-
-    def test_ever_more_rows_are_put_in_order_as_they_are_read(self):
-        cost, ranking = np.arange(5 * FIRST_ROWS), RankedRows()
-        seen = site(5 * FIRST_ROWS)
-        ranking.note_changes([])
-        rows = ranking.rows(seen, cost, BATCH, MIN_TURNS)
-        sizes = []
-        for expected in range(5 * FIRST_ROWS):
-            self.assertEqual(expected, next(rows))
-            sizes.append(len(ranking._order))
-        self.assertEqual([65, 65 + 129, 5 * 64], sorted(set(sizes)))
-        self.assertEqual([65, 194], [sizes.index(194), sizes.index(320)])
-        self.assertIsNone(next(rows, None))
-
-    def test_exactly_as_many_rows_as_are_put_in_order_at_first_are_all_there_is(self):
-        for size in (FIRST_ROWS - 1, FIRST_ROWS, FIRST_ROWS + 1):
-            ranking = RankedRows()
-            ranking.note_changes([])
-            rows = ranking.rows(site(size), np.arange(size), BATCH, MIN_TURNS)
-            self.assertEqual([*range(size)], list(rows))
-
-    def test_the_first_turns_and_those_after_very_many_changes_are_ranked_anew(self):
-        cost = np.arange(SIZE)
-        for turn, changes, kept in ((MIN_TURNS - 1, [0], False), (MIN_TURNS, [0], True),
-                                    (MIN_TURNS, range(MOST_CHANGES), True),
-                                    (MIN_TURNS, range(MOST_CHANGES + 1), False),
-                                    (MIN_TURNS, None, False)):  # fmt: skip
-            with self.subTest(turn=turn, changes=changes):
-                ranking = RankedRows()
-                if changes is not None:
-                    ranking.note_changes(changes)
-                next(ranking.rows(SITE, cost, BATCH, turn))
-                self.assertEqual(kept, bool(ranking._order))
-
-    def test_after_very_many_changes_nothing_of_the_order_is_left(self):
-        cost, ranking = np.arange(SIZE), RankedRows()
-        ranking.note_changes([0])
-        list(ranking.rows(SITE, cost, BATCH, MIN_TURNS))
-        ranking.note_changes([3])
-        ranking.note_changes(range(MOST_CHANGES + 1))
-        cost = cost[::-1].copy()
-        ranking.note_changes([])
-        self.assertEqual(list(rank_rows(SITE, cost, BATCH, 9)),
-                         list(ranking.rows(SITE, cost, BATCH, 9)))  # fmt: skip
-        self.assertEqual(SIZE, len(ranking._entries))

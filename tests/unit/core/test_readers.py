@@ -13,8 +13,7 @@ import numpy as np
 from valence_sched.core import plugins
 from valence_sched.core.decider import Decider
 from valence_sched.core.plugins import Plugins
-from valence_sched.core.policy import bind, idle_readers, missing_readers
-from valence_sched.core.readers import RequestReader
+from valence_sched.core.policy import RequestReader, bind, idle_readers, missing_readers
 from valence_sched.errors import InputError, PluginError, RequestError
 from valence_sched.model.group import Group
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from tests.unit.store.engines import StoreCase
 from tests.unit.store.site import podm
-from valence_sched.core.podm_reads import fields_read
+from valence_sched.core.policy import fields_read
 from valence_sched.errors import ServiceError, StoreError
 from valence_sched.inventory.reporter import Reporter, needed, stats_of
 from valence_sched.model.policy import FilterUse, PodmReads, Policy

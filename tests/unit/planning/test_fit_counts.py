@@ -13,7 +13,7 @@ from tests.unit.core.deciders import built_in, cpu, cpus
 from tests.unit.core.sites import quietly
 from tests.unit.core.test_ledger import ASKED, POLICY
 from tests.unit.view.test_view import FULL_SITES
-from valence_sched.core.evaluate import context_of
+from valence_sched.core.evaluation import context_of
 from valence_sched.core.fit.pool_covers import MIN_POOLS
 from valence_sched.core.policy import bind
 from valence_sched.model.policy import Budget, Pick

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.deciders import cpu, engine, gpu
 from tests.unit.core.sites import quietly
-from valence_sched.core.evaluate import evaluate
+from valence_sched.core.evaluation import evaluate
 from valence_sched.core.ledger import Ledger
 from valence_sched.core.policy import bind
 from valence_sched.errors import RequestError

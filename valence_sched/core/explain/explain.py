@@ -4,8 +4,7 @@
 import itertools
 from collections.abc import Iterator
 
-from valence_sched.core.alternatives import needs_anchor
-from valence_sched.core.batch import goes_by_cost
+from valence_sched.core.batch import goes_by_cost, needs_anchor
 from valence_sched.core.decision import Decision
 from valence_sched.core.explain.near_misses import NearMissSearch
 from valence_sched.core.explain.sensitivity import (

@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 
 from valence_sched.core.decision import Decision
-from valence_sched.core.evaluate import reevaluate
-from valence_sched.core.evaluation import INFINITE_COST
+from valence_sched.core.evaluation import reevaluate
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fit
+from valence_sched.core.policy import INFINITE_COST
 from valence_sched.model.explanation import NearMiss, NodeRemoval, Shortfall
 from valence_sched.model.inventory import Node
 from valence_sched.model.quantity import format_count
@@ -159,7 +159,7 @@ class NearMissSearch:
                 continue
             undo = overlay.remove_node(0, blocks)
             view = overlay.window(0, last - first)
-            part = batch.evaluation.window(first, last).copy()
+            part = batch.evaluation.select(slice(first, last)).copy()
             reevaluate(view, context.request, context.bound, part)
             for row in np.flatnonzero(part.cost != INFINITE_COST).tolist():
                 if isinstance(context.fit(view, row), Fit):

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from valence_sched.core.alternatives import Attempt
+from valence_sched.core.batch import Attempt
 from valence_sched.core.decision import Decision
-from valence_sched.core.evaluate import funnel
+from valence_sched.core.evaluation import funnel
 from valence_sched.core.explain.undecided import undecided_text
 from valence_sched.core.explain.unknown_terms import unknown_terms
 from valence_sched.model.decision import FunnelStep, InventorySummary, Report

@@ -16,10 +16,13 @@ import msgspec
 import numpy as np
 
 from valence_sched.core.batch import Batch, schedule
-from valence_sched.core.evaluate import context_of
-from valence_sched.core.evaluation import COST_SCALE, INFINITE_COST, EvaluationContext, write_costs
+from valence_sched.core.evaluation import (
+    EvaluationContext,
+    context_of,
+    write_costs,
+)
 from valence_sched.core.fit.fit import Fit
-from valence_sched.core.policy import WEIGHT_UNITS
+from valence_sched.core.policy import COST_SCALE, INFINITE_COST, WEIGHT_UNITS
 from valence_sched.core.ranking import order_by_lot
 from valence_sched.model.explanation import Sensitivity
 from valence_sched.model.need import Alternative, Need

@@ -14,10 +14,9 @@ import msgspec
 import numpy as np
 
 from valence_sched.core.decision import Decision
-from valence_sched.core.evaluate import first_failures
-from valence_sched.core.evaluation import INFINITE_COST
+from valence_sched.core.evaluation import first_failures
 from valence_sched.core.fit.spending import Undecided
-from valence_sched.core.policy import BoundFilter
+from valence_sched.core.policy import INFINITE_COST, BoundFilter
 from valence_sched.errors import describe_error, one_line
 from valence_sched.model.decision import PodmVerdict, PoolReasons, Reason
 from valence_sched.model.decision_result import MAX_LISTED_PODMS

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.core.deciders import cpu, engine, gpu
-from valence_sched.core.alternatives import Attempt
+from valence_sched.core.batch import Attempt
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.explain import sensitivity

@@ -19,7 +19,7 @@ from tests.unit.core.deciders import built_in, cpu, cpus, engine, gpu
 from tests.unit.core.fit import brute
 from tests.unit.core.sites import AMOUNTS, POOLS, STOCKS, near_site, need, quietly, sites
 from tests.unit.planning.optimise import brute_nodes
-from valence_sched.core.evaluate import context_of
+from valence_sched.core.evaluation import context_of
 from valence_sched.core.fit.optimiser import Effort
 from valence_sched.core.policy import bind
 from valence_sched.errors import RequestError
