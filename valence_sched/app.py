@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec.structs import replace
 
@@ -427,8 +427,8 @@ class App:
         What is not decided is answered on all of them as if they were one zone. Errors as for the
         file.
         """
+        from valence_sched.zones.decider import ZoneDecider
         from valence_sched.zones.recorded_tree import flat_request, recorded_tree
-        from valence_sched.zones.scheduler import ZonedScheduler
 
         zone = self.zone_file(file)
         flat = self.engine(_of_zones(selection, zone), effects=effects)
@@ -445,9 +445,7 @@ class App:
         def requests(request: Request) -> Callable[[str], Request]:
             return lambda _zone: flat_request(zone, request)
 
-        zoned = ZonedScheduler(lambda: contextlib.nullcontext(flat), flat, tree, deadline_s=600.0,
-                               engine_has_all=True, requests=requests)  # fmt: skip
-        return cast("Scheduler", zoned)
+        return ZoneDecider(flat, tree, deadline_s=600.0, own_has_all=True, requests=requests)
 
     def zoned_site(self, selection: Selection, file: str) -> Site:
         """Return the pod managers of all zones of a file as one site; errors as of a site."""

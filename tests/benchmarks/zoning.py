@@ -6,7 +6,6 @@ All zones are in this process, one after another, so that the CPU time is that o
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import statistics
@@ -27,8 +26,8 @@ from valence_sched.model.request import Request
 from valence_sched.model.zone import OfferQuery
 from valence_sched.model.zone_file import RecordedZone
 from valence_sched.testing.random_podms import header, podms
+from valence_sched.zones.decider import ZoneDecider
 from valence_sched.zones.recorded_tree import recorded_tree
-from valence_sched.zones.scheduler import ZonedScheduler
 
 PODMS, BLOCKS, SEED = sized(10_000, 40), sized(20, 10), 1
 FAN_OUT, LEVELS = sized(3, 2), sized(2, 1)
@@ -165,11 +164,11 @@ def _flat(app: App, top: RecordedZone) -> Engine:
     return _read(app, sites(top))
 
 
-def _tree(app: App, top: RecordedZone) -> ZonedScheduler:
+def _tree(app: App, top: RecordedZone) -> ZoneDecider:
     engines = {zone.name: _read(app, zone.inventories) for _, zone in top.walk()}
     own = engines[top.name]
     tree = recorded_tree(top, lambda zone: engines[zone.name])
-    return ZonedScheduler(lambda: contextlib.nullcontext(own), own, tree, deadline_s=600.0)
+    return ZoneDecider(own, tree, deadline_s=600.0)
 
 
 def _read(app: App, sources: Sequence[str]) -> Engine:

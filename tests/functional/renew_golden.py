@@ -32,6 +32,7 @@ WISHES = (
 )
 #: Commands whose answers in JSON depend on the example site alone.
 ANSWERS = tuple(line.split() for line in f"""
+podm list --inventory {SITE}
 podm pool list --inventory {SITE}
 podm block list --inventory {SITE}
 podm device list --inventory {SITE}
@@ -110,7 +111,7 @@ def answers() -> dict[str, str]:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(text.replace(SITE, "site.json").encode()).hexdigest()[:16]
 
 
 def main() -> None:

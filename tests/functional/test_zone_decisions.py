@@ -40,7 +40,7 @@ class TestZoneFile(Case):
         self.assertEqual(
             {
                 "answered": 5,
-                "rounds": 2,
+                "rounds": 1,
                 "placements": [{"node": 1, "zone": "east", "alternates": []}],
                 "silent": [],
                 "excluded": [],

@@ -22,8 +22,9 @@ class PlacementZone(Struct, frozen=True, kw_only=True):
 class DecisionZones(Struct, frozen=True, kw_only=True):
     """The zones of a decision: ``answered`` of them had a part in it, the one asked included.
 
-    The children were asked in ``rounds``. ``silent`` zones were asked and did not answer, or could
-    not be asked; ``excluded`` ones were not asked: their capabilities rule the request out.
+    The children were asked for offers in ``rounds``. ``silent`` zones were asked and did not
+    answer, or could not be asked; ``excluded`` ones were not asked: their capabilities rule the
+    request out.
     """
 
     answered: int

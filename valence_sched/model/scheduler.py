@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from valence_sched.model import lifecycle
     from valence_sched.model.capacity import Capacity, StrandedAmount
     from valence_sched.model.claim import Claim
-    from valence_sched.model.decision import InventorySummary, Report, Reports
+    from valence_sched.model.decision import Candidate, InventorySummary, Report, Reports
     from valence_sched.model.decision_result import (
         DecisionResult,
         DecisionResults,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from valence_sched.model.effect import AuditLine, AuditQuery
     from valence_sched.model.flavor import Flavor
+    from valence_sched.model.group import GroupState
     from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
     from valence_sched.model.inventory import FullPodm
     from valence_sched.model.plan import Plan
@@ -36,8 +37,15 @@ if TYPE_CHECKING:
     from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
     from valence_sched.model.quota import Quota
     from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
-    from valence_sched.model.request import Request
+    from valence_sched.model.request import MixSupplies, Request
     from valence_sched.model.request_spec import RequestSpec
+    from valence_sched.model.zone import (
+        OfferQuery,
+        OtherCandidate,
+        SealedRequest,
+        ZoneAnswer,
+        ZoneSupplies,
+    )
     from valence_sched.model.zone_registry import (
         ZoneChange,
         ZoneInfo,
@@ -518,3 +526,63 @@ class Scheduler(
     DecidingVerbs, ClaimingVerbs, ComposingVerbs, InventoryVerbs, RegistryVerbs, ZoneVerbs, Protocol
 ):
     """Decides where nodes are made, holds what was decided, and has it composed."""
+
+
+class OwnPodms(Verbs, Protocol):
+    """The pod managers directly below a zone; it signs what they offer.
+
+    ``earlier`` are those of their candidates that the tokens of the query stand for, and ``others``
+    those that other requests took.
+    """
+
+    def seal(self, request: Request) -> SealedRequest:
+        """Return a request as it is asked of every zone; errors as for a decision."""
+        return self._call(OwnPodms.seal, request)
+
+    def offers(
+        self,
+        query: OfferQuery,
+        earlier: Sequence[Candidate],
+        others: Sequence[OtherCandidate] = (),
+    ) -> ZoneAnswer:
+        """Return what they offer, without tokens; errors as for a decision."""
+        return self._call(OwnPodms.offers, query, earlier, others)
+
+    def group_state(
+        self,
+        query: OfferQuery,
+        earlier: Sequence[Candidate],
+        others: Sequence[OtherCandidate] = (),
+    ) -> GroupState:
+        """Return the group state of the request on them, which counts those candidates, too."""
+        return self._call(OwnPodms.group_state, query, earlier, others)
+
+    def mix_supplies(
+        self, query: OfferQuery, others: Sequence[OtherCandidate] = ()
+    ) -> ZoneSupplies:
+        """Return what they supply to the mix of the request beside those candidates."""
+        return self._call(OwnPodms.mix_supplies, query, others)
+
+    def complete_mix(self, request: Request, supplies: Mapping[str, MixSupplies]) -> Request:
+        """Return a sealed request with its mix completed by what all pools supply to it."""
+        return self._call(OwnPodms.complete_mix, request, supplies)
+
+    def claim_candidates(
+        self,
+        request: Request,
+        candidates: Sequence[Candidate],
+        *,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
+        content: str | None = None,
+        generation: int | None = None,
+    ) -> Claim:
+        """Hold the very candidates that were offered for a request; errors as of a claimer."""
+        return self._call(
+            OwnPodms.claim_candidates, request, candidates, key=key, ttl_s=ttl_s, content=content,
+            generation=generation,
+        )  # fmt: skip
+
+
+class OwnScheduler(Scheduler, OwnPodms, Protocol):
+    """A scheduler over the pod managers directly below a zone, which offers them to the zone."""

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, Protocol
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -173,38 +172,3 @@ class OfferingZone(Protocol):
 
     def group_state(self, query: OfferQuery) -> GroupAnswer:
         """Return the group state of the request on its pod managers and those below."""
-
-
-class OwnPodms(Protocol):
-    """The pod managers directly below a zone; it signs what they offer.
-
-    ``earlier`` are those of their candidates that the tokens of the query stand for, and ``others``
-    those that other requests took.
-    """
-
-    def seal(self, request: Request) -> SealedRequest:
-        """Return a request as it is asked of every zone; errors as for a decision."""
-
-    def offers(
-        self,
-        query: OfferQuery,
-        earlier: Sequence[Candidate],
-        others: Sequence[OtherCandidate] = (),
-    ) -> ZoneAnswer:
-        """Return what they offer, without tokens; errors as for a decision."""
-
-    def group_state(
-        self,
-        query: OfferQuery,
-        earlier: Sequence[Candidate],
-        others: Sequence[OtherCandidate] = (),
-    ) -> GroupState:
-        """Return the group state of the request on them, which counts those candidates, too."""
-
-    def mix_supplies(
-        self, query: OfferQuery, others: Sequence[OtherCandidate] = ()
-    ) -> ZoneSupplies:
-        """Return what they supply to the mix of the request beside those candidates."""
-
-    def complete_mix(self, request: Request, supplies: Mapping[str, MixSupplies]) -> Request:
-        """Return a sealed request with its mix completed by what all pools supply to it."""

@@ -18,7 +18,6 @@ from valence_sched.service.settings import ServiceSettings
 
 if TYPE_CHECKING:
     from valence_sched.engine import Engine
-    from valence_sched.model.scheduler import Scheduler
 
 USER_FILES = ("policies.yaml", "flavors.yaml", "resources.yaml", "podms.yaml")
 
@@ -76,7 +75,7 @@ class EnginePool:
         self._mark: object = None
 
     @contextlib.contextmanager
-    def reading(self, tenant: str = "") -> Iterator[Scheduler]:
+    def reading(self, tenant: str = "") -> Iterator[Engine]:
         """Yield the engine that decides; ServiceBusy where others take longer than allowed.
 
         Tenants that wait take turns. The engine claims as well: each claim is decided on what the
@@ -101,7 +100,7 @@ class EnginePool:
             self._lock.release()
 
     @contextlib.contextmanager
-    def changing(self) -> Iterator[Scheduler]:
+    def changing(self) -> Iterator[Engine]:
         """Yield an engine of the caller's own, which lives as long as the block."""
         with contextlib.closing(self._make_app().engine(self._selection)) as engine:
             yield engine

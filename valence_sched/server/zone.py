@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import cast
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from valence_sched.app import App
-from valence_sched.engine import Engine
 from valence_sched.errors import (
     CredentialError,
     SchedulerError,
@@ -21,39 +21,36 @@ from valence_sched.errors import (
     one_line,
 )
 from valence_sched.model.claim import Claim
-from valence_sched.model.decision import Candidate, Report
+from valence_sched.model.decision import Report
 from valence_sched.model.decision_result import Detail
-from valence_sched.model.group import GroupState
-from valence_sched.model.request import MixSupplies, Request
-from valence_sched.model.scheduler import Scheduler
-from valence_sched.model.zone import (
-    OfferQuery,
-    OtherCandidate,
-    SealedRequest,
-    ZoneAnswer,
-    ZoneSupplies,
-)
+from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.redact import redact_text
+from valence_sched.model.scheduler import OwnPodms, OwnScheduler, Scheduler
+from valence_sched.model.verbs import VERBS
 from valence_sched.model.zone_claim import ZoneClaimBody
 from valence_sched.model.zone_route import ROUTE
 from valence_sched.model.zone_settings import ZoneSettings
-from valence_sched.server.zone_claims import zone_nodes
 from valence_sched.service.call import Schedulers
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.store.store import Store
+from valence_sched.zones.below import ChildClaims, ZonesBelow
 from valence_sched.zones.calls import call_below, time_left
 from valence_sched.zones.children import Children, ChildRow
-from valence_sched.zones.claiming_scheduler import ClaimingScheduler
-from valence_sched.zones.claims import ZoneClaimStore
+from valence_sched.zones.claims import ZoneClaims, ZoneClaimStore
+from valence_sched.zones.decider import RequestFor, ZoneDecider
 from valence_sched.zones.logins import ChildLogins
 from valence_sched.zones.mixes import SupplySums
 from valence_sched.zones.nodes import ZoneNodes
-from valence_sched.zones.plans import ZonePlans
-from valence_sched.zones.podms import PodmVerbs, ZonePodms
+from valence_sched.zones.podms import ZonePodms
 from valence_sched.zones.remote_zone import RemoteZone
-from valence_sched.zones.reports import ZoneReports
-from valence_sched.zones.scheduler import RequestFor, ZonedScheduler
+from valence_sched.zones.scheduler import ZoneScheduler
 from valence_sched.zones.tokens import Tokens
 from valence_sched.zones.tree import ChildZone, ZoneTree
+
+LOG = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 QUERIES = 4  # that each child answers for one process at a time; the others wait for their turn
 
@@ -64,7 +61,7 @@ PasswordOf = Callable[[ChildRow], str | None]
 def process_zone(
     settings: ServiceSettings,
     environ: Mapping[str, str],
-    engines: Schedulers,
+    engines: Engines,
     store: Callable[[], Store],
 ) -> ProcessZone:
     """Return the zone of a process; ``store`` returns the open state."""
@@ -86,53 +83,33 @@ def process_zone(
     )
 
 
-class LockedPodms:
-    """The pod managers of an engine, which is taken for each verb and no longer."""
+class Engines(Protocol):
+    """The engines of a process."""
 
-    def __init__(self, reading: Callable[[], AbstractContextManager[Scheduler]]) -> None:
-        self._reading = reading
+    def reading(self, tenant: str = "") -> AbstractContextManager[OwnScheduler]:
+        """Yield the one that decides and claims, as of the schedulers of a service."""
 
-    def seal(self, request: Request) -> SealedRequest:
-        """Return a request as it is asked of every zone; errors as for a decision."""
-        with self._engine() as engine:
-            return engine.seal(request)
+    def changing(self) -> AbstractContextManager[OwnScheduler]:
+        """Yield one of the caller's own."""
 
-    def offers(
-        self,
-        query: OfferQuery,
-        earlier: Sequence[Candidate],
-        others: Sequence[OtherCandidate] = (),
-    ) -> ZoneAnswer:
-        """Return what they offer, without tokens; errors as for a decision."""
-        with self._engine() as engine:
-            return engine.offers(query, earlier, others)
 
-    def group_state(
-        self,
-        query: OfferQuery,
-        earlier: Sequence[Candidate],
-        others: Sequence[OtherCandidate] = (),
-    ) -> GroupState:
-        """Return the group state of the request on them, which counts those candidates, too."""
-        with self._engine() as engine:
-            return engine.group_state(query, earlier, others)
+class EngineForEach(OwnScheduler):
+    """The engines of a process as one scheduler: each verb takes one, for as long as it runs.
 
-    def mix_supplies(
-        self, query: OfferQuery, others: Sequence[OtherCandidate] = ()
-    ) -> ZoneSupplies:
-        """Return what they supply to the mix of the request; errors as for a decision."""
-        with self._engine() as engine:
-            return engine.mix_supplies(query, others)
+    None is held while other zones are asked. What a verb would yield later, it yields now.
+    """
 
-    def complete_mix(self, request: Request, supplies: Mapping[str, MixSupplies]) -> Request:
-        """Return a sealed request with its mix completed by what all pools supply to it."""
-        with self._engine() as engine:
-            return engine.complete_mix(request, supplies)
+    def __init__(self, engines: Engines, tenant: str) -> None:
+        self._engines, self._tenant = engines, tenant
 
-    @contextlib.contextmanager
-    def _engine(self) -> Iterator[Engine]:
-        with self._reading() as engine:
-            yield cast(Engine, engine)
+    def _call(self, verb: Callable[Concatenate[Any, P], R], *words: P.args, **named: P.kwargs) -> R:
+        route = VERBS.get(verb.__name__)
+        reads = route.reading if route is not None else hasattr(OwnPodms, verb.__name__)
+        with self._engines.reading(self._tenant) if reads else self._engines.changing() as engine:
+            answer: Any = getattr(engine, verb.__name__)(*words, **named)
+            found: Any = iter(list(answer)) if isinstance(answer, Iterator) else answer
+        result: R = found
+        return result
 
 
 class ProcessZone:
@@ -146,7 +123,7 @@ class ProcessZone:
     def __init__(
         self,
         settings: ZoneSettings,
-        schedulers: Schedulers,
+        engines: Engines,
         children: Callable[[], Sequence[ChildRow]],
         id_: Callable[[], str],
         keys: Callable[[], list[str]],
@@ -155,7 +132,7 @@ class ProcessZone:
         *,
         dispatches: bool = False,
     ) -> None:
-        self._settings, self._schedulers, self._children = settings, schedulers, children
+        self._settings, self._engines, self._children = settings, engines, children
         self._make_id, self._make_keys, self._password = id_, keys, password
         self._claims, self._dispatches = claims, dispatches
         self._lock = threading.Lock()
@@ -173,62 +150,50 @@ class ProcessZone:
 
     def tree(self, tenant: str) -> ZoneTree:
         """Return the zone and those below it, as they are now, asked for a tenant."""
-        return self._tree(tenant, self._child_zones())
-
-    def scheduler(self, tenant: str) -> ZonedScheduler | None:
-        """Return what decides over the zone and those below it, None where there are none."""
-        children = self._child_zones()
-        if not children:
-            return None
-        zoned = ZonedScheduler(
-            lambda: self._schedulers.reading(tenant),
-            self._podms(tenant),
-            self._tree(tenant, children),
-            reports_below=self._reports_below,
-            requests=lambda request: self._podms_of(zoned).requests(request),
-            deadline_s=time_left(self.deadline_s),
-            most_hops=self.most_hops,
-            sums=self._sums,
-        )
-        return zoned
+        return self._tree(EngineForEach(self._engines, tenant), self._child_zones())
 
     def hold_offers(self, tenant: str, body: ZoneClaimBody, key: str | None) -> Claim:
         """Hold what this zone and those below it offered, all or none, asked for a tenant."""
-        return self._nodes(tenant).claims.hold_offers(body, key=key)
+        self._child_zones()
+        own = EngineForEach(self._engines, tenant)
+        return self._nodes(own).claims.hold_offers(body, key=key)
 
-    def claiming(
-        self, tenant: str, zoned: ZonedScheduler, others: Scheduler | None = None
-    ) -> ClaimingScheduler:
-        """Return what claims over the zones that another decides over.
-
-        Every other verb is that of ``others``, else of the one that decides.
+    def scheduler(self, tenant: str) -> ZoneScheduler | None:
+        """Return the scheduler over the zone and those below it, None where there are none.
 
         Raises:
             SchedulerError: what is asked has passed this zone before.
         """
+        children = self._child_zones()
+        if not children:
+            return None
         self._route()
-        verbs = others or cast(Scheduler, zoned)
-        children = self._verbs_of_children()
-        podms = self._podms_of(verbs)
-        reports = ZoneReports(verbs, children, self.deadline_s, podms)
-        plans = ZonePlans(verbs, children, zoned, podms)
-        return ClaimingScheduler(verbs, zoned, self._nodes(tenant), podms, reports, plans,
-                                 dispatches=self._dispatches)  # fmt: skip
+        own, verbs = EngineForEach(self._engines, tenant), self._verbs_of_children()
+        podms = ZonePodms(own, verbs, self.deadline_s, self._settings.capability_map)
+        decider = ZoneDecider(
+            own,
+            self._tree(own, children),
+            reports_below=self._reports_below,
+            requests=podms.requests,
+            deadline_s=time_left(self.deadline_s),
+            most_hops=self.most_hops,
+            sums=self._sums,
+        )
+        return ZoneScheduler(own, verbs, decider, self._nodes(own), podms, self.deadline_s,
+                             dispatches=self._dispatches)  # fmt: skip
 
-    def _nodes(self, tenant: str) -> ZoneNodes:
-        self._child_zones()
+    def _nodes(self, own: OwnScheduler) -> ZoneNodes:
+        id_, tokens = self._identity()
         with self._lock:
             links = {name: link.zone for name, link in self._links.items()}
-        return zone_nodes(self._identity(), self._schedulers, tenant, links, self._claims(),
-                          self.deadline_s)  # fmt: skip
+        below = {name: zone if isinstance(zone, str) else ChildClaims(zone, zone.verbs())
+                 for name, zone in links.items()}  # fmt: skip
+        parts = ZonesBelow(own, below, self.deadline_s, _log_silence)
+        return ZoneNodes(ZoneClaims(id_, tokens, parts, self._claims()))
 
     def _verbs_of_children(self) -> dict[str, Callable[[], Scheduler]]:
         with self._lock:
             return {name: link.verbs for name, link in self._links.items() if link.enabled}
-
-    def _podms_of(self, own: PodmVerbs) -> ZonePodms:
-        children, stated = self._verbs_of_children(), self._settings.capability_map
-        return ZonePodms(own, children, self.deadline_s, stated)
 
     def _reports_below(
         self, request_for: RequestFor, detail: Detail
@@ -260,14 +225,11 @@ class ProcessZone:
         for link in links.values():
             link.close()
 
-    def _tree(self, tenant: str, children: Sequence[ChildZone]) -> ZoneTree:
+    def _tree(self, own: OwnPodms, children: Sequence[ChildZone]) -> ZoneTree:
         id_, tokens = self._identity()
         stated = self._settings.capability_map
-        return ZoneTree(id_, tokens, self._podms(tenant), children, members=self._claims(),
+        return ZoneTree(id_, tokens, own, children, members=self._claims(),
                         capabilities=stated)  # fmt: skip
-
-    def _podms(self, tenant: str) -> LockedPodms:
-        return LockedPodms(lambda: self._schedulers.reading(tenant))
 
     def _identity(self) -> tuple[str, Tokens]:
         with self._lock:
@@ -345,30 +307,34 @@ def _access_of(row: ChildRow) -> tuple[object, ...]:
 
 
 class ZonedSchedulers:
-    """The schedulers of a process whose zone may have children: they then decide over all zones."""
+    """The schedulers of a process whose zone may have children: they then decide over all zones.
+
+    ServiceBusy, then, as of each verb.
+    """
 
     def __init__(self, engines: Schedulers, zone: ProcessZone) -> None:
         self._engines, self._zone = engines, zone
 
     @contextlib.contextmanager
     def reading(self, tenant: str = "") -> Iterator[Scheduler]:
-        """Yield what decides and claims; the engine is taken for each verb where there are zones.
-
-        ServiceBusy, then, as of each verb.
-        """
+        """Yield what decides and claims."""
         zoned = self._zone.scheduler(tenant)
         if zoned is not None:
-            yield cast(Scheduler, self._zone.claiming(tenant, zoned))
+            yield zoned
             return
         with self._engines.reading(tenant) as engine:
             yield engine
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[Scheduler]:
-        """Yield one of the caller's own, which composes over all zones and changes all else."""
+        """Yield what composes and changes all else."""
         zoned = self._zone.scheduler("")
+        if zoned is not None:
+            yield zoned
+            return
         with self._engines.changing() as engine:
-            if zoned is None:
-                yield engine
-            else:
-                yield cast(Scheduler, self._zone.claiming("", zoned, engine))
+            yield engine
+
+
+def _log_silence(zone: SilentZone) -> None:
+    LOG.warning("zone %s is left out of a list: %s", zone.zone, redact_text(zone.reason))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -12,13 +12,9 @@ from msgspec.structs import replace
 
 from valence_sched.errors import SchedulerError, ServiceError, UnknownName, one_line
 from valence_sched.model.claim import Claim
-from valence_sched.model.decision import Candidate
 from valence_sched.model.decision_zones import SilentZone
-from valence_sched.model.lifecycle import ClaimRecord, NodeRecord, NodeStatus, ProvisionResult
-from valence_sched.model.podm_overview import PodmOverview
 from valence_sched.model.quantity import format_count
-from valence_sched.model.request import Request
-from valence_sched.model.scheduler import TTL_S, WAIT_S
+from valence_sched.model.scheduler import OwnScheduler, Scheduler
 from valence_sched.model.zone_claim import (
     ENDED_STATES,
     ZoneClaim,
@@ -33,34 +29,6 @@ DEADLINE_S = 30.0  # for what each zone is asked
 MOST_ROWS = 10_000  # of the claims, or the nodes, of one child
 
 
-class ClaimVerbs(Protocol):
-    """What a zone can be asked about its claims and nodes: the verbs of a scheduler."""
-
-    def podm(self, name: str) -> PodmOverview: ...
-
-    def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult: ...
-
-    def claims(
-        self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
-    ) -> Sequence[Claim]: ...
-
-    def claim_record(self, claim_id: str) -> ClaimRecord: ...
-
-    def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim: ...
-
-    def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]: ...
-
-    def nodes(
-        self, *, podm: str | None = None, owner: str | None = None, live: bool = False
-    ) -> Sequence[NodeStatus]: ...
-
-    def node_record(self, node_id: str) -> NodeRecord: ...
-
-    def delete_nodes(
-        self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
-    ) -> Iterator[SchedulerError]: ...
-
-
 class HoldingZone(Protocol):
     """A zone that can be asked to hold what it offers."""
 
@@ -68,27 +36,11 @@ class HoldingZone(Protocol):
         """Hold offers of the zone, all or none; errors as of :meth:`ZoneClaims.hold_offers`."""
 
 
-class ClaimingPodms(ClaimVerbs, Protocol):
-    """The pod managers directly below a zone."""
-
-    def claim_candidates(
-        self,
-        request: Request,
-        candidates: Sequence[Candidate],
-        *,
-        key: str | None = None,
-        ttl_s: float = TTL_S,
-        content: str | None = None,
-        generation: int | None = None,
-    ) -> Claim:
-        """Hold these very candidates; errors as of a claimer."""
-
-
 class ChildClaims(NamedTuple):
     """A zone directly below: what holds its offers, and its verbs."""
 
     zone: HoldingZone
-    verbs: ClaimVerbs
+    verbs: Scheduler
 
 
 class ZoneLists(NamedTuple):
@@ -109,12 +61,12 @@ class ZonesBelow:
     stands in its place. ``note_silence`` takes each zone that a list lacks.
     """
 
-    own: ClaimingPodms | None
+    own: OwnScheduler | None
     children: Mapping[str, ChildClaims | str]
     deadline_s: float = DEADLINE_S
     note_silence: Callable[[SilentZone], object] = field(default=lambda _zone: None)
 
-    def part(self, zone: str) -> ClaimVerbs:
+    def part(self, zone: str) -> Scheduler:
         """Return what is directly below by its name; errors as for a child."""
         if zone or self.own is None:
             return self._child(zone).verbs
@@ -136,14 +88,14 @@ class ZonesBelow:
             raise ServiceError(found)
         return found
 
-    def find(self, kind: str, name: str) -> tuple[str, ClaimVerbs, str]:
+    def find(self, kind: str, name: str) -> tuple[str, Scheduler, str]:
         """Return which part has what a path names, and its name there; else UnknownName."""
         zone, rest = paths.split(name, self.children)
         if not zone and self.own is None:
             raise UnknownName(kind, name, ())
         return zone, self.part(zone), rest
 
-    def ask(self, ask: Callable[[ClaimVerbs], Sequence[Any]]) -> ZoneLists:
+    def ask(self, ask: Callable[[Scheduler], Sequence[Any]]) -> ZoneLists:
         """Return the list of every part, and the zones whose rows it lacks; note silent children.
 
         Errors of the zone's own pod managers are raised.
@@ -167,7 +119,7 @@ class ZonesBelow:
                 self.note_silence(silent[-1])
         return ZoneLists(lists, silent)
 
-    def _ask(self, ask: Callable[[ClaimVerbs], Sequence[Any]], name: str) -> Sequence[Any]:
+    def _ask(self, ask: Callable[[Scheduler], Sequence[Any]], name: str) -> Sequence[Any]:
         return ask(self.part(name))
 
     def claims_of(self, part: ZoneClaimPart, row: ZoneClaim) -> list[Claim]:

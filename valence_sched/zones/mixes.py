@@ -19,7 +19,8 @@ from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.mix_supply import added_supplies, is_supply
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import MAX_NODES, SCARCITY_PART, Mix, MixSupplies, Request
-from valence_sched.model.zone import GroupAnswer, OwnPodms, SealedRequest, ZoneSupplies
+from valence_sched.model.scheduler import OwnPodms
+from valence_sched.model.zone import GroupAnswer, SealedRequest, ZoneSupplies
 
 OLDER = "it does not tell its supplies: its version is older"
 NO_SUPPLIES = "what it tells of its supplies is none: its version or its policy is another one"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from valence_sched.errors import (
     NoPodm,
@@ -16,32 +16,16 @@ from valence_sched.errors import (
     UsageError,
     one_line,
 )
-from valence_sched.model.podm_overview import PodmOverview, StatsReport
 from valence_sched.model.request import Request, with_inherited
-from valence_sched.model.stats import podm_id
+from valence_sched.model.scheduler import Scheduler
 from valence_sched.zones import paths
 from valence_sched.zones.calls import call_below
-
-
-class PodmVerbs(Protocol):
-    """What a zone can be asked about one pod manager: the verbs of a scheduler."""
-
-    def podm(self, name: str) -> PodmOverview: ...
-
-    def update_resource_stats(
-        self, podm: str | tuple[str, str], stats: Mapping[str, Any]
-    ) -> int: ...
-
-    def reported_stats(self, podm: str) -> StatsReport: ...
-
-    def forget_report(self, podm: str) -> None: ...
 
 
 class PodmPlace(NamedTuple):
     """The zone directly below that has a pod manager (``""``: this one), and its name there."""
 
     zone: str
-    verbs: PodmVerbs
     name: str
 
 
@@ -53,36 +37,10 @@ class ZonePodms:
     zone, which hold for all of them.
     """
 
-    own: PodmVerbs
-    children: Mapping[str, Callable[[], PodmVerbs]]
+    own: Scheduler
+    children: Mapping[str, Callable[[], Scheduler]]
     deadline_s: float
     stated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    def podm(self, name: str) -> PodmOverview:
-        """Return a pod manager of this zone or of one below; errors as of ``find``.
-
-        Raises:
-            UnknownName: no zone has it.
-        """
-        place = self.find(name)
-        if not place.zone and not _has(self.own, name):
-            raise UnknownName("pod manager", name, ())
-        return paths.overview_below(place.zone, place.verbs.podm(place.name))
-
-    def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
-        """Store what a pod manager reports in the zone that has it; a new one is this zone's."""
-        place = self.find(podm_id(podm))
-        return place.verbs.update_resource_stats(place.name, stats)
-
-    def reported_stats(self, podm: str) -> StatsReport:
-        """Return what a pod manager reported; errors as of ``find``."""
-        place = self.find(podm)
-        return place.verbs.reported_stats(place.name)
-
-    def forget_report(self, podm: str) -> None:
-        """Forget what a pod manager reported; errors as of ``find``."""
-        place = self.find(podm)
-        place.verbs.forget_report(place.name)
 
     def find(self, name: str) -> PodmPlace:
         """Return where a pod manager is; one that no zone has would be this zone's own.
@@ -95,16 +53,16 @@ class ZonePodms:
         """
         zone, rest = paths.split(name, self.children)
         if zone:
-            return PodmPlace(zone, self.children[zone](), rest)
-        if _has(self.own, name):
-            return PodmPlace("", self.own, name)
+            return PodmPlace(zone, rest)
+        if self.has_own(name):
+            return PodmPlace("", name)
         having = self._children_having(name)
         if len(having) > 1:
             names = " or ".join(paths.path(child, name) for child in having)
             raise UsageError(one_line(f"several zones have pod manager {name!r}: name {names}"))
         if having:
-            return PodmPlace(having[0], self.children[having[0]](), name)
-        return PodmPlace("", self.own, name)
+            return PodmPlace(having[0], name)
+        return PodmPlace("", name)
 
     def requests(self, request: Request) -> Callable[[str], Request]:
         """Return what tells a request as each zone names its pod managers; ``""`` is this one.
@@ -121,11 +79,15 @@ class ZonePodms:
             if child:
                 having[name] = [child] if self._may_have(child, rest) else []
             else:
-                here = [""] if _has(self.own, name) else []
+                here = [""] if self.has_own(name) else []
                 having[name] = here + self._children_having(name, surely=not here)
             if not having[name]:
                 raise UnknownName("pod manager", name, ())
         return lambda zone: paths.request_for(zone, request, self.children, having.__getitem__)
+
+    def has_own(self, name: str) -> bool:
+        """Return whether the zone itself has a pod manager of this name."""
+        return _has(self.own, name)
 
     def _may_have(self, child: str, name: str) -> bool:
         try:
@@ -150,11 +112,11 @@ class ZonePodms:
         return having
 
 
-def _asked(verbs: Callable[[], PodmVerbs], name: str) -> bool:
+def _asked(verbs: Callable[[], Scheduler], name: str) -> bool:
     return _has(verbs(), name)
 
 
-def _has(verbs: PodmVerbs, name: str) -> bool:
+def _has(verbs: Scheduler, name: str) -> bool:
     try:
         verbs.podm(name)
     except (UnknownName, NoPodm):

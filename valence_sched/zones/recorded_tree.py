@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from valence_sched.model.inventory import parse_capabilities
 from valence_sched.model.request import Request
-from valence_sched.model.zone import OwnPodms
+from valence_sched.model.scheduler import OwnPodms
 from valence_sched.model.zone_file import RecordedZone
 from valence_sched.zones.merge import Weighting
 from valence_sched.zones.tokens import Tokens

@@ -39,7 +39,7 @@ def zoned_result(
         raise InventoryIncomplete(one_line(f"no zone answered: {silent_text(selected)}"))
     zones = DecisionZones(
         answered=selected.answered,
-        rounds=selected.queries,
+        rounds=selected.rounds,
         placements=tuple(
             PlacementZone(
                 node=number,
@@ -123,7 +123,7 @@ def zoned_report(zone: str, report: Report, selected: Selected) -> Report:
         alternates = tuple(paths.way(zone, lower) for lower in found.alternates)
         return replace(found, zone=paths.way(zone, found.zone), alternates=alternates)
 
-    zones = DecisionZones(answered=selected.answered, rounds=selected.queries,
+    zones = DecisionZones(answered=selected.answered, rounds=selected.rounds,
                           placements=tuple(map(placement, report.placements)))  # fmt: skip
     return replace(report, zones=zones)
 

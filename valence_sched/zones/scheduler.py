@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ZonedScheduler: the scheduler of a zone that has children, which decides over all below it."""
+"""ZoneScheduler: the verbs of a scheduler over the pod managers of a zone and those below it.
+
+A verb is *merged*: every zone is asked at once, rows of zones below are named by their path, and a
+list says which zones it lacks. Or it is *routed*: the zone that has what is named answers. Every
+other verb is that of the zone's *own* scheduler.
+"""
 
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
@@ -16,265 +19,482 @@ from valence_sched.errors import (
     RequestError,
     SchedulerError,
     ServiceError,
-    StaleOffer,
     UnknownName,
+    UsageError,
+    one_line,
 )
-from valence_sched.model.decision import Report
-from valence_sched.model.decision_result import DecisionResult, DecisionResults, Detail, Ranking
+from valence_sched.model.capacity import Capacity, StrandedAmount
+from valence_sched.model.claim import Claim
+from valence_sched.model.decision import InventorySummary, Report
+from valence_sched.model.decision_result import DecisionResult, Detail, FitCounts
 from valence_sched.model.decision_zones import SilentZone
-from valence_sched.model.request import Request
-from valence_sched.model.scheduler import Scheduler
-from valence_sched.model.zone import GroupAnswer, OfferingZone, OwnPodms, SealedRequest
-from valence_sched.model.zone_depth import MOST_HOPS
-from valence_sched.zones import paths
-from valence_sched.zones.batch import SelectNodes, ZoneBatch
-from valence_sched.zones.mixes import CompletedRequest, SupplySums, ZoneMixes
-from valence_sched.zones.reasons import with_reasons_below
-from valence_sched.zones.result import (
-    drop_conflicting_alternates,
-    zoned_result,
-    zoned_results,
+from valence_sched.model.hardware import (
+    BlockFilter,
+    BlockOverview,
+    DeviceCount,
+    PoolOverview,
+    added_devices,
 )
-from valence_sched.zones.selection import OtherOffer, Selected, ZoneSelection, podm_of
+from valence_sched.model.lifecycle import (
+    ClaimRecord,
+    ClaimResult,
+    NodeRecord,
+    NodeStatus,
+    PlanRefresh,
+    PlanResult,
+    ProvisionResult,
+    ReconcileResult,
+)
+from valence_sched.model.plan import Plan, plan_in
+from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
+from valence_sched.model.request import Request
+from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
+from valence_sched.model.stats import podm_id
+from valence_sched.model.zone import SealedRequest
+from valence_sched.model.zoned_list import ZonedList, listed, silent_zones
+from valence_sched.zones import paths
+from valence_sched.zones.below import zone_claim_id
+from valence_sched.zones.calls import call_below
+from valence_sched.zones.claims import OWN
+from valence_sched.zones.decider import ZoneDecider
+from valence_sched.zones.nodes import ZoneNodes, provision_below
+from valence_sched.zones.podms import ZonePodms
+from valence_sched.zones.result import zoned_report
+from valence_sched.zones.selection import Selected, crosses_zones
+from valence_sched.zones.totals import added_capacities, added_fit_counts
 
+P = ParamSpec("P")
 R = TypeVar("R")
-
-MOST_TRIES = 3  # of a decision whose offers somebody else takes meanwhile
-
-#: Yields the engine of a zone while nobody else uses it.
-Reading = Callable[[], AbstractContextManager[Scheduler]]
-#: Tells a request as a zone names its pod managers: one directly below, or this one (``""``).
-RequestFor = Callable[[str], Request]
-#: Returns what each zone directly below says of a decision on a request, or the error about it.
-ReportsBelow = Callable[[RequestFor, Detail], Mapping[str, Report | SchedulerError]]
+T = TypeVar("T")
 
 
-class ZonedScheduler:
-    """Decides over ``zone``, the tree of a zone; every other verb is that of the zone's engine.
+class _Answers(NamedTuple):
+    """What zones answered by name, empty for this one, and which gave no answer."""
 
-    ``podms`` are the zone's own pod managers. The engine is held for no longer than a verb of it
-    takes: never while children are asked. It may have the pod managers of all zones.
-    ``reports_below`` returns what each child says of a decision on a request, or its error;
-    ``requests`` tells the request as each zone names its pod managers.
-    ``sums`` are what zones supplied to mixes: those who decide over the same zones may share them.
+    by_zone: dict[str, object]
+    silent: list[SilentZone]
+
+
+class ZoneScheduler(Scheduler):
+    """Claims and composes over the zones that ``zoned`` decides over; ``nodes`` are theirs.
+
+    ``own`` has the pod managers of the zone itself, and ``children`` returns the verbs of each
+    child by name, errors as of it. ``podms`` finds the zone of a pod manager that is named. With
+    ``dispatches`` each decision that is claimed is queued for the controller of this zone.
     """
 
     def __init__(
         self,
-        reading: Reading,
-        podms: OwnPodms,
-        zone: OfferingZone,
+        own: Scheduler,
+        children: Mapping[str, Callable[[], Scheduler]],
+        zoned: ZoneDecider,
+        nodes: ZoneNodes,
+        podms: ZonePodms,
+        deadline_s: float,
         *,
-        deadline_s: float = 30.0,
-        most_hops: int = MOST_HOPS,
-        engine_has_all: bool = False,
-        reports_below: ReportsBelow = lambda _request_for, _detail: {},
-        requests: Callable[[Request], RequestFor] = lambda request: lambda _zone: request,
-        sums: SupplySums | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        dispatches: bool = False,
     ) -> None:
-        self._clock = clock
-        self._sums = SupplySums() if sums is None else sums
-        self._reports_below, self._requests = reports_below, requests
-        self._reading, self._podms, self._zone = reading, podms, zone
-        self._deadline_s, self._most_hops = deadline_s, most_hops
-        self._engine_has_all = engine_has_all
+        self._own, self._children, self._zoned = own, children, zoned
+        self._nodes, self._claims, self._podms = nodes, nodes.claims, podms
+        self._deadline_s, self._dispatches = deadline_s, dispatches
 
-    def __getattr__(self, name: str) -> Any:
-        """Return a verb that the engine answers; what it would yield later, it yields now."""
-        if name.startswith("_") or not hasattr(Scheduler, name):
-            raise AttributeError(name)
+    def _call(self, verb: Callable[Concatenate[Any, P], R], *words: P.args, **named: P.kwargs) -> R:
+        answer: R = getattr(self._zoned, verb.__name__)(*words, **named)
+        return answer
 
-        def verb(*words: Any, **named: Any) -> Any:
-            with self._reading() as engine:
-                result = getattr(engine, name)(*words, **named)
-                return iter(list(result)) if isinstance(result, Iterator) else result
-
-        return verb
-
-    def select_destinations(
-        self, request: Request, *, detail: Detail = "placements"
-    ) -> DecisionResult:
-        """Choose pool and blocks for every node of a request, of all zones.
-
-        Errors as of a scheduler.
-
-        Raises:
-            InventoryIncomplete: no zone has a part in the answer.
-        """
-        return self.result(request, *self.select(request), detail)
-
-    def selected(self, request: Request) -> Selected:
-        """Return the nodes that zones offer for a request, with their tokens."""
-        return self.select(request)[1]
-
-    def select(
-        self, request: Request, avoid: Sequence[SilentZone] = ()
-    ) -> tuple[SealedRequest, Selected]:
-        """Return a request as zones were asked it, and what they offer for it.
-
-        Zones to ``avoid`` are not asked.
-
-        Raises:
-            StaleOffer: others took each time what was offered.
-        """
-        for _ in range(MOST_TRIES - 1):
-            try:
-                return self._select(request, avoid)
-            except StaleOffer:
-                continue
-        return self._select(request, avoid)
-
-    def _select(
-        self, request: Request, avoid: Sequence[SilentZone]
-    ) -> tuple[SealedRequest, Selected]:
-        sealed = self._podms.seal(request)
-        return sealed, self._selection(sealed, self._mixes(), avoid=avoid).nodes()
-
-    def result(
-        self, request: Request, sealed: SealedRequest, selected: Selected, detail: Detail
-    ) -> DecisionResult:
-        """Return what was selected for a request as a decision; errors as to select."""
-        reasons = self._reasons(_as_sealed(request, sealed), selected, detail)
-        return zoned_result(sealed, selected, reasons)
-
-    def rank(self, request: Request, limit: int) -> Ranking:
-        """Return the best candidates of all zones; errors as for a decision."""
-        sealed = self._podms.seal(request)
-        offers, selected = self._selection(sealed, self._mixes()).ranking(limit)
-        missing = [f"zone {one.zone}: {one.reason}" for one in selected.silent.values()]
-        missing += [f"{one.podm}: undecided" for one in selected.undecided.values()]
-        candidates = (replace(one.candidate, podm=paths.path(one.zone, one.candidate.podm))
-                      for one in offers)  # fmt: skip
-        return Ranking(
-            candidates=tuple(candidates),
-            missing=tuple(missing),
-            request_id=sealed.request.id,
-            seed=sealed.request.seed,
-        )
-
-    def select_all(
-        self, requests: Sequence[Request], *, detail: Detail = "placements"
-    ) -> DecisionResults:
-        """Choose for several requests, all or nothing, in the order by which most nodes fit.
-
-        Errors as for one request.
-        """
-        if not requests:
-            with self._reading() as engine:
-                return engine.select_all(requests, detail=detail)
-        for _ in range(MOST_TRIES - 1):
-            try:
-                return self._select_all(requests, detail)
-            except StaleOffer:
-                continue
-        return self._select_all(requests, detail)
-
-    def _select_all(self, requests: Sequence[Request], detail: Detail) -> DecisionResults:
-        sealed = [
-            _at(number, requests, functools.partial(self._podms.seal, one))
-            for number, one in enumerate(requests)
-        ]
-        until = self._clock() + self._deadline_s
-        mixes = self._mixes()
-
-        def new_trial() -> SelectNodes:
-            mixes = self._mixes()
-
-            def select(number: int, others: Sequence[OtherOffer]) -> Selected:
-                selection = self._selection(sealed[number], mixes, others)
-                return _at(number, requests, selection.nodes)
-
-            return select
-
-        most = [self._selection(one, mixes).most_nodes() for one in sealed] if sealed[1:] else []
-        batch = ZoneBatch(sealed, most, new_trial, lambda: self._clock() >= until)
-        best = batch.best() if sealed[1:] else None
-        if best is not None:
-            selections = [best.selected[number] for number in range(len(sealed))]
-        else:
-            selections = batch.in_order()
-        drop_conflicting_alternates(selections)
-        whole = zip(sealed, selections, strict=False)
-        others = sum(len(selected.nodes) for one, selected in whole
-                     if len(selected.nodes) >= one.request.required_count)  # fmt: skip
-        reports = [
-            zoned_result(
-                one, selected, self._reasons(_as_sealed(request, one), selected, detail, others)
-            )
-            for request, one, selected in zip(requests, sealed, selections, strict=False)
-        ]
-        return zoned_results(requests, [one.report for one in reports])
-
-    def _mixes(self) -> ZoneMixes:
-        return ZoneMixes(self._podms, self._sums)
-
-    def _selection(
+    def claim(
         self,
-        sealed: SealedRequest,
-        mixes: ZoneMixes,
-        others: Sequence[OtherOffer] = (),
-        avoid: Sequence[SilentZone] = (),
-    ) -> ZoneSelection:
-        def complete(ask: Callable[[], GroupAnswer], anew: bool) -> CompletedRequest:
-            return mixes.complete(sealed, ask, len(others), anew=anew)
+        request: Request,
+        *,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
+        detail: Detail = "placements",
+    ) -> ClaimResult:
+        """Decide over all zones and hold what was chosen; errors as of a scheduler."""
+        decision = _Selecting(self._zoned, request, detail)
+        report = decision.report if self._dispatches else None
+        outcome = self._claims.claim(request, decision.select, key=key, ttl_s=ttl_s, report=report)
+        result = decision.result(outcome.selected)
+        return ClaimResult(claim=outcome.claim, decision=result, retries=outcome.retries)
 
-        return ZoneSelection(
-            self._zone,
-            sealed.policy,
-            sealed.request,
-            deadline_s=self._deadline_s,
-            most_hops=self._most_hops,
-            most_cost=sealed.most_cost,
-            others=others,
-            avoid=avoid,
-            complete=complete if sealed.needs_supplies else None,
+    def compose(
+        self,
+        request: Request,
+        *,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
+        wait_s: float = WAIT_S,
+        detail: Detail = "placements",
+    ) -> ProvisionResult:
+        """Decide over all zones, hold what was chosen, and compose it; errors as of a scheduler."""
+        decision = _Selecting(self._zoned, request, detail)
+        provision, selected = self._nodes.compose(
+            request, decision.select, key=key, ttl_s=ttl_s, wait_s=wait_s
+        )
+        return replace(provision, decision=decision.result(selected))
+
+    def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult:
+        """Compose all that a claim holds, in all its zones at the same time."""
+        return self._nodes.compose_claim(claim_id, wait_s=wait_s)
+
+    def claims(
+        self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
+    ) -> Sequence[Claim]:
+        """Return the claims of this zone and of those below, these by their paths."""
+        return self._claims.claims(podm=self._path_of(podm), owner=owner, ended=ended)
+
+    def claim_record(self, claim_id: str) -> ClaimRecord:
+        """Return a claim by its id or path, with its nodes and events."""
+        return self._claims.claim_record(claim_id)
+
+    def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
+        """Let a claim that is held end ``ttl_s`` from now, in all its zones."""
+        return self._claims.renew(claim_id, ttl_s)
+
+    def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
+        """Release claims; yield the error about each that could not be released."""
+        return self._claims.release(claim_ids)
+
+    def reconcile(self, *, dry_run: bool = False, keep_s: float = KEEP_S) -> ReconcileResult:
+        """Reconcile the zone's own pod managers, and its claims with the zones directly below.
+
+        The zones below reconcile their own.
+        """
+        own = self._own.reconcile(dry_run=dry_run, keep_s=keep_s)
+        recovery = self._nodes.recovery
+        actions = tuple(recovery.reap(dry_run=dry_run))
+        composing = recovery.composing(own.composing, {action.id for action in actions})
+        return replace(own, actions=(*own.actions, *actions), composing=composing)
+
+    def nodes(
+        self, *, podm: str | None = None, owner: str | None = None, live: bool = False
+    ) -> Sequence[NodeStatus]:
+        """Return the nodes of this zone and of those below, these by their paths."""
+        return self._nodes.nodes(podm=self._path_of(podm), owner=owner, live=live)
+
+    def node_record(self, node_id: str) -> NodeRecord:
+        """Return a node by its id or path."""
+        return self._nodes.node_record(node_id)
+
+    def delete_nodes(
+        self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
+    ) -> Iterator[SchedulerError]:
+        """Have nodes decomposed; yield the error about each that could not be, or not for sure."""
+        return self._nodes.delete_nodes(node_ids, wait_s=wait_s)
+
+    def podm(self, name: str) -> PodmOverview:
+        zone, verbs, name_there = self._routed(name)
+        if not zone and not self._podms.has_own(name):
+            raise UnknownName("pod manager", name, ())
+        return paths.overview_below(zone, verbs.podm(name_there))
+
+    def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
+        """Store what a pod manager reports in the zone that has it; a new one is this zone's."""
+        _, verbs, name = self._routed(podm_id(podm))
+        return verbs.update_resource_stats(name, stats)
+
+    def reported_stats(self, podm: str) -> StatsReport:
+        _, verbs, name = self._routed(podm)
+        return verbs.reported_stats(name)
+
+    def forget_report(self, podm: str) -> None:
+        _, verbs, name = self._routed(podm)
+        verbs.forget_report(name)
+
+    def inventory(self) -> InventorySummary:
+        answers = self._ask(lambda zone: zone.inventory())
+        found = _of_kind(answers, InventorySummary)
+        skipped = [paths.line_below(zone, line) for zone, one in found.items()
+                   for line in one.skipped]  # fmt: skip
+        skipped += [f"zone {one.zone}: {one.reason}" for one in answers.silent]
+        return InventorySummary(
+            digest="",
+            podms=sum(one.podms for one in found.values()),
+            pools=sum(one.pools for one in found.values()),
+            blocks=sum(one.blocks for one in found.values()),
+            skipped=tuple(skipped),
         )
 
-    def _reasons(
-        self, request: Request, selected: Selected, detail: Detail, others: int = 0
-    ) -> Report | None:
-        """Return what the engine says of the decision, None where it does not know all of it.
+    def podms(self) -> Sequence[PodmOverview]:
+        return self._merged(lambda zone: zone.podms(), paths.overview_below)
 
-        It says why its pod managers make too few nodes, if all zones together make too few, or
-        where a whole report is asked for, and so do the children. One that has the pod managers of
-        all zones says the same of any decision that is its own, too.
+    def pools(self, podm: str | None = None) -> Sequence[PoolOverview]:
+        if podm is None:
+            return self._merged(lambda zone: zone.pools(), paths.podm_below)
+        zone, verbs, name = self._routed(podm)
+        return [paths.podm_below(zone, one) for one in verbs.pools(name)]
+
+    def blocks(self, wanted: BlockFilter) -> Sequence[BlockOverview]:
+        if wanted.podm is None:
+            return self._merged(lambda zone: listed(zone.blocks(wanted)), paths.podm_below)
+        zone, verbs, name = self._routed(wanted.podm)
+        found = verbs.blocks(replace(wanted, podm=name))
+        return [paths.podm_below(zone, one) for one in found]
+
+    def block(self, name: str, podm: str | None = None) -> BlockOverview:
+        """Return a block by its URI or the last part of it.
+
+        Raises:
+            UsageError: several zones have one of this name.
+            ServiceError: no zone that answers has it, and one that does not may have it.
         """
-        placed = len(selected.nodes) >= request.required_count
-        if others or (placed and not self._engine_has_all and detail != "report"):
+        if podm is not None:
+            zone, verbs, known = self._routed(podm)
+            return paths.podm_below(zone, verbs.block(name, known))
+        answers = self._ask(lambda zone: zone.block(name))
+        found = [paths.podm_below(zone, one) for zone, one in answers.by_zone.items()
+                 if isinstance(one, BlockOverview)]  # fmt: skip
+        if len(found) > 1:
+            podms = ", ".join(one.podm for one in found)
+            text = f"block {name!r} is on pod managers {podms}: name one with --podm"
+            raise UsageError(one_line(text))
+        if not found:
+            first = answers.silent[0]
+            text = f"zone {first.zone} may have block {name!r}, and does not answer: {first.reason}"
+            raise ServiceError(one_line(text))
+        return found[0]
+
+    def device_counts(self, wanted: BlockFilter) -> Sequence[DeviceCount]:
+        if wanted.podm is not None:
+            _, verbs, name = self._routed(wanted.podm)
+            return verbs.device_counts(replace(wanted, podm=name))
+        found = self._merged(lambda zone: zone.device_counts(wanted), lambda _zone, one: one)
+        return ZonedList(added_devices(found), found.silent)
+
+    def block_usage(self, podm: str) -> BlockUsage:
+        zone, verbs, name = self._routed(podm)
+        found = verbs.block_usage(name)
+        above = {one.id: row for one in (verbs.claims(podm=name) if found.held else ())
+                 if self._claims.rows.get(row := zone_claim_id(one)) is not None}  # fmt: skip
+
+        def named(claim: str) -> str:
+            return above.get(claim) or paths.path(zone, claim)
+
+        held = {
+            uri: ", ".join(map(named, claims.split(", "))) for uri, claims in found.held.items()
+        }
+        return replace(found, held=held)
+
+    def count_fits(self, request: Request, most: int) -> FitCounts:
+        answers = self._ask(lambda zone, one: zone.count_fits(one, most), request)
+        return added_fit_counts(_of_kind(answers, FitCounts), answers.silent)
+
+    def capacity(
+        self, request: Request, most: int, *, explain: bool = False, proven: bool = False
+    ) -> Capacity:
+        answers = self._ask(
+            lambda zone, one: zone.capacity(one, most, explain=explain, proven=proven), request
+        )
+        found = _of_kind(answers, Capacity)
+        return added_capacities(request.flavor or "", found, answers.silent)
+
+    def mix_capacity(
+        self,
+        requests: Sequence[Request],
+        shares: Sequence[int],
+        most: int,
+        *,
+        explain: bool = False,
+        proven: bool = False,
+    ) -> Capacity:
+        """Return what each zone makes of the mix by itself, added up.
+
+        As one zone they may make more or fewer, and no most is proven.
+        """
+        answers = self._ask(
+            lambda zone, *mix: zone.mix_capacity(mix, shares, most, explain=explain, proven=proven),
+            *requests,
+        )
+        found = _of_kind(answers, Capacity)
+        return added_capacities("", found, answers.silent, mix=True)
+
+    def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
+        return self._merged(lambda zone, *mix: zone.stranded(mix), paths.podm_below, *requests)
+
+    def plan(self, request: Request) -> PlanResult:
+        """Return a plan for a request, made by the zone that its nodes are in.
+
+        Raises:
+            RequestError: its nodes are in several zones, or the rules of its group reach over them.
+        """
+        self._check_group(request)
+        sealed, selected = self._zoned.select(request)
+        if len(selected.nodes) < sealed.request.required_count:
+            return PlanResult(decision=self._zoned.result(request, sealed, selected, "report"))
+        zones = sorted({one.chosen.zone.partition("/")[0] for one in selected.nodes})
+        if len(zones) > 1:
+            names = ", ".join(zone or OWN for zone in zones)
+            text = f"a plan is of one zone, and these nodes are in several ({names})"
+            raise RequestError(one_line(f"{text}: ask for fewer nodes, or claim them here"))
+        zone = zones[0]
+        found = self._verbs(zone).plan(self._podms.requests(request)(zone))
+        if not zone:
+            return found
+        report = zoned_report(zone, found.decision.report, selected)
+        plan = found.plan and plan_in(found.plan, paths.way(zone, found.plan.zone))
+        return PlanResult(decision=replace(found.decision, report=report), plan=plan)
+
+    def check_plan(self, plan: Plan) -> None:
+        """Refuse a plan for own pod managers that this zone did not sign; others check theirs."""
+        zone, plan = self._placed(plan)
+        self._verbs(zone).check_plan(plan)
+
+    def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
+        """Hold what a plan says, in the zone that has its pod managers."""
+        self._check_group(plan.decision.request)
+        zone, plan = self._placed(plan)
+        claim = self._verbs(zone).claim_plan(plan, key=key, ttl_s=ttl_s)
+        return paths.claim_below(zone, claim)
+
+    def compose_plan(
+        self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
+    ) -> ProvisionResult:
+        """Compose what a plan says, in the zone that has its pod managers."""
+        self._check_group(plan.decision.request)
+        zone, plan = self._placed(plan)
+        result = self._verbs(zone).compose_plan(plan, key=key, ttl_s=ttl_s, wait_s=wait_s)
+        return provision_below(zone, result) if zone else result
+
+    def refresh(self, plan: Plan) -> PlanRefresh:
+        """Decide again on the request of a plan, in the zone that has its pod managers."""
+        zone, plan = self._placed(plan)
+        return self._verbs(zone).refresh(plan)
+
+    def _check_group(self, request: Request) -> None:
+        """Refuse hard rules over several zones: the zone of a plan knows its own members alone."""
+        group = request.group
+        if self._children and group is not None and group.hard and crosses_zones(request):
+            rules = f"the rules of group {group.name!r} are over all zones"
+            text = f"a plan is of one zone, and {rules}: claim the nodes here, without a plan"
+            raise RequestError(one_line(text))
+
+    def _path_of(self, podm: str | None) -> str | None:
+        """Return the path of a pod manager that is named, wherever it is."""
+        if podm is None:
             return None
+        place = self._podms.find(podm)
+        return paths.path(place.zone, place.name)
+
+    def _verbs(self, zone: str) -> Scheduler:
+        return self._children[zone]() if zone else self._own
+
+    def _routed(self, podm: str) -> tuple[str, Scheduler, str]:
+        """Return the zone that has a pod manager, its verbs and the name there, or raise."""
+        place = self._podms.find(podm)
+        return place.zone, self._verbs(place.zone), place.name
+
+    def _merged(
+        self, ask: Callable[..., Sequence[T]], below: Callable[[str, T], R], *requests: Request
+    ) -> ZonedList[R]:
+        """Return what all zones list, each element as ``below`` names it, with what it lacks."""
+        answers, silent = self._ask(ask, *requests)
+        rows: list[R] = []
+        for zone, found in answers.items():
+            rows += [below(zone, one) for one in found]  # type: ignore[attr-defined]
+            silent += [replace(one, zone=paths.path(zone, one.zone))
+                       for one in silent_zones(found)]  # fmt: skip
+        return ZonedList(rows, silent)
+
+    def _ask(self, ask: Callable[..., object], *requests: Request) -> _Answers:
+        """Return the answer of each zone; one without what is named, or any pod manager, has none.
+
+        Each is asked with the ``requests`` as it names pod managers.
+
+        Raises:
+            UnknownName, NoPodm: no zone has it, and all answer.
+        """
+        zoned = [self._podms.requests(one) for one in requests]
+        answers: dict[str, object] = {}
+        lacking: list[SchedulerError] = []
+        silent: list[SilentZone] = []
         try:
-            asked = selected.request or request
-            if placed and len(selected.nodes) == request.count and not self._engine_has_all:
-                asked = replace(asked, count=1, min_count=None)  # each zone explains the first node
-            request_for = self._requests(asked)
-        except (UnknownName, ServiceError):  # a zone that may have what is named is silent
-            return None
+            answers[""] = ask(self._own, *(one("") for one in zoned))
+        except (UnknownName, NoPodm) as error:
+            lacking.append(error)
+        calls = {zone: functools.partial(_asked, ask, verbs, *(one(zone) for one in zoned))
+                 for zone, verbs in self._children.items()}  # fmt: skip
+        for zone, answer in call_below(calls, self._deadline_s).items():
+            if isinstance(answer, UnknownName | NoPodm):
+                lacking.append(answer)
+            elif isinstance(answer, SchedulerError):
+                silent.append(SilentZone(zone=zone, reason=one_line(str(answer))))
+            else:
+                answers[zone] = answer
+        if not answers and not silent:
+            raise next((one for one in lacking if isinstance(one, UnknownName)), lacking[0])
+        return _Answers(answers, silent)
+
+    def _placed(self, plan: Plan) -> tuple[str, Plan]:
+        """Return the zone directly below that a plan is of, or this one, and the plan as of it.
+
+        A plan that does not name a zone of this one is of the zone that has its pod managers.
+
+        Raises:
+            RequestError: no zone has one of them, or several zones have them.
+        """
+        zone, _, rest = plan.zone.partition("/")
+        while zone and zone not in self._children:  # of zones above this one
+            zone, _, rest = rest.partition("/")
+        return zone or self._zone_of(plan), plan_in(plan, rest)
+
+    def _zone_of(self, plan: Plan) -> str:
+        podms = [basis.podm.id for basis in plan.podms]
         try:
-            report: Report | None
-            with self._reading() as engine:
-                report = engine.select_destinations(request_for(""), detail=detail).report
-        except (NoPodm, UnknownName):  # the zones were asked: only this one lacks them
-            report = None
-        if not self._engine_has_all:
-            chosen = [replace(one.chosen.candidate, podm=paths.path(*podm_of(one.chosen)))
-                      for one in selected.nodes if placed]  # fmt: skip
-            return with_reasons_below(report, self._reports_below(request_for, detail), chosen)
-        if report is None:
-            return None
-        own = [one.chosen for one in report.placements]
-        same = own == [one.chosen.candidate for one in selected.nodes if placed]
-        return report if same else None
+            zones = {self._podms.find(podm).zone for podm in podms}
+        except UsageError as error:
+            text = f"the plan does not name its zone, and {error}"
+            raise RequestError(one_line(f"{text} in a new plan, or apply it at its zone")) from None
+        if len(zones) > 1:
+            raise RequestError("the plan has pod managers of several zones: plan again")
+        zone = next(iter(zones), "")
+        for podm in podms if not zone else ():
+            try:
+                self._own.registration(podm)
+            except UnknownName:
+                text = f"the plan has pod manager {podm!r}, which no zone here has"
+                raise RequestError(one_line(f"{text}: apply it at the zone that has it")) from None
+        return zone
 
 
-def _as_sealed(request: Request, sealed: SealedRequest) -> Request:
-    """Return a request with the id that it was sealed with, by which every zone breaks ties."""
-    return request if request.id else replace(request, id=sealed.request.id)
+class _Selecting:
+    """Selects the nodes of one request; what fits is explained before it is held.
+
+    What is held changes what zones would say of it.
+    """
+
+    def __init__(self, zoned: ZoneDecider, request: Request, detail: Detail) -> None:
+        self._zoned, self._request, self._detail = zoned, request, detail
+        self._selections: list[tuple[Selected, SealedRequest, DecisionResult | None]] = []
+
+    def select(self, request: Request, avoid: Sequence[SilentZone]) -> Selected:
+        sealed, selected = self._zoned.select(request, avoid)
+        fits = len(selected.nodes) >= self._request.required_count
+        result = self._result(sealed, selected) if fits else None
+        self._selections.append((selected, sealed, result))
+        return selected
+
+    def report(self, selected: Selected) -> Report:
+        """Return the report of what was selected."""
+        result = self.result(selected)
+        assert result is not None, "it was selected just now"
+        return result.report
+
+    def result(self, selected: Selected | None) -> DecisionResult | None:
+        """Return the decision on what was selected, None where an earlier one was found."""
+        for one, sealed, result in self._selections:
+            if one is selected:
+                return result or self._result(sealed, one)
+        return None
+
+    def _result(self, sealed: SealedRequest, selected: Selected) -> DecisionResult:
+        return self._zoned.result(self._request, sealed, selected, self._detail)
 
 
-def _at(number: int, requests: Sequence[Request], call: Callable[[], R]) -> R:
-    """Return what a call for one of several requests does; its errors name the request."""
-    try:
-        return call()
-    except (RequestError, UnknownName) as error:
-        raise (error if len(requests) == 1 else error.at(f"request {number + 1}")) from None
+def _asked(
+    ask: Callable[..., object], verbs: Callable[[], Scheduler], *requests: Request
+) -> object:
+    return ask(verbs(), *requests)
+
+
+def _of_kind(answers: _Answers, kind: type[T]) -> dict[str, T]:
+    return {zone: one for zone, one in answers.by_zone.items() if isinstance(one, kind)}

@@ -71,9 +71,10 @@ class OtherOffer:
 class Selected:
     """The nodes that zones offer, and what is to be known about the answer.
 
-    The zones directly below were asked in so many ``queries``; ``answered`` counts the zones of the
-    fullest answer, the one that was asked first included. ``request`` is the one that was asked,
-    with its mix completed; what ``uncounted`` zones supply to it is not known.
+    The zones directly below were asked so many ``queries``, ``rounds`` of them for offers;
+    ``answered`` counts the zones of the fullest answer, the one that was asked first included.
+    ``request`` is the one that was asked, with its mix completed; what ``uncounted`` zones supply
+    to it is not known.
     """
 
     nodes: list[PlacedOffer] = field(default_factory=list)
@@ -82,6 +83,7 @@ class Selected:
     excluded: dict[str, SilentZone] = field(default_factory=dict)
     uncounted: dict[str, SilentZone] = field(default_factory=dict)
     queries: int = 0
+    rounds: int = 0
     answered: int = 1
     request: Request | None = None
 
@@ -335,6 +337,7 @@ class ZoneSelection:
     def _ask(self, query: OfferQuery) -> ZoneAnswer:
         answer = self._zone.offers(self._bounded(query))
         self._noted.queries += 1
+        self._noted.rounds += 1
         self._noted.answered = max(self._noted.answered, answer.answered)
         self._note(answer.silent, self._noted.silent)
         self._check_taken(query, answer.silent)

@@ -24,6 +24,7 @@ from valence_sched.model.decision import Candidate
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.group import GroupState
 from valence_sched.model.request import Request, with_inherited
+from valence_sched.model.scheduler import OwnPodms
 from valence_sched.model.zone import (
     GroupAnswer,
     Offer,
@@ -31,7 +32,6 @@ from valence_sched.model.zone import (
     OfferQuery,
     OtherCandidate,
     OtherNode,
-    OwnPodms,
     Token,
     ZoneAnswer,
 )

@@ -18,6 +18,7 @@ from valence_sched.model.read_options import ReadOptions, Selection
 from valence_sched.model.read_pace import ReadPace
 from valence_sched.model.registration import Registration
 from valence_sched.model.request import Request
+from valence_sched.model.scheduler import OwnScheduler
 from valence_sched.store.store import Store
 from valence_sched.testing.served import ServedPodm, served
 from valence_sched.zones.below import ChildClaims, ZonesBelow
@@ -44,21 +45,18 @@ def inventory(podms: Mapping[str, int]) -> dict[str, Any]:
     return {"schema": "valence-sched/inventory", "version": "1.0", "podms": rows}
 
 
-class OwnEngine:
+class OwnEngine(OwnScheduler):
     """The verbs of an engine over a state, each on an engine of its own, as in a service."""
 
     def __init__(self, environ: Mapping[str, str], state: str) -> None:
         self._environ = environ
         self._selection = Selection(live=ReadOptions(state=state, stored=True, timeout_s=10))
 
-    def __getattr__(self, name: str) -> Any:
-        def verb(*args: Any, **words: Any) -> Any:
-            engine = App(environ=self._environ).engine(self._selection)
-            with contextlib.closing(engine):
-                result = getattr(engine, name)(*args, **words)
-                return iter(list(result)) if isinstance(result, Iterator) else result
-
-        return verb
+    def _call(self, verb: Any, *words: Any, **named: Any) -> Any:
+        engine = App(environ=self._environ).engine(self._selection)
+        with contextlib.closing(engine):
+            result = getattr(engine, verb.__name__)(*words, **named)
+            return iter(list(result)) if isinstance(result, Iterator) else result
 
 
 class InProcessZone:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several requests over zones: scarcest first, and in another order where that leaves nodes out."""
 
-import contextlib
 import itertools
 import unittest
 from random import Random
@@ -20,7 +19,7 @@ from valence_sched.model.zone import SealedRequest
 from valence_sched.planning.batches import BatchPlan
 from valence_sched.planning.succession import Succession
 from valence_sched.zones.batch import MOST_TRIALS, ZoneBatch
-from valence_sched.zones.scheduler import ZonedScheduler
+from valence_sched.zones.decider import ZoneDecider
 from valence_sched.zones.selection import PlacedOffer, Selected
 
 LARGE = replace(CORES, amount=16)
@@ -38,15 +37,12 @@ class FlatPodms:
         return SealedRequest(request=sealed, policy=policy, most_cost=most_cost,
                              inventory=NO_INVENTORY)  # fmt: skip
 
-
-@contextlib.contextmanager
-def no_engine():
-    raise NoPodm("this zone has none")
-    yield
+    def select_destinations(self, request, *, detail="placements"):
+        raise NoPodm("this zone has none")
 
 
-def zoned(zone, flat, **words) -> ZonedScheduler:
-    return ZonedScheduler(no_engine, FlatPodms(flat), zone, **words)
+def zoned(zone, flat, **words) -> ZoneDecider:
+    return ZoneDecider(FlatPodms(flat), zone, **words)
 
 
 def requests(random: Random, least: int = 2) -> list[Request]:

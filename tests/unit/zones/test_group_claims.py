@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tests.unit.lifecycle.site import request
 from tests.unit.zones.in_process import InProcessZone, served_tree
-from tests.unit.zones.test_claiming_scheduler import claiming
+from tests.unit.zones.test_scheduler import claiming
 from valence_sched.errors import ClaimLost, RequestError, ServiceError
 from valence_sched.model.zone import OfferQuery
 from valence_sched.model.zone_claim import ZoneClaimBody

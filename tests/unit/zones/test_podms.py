@@ -8,7 +8,9 @@ from valence_sched.errors import ServiceError, UnknownName, UsageError
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.podm_overview import PodmOverview, PodmSummary
 from valence_sched.model.request import Request
+from valence_sched.zones.nodes import ZoneNodes
 from valence_sched.zones.podms import ZonePodms
+from valence_sched.zones.scheduler import ZoneScheduler
 
 
 def overview(name):
@@ -44,8 +46,16 @@ class Verbs:
 
 
 def podms(own, **children):
-    return ZonePodms(own, {name: functools.partial(lambda one: one, verbs)
-                           for name, verbs in children.items()}, 5.0)  # fmt: skip
+    """Return the scheduler of a zone that has pod managers, and children with more."""
+    verbs = {name: functools.partial(lambda one: one, child) for name, child in children.items()}
+    nodes = ZoneNodes(claims=None)
+    return ZoneScheduler(own, verbs, own, nodes, ZonePodms(own, verbs, 5.0), 5.0)
+
+
+def requests(own, **children):
+    """Return what tells a request as each zone names its pod managers."""
+    verbs = {name: functools.partial(lambda one: one, child) for name, child in children.items()}
+    return ZonePodms(own, verbs, 5.0).requests
 
 
 class TestPodms(unittest.TestCase):
@@ -77,26 +87,28 @@ class TestPodms(unittest.TestCase):
             zone.update_resource_stats("new", {})
 
     def test_a_request_names_its_pod_managers_as_each_zone_does(self):
-        zone = podms(Verbs("a", "b"), east=Verbs("b", "c"), west=Verbs("d"))
+        zone_requests = requests(Verbs("a", "b"), east=Verbs("b", "c"), west=Verbs("d"))
         named = ("a", "b", "c", "east/c", "west/d")
-        found = zone.requests(Request(podms=named, exclude_podms=named))
+        found = zone_requests(Request(podms=named, exclude_podms=named))
         for name, expected in (
             ("", ("a", "b")), ("east", ("b", "c", "c")), ("west", ("d",)),
         ):  # fmt: skip
             asked = found(name)
             self.assertEqual(expected, asked.exclude_podms)
             self.assertEqual(expected, asked.podms)
-        self.assertEqual(("../west/d",), zone.requests(Request(podms=("west/d",)))("").podms)
+        self.assertEqual(("../west/d",), zone_requests(Request(podms=("west/d",)))("").podms)
         for name in ("z", "west/b"):
             with self.assertRaisesRegex(UnknownName, f"'{name}'"):
-                zone.requests(Request(exclude_podms=(name,)))
+                zone_requests(Request(exclude_podms=(name,)))
 
     def test_a_silent_zone_need_not_have_what_a_request_names_of_another(self):
-        zone = podms(Verbs("a"), east=Verbs("b"), west=Verbs(error=ServiceError("it is away")))
-        found = zone.requests(Request(podms=("a", "b")))
+        zone_requests = requests(
+            Verbs("a"), east=Verbs("b"), west=Verbs(error=ServiceError("it is away"))
+        )
+        found = zone_requests(Request(podms=("a", "b")))
         self.assertEqual(("a",), found("").podms)
         with self.assertRaisesRegex(ServiceError, "zone west may have .*'z'.*it is away"):
-            zone.requests(Request(podms=("z",)))
+            zone_requests(Request(podms=("z",)))
 
     def test_what_no_zone_has_is_unknown(self):
         with self.assertRaisesRegex(UnknownName, "'z'"):

@@ -50,7 +50,7 @@ class TestOne(unittest.TestCase):
 
     def test_nodes_are_placed_with_their_zones_and_those_of_their_alternates(self):
         nodes = [node("a", "b", "c", zone="east"), node("d", choice=2)]
-        report = zoned_result(sealed(2), Selected(nodes=nodes, queries=3, answered=4)).report
+        report = zoned_result(sealed(2), Selected(nodes=nodes, rounds=3, answered=4)).report
         self.assertEqual(("placed", 2, 2, 2, 5), (
             report.outcome, report.requested, report.placed, report.fitting, report.seed,
         ))  # fmt: skip

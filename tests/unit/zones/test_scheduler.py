@@ -1,256 +1,301 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler of a zone with children: tries, verbs of its engine, reasons and rankings."""
+"""The verbs about claims and nodes of a zone with a child, over real pod managers of both."""
 
 import contextlib
 import unittest
 
-from msgspec.structs import replace
+from tests.unit.lifecycle.site import request
+from tests.unit.zones.in_process import InProcessZone, made_nodes, served_tree
+from valence_sched.errors import RequestError, ServiceError, UnknownName
+from valence_sched.model.inventory import to_json
+from valence_sched.model.plan import parse_plan, plan_in
+from valence_sched.zones.decider import ZoneDecider
+from valence_sched.zones.podms import ZonePodms
+from valence_sched.zones.scheduler import ZoneScheduler
 
-from tests.unit.core.deciders import cpu, engine_of
-from tests.unit.zones.test_batch import FlatPodms
-from tests.unit.zones.test_merge import offer
-from valence_sched.core.explain.report import decision_report
-from valence_sched.errors import (
-    InventoryIncomplete,
-    NoPodm,
-    ServiceError,
-    StaleOffer,
-    UnknownName,
-)
-from valence_sched.model.decision import PoolRef
-from valence_sched.model.decision_result import DecisionResult
-from valence_sched.model.decision_zones import SilentZone
-from valence_sched.model.group import GroupState
-from valence_sched.model.zone import GroupAnswer, ZoneAnswer
-from valence_sched.testing import request
-from valence_sched.zones.scheduler import ZonedScheduler
-
-OWN = engine_of({"id": "own", "blocks": [cpu("c", 8), cpu("d", 8)]})
-EAST = SilentZone(zone="east", reason="it is away")
-CORES = {"processor": {"total_cores": 8}}
+APART = {"group": {"name": "web", "anti_affinity": ["podm"]}, "owner": "alice", "count": 2}
 
 
-class Zone:
-    """Answers queries one after another as a test says, the last answer for ever.
+def claiming(zone: InProcessZone) -> ZoneScheduler:
+    """Return the scheduler of a zone, as its service has it."""
+    children = {child.name: lambda child=child: claiming(child) for child in zone.children}
+    podms = ZonePodms(zone.engine, children, 20.0)
 
-    An answer may be an error, or a function of the query.
-    """
+    def reports_below(request_for, detail):
+        return {name: child().select_destinations(request_for(name), detail=detail).report
+                for name, child in children.items()}  # fmt: skip
 
-    def __init__(self, *answers) -> None:
-        self.answers, self.queries = list(answers), []
-
-    def offers(self, query):
-        self.queries.append(query)
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer(query) if callable(answer) else answer
-
-    def group_state(self, query):
-        return GroupAnswer(company=GroupState())
+    zoned = ZoneDecider(
+        zone.engine, zone.tree(), deadline_s=20.0, reports_below=reports_below,
+        requests=podms.requests,
+    )  # fmt: skip
+    return ZoneScheduler(zone.engine, children, zoned, zone.nodes_here, podms, 20.0)
 
 
-class Engine:
-    """An engine's verbs: a decision as ``OWN`` makes it, and what is asked about pod managers."""
-
-    def __init__(self) -> None:
-        self.in_use, self.asked = False, []
-
-    @contextlib.contextmanager
-    def reading(self):
-        self.in_use = True
-        yield self
-        self.in_use = False
-
-    def select_destinations(self, asked, *, detail="placements"):
-        self.asked.append(detail)
-        return DecisionResult(report=decision_report(OWN.select_destinations(asked)))
-
-    def select_all(self, requests, *, detail="placements"):
-        self.asked.append((requests, detail))
-        return "nothing at all"
-
-    def flavors(self, *words, **named):
-        assert self.in_use
-        return words, named
-
-    def podms(self):
-        for name in ("a", "b"):
-            assert self.in_use
-            yield name
-
-
-def answer(*podms: str, **words: object) -> ZoneAnswer:
-    nodes = tuple(replace(offer(name, 10), zone="east") for name in podms)
-    return ZoneAnswer(nodes=nodes, ranking=nodes, worst_cost=100, **words)
-
-
-class SchedulerCase(unittest.TestCase):
-    """A scheduler over scripted answers and one engine."""
+class ZoneCase(unittest.TestCase):
+    """A zone with a pod manager over ``east``, which has another one."""
 
     def setUp(self) -> None:
-        self.engine = Engine()
+        stack = contextlib.ExitStack()
+        self.addCleanup(stack.close)
+        self.folder, self.served = stack.enter_context(served_tree("top-p", "east-p"))
+        self.east = self.zone("east")
+        self.top = self.zone("top", self.east)
+        self.scheduler = claiming(self.top)
 
-    def zoned(self, *answers, **words) -> ZonedScheduler:
-        self.zone = Zone(*answers)
-        return ZonedScheduler(self.engine.reading, FlatPodms(OWN), self.zone, **words)
+    def zone(self, name: str, *children: InProcessZone, served: str = "") -> InProcessZone:
+        podm = self.served[served or f"{name}-p"]
+        zone = InProcessZone(name, self.folder, [podm], children)
+        self.addCleanup(zone.store.close)
+        return zone
 
-
-class TestSelect(SchedulerCase):
-    """One request."""
-
-    def test_offers_that_others_took_are_asked_for_again_twice(self):
-        scheduler = self.zoned(StaleOffer("gone"), StaleOffer("gone"), answer("a"))
-        report = scheduler.select_destinations(request(CORES)).report
-        self.assertEqual(["a"], [one.chosen.podm for one in report.placements])
-        self.assertEqual(3, len(self.zone.queries))
-        scheduler = self.zoned(StaleOffer("gone"))
-        with self.assertRaises(StaleOffer):
-            scheduler.select_destinations(request(CORES))
-        self.assertEqual(3, len(self.zone.queries))
-
-    def test_the_time_and_the_levels_are_those_of_the_settings(self):
-        self.zoned(answer("a"), deadline_s=5.0, most_hops=2).selected(request(CORES))
-        (query,) = self.zone.queries
-        self.assertEqual(2, query.hops)
-        self.assertTrue(1.0 < query.deadline_s <= 5.0, query.deadline_s)
-
-    def test_zones_to_avoid_are_not_asked_and_named(self):
-        sealed, selected = self.zoned(answer("a")).select(request(CORES), [EAST])
-        self.assertEqual(("east",), self.zone.queries[0].left_out)
-        self.assertEqual({"east": EAST}, selected.silent)
-        self.assertEqual(OWN.policy(sealed.request), (sealed.policy, sealed.most_cost))
-
-    def test_no_candidate_costs_more_than_the_policy_allows(self):
-        scheduler = self.zoned(answer("a"))
-        sealed, _ = scheduler.select(request(CORES))
-        self.assertEqual(sealed.most_cost, self.zone.queries[0].most_cost)
-
-    def test_without_an_answer_of_any_zone_there_is_no_decision(self):
-        silent = answer(silent=(EAST,))
-        with self.assertRaisesRegex(InventoryIncomplete, "east: it is away"):
-            self.zoned(silent).select_destinations(request(CORES))
+    def held(self) -> list[str]:
+        """Return which pod managers have blocks that are held."""
+        return sorted({*self.top.held_blocks(), *self.east.held_blocks()})
 
 
-class TestVerbs(SchedulerCase):
-    """What the engine answers."""
+class TestClaims(ZoneCase):
+    """Holding over both zones."""
 
-    def test_the_engine_answers_every_other_verb_while_it_is_held(self):
-        scheduler = self.zoned(answer("a"))
-        self.assertEqual((("x",), {"named": 1}), scheduler.flavors("x", named=1))
-        self.assertFalse(self.engine.in_use)
-        podms = scheduler.podms()
-        self.assertFalse(self.engine.in_use)
-        self.assertEqual(["a", "b"], list(podms))
+    def test_a_claim_comes_with_its_decision_and_is_found_renewed_and_released(self):
+        result = self.scheduler.claim(request(**APART), key="k", ttl_s=300.0)
+        self.assertEqual(["east-p", "top-p"], self.held())
+        report = result.decision.report
+        self.assertEqual("placed", report.outcome)
+        self.assertEqual({"", "east"}, {one.zone for one in report.zones.placements})
+        claim = result.claim
+        for found in (
+            self.scheduler.claims(), self.scheduler.claims(owner="alice"),
+            self.scheduler.claims(podm="top-p"), [self.scheduler.claim_record(claim.id).claim],
+        ):  # fmt: skip
+            self.assertEqual([claim.id], [one.id for one in found])
+        self.assertEqual([], list(self.scheduler.claims(owner="bob")))
+        self.assertEqual([], list(self.scheduler.claims(podm="none")))
+        renewed = self.scheduler.renew(claim.id, 9000.0)
+        self.assertGreater(renewed.expires_at, claim.expires_at + 5000.0)
+        self.assertEqual([], list(self.scheduler.release([claim.id])))
+        self.assertEqual([], self.held())
+        self.assertEqual([], list(self.scheduler.claims()))
+        self.assertEqual(["RELEASED"], [one.state for one in self.scheduler.claims(ended=True)])
 
-    def test_what_is_no_verb_is_no_attribute(self):
-        scheduler = self.zoned(answer("a"))
-        for name in ("asked", "in_use", "_private", "__wrapped__"):
-            with self.subTest(name), self.assertRaisesRegex(AttributeError, name):
-                getattr(scheduler, name)
+    def test_a_key_finds_the_claim_again_without_a_decision(self):
+        first = self.scheduler.claim(request(**APART), key="k")
+        again = self.scheduler.claim(request(**APART), key="k")
+        self.assertEqual(first.claim.id, again.claim.id)
+        self.assertIsNone(again.decision)
+        other = self.scheduler.claim(request(count=1))
+        self.assertNotEqual(first.claim.id, other.claim.id)
 
-    def test_no_requests_are_a_matter_of_the_engine(self):
-        found = self.zoned(answer("a")).select_all([], detail="summary")
-        self.assertEqual("nothing at all", found)
-        self.assertEqual([([], "summary")], self.engine.asked)
+    def test_the_time_of_a_claim_is_the_one_that_was_asked_for(self):
+        result = self.scheduler.claim(request(**APART), ttl_s=9000.0)
+        left_s = result.claim.expires_at - result.claim.created_at
+        self.assertTrue(8000.0 < left_s < 9060.0, left_s)
+
+    def test_what_fits_nowhere_is_a_decision_with_reasons_and_no_claim(self):
+        huge = {"properties": {"processor": {"total_cores": 4096}}}
+        result = self.scheduler.claim(request(**huge), detail="report")
+        self.assertIsNone(result.claim)
+        report = result.decision.report
+        self.assertEqual(("nothing_fits", ["top-p", "east/east-p"]),
+                         (report.outcome, [one.podm for one in report.podms]))  # fmt: skip
 
 
-class TestReasons(SchedulerCase):
-    """What is said of why not."""
+class TestNodes(ZoneCase):
+    """Composing in both zones."""
 
-    def test_what_is_placed_needs_no_reasons(self):
-        report = self.zoned(answer("a")).select_destinations(request(CORES)).report
-        self.assertEqual(((), []), (report.podms, self.engine.asked))
+    def test_nodes_are_composed_with_their_decision_listed_and_deleted(self):
+        result = self.scheduler.compose(request(**APART), key="k", wait_s=10.0)
+        self.assertEqual("placed", result.decision.report.outcome)
+        self.assertEqual(["east/east-p", "top-p"], sorted(one.podm for one in result.nodes))
+        ids = sorted(one.id for one in result.nodes)
+        for nodes in (self.scheduler.nodes(), self.scheduler.nodes(owner="alice", live=True)):
+            self.assertEqual(ids, sorted(one.node.id for one in nodes))
+        self.assertEqual([], list(self.scheduler.nodes(owner="bob")))
+        top = [one.node.podm for one in self.scheduler.nodes(podm="top-p")]
+        self.assertEqual(["top-p"], top)
+        self.assertEqual(ids[0], self.scheduler.node_record(ids[0]).node.id)
+        again = self.scheduler.compose(request(**APART), key="k", wait_s=10.0)
+        self.assertEqual((ids, None), (sorted(one.id for one in again.nodes), again.decision))
+        self.assertEqual([], list(self.scheduler.delete_nodes(ids, wait_s=10.0)))
+        self.assertEqual([], made_nodes(self.served))
 
-    def test_where_too_little_is_placed_the_engine_and_the_children_say_why(self):
-        asked = []
+    def test_what_is_taken_is_explained_as_it_was_decided(self):
+        one = request(owner="alice")
+        expected = self.scheduler.select_destinations(one, detail="report").report
+        self.assertEqual(2, len(expected.explanation.candidates))
+        for take in (self.scheduler.claim, self.scheduler.compose):
+            report = take(one, detail="report").decision.report
+            self.assertEqual(expected.explanation, report.explanation)
+            self.assertEqual(expected.podms, report.podms)
+            self.assertIsNone(take(one).decision.report.explanation)
+            for claim in self.scheduler.claims():
+                list(self.scheduler.release([claim.id]))
+            nodes = [one.node.id for one in self.scheduler.nodes()]
+            self.assertEqual([], list(self.scheduler.delete_nodes(nodes, wait_s=10.0)))
 
-        def below(one, detail):
-            asked.append((one("east"), detail))
-            return {"east": ServiceError("it is away")}
+    def test_pod_managers_of_all_zones_are_asked_for_what_there_is_live(self):
+        self.scheduler.compose(request(**APART), wait_s=10.0)
+        seen = {name: len(podm.requests) for name, podm in self.served.items()}
+        self.scheduler.nodes()
+        self.assertEqual(seen, {name: len(podm.requests) for name, podm in self.served.items()})
+        live = self.scheduler.nodes(live=True)
+        self.assertEqual({"COMPOSED"}, {one.state for one in live})
+        for name, podm in self.served.items():
+            self.assertGreater(len(podm.requests), seen[name], name)
 
-        wanted = request(CORES, count=3)
-        report = (
-            self.zoned(answer(), reports_below=below)
-            .select_destinations(wanted, detail="report")
-            .report
+    def test_a_claim_is_composed_later(self):
+        claim = self.scheduler.claim(request(**APART)).claim
+        result = self.scheduler.compose_claim(claim.id, wait_s=10.0)
+        self.assertEqual(2, len(result.nodes))
+        self.assertEqual(2, len(made_nodes(self.served)))
+
+    def test_it_reconciles_its_own_pod_managers_and_its_claims_below(self):
+        self.scheduler.claim(request(**APART))
+        self.east.dead = True
+        (error,) = self.scheduler.release([self.scheduler.claims()[0].id])
+        self.assertIsInstance(error, ServiceError)
+        self.east.dead = False
+        planned = self.scheduler.reconcile(dry_run=True)
+        self.assertEqual(["east-p"], self.held())
+        done = self.scheduler.reconcile()
+        self.assertEqual([], self.held())
+        self.assertEqual(len(planned.actions), len(done.actions))
+        self.assertTrue(done.actions)
+        self.assertEqual(((), ()), (planned.composing, done.composing))
+        self.assertEqual(["FAILED"], [one.state for one in self.scheduler.claims(ended=True)])
+
+
+class TestPlans(ZoneCase):
+    """A plan is made and carried out by the zone that has its pod manager."""
+
+    def plan(self, podm: str):
+        return self.scheduler.plan(request(podms=[podm])).plan
+
+    def test_one_of_a_zone_below_is_held_there(self):
+        plan = self.plan("east-p")
+        report = self.scheduler.refresh(plan).report
+        self.assertEqual(["east-p"], [one.chosen.podm for one in report.placements])
+        claim = self.scheduler.claim_plan(plan, key="k", ttl_s=9000.0)
+        self.assertTrue(claim.id.startswith("east/"), claim.id)
+        self.assertEqual((["east/east-p"], ["east-p"]),
+                         ([one.podm for one in claim.parts], self.held()))  # fmt: skip
+        self.assertEqual(claim.id, self.scheduler.claim_plan(plan, key="k").id)
+        self.assertGreater(claim.expires_at - claim.created_at, 8000.0)
+
+    def test_one_is_composed_where_it_was_made(self):
+        for podm, zone in (("east-p", "east/"), ("top-p", "")):
+            with self.subTest(podm):
+                result = self.scheduler.compose_plan(self.plan(podm), wait_s=10.0)
+                self.assertEqual([f"{zone}{podm}"], [one.podm for one in result.nodes])
+        self.assertEqual(2, len(made_nodes(self.served)))
+
+    def test_a_plan_for_a_pod_manager_named_by_its_path_names_the_zone(self):
+        for name in ("east/east-p", "east-p"):
+            result = self.scheduler.plan(request(podms=[name], alternates=1))
+            self.assertEqual(["east-p"], [one.podm.id for one in result.plan.podms])
+            (placement,) = result.decision.report.zones.placements
+            self.assertEqual((1, "east"), (placement.node, placement.zone))
+
+    def test_one_names_its_zone_where_others_have_a_pod_manager_of_the_name(self):
+        """In a zone below that, too; without the name of a zone the plan is refused."""
+        e1 = InProcessZone("e1", self.folder, [self.served["east-p"]])
+        north = InProcessZone("north", self.folder, [], [e1])
+        east = self.zone("east2", served="east-p")
+        top = self.zone("top2", north, east, served="top-p")
+        for zone in (e1, north):
+            self.addCleanup(zone.store.close)
+        scheduler = claiming(top)
+        for name in ("north/e1/east-p", "east2/east-p"):
+            zone = name.rpartition("/")[0]
+            plan = scheduler.plan(request(podms=[name])).plan
+            self.assertEqual((zone, ["east-p"]), (plan.zone, [one.podm.id for one in plan.podms]))
+            self.assertEqual(plan, parse_plan(to_json(plan), "p")[0])
+            self.assertEqual([], list(scheduler.refresh(plan).changes))
+            claim = scheduler.claim_plan(plan)
+            self.assertEqual((name,), claim.podms)
+            self.assertEqual([], list(scheduler.release([claim.id])))
+        made = claiming(east).plan(request()).plan
+        self.assertEqual((made, ""), (plan_in(plan_in(made, "a/b"), ""), made.zone))
+        claim = claiming(east).claim_plan(plan)  # at its own zone
+        self.assertEqual(("east-p",), claim.podms)
+        with self.assertRaisesRegex(RequestError, "the plan does not name its zone, and .* name "
+                                    "north/east-p or east2/east-p in a new plan"):  # fmt: skip
+            scheduler.claim_plan(made)
+
+    def test_what_is_in_several_zones_is_no_plan(self):
+        with self.assertRaisesRegex(RequestError, "these nodes are in several"):
+            self.scheduler.plan(request(**APART))
+
+    def test_what_fits_nowhere_is_a_decision_alone(self):
+        huge = {"properties": {"processor": {"total_cores": 4096}}}
+        result = self.scheduler.plan(request(**huge))
+        self.assertEqual((None, "nothing_fits"), (result.plan, result.decision.report.outcome))
+
+
+class TestLists(ZoneCase):
+    """Claims and nodes of a pod manager, by its name or path."""
+
+    def test_they_are_those_of_the_zone_that_has_it(self):
+        claim = self.scheduler.claim(request(podms=["east/east-p"])).claim
+        (node,) = self.scheduler.compose(request(podms=["east-p"]), wait_s=10).nodes
+        for name in ("east-p", "east/east-p"):
+            ids = [one.id for one in self.scheduler.claims(podm=name)]
+            self.assertIn(claim.id, ids)
+            self.assertEqual([node.id], [one.node.id for one in self.scheduler.nodes(podm=name)])
+
+
+class TestPodms(ZoneCase):
+    """Pod managers by name or path, and what they report."""
+
+    def test_one_is_found_by_its_name_or_path(self):
+        self.assertEqual("top-p", self.scheduler.podm("top-p").podm.id)
+        for name in ("east-p", "east/east-p"):
+            self.assertEqual("east/east-p", self.scheduler.podm(name).podm.id)
+        with self.assertRaises(UnknownName):
+            self.scheduler.podm("nowhere")
+
+    def test_reports_are_kept_in_the_zone_of_the_pod_manager_until_they_are_forgotten(self):
+        stats = {"facts": {"noise_db": 40}}
+        for name, zone in (("top-p", self.top), ("east-p", self.east)):
+            with self.subTest(name):
+                self.scheduler.update_resource_stats(name, stats)
+                told = zone.engine.reported_stats(name)
+                self.assertEqual(told.stats, self.scheduler.reported_stats(name).stats)
+                self.assertIn("noise_db", str(told.stats))
+                self.scheduler.forget_report(name)
+                with self.assertRaisesRegex(UnknownName, "that reported"):
+                    zone.engine.reported_stats(name)
+
+
+class TestReports(ZoneCase):
+    """What fits and what is held, in both zones."""
+
+    def test_nodes_that_fit_are_counted_by_pod_manager(self):
+        found = self.scheduler.count_fits(request(), 9)
+        self.assertEqual({"top-p": 2, "east/east-p": 2}, dict(found.podms))
+        self.assertEqual(4, self.scheduler.capacity(request(), 9).nodes)
+
+    def test_what_holds_a_block_is_the_claim_that_is_listed(self):
+        claims = [self.scheduler.claim(request(podms=[podm])).claim for podm in ("east-p", "top-p")]
+        claims += [claiming(self.east).claim(request()).claim]
+        held = [*self.scheduler.block_usage("east-p").held.values(),
+                *self.scheduler.block_usage("top-p").held.values()]  # fmt: skip
+        self.assertCountEqual([claims[0].id, f"east/{claims[2].id}", claims[1].id], held)
+        self.assertCountEqual(held, [one.id for one in self.scheduler.claims()])
+
+
+class TestOtherVerbs(ZoneCase):
+    """What is passed on."""
+
+    def test_reports_and_plans_are_of_all_zones_and_the_rest_is_of_the_own_engine(self):
+        self.assertEqual({"top-p", "east/east-p"}, {one.podm.id for one in self.scheduler.podms()})
+        self.assertIsNotNone(self.scheduler.plan(request()).plan)
+        self.assertEqual(
+            [one.name for one in self.top.engine.policies()],
+            [one.name for one in self.scheduler.policies()],
         )
-        self.assertEqual(["own"], [one.podm for one in report.podms])
-        self.assertIn("zone east gives no reasons: it is away", report.warnings)
-        self.assertEqual((["report"], [(wanted, "report")]), (self.engine.asked, asked))
 
-    def test_an_engine_that_lacks_what_is_asked_for_says_nothing(self):
-        for error in (NoPodm("none"), UnknownName("pod manager", "x", ())):
-            with self.subTest(error):
-
-                def lacks(*_words, error=error, **_named):
-                    raise error
-
-                scheduler = self.zoned(answer())
-                self.engine.select_destinations = lacks
-                report = scheduler.select_destinations(request(CORES)).report
-                self.assertEqual(("nothing_fits", ()), (report.outcome, report.podms))
-
-    def test_an_engine_of_all_zones_says_why_only_where_it_decides_the_same(self):
-        chosen = OWN.select_destinations(request(CORES, id="r")).placements[0].chosen
-        same = replace(answer("own"), nodes=(replace(offer("own", 10), candidate=chosen),))
-        wanted = request(CORES, id="r")
-        report = self.zoned(same, engine_has_all=True).select_destinations(wanted).report
-        self.assertEqual(chosen, report.placements[0].chosen)
-        self.assertEqual(["own"], [one.podm for one in report.podms])
-        report = self.zoned(answer("own"), engine_has_all=True).select_destinations(wanted).report
-        self.assertEqual(((), 1), (report.podms, report.placed))
-
-
-class TestRank(SchedulerCase):
-    """The best candidates of all zones."""
-
-    def test_they_come_best_first_with_what_is_missing(self):
-        pool = PoolRef(podm="c", pool="p")
-        found = self.zoned(answer("a", "b", silent=(EAST,), undecided=(pool,)))
-        ranking = found.rank(request(CORES), 2)
-        self.assertEqual(["east/a", "east/b"], [one.podm for one in ranking.candidates])
-        self.assertEqual(("zone east: it is away", "c: undecided"), ranking.missing)
-        self.assertEqual(2, self.zone.queries[0].limit)
-        self.assertEqual(1, len(self.zoned(answer("a", "b")).rank(request(CORES), 1).candidates))
-
-
-class TestAll(SchedulerCase):
-    """Several requests."""
-
-    def test_offers_that_others_took_are_asked_for_again_twice(self):
-        scheduler = self.zoned(StaleOffer("gone"), StaleOffer("gone"), answer("a"))
-        report = scheduler.select_all([request(CORES)]).report
-        self.assertEqual(("placed", 1), (report.outcome, report.placed))
-        scheduler = self.zoned(StaleOffer("gone"))
-        with self.assertRaises(StaleOffer):
-            scheduler.select_all([request(CORES)])
-        self.assertEqual(3, len(self.zone.queries))
-
-    def test_the_nodes_of_one_are_told_to_the_next(self):
-        report = self.zoned(answer("a")).select_all([request(CORES, owner="me"), request(CORES)])
-        self.assertEqual(2, report.report.placed)
-        others = [[one.token for one in query.others] for query in self.zone.queries]
-        self.assertEqual(["a"], others[-1])
-
-    def test_an_error_of_a_single_request_has_no_number(self):
-        unknown = answer(unknown_podms=("nowhere",))
-        with self.assertRaisesRegex(UnknownName, "^no pod manager named 'nowhere'"):
-            self.zoned(unknown).select_all([request(CORES)])
-        with self.assertRaisesRegex(UnknownName, "request 1"):
-            self.zoned(unknown).select_all([request(CORES), request(CORES)])
-
-    def test_alternates_that_other_requests_take_are_left_out(self):
-        def free(query):
-            taken = {one.token for one in query.others}
-            found = answer(*(name for name in "abc" if name not in taken))
-            return replace(found, nodes=found.nodes[:1])
-
-        wanted = request(CORES, alternates=2)
-        report = self.zoned(free).select_all([wanted, wanted]).report
-        placed = [
-            ([each.podm for each in (node.chosen, *node.alternates)])
-            for one in report.decisions
-            for node in one.placements
-        ]
-        self.assertEqual([["a", "c"], ["b", "c"]], sorted(placed))
+    def test_what_is_private_is_no_verb(self):
+        for name in ("_store", "__wrapped__"):
+            with self.assertRaisesRegex(AttributeError, name):
+                getattr(self.scheduler, name)

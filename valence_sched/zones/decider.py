@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ZoneDecider: decides over the pod managers of a zone and of all zones below it."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from msgspec.structs import replace
+
+from valence_sched.errors import (
+    NoPodm,
+    RequestError,
+    SchedulerError,
+    ServiceError,
+    StaleOffer,
+    UnknownName,
+)
+from valence_sched.model.decision import Report
+from valence_sched.model.decision_result import DecisionResult, DecisionResults, Detail, Ranking
+from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.request import Request
+from valence_sched.model.scheduler import OwnScheduler, Scheduler
+from valence_sched.model.zone import GroupAnswer, OfferingZone, SealedRequest
+from valence_sched.model.zone_depth import MOST_HOPS
+from valence_sched.zones import paths
+from valence_sched.zones.batch import SelectNodes, ZoneBatch
+from valence_sched.zones.mixes import CompletedRequest, SupplySums, ZoneMixes
+from valence_sched.zones.reasons import with_reasons_below
+from valence_sched.zones.result import (
+    drop_conflicting_alternates,
+    zoned_result,
+    zoned_results,
+)
+from valence_sched.zones.selection import OtherOffer, Selected, ZoneSelection, podm_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MOST_TRIES = 3  # of a decision whose offers somebody else takes meanwhile
+
+#: Tells a request as a zone names its pod managers: one directly below, or this one (``""``).
+RequestFor = Callable[[str], Request]
+#: Returns what each zone directly below says of a decision on a request, or the error about it.
+ReportsBelow = Callable[[RequestFor, Detail], Mapping[str, Report | SchedulerError]]
+
+
+class ZoneDecider(Scheduler):
+    """Decides over ``zone``, the tree of a zone; every other verb is that of its ``own`` scheduler.
+
+    That one has the zone's own pod managers; with ``own_has_all`` those of all zones.
+    ``reports_below`` returns what each child says of a decision on a request, or its error;
+    ``requests`` tells the request as each zone names its pod managers.
+    ``sums`` are what zones supplied to mixes: those who decide over the same zones may share them.
+    """
+
+    def __init__(
+        self,
+        own: OwnScheduler,
+        zone: OfferingZone,
+        *,
+        deadline_s: float = 30.0,
+        most_hops: int = MOST_HOPS,
+        own_has_all: bool = False,
+        reports_below: ReportsBelow = lambda _request_for, _detail: {},
+        requests: Callable[[Request], RequestFor] = lambda request: lambda _zone: request,
+        sums: SupplySums | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._sums = SupplySums() if sums is None else sums
+        self._reports_below, self._requests = reports_below, requests
+        self._own, self._zone = own, zone
+        self._deadline_s, self._most_hops = deadline_s, most_hops
+        self._own_has_all = own_has_all
+
+    def _call(self, verb: Callable[Concatenate[Any, P], R], *words: P.args, **named: P.kwargs) -> R:
+        answer: R = getattr(self._own, verb.__name__)(*words, **named)
+        return answer
+
+    def select_destinations(
+        self, request: Request, *, detail: Detail = "placements"
+    ) -> DecisionResult:
+        """Choose pool and blocks for every node of a request, of all zones.
+
+        Errors as of a scheduler.
+
+        Raises:
+            InventoryIncomplete: no zone has a part in the answer.
+        """
+        return self.result(request, *self.select(request), detail)
+
+    def selected(self, request: Request) -> Selected:
+        """Return the nodes that zones offer for a request, with their tokens."""
+        return self.select(request)[1]
+
+    def select(
+        self, request: Request, avoid: Sequence[SilentZone] = ()
+    ) -> tuple[SealedRequest, Selected]:
+        """Return a request as zones were asked it, and what they offer for it.
+
+        Zones to ``avoid`` are not asked.
+
+        Raises:
+            StaleOffer: others took each time what was offered.
+        """
+        for _ in range(MOST_TRIES - 1):
+            try:
+                return self._select(request, avoid)
+            except StaleOffer:
+                continue
+        return self._select(request, avoid)
+
+    def _select(
+        self, request: Request, avoid: Sequence[SilentZone]
+    ) -> tuple[SealedRequest, Selected]:
+        sealed = self._own.seal(request)
+        return sealed, self._selection(sealed, self._mixes(), avoid=avoid).nodes()
+
+    def result(
+        self, request: Request, sealed: SealedRequest, selected: Selected, detail: Detail
+    ) -> DecisionResult:
+        """Return what was selected for a request as a decision; errors as to select."""
+        reasons = self._reasons(_as_sealed(request, sealed), selected, detail)
+        return zoned_result(sealed, selected, reasons)
+
+    def rank(self, request: Request, limit: int) -> Ranking:
+        """Return the best candidates of all zones; errors as for a decision."""
+        sealed = self._own.seal(request)
+        offers, selected = self._selection(sealed, self._mixes()).ranking(limit)
+        missing = [f"zone {one.zone}: {one.reason}" for one in selected.silent.values()]
+        missing += [f"{one.podm}: undecided" for one in selected.undecided.values()]
+        candidates = (replace(one.candidate, podm=paths.path(one.zone, one.candidate.podm))
+                      for one in offers)  # fmt: skip
+        return Ranking(
+            candidates=tuple(candidates),
+            missing=tuple(missing),
+            request_id=sealed.request.id,
+            seed=sealed.request.seed,
+        )
+
+    def select_all(
+        self, requests: Sequence[Request], *, detail: Detail = "placements"
+    ) -> DecisionResults:
+        """Choose for several requests, all or nothing, in the order by which most nodes fit.
+
+        Errors as for one request.
+        """
+        if not requests:
+            return self._own.select_all(requests, detail=detail)
+        for _ in range(MOST_TRIES - 1):
+            try:
+                return self._select_all(requests, detail)
+            except StaleOffer:
+                continue
+        return self._select_all(requests, detail)
+
+    def _select_all(self, requests: Sequence[Request], detail: Detail) -> DecisionResults:
+        sealed = [
+            _at(number, requests, functools.partial(self._own.seal, one))
+            for number, one in enumerate(requests)
+        ]
+        until = self._clock() + self._deadline_s
+        mixes = self._mixes()
+
+        def new_trial() -> SelectNodes:
+            mixes = self._mixes()
+
+            def select(number: int, others: Sequence[OtherOffer]) -> Selected:
+                selection = self._selection(sealed[number], mixes, others)
+                return _at(number, requests, selection.nodes)
+
+            return select
+
+        most = [self._selection(one, mixes).most_nodes() for one in sealed] if sealed[1:] else []
+        batch = ZoneBatch(sealed, most, new_trial, lambda: self._clock() >= until)
+        best = batch.best() if sealed[1:] else None
+        if best is not None:
+            selections = [best.selected[number] for number in range(len(sealed))]
+        else:
+            selections = batch.in_order()
+        drop_conflicting_alternates(selections)
+        whole = zip(sealed, selections, strict=False)
+        others = sum(len(selected.nodes) for one, selected in whole
+                     if len(selected.nodes) >= one.request.required_count)  # fmt: skip
+        reports = [
+            zoned_result(
+                one, selected, self._reasons(_as_sealed(request, one), selected, detail, others)
+            )
+            for request, one, selected in zip(requests, sealed, selections, strict=False)
+        ]
+        return zoned_results(requests, [one.report for one in reports])
+
+    def _mixes(self) -> ZoneMixes:
+        return ZoneMixes(self._own, self._sums)
+
+    def _selection(
+        self,
+        sealed: SealedRequest,
+        mixes: ZoneMixes,
+        others: Sequence[OtherOffer] = (),
+        avoid: Sequence[SilentZone] = (),
+    ) -> ZoneSelection:
+        def complete(ask: Callable[[], GroupAnswer], anew: bool) -> CompletedRequest:
+            return mixes.complete(sealed, ask, len(others), anew=anew)
+
+        return ZoneSelection(
+            self._zone,
+            sealed.policy,
+            sealed.request,
+            deadline_s=self._deadline_s,
+            most_hops=self._most_hops,
+            most_cost=sealed.most_cost,
+            others=others,
+            avoid=avoid,
+            complete=complete if sealed.needs_supplies else None,
+        )
+
+    def _reasons(
+        self, request: Request, selected: Selected, detail: Detail, others: int = 0
+    ) -> Report | None:
+        """Return what the engine says of the decision, None where it does not know all of it.
+
+        It says why its pod managers make too few nodes, if all zones together make too few, or
+        where a whole report is asked for, and so do the children. One that has the pod managers of
+        all zones says the same of any decision that is its own, too.
+        """
+        placed = len(selected.nodes) >= request.required_count
+        if others or (placed and not self._own_has_all and detail != "report"):
+            return None
+        try:
+            asked = selected.request or request
+            if placed and len(selected.nodes) == request.count and not self._own_has_all:
+                asked = replace(asked, count=1, min_count=None)  # each zone explains the first node
+            request_for = self._requests(asked)
+        except (UnknownName, ServiceError):  # a zone that may have what is named is silent
+            return None
+        try:
+            report: Report | None
+            report = self._own.select_destinations(request_for(""), detail=detail).report
+        except (NoPodm, UnknownName):  # the zones were asked: only this one lacks them
+            report = None
+        if not self._own_has_all:
+            chosen = [replace(one.chosen.candidate, podm=paths.path(*podm_of(one.chosen)))
+                      for one in selected.nodes if placed]  # fmt: skip
+            return with_reasons_below(report, self._reports_below(request_for, detail), chosen)
+        if report is None:
+            return None
+        own = [one.chosen for one in report.placements]
+        same = own == [one.chosen.candidate for one in selected.nodes if placed]
+        return report if same else None
+
+
+def _as_sealed(request: Request, sealed: SealedRequest) -> Request:
+    """Return a request with the id that it was sealed with, by which every zone breaks ties."""
+    return request if request.id else replace(request, id=sealed.request.id)
+
+
+def _at(number: int, requests: Sequence[Request], call: Callable[[], R]) -> R:
+    """Return what a call for one of several requests does; its errors name the request."""
+    try:
+        return call()
+    except (RequestError, UnknownName) as error:
+        raise (error if len(requests) == 1 else error.at(f"request {number + 1}")) from None
