@@ -99,7 +99,7 @@ ELSEWHERE = ("aiohttp", "alembic", "jinja2", "pygal", "requests", "sqlalchemy", 
 #: What no decision on a recorded inventory for one node needs: each has a job of its own.
 OTHER_JOBS = (
     "valence_sched.config.foreign.nova",
-    "valence_sched.core.explain.explain",
+    "valence_sched.core.explain.near_misses",
     "valence_sched.core.fit.optimiser",
     "valence_sched.core.fit.pool_covers",
     "valence_sched.core.fit.topology",

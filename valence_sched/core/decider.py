@@ -14,7 +14,7 @@ from valence_sched.core.batch import Attempt, Batch, schedule, try_alternatives
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.evaluation_cache import MOST_MIXES, EvaluationCache, SplicedSnapshot
-from valence_sched.core.explain.undecided import undecided_text
+from valence_sched.core.explain.unknown import undecided_text
 from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.group_state import (
     NONE_EARLIER,

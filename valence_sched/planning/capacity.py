@@ -14,7 +14,7 @@ from valence_sched.core.batch import Attempt
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
-from valence_sched.core.explain.undecided import undecided_text
+from valence_sched.core.explain.unknown import undecided_text
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.model.capacity import (
     Capacity,

@@ -1,19 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports: decisions as documents, with the evaluations behind them, and the digests in them."""
+"""Reports: decisions as documents, with the evaluations behind them, and their explanation.
+
+The explanation of a decision has its runner-up, near misses and sensitivity.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 
 from valence_sched.core.batch import Attempt
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import funnel
-from valence_sched.core.explain.undecided import undecided_text
-from valence_sched.core.explain.unknown_terms import unknown_terms
+from valence_sched.core.explain.unknown import undecided_text, unknown_terms
+from valence_sched.core.fit.fit import Fit
+from valence_sched.core.policy import WEIGHT_UNITS
+from valence_sched.core.ranking import rank_rows
 from valence_sched.model.decision import FunnelStep, InventorySummary, Report
+from valence_sched.model.explanation import (
+    Contender,
+    Explanation,
+    RunnerUp,
+    ScoreDifference,
+    ScorePart,
+)
+from valence_sched.model.need import MEASURES
+from valence_sched.model.phrases import devices_by_condition, phrases
 from valence_sched.model.quantity import format_count
 from valence_sched.view.digest import inventory_digest
 from valence_sched.view.view import View
+
+MOST_CANDIDATES = 6  # the chosen one and the best on other pod managers
+BUDGET_SHARE = 4  # the part of a decision's states that its explanation may spend
 
 
 def decision_report(
@@ -23,7 +41,6 @@ def decision_report(
 
     The explanation is the expensive part of it: without ``explain`` there is none.
     """
-    from valence_sched.core.explain.explain import explain as explain_decision  # takes long
     from valence_sched.core.explain.verdicts import Verdicts
 
     policy = decision.context.bound.policy
@@ -92,4 +109,132 @@ def inventory_source(view: View, skipped: Sequence[str]) -> InventorySummary:
         pools=len(view),
         blocks=view.block_count,
         skipped=tuple(skipped),
+    )
+
+
+def explain_decision(decision: Decision) -> Explanation:
+    """Explain the first node of a decision.
+
+    The work is bounded by counts: the notes tell where a bound was reached.
+    """
+    from valence_sched.core.explain import sensitivity  # both take long
+    from valence_sched.core.explain.near_misses import NearMissSearch
+
+    notes = [*_health_notes(decision)]
+    spending, budget = decision.context.spending, decision.context.bound.policy.budget
+    spending.left = min(spending.left, budget.decision_states // BUDGET_SHARE)
+    chosen = decision.placed_nodes[0][1].chosen.row if decision.placed_nodes else None
+    rows = [] if chosen is None else [chosen]
+    rows += itertools.islice(_others(decision, chosen), MOST_CANDIDATES - len(rows))
+    search = NearMissSearch(decision, notes)
+    changes = sorted(sensitivity.choice_changes(decision, chosen, notes),
+                     key=sensitivity.relative_size)  # fmt: skip
+    misses = search.run()
+    if undecided := spending.undecided:
+        questions = format_count(undecided, "question")
+        notes.append(f"undecided within the budget of the policy: {questions}: what depends on "
+                     "the answer is left out")  # fmt: skip
+    return Explanation(
+        candidates=tuple(_contender(decision, row, chosen) for row in rows),
+        runner_up=_runner_up(decision, rows) if sensitivity.is_by_cost(decision) else None,
+        nearest_misses=misses,
+        flips=tuple(changes),
+        notes=tuple(notes),
+    )
+
+
+def _health_notes(decision: Decision) -> Iterator[str]:
+    """Yield the chosen hardware that counts although its health is Warning."""
+    kinds = decision.view.kinds
+    for _, node in decision.placed_nodes:
+        row = node.chosen.row
+        table, podm = (
+            decision.view.block_tables[decision.view.podm_of[row]],
+            decision.view.podm(row),
+        )
+        for block in node.chosen.blocks:
+            if (number := table.kinds[block]) in kinds.impaired:
+                kind, name = kinds.kinds[number], table.uris[block].rstrip("/").rpartition("/")[2]
+                unwell = devices_by_condition(kind.devices).get("Warning")
+                what = "the block" if kind.condition == "Warning" else ""
+                what = what or ", ".join(phrases(unwell) if unwell else ())
+                if what:
+                    yield f"health Warning: {what} (in {name} of {podm.id})"
+
+
+def _others(decision: Decision, chosen: int | None) -> Iterator[int]:
+    """Yield the best row of every other podm that makes the first node, best first."""
+    context = decision.context
+    seen_podms = set() if chosen is None else {int(context.view.podm_of[chosen])}
+    for row in rank_rows(context.view, context.evaluation.cost, context.request, 0):
+        podm = int(context.view.podm_of[row])
+        if podm not in seen_podms and isinstance(context.fit(context.view, row), Fit):
+            seen_podms.add(podm)
+            yield row
+
+
+def _contender(decision: Decision, row: int, chosen: int | None) -> Contender:
+    context = decision.context
+    return Contender(
+        podm=context.view.podm(row).id,
+        pool=context.view.pools[row].id,
+        outcome="chosen" if row == chosen else "fits",
+        score=decision.score(int(context.evaluation.cost[row])),
+        parts=_score_parts(decision, row),
+        excess=_excess(decision, row),
+    )
+
+
+def _excess(decision: Decision, row: int) -> dict[str, float]:
+    """Return what the blocks of a row have beyond the request, by measure, where there is any."""
+    context = decision.context
+    fit = context.fit(context.view, row)
+    if not isinstance(fit, Fit):
+        return {}
+    table = context.view.block_tables[context.view.podm_of[row]]
+    kinds = [table.kinds[block] for block in fit.blocks]
+    excess = {}
+    for name, every in MEASURES.items():
+        alike = (one for one in context.request.needs
+                 if (one.kind, one.measure) == (every.kind, every.measure))  # fmt: skip
+        if name != "gpus":  # they are accelerators
+            has = float(context.view.kinds.amounts(every)[kinds].sum())
+            excess[name] = has - sum(need.amount for need in alike)
+    return {name: amount for name, amount in excess.items() if amount > 0}
+
+
+def _score_parts(decision: Decision, row: int) -> tuple[ScorePart, ...]:
+    """Return what each weigher adds to a row's score, by the weights of that row."""
+    context = decision.context
+    scores, one_row = context.evaluation.scores_of(row), context.view.take([row])
+    weights = [int(weigher.weights(one_row)[0]) for weigher in context.bound.weighers]
+    total = sum(weights)
+    parts = [
+        ScorePart(
+            weigher=weigher.name,
+            weight=weight / WEIGHT_UNITS,
+            score=round(score, 6),
+            part=round(weight * score / total, 6) if total else 0.0,
+        )
+        for weigher, weight, score in zip(context.bound.weighers, weights, scores, strict=True)
+    ]
+    return tuple(sorted(parts, key=lambda part: -part.part))
+
+
+def _runner_up(decision: Decision, rows: list[int]) -> RunnerUp | None:
+    if len(rows) < 2 or not decision.placed_nodes:
+        return None
+    first, second = rows[:2]
+    view, cost = decision.view, decision.context.evaluation.cost
+    first_score, score = (decision.score(int(cost[row])) for row in (first, second))
+    second_parts = {part.weigher: part.part for part in _score_parts(decision, second)}
+    parts = [(one.weigher, one.part) for one in _score_parts(decision, first)]
+    gaps = ((name, round(part - second_parts[name], 6)) for name, part in parts)
+    differences = [ScoreDifference(weigher=name, difference=gap) for name, gap in gaps]
+    return RunnerUp(
+        podm=view.podm(second).id,
+        pool=view.pools[second].id,
+        score=score,
+        margin=round(first_score - score, 6),
+        differences=tuple(sorted(differences, key=lambda one: -abs(one.difference))),
     )

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
-from valence_sched.core.batch import Batch, schedule
+from valence_sched.core.batch import Batch, goes_by_cost, needs_anchor, schedule
+from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import (
     EvaluationContext,
     context_of,
@@ -44,6 +45,47 @@ def has_ties(context: EvaluationContext, row: int) -> bool:
     equal = context.evaluation.cost == context.evaluation.cost[row]
     others = np.flatnonzero(equal & (context.view.podm_of != context.view.podm_of[row]))[:MOST_TIES]
     return any(isinstance(context.fit(context.view, other), Fit) for other in others.tolist())
+
+
+def is_by_cost(decision: Decision) -> bool:
+    """Return whether cost alone decides the choice, and lots only between equals."""
+    best_of = decision.context.bound.policy.pick.best_of
+    return best_of == 1 and goes_by_cost(decision.context)
+
+
+def choice_changes(
+    decision: Decision, chosen: int | None, notes: list[str]
+) -> Iterator[Sensitivity]:
+    """Yield the least changes of weights and needs that change the choice; the notes tell of none.
+
+    ``chosen`` is the row of the first node, None where there is none.
+    """
+    context = decision.context
+    if chosen is None:
+        if schedule_one(context).nodes:
+            notes.append("flips: one node would fit, not as many as must")
+            return
+    elif context.request.count > 1 and needs_anchor(context.request):
+        notes.append("flips: the first node goes where all of its group fit: "
+                     "no other weight or need was tried")  # fmt: skip
+        return
+    elif context.bound.policy.pick.best_of > 1:
+        notes.append(f"drawn by lot among the best {context.bound.policy.pick.best_of}: "
+                     "another seed may choose another")  # fmt: skip
+        return
+    elif not is_by_cost(decision):
+        notes.append(f"the scheduler {context.bound.policy.scheduler!r} does not go by weights: "
+                     "another seed may choose another")  # fmt: skip
+        return
+    elif context.bound.weights_vary:
+        notes.append("flips: weights differ by aggregate or zone: no other weight was tried")
+    else:
+        yield from weight_changes(context, chosen)
+    alternatives, earlier = decision.request.alternatives, len(decision.failed_attempts)
+    amounts = AmountSearch(context, chosen, alternatives, earlier)
+    yield from amounts.changes()
+    if amounts.out_of_tries:
+        notes.append(f"flips: stopped after {MOST_TRIES} tries of other amounts")
 
 
 def weight_changes(context: EvaluationContext, chosen: int) -> Iterator[Sensitivity]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.deciders import cpu, engine_of, gpu
 from valence_sched.core.explain import near_misses
-from valence_sched.core.explain.explain import explain
+from valence_sched.core.explain.report import explain_decision as explain
 from valence_sched.model.explanation import NearMiss
 from valence_sched.testing import request
 

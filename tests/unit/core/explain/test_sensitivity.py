@@ -14,7 +14,7 @@ from valence_sched.core.batch import Attempt
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.explain import sensitivity
-from valence_sched.core.explain.explain import explain
+from valence_sched.core.explain.report import explain_decision as explain
 from valence_sched.core.explain.sensitivity import AmountSearch
 from valence_sched.model.explanation import Sensitivity
 from valence_sched.model.need import Need

@@ -16,8 +16,7 @@ from tests.unit.core.fit import brute, brute_topology
 from tests.unit.core.fit.hard_covers import leave_open
 from tests.unit.core.fit.topologies import TOPOLOGIES, site
 from tests.unit.core.sites import A100, GPU, X86, need, quietly
-from valence_sched.core.explain.explain import BUDGET_SHARE
-from valence_sched.core.explain.report import decision_report
+from valence_sched.core.explain.report import BUDGET_SHARE, decision_report
 from valence_sched.core.fit.demands import price_of_needs
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.optimiser import PropagationSearch

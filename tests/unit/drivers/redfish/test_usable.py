@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.unit.drivers.redfish.test_device_identity import BLOCKS, Case, V, links
 from valence_sched.core.decider import Decider
-from valence_sched.core.explain.explain import explain
+from valence_sched.core.explain.report import explain_decision as explain
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.redfish.usable import STATES

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unknown terms: the names and values in a request that no pod manager, device or block reports."""
+"""Unknown: names and values in a request that nothing reports, and pools left undecided."""
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from valence_sched.errors import closest, one_line, suggest, unknown_lines
+from valence_sched.model.decision import PoolRef
 from valence_sched.model.extra_specs import PLAIN_ATTRIBUTES, as_text, split_attribute
 from valence_sched.model.group import FACT_PREFIX
 from valence_sched.model.need import Alternative
+from valence_sched.model.policy import Policy
+from valence_sched.model.quantity import format_count
 from valence_sched.model.request import NameRequirements, Request
 from valence_sched.view.block_kinds import passes
 from valence_sched.view.view import View
 
 DEVICE_NOUNS = {"memory": "memory module"}  # the device, where its kind is named otherwise
 BOOLEAN_ATTRIBUTE = "remote"  # true or false of a device: no name that could be misspelt
+MOST_NAMES = 5  # undecided pools that are named; the report has them all
 SIMILARITY = 0.6  # from 0 to 1; models are short, and H200 has half of A100
 
 
@@ -153,3 +157,17 @@ def _unknown_names(
     wishes = [*names.required, *(name for one in names.any_of for name in one)]
     wishes += [name for name in names.forbidden if closest(name, known) is not None]
     yield from unknown_lines(what, wishes, known)
+
+
+def undecided_text(pools: Sequence[PoolRef], policy: Policy) -> str:
+    """Return which pools may fit although that was not settled within the budget of a policy."""
+    names = ", ".join(f"{one.podm} ({one.pool})" for one in pools[:MOST_NAMES])
+    more = f" and {len(pools) - MOST_NAMES:,} more" if len(pools) > MOST_NAMES else ""
+    what = format_count(len(pools), "pool")
+    budget = policy.budget
+    states = format_count(budget.pool_states, "state")
+    return (
+        f"undecided: {what} may fit: {names}{more}: not settled within {states} for a pool and "
+        f"{budget.decision_states:,} for a decision: raise the budget of policy "
+        f"{policy.name!r}"
+    )
