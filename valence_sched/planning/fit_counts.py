@@ -2,17 +2,15 @@
 """Fit counts: how many more nodes of a request each pod manager makes, one after another.
 
 Placing one after another gives a lower bound: packing a whole pod at its best is a harder problem.
-Pods do not depend on each other, so each turn places one node on every pod that still makes one,
-and evaluates all these pods in one call. The counts are the same as those of one pod at a time.
-Where a fit is a cover of blocks alone, pools whose offers are alike share it (``pool_covers``).
+Pods do not depend on each other. Where a fit is a cover of blocks alone, pools whose offers are
+alike share it (``pool_covers``): each turn places one node on every pod that still makes one, and
+evaluates all these pods in one call. The counts are the same as those of one pod at a time.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,11 +18,9 @@ from valence_sched.core.batch import AttemptListener, place, try_alternatives
 from valence_sched.core.decider import Decider
 from valence_sched.core.evaluation import EvaluationContext, reevaluate
 from valence_sched.core.explain.unknown import undecided_text, unknown_terms
-from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.pool_covers import MIN_POOLS, PoolCovers
-from valence_sched.core.fit.spending import Spending, Undecided
 from valence_sched.core.policy import INFINITE_COST
-from valence_sched.core.ranking import choose_fit, draw_lots, rank_rows
+from valence_sched.core.ranking import draw_lots, rank_rows
 from valence_sched.errors import RequestError
 from valence_sched.model.decision import PoolRef
 from valence_sched.model.request import Request
@@ -94,10 +90,9 @@ def counts_by_podm(
     """
     counts = None
     can_share = not context.request.fallbacks and not context.evaluation.group_state_readers
-    if listener is None and can_share:
-        if context.fitter.covers_blocks_alone and context.bound.policy.pick.best_of == 1:
-            counts = _CoverRounds(context, most).run()
-        counts = counts or _Rounds(context, most).run()
+    can_share = can_share and context.bound.policy.pick.best_of == 1
+    if listener is None and can_share and context.fitter.covers_blocks_alone:
+        counts = _CoverRounds(context, most).run()
     if counts is None:
         for podm in range(len(context.view.podms)):
             yield _count_alone(context, podm, most, listener)
@@ -119,85 +114,8 @@ def _count_alone(
     return podm, number, first + min(undecided) if undecided and number < most else None
 
 
-@dataclass(slots=True)
-class _Podm:
-    """A podm that still makes nodes; its rows are ``[first, last)``."""
-
-    number: int
-    first: int
-    last: int
-    spending: Spending
-    nodes: int = 0
-    rows_without_fit: set[int] = field(default_factory=set)
-    undecided_rows: set[int] = field(default_factory=set)
-
-
-class _Rounds:
-    """Places nodes on every podm at once, one each a turn, until none makes another."""
-
-    def __init__(self, context: EvaluationContext, most: int) -> None:
-        self._context, self._most = context, most
-        self._overlay = Overlay(context.view)
-        self._evaluation = context.evaluation.copy()
-        self._lots = draw_lots(context.view.lot, context.request)
-
-    def run(self) -> list[FitCount] | None:
-        """Return the count of each podm; None where a plug-in fails: that may be of one podm."""
-        starts, budget = self._context.view.first_row.tolist(), self._context.bound.policy.budget
-        podms = [_Podm(number, first, last, Spending(budget))
-                 for number, (first, last) in enumerate(itertools.pairwise(starts))]  # fmt: skip
-        failed = set(self._evaluation.failed_plugins)
-        left = podms
-        for turn in range(self._most):
-            taken = [(podm, fit) for podm, fit in self._choose(left, turn) if fit is not None]
-            if not taken:
-                break
-            left = [podm for podm, _ in taken]
-            if turn + 1 < self._most:
-                self._take(left, [fit for _, fit in taken])
-                if self._evaluation.failed_plugins != failed:
-                    return None
-        return [
-            (podm.number, podm.nodes, min(podm.undecided_rows))
-            if podm.undecided_rows and podm.nodes < self._most
-            else (podm.number, podm.nodes, None)
-            for podm in podms
-        ]
-
-    def _choose(self, podms: list[_Podm], turn: int) -> Iterator[tuple[_Podm, Fit | None]]:
-        """Yield the fit of the next node of each podm, its pools in the order of their cost."""
-        context, view, cost = self._context, self._overlay.view, self._evaluation.cost
-        rows = np.lexsort((self._lots, cost, view.podm_of))
-        ranked, passing = rows.tolist(), (cost[rows] != INFINITE_COST).tolist()
-        best_of = context.bound.policy.pick.best_of
-        for podm in podms:
-            span = slice(podm.first, podm.last)
-            order = (row for row, passes in zip(ranked[span], passing[span], strict=True) if passes)
-            find_fit = functools.partial(self._fit, podm)
-            fit = choose_fit(view, order, find_fit, context.request, best_of, turn,
-                             podm.rows_without_fit, podm.undecided_rows)  # fmt: skip
-            podm.nodes += fit is not None
-            yield podm, fit
-
-    def _fit(self, podm: _Podm, row: int) -> Fit | Undecided | None:
-        return self._context.fitter.fit(self._overlay.view, row, podm.spending)
-
-    def _take(self, podms: list[_Podm], fits: list[Fit]) -> None:
-        """Take a node of each podm, and evaluate all their rows."""
-        context = self._context
-        self._overlay.allocate_each((fit.row, fit.blocks, fit.grants) for fit in fits)
-        rows = np.array([row for podm in podms for row in range(podm.first, podm.last)])
-        view = self._overlay.view.take_counts(rows)
-        view.precompute_free(context.request.needs)
-        part = self._evaluation.select(rows)
-        reevaluate(view, context.request, context.bound, part, strict=context.strict)
-        self._evaluation.write(rows, part)
-        for podm in podms:
-            podm.rows_without_fit.clear()
-
-
 class _CoverRounds:
-    """The same for nodes that are covers of blocks alone, each on the best pool that makes it.
+    """Places nodes that are covers of blocks alone, each on the best pool that makes it.
 
     A pool keeps its cover for as long as it has the blocks (``pool_covers``), and no block table is
     made for a node: what plug-ins read of one cannot be counted here.
