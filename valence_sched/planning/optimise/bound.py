@@ -141,28 +141,15 @@ def _solve_alone(
     effort: Effort,
 ) -> list[int]:
     """Place the most nodes of each group; return the bounds by podm."""
-    solved: dict[GroupOffer, tuple[GroupModel, Floats, int]] = {}
+    solved: dict[GroupOffer, tuple[Floats, int]] = {}
     bounds = [0] * len(witness.view.podms)
     for group in groups:
         if group.offer not in solved:
-            solved[group.offer] = _solve(models[group.offer], effort)
-        model, values, bound = solved[group.offer]
-        witness.realise_best(group, model, values, bound)
+            solved[group.offer] = _most_of_group(models[group.offer], effort)
+        values, bound = solved[group.offer]
+        witness.realise_best(group, models[group.offer], values, bound)
         bounds[group.podm] += bound
     return bounds
-
-
-def _solve(model: GroupModel, effort: Effort) -> tuple[GroupModel, Floats, int]:
-    """Return a model with the values of the most nodes that were found, and the bound."""
-    values = model.closed_values()
-    if values is not None:
-        return model, values, round(sum(values[node.column] for node in model.nodes))
-    if not model.has_samples:
-        return model, *_most_of_group(model, effort)
-    _, bound = _most_of_group(model, replace(effort, most_columns=0))
-    sample = model.sample()
-    values, _ = _most_of_group(sample, effort)
-    return sample, values, bound
 
 
 def _most_of_group(model: GroupModel, effort: Effort) -> tuple[Floats, int]:
@@ -329,7 +316,6 @@ class CoupledGroups:
     effort: Effort
     goals: Sequence[Goal] = ()
     _most: list[int | None] = field(init=False)
-    _sampled: dict[GroupOffer, GroupModel] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._most = [node_type.most for node_type in self.node_types]
@@ -339,8 +325,7 @@ class CoupledGroups:
         columns = sum(len(self.models[group.offer].programme.upper) for group in self.groups)
         if not columns:
             return 0
-        sampled = any(model.has_samples for model in self.models.values())
-        small = columns <= self.effort.most_columns and not sampled
+        small = columns <= self.effort.most_columns
         bound = self._solve_whole() if small else self._solve_large()
         self._fill(bound)
         self._trim()
@@ -410,10 +395,7 @@ class CoupledGroups:
 
     def _round(self, chunk: Sequence[PoolGroup], wanted: list[float]) -> None:
         """Place whole nodes on a chunk, of each type at most what is wanted; take them off that."""
-        for group in chunk:
-            if group.offer not in self._sampled:
-                self._sampled[group.offer] = self.models[group.offer].sample()
-        models = [self._sampled[group.offer] for group in chunk]
+        models = [self.models[group.offer] for group in chunk]
         most = [int(one + 1e-6) for one in wanted]
         programme = JointProgramme([(model, 1) for model in models], most)
         effort = replace(self.effort, nodes=min(self.effort.nodes, CHUNK_NODES), gap=CHUNK_GAP)

@@ -7,8 +7,7 @@ trays. A part is written into a model of many nodes in one of three forms:
 - ``chain``: one demand, the gifts of which divide one another and the demand. Blocks in order of
   their gifts fill node after node to the brim, so that sums over all nodes are exact;
 - ``covers``: all minimal covers. Each node has one of them, which is exact, too;
-- else sums over all nodes, with some rounded copies of each demand: more nodes may seem to fit than
-  do.
+- else sums over all nodes: more nodes may seem to fit than do.
 
 Worked example: a node of 4 GPUs from trays of 1, 2 and 8 is a chain (a tray of 8 gives 4, the rest
 of it is lost); from trays of 3 and 2 it has the covers {3, 3}, {3, 2} and {2, 2}.
@@ -28,9 +27,7 @@ from valence_sched.planning.optimise.node_types import BlockClass, Limits
 
 MOST_COVERS = 1_500  # minimal covers of a part that are written out
 MOST_STATES, ALL_STATES = 20_000, 200_000  # visited in search of those of one part, of all parts
-SAMPLE = 200  # covers that waste least, of those found, from which nodes are placed
 MOST_CLASSES = 40  # of a part that is searched
-MOST_UNITS = 6  # in which a demand is rounded where the covers are too many
 
 Counts = tuple[int, ...]
 Line = dict[int, int]  # what a block of each class gives to one demand, where it gives anything
@@ -40,8 +37,7 @@ class CoverPart(Struct, frozen=True):
     """Demands that the same classes of block serve.
 
     ``gives`` is classes × demands. ``caps`` are the positions in ``classes`` of what is limited
-    together, and the limit. ``covers`` are numbers of blocks by class;
-    where they are many, ``sample`` has those that waste least: nodes are placed from them.
+    together, and the limit. ``covers`` are numbers of blocks by class.
     """
 
     classes: tuple[int, ...]
@@ -50,29 +46,10 @@ class CoverPart(Struct, frozen=True):
     caps: tuple[tuple[Counts, int], ...]
     is_chain: bool = False
     covers: tuple[Counts, ...] | None = None
-    sample: tuple[Counts, ...] = ()
 
     @property
     def is_exact(self) -> bool:
         return self.is_chain or self.covers is not None
-
-    def waste(self, cover: Counts) -> tuple[float, Counts]:
-        """Return what a cover gives beyond the demands, as shares of these; and the cover."""
-        given = (sum(map(int.__mul__, line, cover)) for line in zip(*self.gives, strict=True))
-        return sum(have / demand for have, demand in zip(given, self.demands, strict=True)), cover
-
-    def rounded_lines(self) -> Iterator[tuple[Counts, int]]:
-        """Yield what each class gives to each demand, and the demand; then both rounded up.
-
-        A node has ``sum(gift × n) >= demand``, hence ``sum(ceil(gift / t) × n) >= ceil(demand /
-        t)`` for every ``t`` (Chvátal and Gomory).
-        """
-        for line, demand in zip(zip(*self.gives, strict=True), self.demands, strict=True):
-            yield line, demand
-            if not self.is_exact:
-                units = sorted({gift for gift in line if 1 < gift < demand})
-                for unit in units[:: -(-len(units) // MOST_UNITS)] if units else ():
-                    yield tuple(-(-gift // unit) for gift in line), -(-demand // unit)
 
 
 def cover_parts(
@@ -166,31 +143,22 @@ class CoverFinder:
 
     def solve(self, part: CoverPart) -> CoverPart:
         """Return the part as a chain or with its covers, as it is where these are too many."""
-        if part not in self._solved:
-            self._solved[part] = self._solve(part)
-        return self._solved[part]
-
-    def _solve(self, part: CoverPart) -> CoverPart:
-        if _is_chain(part):
-            return msgspec.structs.replace(part, is_chain=True)
-        if len(part.classes) > MOST_CLASSES or self._left <= 0:
-            return part
-        search = _CoverSearch(part, min(self._left, MOST_STATES))
-        complete = search.run()
-        self._left -= search.states
-        covers = tuple(search.found) if complete else None
-        sample = () if complete and len(search.found) <= SAMPLE else search.found
-        best = tuple(sorted(sample, key=part.waste)[:SAMPLE])
-        return msgspec.structs.replace(part, covers=covers, sample=best)
-
-
-def _is_chain(part: CoverPart) -> bool:
-    if len(part.demands) > 1:
-        return False
-    gifts = [*sorted({gift for (gift,) in part.gives}), part.demands[0]]
-    most = -(-part.demands[0] // gifts[0])
-    divide = all(large % small == 0 for small, large in itertools.pairwise(gifts))
-    return divide and all(cap >= most for _, cap in part.caps)
+        if part in self._solved:
+            return self._solved[part]
+        found = part
+        if len(part.demands) == 1:
+            gifts = [*sorted({gift for (gift,) in part.gives}), part.demands[0]]
+            most = -(-part.demands[0] // gifts[0])
+            divide = all(large % small == 0 for small, large in itertools.pairwise(gifts))
+            if divide and all(cap >= most for _, cap in part.caps):
+                found = msgspec.structs.replace(part, is_chain=True)
+        if not found.is_chain and len(part.classes) <= MOST_CLASSES and self._left > 0:
+            search = _CoverSearch(part, min(self._left, MOST_STATES))
+            if search.run():
+                found = msgspec.structs.replace(part, covers=tuple(search.found))
+            self._left -= search.states
+        self._solved[part] = found
+        return found
 
 
 class _CoverSearch:

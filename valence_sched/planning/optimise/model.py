@@ -19,8 +19,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
-
 from valence_sched.core.fit.optimiser import Floats, ProgrammePart
 from valence_sched.model.request import MAX_NODES
 from valence_sched.planning.optimise.cover_parts import CoverFinder, CoverPart, cover_parts
@@ -70,7 +68,6 @@ class NodeColumn:
 class GroupModel:
     """The model of one group offer.
 
-    With ``sampled`` a part has but the covers of its sample: its solutions are nodes, but no bound.
     ``takers`` are the pools that can use the blocks of each class offer; where there are several,
     ``flows`` are the columns that divide the blocks, by class offer and pool.
     ``uses`` are the columns that take blocks, by pool and class.
@@ -80,7 +77,6 @@ class GroupModel:
     classes: BlockClasses
     finder: CoverFinder
     additions: tuple[Addition, ...] = ()
-    sampled: bool = False
     programme: ProgrammePart = field(default_factory=ProgrammePart)
     nodes: list[NodeColumn] = field(default_factory=list)
     flows: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -120,41 +116,6 @@ class GroupModel:
                     bound = alone if pool in added else min(most, alone)
                     self._add_nodes(pool, variant, parts, bound, distinct)
         self._add_supply_rows()
-
-    @property
-    def has_samples(self) -> bool:
-        """Return whether some part has a sample of its many covers."""
-        return any(one.part.sample for node in self.nodes for one in node.parts)
-
-    def sample(self) -> GroupModel:
-        """Return the model whose solutions are placed: itself, or the one of the samples."""
-        if not self.has_samples:
-            return self
-        return GroupModel(self.offer, self.classes, self.finder, self.additions, True)
-
-    def closed_values(self) -> Floats | None:
-        """Return the values of the most nodes where that takes no solver, else None.
-
-        One variant in one pool, all parts of which are chains, makes as many nodes as the scarcest
-        of its parts and stocks.
-        """
-        if not self.nodes:
-            return np.zeros(len(self.programme.upper))
-        column = self.nodes[0]
-        chains = all(one.part.is_chain for one in column.parts)
-        single = all(len(one) == 1 for one in column.grants)
-        if len(self.nodes) > 1 or len(self.offer.pools) > 1 or not (chains and single):
-            return None
-        shares = (sum(value for _, value in terms) for terms in self._granted.values())
-        most = [self.programme.upper[column.column],
-                *(STOCK_ROUNDING // share for share in shares if share)]  # fmt: skip
-        values = np.zeros(len(self.programme.upper))
-        values[column.column] = min(most)
-        free, _ = self._supply()
-        for part, columns in column.parts:
-            room = [free[column.pool, key] for key in part.classes]
-            values[list(columns)] = _fewest_blocks(part, room, int(min(most)))
-        return values
 
     def taken(self, values: Floats) -> dict[tuple[int, int], int]:
         """Return how many blocks a solution takes, by pool and class."""
@@ -206,10 +167,9 @@ class GroupModel:
         self, pool: int, nodes: int, part: CoverPart, distinct: Sequence[int]
     ) -> PartColumns:
         add = self.programme
-        known = part.sample if self.sampled and part.sample else part.covers
-        if known is not None:
+        if part.covers is not None:
             covers = tuple(
-                cover for cover in known
+                cover for cover in part.covers
                 if all(number <= most for number, most in zip(cover, distinct, strict=True))
             )  # fmt: skip
             part = CoverPart(part.classes, part.gives, part.demands, part.caps, False, covers)
@@ -222,7 +182,7 @@ class GroupModel:
                         self.uses.setdefault((pool, key), []).append((column, number))
             return PartColumns(part, tuple(columns))
         columns = [add.column() for _ in part.classes]
-        for line, demand in part.rounded_lines():
+        for line, demand in zip(zip(*part.gives, strict=True), part.demands, strict=True):
             terms: Terms = [(one, float(gift)) for one, gift in zip(columns, line, strict=True)
                             if gift]  # fmt: skip
             add.row([*terms, (nodes, -float(demand))], lower=0.0)
@@ -287,16 +247,6 @@ class GroupModel:
             add.row([*_merged(terms), *shared.get(key, ())], upper=direct.get(key, 0))
         for terms in self._granted.values():
             add.row(_merged(terms), upper=STOCK_ROUNDING)
-
-
-def _fewest_blocks(part: CoverPart, free: Sequence[int], nodes: int) -> list[int]:
-    """Return how many blocks of each class of a chain so many nodes take, largest gifts first."""
-    missing, taken = nodes * part.demands[0], [0] * len(free)
-    for position in sorted(range(len(free)), key=lambda position: -part.gives[position][0]):
-        (gift,) = part.gives[position]
-        taken[position] = min(free[position], max(0, -(-missing // gift)))
-        missing -= taken[position] * gift
-    return taken
 
 
 def _merged(terms: Terms) -> Terms:
