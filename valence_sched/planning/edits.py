@@ -414,7 +414,10 @@ class NewBlocks:
         else:
             regions = [()]
         if alike is not podm:
-            block = replace(block, uri=_uri_beside(podm, block))
+            # the URI as it would be in this pod manager
+            first = podm.blocks[0].uri if podm.blocks else BLOCKS_URI
+            uri = first[: first.rstrip("/").rfind("/") + 1] + block_names(block)[1]
+            block = replace(block, uri=uri)
             block = block if alike is None else replace(block, places=None)
         copies = _copies(block, podm, from_template=alike is None)
         new = (
@@ -471,12 +474,6 @@ def _template_block(template: Template) -> LeanBlock:
 
 def _fresh(block: LeanBlock, statuses: StatusChanges) -> LeanBlock:
     return statuses.apply(block, fresh) if block.status else block
-
-
-def _uri_beside(podm: LeanPodm, block: LeanBlock) -> str:
-    """Return the URI of a block as it would be in another pod manager."""
-    first = podm.blocks[0].uri if podm.blocks else BLOCKS_URI
-    return first[: first.rstrip("/").rfind("/") + 1] + block_names(block)[1]
 
 
 def _copies(block: LeanBlock, podm: LeanPodm, *, from_template: bool) -> Iterator[LeanBlock]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -135,8 +134,7 @@ def defragment(
     """
     state = MigrationState(view, tuple(node_types), nodes, NEVER)
     goal = FragmentationGoal(FragmentationMeasure(lambda: state.current, mix, state.spend), wanted)
-    best = _BestMigrations(state, goal)
-    while not goal.is_reached() and len(state.migrations) < most and best.make():
+    while not goal.is_reached() and len(state.migrations) < most and _migrate_best(state, goal):
         pass
     reached, greedy = goal.is_reached(), tuple(state.migrations)
     state.go_back((0, 0))
@@ -197,78 +195,40 @@ class FragmentationGoal:
         return after - before
 
 
-class _Release(NamedTuple):
-    """A node that may leave its podm: what that wins, and how many cards it takes elsewhere.
-
-    ``bound`` is what its migration may win at best; the lowest one is looked at first.
-    """
-
-    bound: float
-    node: int
-    change: float
-    cards: float
-
-
-class _BestMigrations:
-    """Finds the single migration that wins most, the most promising nodes and podms first.
-
-    Only podms that changed are looked at again. ``takes`` is what each pool of a podm wins by one
-    more node of a type: changes of the excess, below 0 if it wins.
-    """
-
-    def __init__(self, state: MigrationState, goal: FragmentationGoal) -> None:
-        self._state, self._goal = state, goal
-        self._releases: dict[int, list[_Release]] = {}
-        self._takes: dict[tuple[int, int], list[tuple[float, Fit]]] = {}
-        self._look(range(len(state.view.podms)))
-
-    def make(self) -> bool:
-        """Make the migration that wins most; return whether any wins."""
-        best, chosen = -LEAST_GAIN, None
-        amounts = enumerate(self._goal.measure.all_amounts())
-        podms = sorted(((podm, each) for podm, (each, _) in amounts), key=lambda one: -one[1])
-        for release in sorted(one for some in self._releases.values() for one in some):
-            if release.bound >= best:
+def _migrate_best(state: MigrationState, goal: FragmentationGoal) -> bool:
+    """Make the migration that wins most, the most promising nodes and podms first, if any wins."""
+    measure, wanted = goal.measure, goal.wanted
+    releases = []  # what the migration may win at best, the node, what its podm wins, its cards
+    for numbers in state.by_podm().values():
+        for number in {state.signature(one): one for one in numbers[::-1]}.values():
+            change, cards = goal.change(state, number), state.held_accelerators(number)
+            releases.append((change - cards, number, change, cards))
+    useless_first = sorted(enumerate(measure.all_amounts()), key=lambda one: -one[1][0])
+    takes: dict[tuple[int, int], list[tuple[float, Fit]]] = {}
+    best, chosen = -LEAST_GAIN, None
+    for bound, number, change, cards in sorted(releases):
+        if bound >= best:
+            break
+        node_type, source = state.places[number].node_type, state.podm(number)
+        for podm, (useless, _) in useless_first:
+            # a podm wins no more than what is useless in it, nor than the cards of the node
+            if change - min(useless, cards) >= best:
                 break
-            for podm, useless in podms:
-                # a podm wins no more than what is useless in it, nor than the cards of the node
-                if release.change - min(useless, release.cards) >= best:
-                    break
-                for change, fit in self._changes(release, podm):
-                    if release.change + change < best:
-                        best, chosen = release.change + change, (release.node, fit)
-        if chosen is None:
-            return False
-        source = self._state.podm(chosen[0])
-        self._state.migrate(*chosen)
-        self._look({source, self._state.podm(chosen[0])})
-        return True
-
-    def _changes(self, release: _Release, podm: int) -> list[tuple[float, Fit]]:
-        """Return what each pool of a podm wins by the node; on its own podm beyond its release."""
-        state, node_type = self._state, self._state.places[release.node].node_type
-        own = podm == state.podm(release.node)
-        known = None if own else self._takes.get((podm, node_type))
-        if known is None:
-            measure, wanted = self._goal.measure, self._goal.wanted
-            before = measure.excess(podm, wanted) + (release.change if own else 0.0)
-            known, mark = [], state.mark()
-            for fit in state.fits(node_type, only=podm):
-                state.take(fit)
-                if own:
-                    state.release(release.node)
-                known.append((measure.excess(podm, wanted) - before, fit))
-                state.go_back(mark)
-            if not own:
-                self._takes[podm, node_type] = known
-        return known
-
-    def _look(self, podms: Collection[int]) -> None:
-        state, by_podm = self._state, self._state.by_podm()
-        self._takes = {key: known for key, known in self._takes.items() if key[0] not in podms}
-        for podm in podms:
-            numbers = {state.signature(one): one for one in by_podm.get(podm, ())[::-1]}
-            releases = self._releases[podm] = []
-            for number in numbers.values():
-                change, cards = self._goal.change(state, number), state.held_accelerators(number)
-                releases.append(_Release(change - cards, number, change, cards))
+            known = None if podm == source else takes.get((podm, node_type))
+            if known is None:
+                known, mark = [], state.mark()
+                before = measure.excess(podm, wanted) + (change if podm == source else 0.0)
+                for fit in state.fits(node_type, only=podm):
+                    state.take(fit)
+                    if podm == source:
+                        state.release(number)
+                    known.append((measure.excess(podm, wanted) - before, fit))
+                    state.go_back(mark)
+                if podm != source:
+                    takes[podm, node_type] = known
+            for gain, fit in known:
+                if change + gain < best:
+                    best, chosen = change + gain, (number, fit)
+    if chosen is not None:
+        state.migrate(*chosen)
+    return chosen is not None

@@ -328,7 +328,17 @@ class CoupledGroups:
         small = columns <= self.effort.most_columns
         bound = self._solve_whole() if small else self._solve_large()
         self._fill(bound)
-        self._trim()
+        # those of a type beyond its number, or beyond the mix, are given back
+        most: Sequence[int | None] = self._most
+        if self.shares is not None:
+            most = mix_counts(self._counts(), self.shares)
+        chosen, counts = [], Counter[int]()
+        for node in self.witness.nodes:
+            counts[node.node_type] += 1
+            limit = most[node.node_type]
+            if limit is None or counts[node.node_type] <= limit:
+                chosen.append(node)
+        self.witness.nodes[:] = chosen
         return bound
 
     def _solve_whole(self) -> int:
@@ -437,19 +447,6 @@ class CoupledGroups:
             if grown == size:
                 return
             size = grown
-
-    def _trim(self) -> None:
-        """Give back the nodes of a type beyond its number, or beyond the mix."""
-        most: Sequence[int | None] = self._most
-        if self.shares is not None:
-            most = mix_counts(self._counts(), self.shares)
-        chosen, counts = [], Counter[int]()
-        for node in self.witness.nodes:
-            counts[node.node_type] += 1
-            limit = most[node.node_type]
-            if limit is None or counts[node.node_type] <= limit:
-                chosen.append(node)
-        self.witness.nodes[:] = chosen
 
 
 def mix_size(counts: Sequence[int], shares: Sequence[int]) -> int:

@@ -195,18 +195,13 @@ class _CoverSearch:
         gives = self.part.gives[position]
         most = max(-(-amount // gift) for amount, gift in zip(missing, gives, strict=True)
                    if gift) if any(gives) else 0  # fmt: skip
-        for number in range(min(max(most, 0), self._room(counts)), -1, -1):
-            left = (amount - number * gift for amount, gift in zip(missing, gives, strict=True))
-            self._search((*counts, number), tuple(left))
-
-    def _room(self, counts: Counts) -> int:
-        """Return how many blocks of the next class the caps leave."""
-        position = len(counts)
-        room = [
+        room = min((  # that the caps leave
             cap - sum(counts[member] for member in members if member < position)
             for members, cap in self.part.caps if position in members
-        ]  # fmt: skip
-        return min(room, default=max(self.part.demands))
+        ), default=max(self.part.demands))  # fmt: skip
+        for number in range(min(max(most, 0), room), -1, -1):
+            left = (amount - number * gift for amount, gift in zip(missing, gives, strict=True))
+            self._search((*counts, number), tuple(left))
 
     def _is_minimal(self, counts: Counts, missing: Counts) -> bool:
         """Return whether each block is needed: without it some demand is not met."""

@@ -112,10 +112,6 @@ class BlockClass(Struct, frozen=True):
     types: frozenset[BlockType]
     price: int = 0
 
-    @property
-    def is_useless(self) -> bool:
-        return not self.types and not any(map(any, self.gives))
-
 
 @dataclass(slots=True)
 class BlockClasses:
@@ -131,25 +127,21 @@ class BlockClasses:
 
     def of_kind(self, kind: int) -> int | None:
         """Return the class of a kind of block, None if it is of no use to any variant."""
-        if kind not in self._of_kind:
-            self._of_kind[kind] = self._classify(kind)
-        return self._of_kind[kind]
-
-    def of_kinds(self, kinds: Iterable[int]) -> list[int | None]:
-        return [self.of_kind(kind) for kind in kinds]
-
-    def _classify(self, kind: int) -> int | None:
+        if kind in self._of_kind:
+            return self._of_kind[kind]
         gives = tuple(
             tuple(map(min, variant.fitter.gives(kind), variant.demands))
             for variant in self.variants
         )
         price = self.kinds.kinds[kind].price if self.by_price else 0
-        found = BlockClass(gives, self.limited.intersection(self.kinds.kinds[kind].types), price)
-        if found.is_useless:
-            return None
-        number = self._numbers.setdefault(found, len(self.classes))
-        if number == len(self.classes):
-            self.classes.append(found)
+        types = self.limited.intersection(self.kinds.kinds[kind].types)
+        number = None
+        if types or any(map(any, gives)):
+            found = BlockClass(gives, types, price)
+            number = self._numbers.setdefault(found, len(self.classes))
+            if number == len(self.classes):
+                self.classes.append(found)
+        self._of_kind[kind] = number
         return number
 
 
@@ -249,31 +241,19 @@ def pool_groups(
     view: View, node_types: tuple[NodeType, ...], classes: BlockClasses
 ) -> list[PoolGroup]:
     """Return the pool groups of a View that may make a node, in the order of their rows."""
-    variants_by_row = _VariantsByRow(view, node_types, classes)
+    masks = (node_types[variant.node_type].rows for variant in classes.variants)
+    open_rows = [None if mask is None else mask.tolist() for mask in masks]
     groups: list[PoolGroup] = []
     for podm, table in enumerate(view.block_tables):
         first, last = int(view.first_row[podm]), int(view.first_row[podm + 1])
-        usable = {row - first: variants_by_row(row) for row in range(first, last)}
-        usable = {position: variants for position, variants in usable.items() if variants}
+        usable = {
+            row - first: variants for row in range(first, last)
+            if (variants := tuple(number for number, mask in enumerate(open_rows)
+                                  if mask is None or mask[row]))
+        }  # fmt: skip
         if usable:
             groups += _groups_of(view, podm, first, table, usable, classes)
     return groups
-
-
-class _VariantsByRow:
-    """The variants whose nodes a row may make, by the masks of their node types."""
-
-    def __init__(self, view: View, node_types: tuple[NodeType, ...], classes: BlockClasses) -> None:
-        masks = (node_types[variant.node_type].rows for variant in classes.variants)
-        self._open = [None if mask is None else mask.tolist() for mask in masks]
-        self._all = tuple(range(len(self._open)))
-        self._masked = any(mask is not None for mask in self._open)
-
-    def __call__(self, row: int) -> tuple[int, ...]:
-        if not self._masked:
-            return self._all
-        pairs = enumerate(self._open)
-        return tuple(number for number, mask in pairs if mask is None or mask[row])
 
 
 def _groups_of(
@@ -285,7 +265,12 @@ def _groups_of(
     classes: BlockClasses,
 ) -> Iterator[PoolGroup]:
     blocks = _block_offers(table, usable, classes)
-    stocks = list(_stock_offers(table, usable, classes))
+    resources = {grant[0] for variant in classes.variants for grant in variant.grants}
+    stocks = [
+        _stock_offer(stock, within, classes)
+        for stock, pools in zip(table.stocks, table.stock_pools, strict=True)
+        if (within := _positions(pools, usable)) and stock.resource in resources
+    ]
     links = [one.pools for one in blocks] + [one.pools for one in stocks]
     for positions in _connected(usable, links):
         rows = tuple(first + position for position in positions)
@@ -328,21 +313,11 @@ def _block_offers(
     return [ClassOffer(*key, number) for key, number in sorted(counts.items())]
 
 
-def _stock_offers(
-    table: BlockTable, usable: dict[int, tuple[int, ...]], classes: BlockClasses
-) -> Iterator[StockOffer]:
-    resources = {grant[0] for variant in classes.variants for grant in variant.grants}
-    for stock, pools in zip(table.stocks, table.stock_pools, strict=True):
-        within = _positions(pools, usable)
-        if within and stock.resource in resources:
-            yield stock_offer(stock, within, classes)
-
-
 def _positions(pools: Positions, usable: dict[int, tuple[int, ...]]) -> Positions:
     return tuple(sorted({position for position in pools if position in usable}))
 
 
-def stock_offer(stock: Stock, pools: Positions, classes: BlockClasses) -> StockOffer:
+def _stock_offer(stock: Stock, pools: Positions, classes: BlockClasses) -> StockOffer:
     """Return what a stock offers to the variants, in the order of their grants."""
     grants = tuple(
         grant_size(stock, amount) if resource == stock.resource else None
