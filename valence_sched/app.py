@@ -428,7 +428,7 @@ class App:
         file.
         """
         from valence_sched.zones.decider import ZoneDecider
-        from valence_sched.zones.recorded_tree import flat_request, recorded_tree
+        from valence_sched.zones.tree import flat_request, recorded_tree
 
         zone = self.zone_file(file)
         flat = self.engine(_of_zones(selection, zone), effects=effects)

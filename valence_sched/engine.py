@@ -106,7 +106,7 @@ if TYPE_CHECKING:
     from valence_sched.planning.capacity import SiteCapacity
     from valence_sched.store.store import Store
     from valence_sched.view.view import View
-    from valence_sched.zones.registry import ZoneRegistry
+    from valence_sched.zones.children import ZoneRegistry
     from valence_sched.zones.tokens import PlanSignatures
 
 LOG = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ class Engine(Scheduler):
 
     @functools.cached_property
     def _zones(self) -> ZoneRegistry:
-        from valence_sched.zones.registry import ZoneRegistry  # HTTP and SQL: only for zones
+        from valence_sched.zones.children import ZoneRegistry  # HTTP and SQL: only for zones
 
         here = "the section zones of the settings of the service"
         file = here if self._selection.zones else str(self._config.user_file(ZONES_FILE))

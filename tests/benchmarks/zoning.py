@@ -27,7 +27,7 @@ from valence_sched.model.zone import OfferQuery
 from valence_sched.model.zone_file import RecordedZone
 from valence_sched.testing.random_podms import header, podms
 from valence_sched.zones.decider import ZoneDecider
-from valence_sched.zones.recorded_tree import recorded_tree
+from valence_sched.zones.tree import recorded_tree
 
 PODMS, BLOCKS, SEED = sized(10_000, 40), sized(20, 10), 1
 FAN_OUT, LEVELS = sized(3, 2), sized(2, 1)

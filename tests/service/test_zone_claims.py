@@ -36,7 +36,7 @@ from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.simulator.server.faults import faults_of
 from valence_sched.store import tables
 from valence_sched.store.store import Store
-from valence_sched.zones.remote_zone import RemoteZone
+from valence_sched.zones.logins import RemoteZone
 
 APART = {"group": {"name": "web", "anti_affinity": ["podm"]}, "owner": "alice"}
 

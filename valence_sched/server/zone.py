@@ -38,11 +38,10 @@ from valence_sched.zones.calls import call_below, time_left
 from valence_sched.zones.children import Children, ChildRow
 from valence_sched.zones.claims import ZoneClaims, ZoneClaimStore
 from valence_sched.zones.decider import RequestFor, ZoneDecider
-from valence_sched.zones.logins import ChildLogins
+from valence_sched.zones.logins import ChildLogins, RemoteZone
 from valence_sched.zones.mixes import SupplySums
 from valence_sched.zones.nodes import ZoneNodes
 from valence_sched.zones.podms import ZonePodms
-from valence_sched.zones.remote_zone import RemoteZone
 from valence_sched.zones.scheduler import ZoneScheduler
 from valence_sched.zones.tokens import Tokens
 from valence_sched.zones.tree import ChildZone, ZoneTree

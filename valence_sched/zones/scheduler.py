@@ -59,9 +59,8 @@ from valence_sched.zones.claims import OWN
 from valence_sched.zones.decider import ZoneDecider
 from valence_sched.zones.nodes import ZoneNodes, provision_below
 from valence_sched.zones.podms import ZonePodms
-from valence_sched.zones.result import zoned_report
+from valence_sched.zones.result import added_capacities, added_fit_counts, zoned_report
 from valence_sched.zones.selection import Selected, crosses_zones
-from valence_sched.zones.totals import added_capacities, added_fit_counts
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from valence_sched.errors import SchedulerError, StaleOffer, one_line
 from valence_sched.model.decision import Candidate
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.group import GroupState
+from valence_sched.model.inventory import parse_capabilities
 from valence_sched.model.request import Request, with_inherited
 from valence_sched.model.scheduler import OwnPodms
 from valence_sched.model.zone import (
@@ -35,12 +37,44 @@ from valence_sched.model.zone import (
     Token,
     ZoneAnswer,
 )
+from valence_sched.model.zone_file import RecordedZone
 from valence_sched.zones import paths
 from valence_sched.zones.calls import DEADLINE_SHARE
-from valence_sched.zones.capabilities import why_ruled_out
 from valence_sched.zones.merge import PLAIN, OfferOrder, Part, Weighting, merge_nodes, merge_ranking
 from valence_sched.zones.mixes import supplies_with_offers, zone_supplies
+from valence_sched.zones.report import why_ruled_out
 from valence_sched.zones.tokens import ChildToken, OwnToken, Tokens
+
+
+def recorded_tree(
+    zone: RecordedZone, podms: Callable[[RecordedZone], OwnPodms], path: str = ""
+) -> ZoneTree:
+    """Return the tree of a zone; ``podms`` returns the pod managers of a zone that has any.
+
+    Zones are asked one after another, in the thread of the caller.
+    """
+    children = [
+        ChildZone(
+            child.name,
+            recorded_tree(child, podms, f"{path}/{child.name}"),
+            Weighting(child.weight_scale, child.weight_offset),
+            parse_capabilities(child.capabilities),
+        )
+        for child in zone.children
+    ]
+    own = podms(zone) if zone.inventories else None
+    return ZoneTree(path or "/", Tokens([secrets.token_hex(32)], path), own, children)
+
+
+def flat_request(zone: RecordedZone, request: Request) -> Request:
+    """Return a request with the names that pod managers have without the paths of their zones."""
+    ways = sorted((f"{way}/" for way, _ in zone.walk() if way), key=len, reverse=True)
+
+    def flat(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name.removeprefix(next(filter(name.startswith, ways), "")) for name in names)
+
+    return replace(request, podms=flat(request.podms), exclude_podms=flat(request.exclude_podms))
+
 
 A = TypeVar("A", ZoneAnswer, GroupAnswer)
 

@@ -18,8 +18,7 @@ from valence_sched.model.request import Request
 from valence_sched.model.zone import SealedRequest
 from valence_sched.planning.batches import BatchPlan
 from valence_sched.planning.succession import Succession
-from valence_sched.zones.batch import MOST_TRIALS, ZoneBatch
-from valence_sched.zones.decider import ZoneDecider
+from valence_sched.zones.decider import MOST_TRIALS, ZoneBatch, ZoneDecider
 from valence_sched.zones.selection import PlacedOffer, Selected
 
 LARGE = replace(CORES, amount=16)

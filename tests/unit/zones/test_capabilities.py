@@ -4,7 +4,7 @@
 import math
 import unittest
 
-from valence_sched.zones.capabilities import rolled_up, why_ruled_out
+from valence_sched.zones.report import rolled_up, why_ruled_out
 
 
 class TestRolledUp(unittest.TestCase):

@@ -10,7 +10,7 @@ from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import ServiceError, UnknownName
 from valence_sched.model.decision import FunnelStep
 from valence_sched.testing import request
-from valence_sched.zones.reasons import with_reasons_below
+from valence_sched.zones.result import with_reasons_below
 
 HUGE = request({"processor": {"total_cores": 10_000}})
 

@@ -9,7 +9,7 @@ from tests.unit.core.deciders import cpu, engine_of
 from valence_sched.model.zone import OfferQuery
 from valence_sched.model.zone_file import RecordedZone
 from valence_sched.testing import request
-from valence_sched.zones.recorded_tree import recorded_tree
+from valence_sched.zones.tree import recorded_tree
 
 PODMS = {
     "top.json": {"id": "top-podm", "blocks": [cpu("c", 8), cpu("d", 8)]},

@@ -19,8 +19,7 @@ from valence_sched.model.zone_registry import (
 from valence_sched.model.zone_settings import ZoneSettings
 from valence_sched.store.store import Store
 from valence_sched.store.zones import PolledZone
-from valence_sched.zones.children import ZonePoller
-from valence_sched.zones.registry import ZoneRegistry
+from valence_sched.zones.children import ZonePoller, ZoneRegistry
 
 ROUTING = ZoneSettings(enable_zone_routing=True, poll_interval_s=30.0)
 EAST = ZoneRegistration(name="east", url="http://127.0.0.1:1")

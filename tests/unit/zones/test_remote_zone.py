@@ -12,8 +12,7 @@ from valence_sched.model.request import Request
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer
 from valence_sched.model.zone_claim import ZoneClaimBody
 from valence_sched.zones.children import ChildRow
-from valence_sched.zones.logins import ChildLogins
-from valence_sched.zones.remote_zone import RemoteZone
+from valence_sched.zones.logins import ChildLogins, RemoteZone
 
 QUERY = OfferQuery(request=Request(id="r"), limit=3, deadline_s=20.0)
 

@@ -10,7 +10,7 @@ from valence_sched.model.decision_result import FitCounts
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.lifecycle import Event, UnverifiedNode
 from valence_sched.zones import paths
-from valence_sched.zones.totals import MIX_NOTE, added_capacities, added_fit_counts
+from valence_sched.zones.result import MIX_NOTE, added_capacities, added_fit_counts
 
 AWAY = SilentZone(zone="west", reason="it is away")
 
