@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,13 +15,10 @@ from valence_sched.app import App
 from valence_sched.errors import (
     CredentialError,
     SchedulerError,
-    ServiceError,
     UsageError,
     one_line,
 )
 from valence_sched.model.claim import Claim
-from valence_sched.model.decision import Report
-from valence_sched.model.decision_result import Detail
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.redact import redact_text
 from valence_sched.model.scheduler import OwnPodms, OwnScheduler, Scheduler
@@ -33,15 +29,14 @@ from valence_sched.model.zone_settings import ZoneSettings
 from valence_sched.service.call import Schedulers
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.store.store import Store
-from valence_sched.zones.below import ChildClaims, ZonesBelow
-from valence_sched.zones.calls import call_below, time_left
+from valence_sched.zones.below import ZoneChild, ZonesBelow
+from valence_sched.zones.calls import time_left
 from valence_sched.zones.children import Children, ChildRow
 from valence_sched.zones.claims import ZoneClaims, ZoneClaimStore
-from valence_sched.zones.decider import RequestFor, ZoneDecider
+from valence_sched.zones.decider import ZoneDecider
 from valence_sched.zones.logins import ChildLogins, RemoteZone
 from valence_sched.zones.mixes import SupplySums
 from valence_sched.zones.nodes import ZoneNodes
-from valence_sched.zones.podms import ZonePodms
 from valence_sched.zones.scheduler import ZoneScheduler
 from valence_sched.zones.tokens import Tokens
 from valence_sched.zones.tree import ChildZone, ZoneTree
@@ -154,8 +149,7 @@ class ProcessZone:
     def hold_offers(self, tenant: str, body: ZoneClaimBody, key: str | None) -> Claim:
         """Hold what this zone and those below it offered, all or none, asked for a tenant."""
         self._child_zones()
-        own = EngineForEach(self._engines, tenant)
-        return self._nodes(own).claims.hold_offers(body, key=key)
+        return self._nodes(tenant).claims.hold_offers(body, key=key)
 
     def scheduler(self, tenant: str) -> ZoneScheduler | None:
         """Return the scheduler over the zone and those below it, None where there are none.
@@ -167,44 +161,32 @@ class ProcessZone:
         if not children:
             return None
         self._route()
-        own, verbs = EngineForEach(self._engines, tenant), self._verbs_of_children()
-        podms = ZonePodms(own, verbs, self.deadline_s, self._settings.capability_map)
+        nodes = self._nodes(tenant)
+        below = nodes.claims.below
         decider = ZoneDecider(
-            own,
-            self._tree(own, children),
-            reports_below=self._reports_below,
-            requests=podms.requests,
+            below.own,
+            self._tree(below.own, children),
+            reports_below=below.reports,
+            requests=below.requests,
             deadline_s=time_left(self.deadline_s),
             most_hops=self.most_hops,
             sums=self._sums,
         )
-        return ZoneScheduler(own, verbs, decider, self._nodes(own), podms, self.deadline_s,
-                             dispatches=self._dispatches)  # fmt: skip
+        return ZoneScheduler(decider, nodes, dispatches=self._dispatches)
 
-    def _nodes(self, own: OwnScheduler) -> ZoneNodes:
+    def _nodes(self, tenant: str) -> ZoneNodes:
         id_, tokens = self._identity()
         with self._lock:
-            links = {name: link.zone for name, link in self._links.items()}
-        below = {name: zone if isinstance(zone, str) else ChildClaims(zone, zone.verbs())
-                 for name, zone in links.items()}  # fmt: skip
-        parts = ZonesBelow(own, below, self.deadline_s, _log_silence)
-        return ZoneNodes(ZoneClaims(id_, tokens, parts, self._claims()))
-
-    def _verbs_of_children(self) -> dict[str, Callable[[], Scheduler]]:
-        with self._lock:
-            return {name: link.verbs for name, link in self._links.items() if link.enabled}
-
-    def _reports_below(
-        self, request_for: RequestFor, detail: Detail
-    ) -> dict[str, Report | SchedulerError]:
-        """Return what each child says of a decision of its own, or why it does not."""
-
-        def decide(name: str, verbs: Callable[[], Scheduler]) -> Report:
-            return verbs().select_destinations(request_for(name), detail=detail).report
-
-        calls = {name: functools.partial(decide, name, verbs)
-                 for name, verbs in self._verbs_of_children().items()}  # fmt: skip
-        return call_below(calls, self.deadline_s)
+            links = dict(self._links)
+        below = ZonesBelow(
+            EngineForEach(self._engines, tenant),
+            {name: link.child for name, link in links.items()},
+            self.deadline_s,
+            _log_silence,
+            [name for name, link in links.items() if not link.enabled],
+            self._settings.capability_map,
+        )
+        return ZoneNodes(ZoneClaims(id_, tokens, below, self._claims()))
 
     def _route(self) -> tuple[str, ...]:
         """Return the zones that what is asked of a child has passed, this one the last.
@@ -252,7 +234,7 @@ class ProcessZone:
                 )
             for gone in known.values():
                 gone.close()
-            return [self._links[row.name].child(row) for row in rows]
+            return [self._links[row.name].offering(row) for row in rows]
 
 
 class _Link:
@@ -279,17 +261,13 @@ class _Link:
             self._problem = one_line(str(error))
 
     @property
-    def zone(self) -> RemoteZone | str:
-        """Return the zone, or why it cannot be asked."""
-        return self._zone or self._problem or "it cannot be reached"
+    def child(self) -> ZoneChild | str:
+        """Return the child, or why it cannot be asked."""
+        if self._zone is None:
+            return self._problem or "it cannot be reached"
+        return ZoneChild(self._zone, self._zone.verbs())
 
-    def verbs(self) -> Scheduler:
-        """Return the verbs of the zone; ServiceError where it cannot be asked."""
-        if isinstance(self.zone, str):
-            raise ServiceError(self.zone)
-        return self.zone.verbs()
-
-    def child(self, row: ChildRow) -> ChildZone:
+    def offering(self, row: ChildRow) -> ChildZone:
         """Return the child as it is now."""
         inactive = None if row.is_active else row.reason
         return ChildZone(row.name, self._zone, row.weighting, row.capabilities,

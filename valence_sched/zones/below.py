@@ -1,19 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zones below: the pod managers of a zone and its children, as what holds claims and nodes."""
+"""Zones below: the pod managers of a zone and its children, found by name and asked at once."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from valence_sched.errors import SchedulerError, ServiceError, UnknownName, one_line
+from valence_sched.errors import (
+    NoPodm,
+    SchedulerError,
+    ServiceError,
+    UnknownName,
+    UsageError,
+    one_line,
+)
 from valence_sched.model.claim import Claim
+from valence_sched.model.decision import Report
+from valence_sched.model.decision_result import Detail
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.quantity import format_count
+from valence_sched.model.request import Request, with_inherited
 from valence_sched.model.scheduler import OwnScheduler, Scheduler
 from valence_sched.model.zone_claim import (
     ENDED_STATES,
@@ -21,9 +31,12 @@ from valence_sched.model.zone_claim import (
     ZoneClaimBody,
     ZoneClaimPart,
 )
-from valence_sched.model.zoned_list import silent_zones
+from valence_sched.model.zoned_list import ZonedList, silent_zones
 from valence_sched.zones import paths
 from valence_sched.zones.calls import call_all, call_below
+
+R = TypeVar("R")
+T = TypeVar("T")
 
 DEADLINE_S = 30.0  # for what each zone is asked
 MOST_ROWS = 10_000  # of the claims, or the nodes, of one child
@@ -36,41 +49,43 @@ class HoldingZone(Protocol):
         """Hold offers of the zone, all or none; errors as of :meth:`ZoneClaims.hold_offers`."""
 
 
-class ChildClaims(NamedTuple):
+class ZoneChild(NamedTuple):
     """A zone directly below: what holds its offers, and its verbs."""
 
     zone: HoldingZone
     verbs: Scheduler
 
 
-class ZoneLists(NamedTuple):
-    """The lists that zones gave by name, empty for a zone's own pod managers.
+class ZoneAnswers(NamedTuple):
+    """What zones answered by name, empty for a zone's own pod managers.
 
-    ``silent`` are the zones whose part they lack, at any level below.
+    ``silent`` are the zones whose part is lacking, at any level below.
     """
 
-    lists: Mapping[str, Sequence[Any]]
+    by_zone: Mapping[str, Any]
     silent: Sequence[SilentZone]
 
 
 @dataclass(frozen=True)
 class ZonesBelow:
-    """What is directly below a zone: its ``own`` pod managers, None for a router, and children.
+    """What is directly below a zone: its ``own`` pod managers and its children.
 
     Its own part has no name (``""``), a child has the zone's name for it; why one cannot be asked
-    stands in its place. ``note_silence`` takes each zone that a list lacks.
+    stands in its place. Those that are ``disabled`` are asked for claims and nodes alone.
+    ``stated`` are the capabilities of the zone, which hold for all of them. ``note_silence`` takes
+    each zone whose claims or nodes a list lacks.
     """
 
-    own: OwnScheduler | None
-    children: Mapping[str, ChildClaims | str]
+    own: OwnScheduler
+    children: Mapping[str, ZoneChild | str]
     deadline_s: float = DEADLINE_S
     note_silence: Callable[[SilentZone], object] = field(default=lambda _zone: None)
+    disabled: Container[str] = ()
+    stated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def part(self, zone: str) -> Scheduler:
         """Return what is directly below by its name; errors as for a child."""
-        if zone or self.own is None:
-            return self._child(zone).verbs
-        return self.own
+        return self._child(zone).verbs if zone else self.own
 
     def child(self, zone: str) -> HoldingZone:
         """Return a child by its name.
@@ -80,7 +95,7 @@ class ZonesBelow:
         """
         return self._child(zone).zone
 
-    def _child(self, zone: str) -> ChildClaims:
+    def _child(self, zone: str) -> ZoneChild:
         found = self.children.get(zone)
         if found is None:
             raise ServiceError("it is no longer a child zone: add it again")
@@ -88,20 +103,148 @@ class ZonesBelow:
             raise ServiceError(found)
         return found
 
-    def find(self, kind: str, name: str) -> tuple[str, Scheduler, str]:
-        """Return which part has what a path names, and its name there; else UnknownName."""
+    def find(self, name: str) -> tuple[str, Scheduler, str]:
+        """Return which part has what a path names, and its name there; errors as for a child."""
         zone, rest = paths.split(name, self.children)
-        if not zone and self.own is None:
-            raise UnknownName(kind, name, ())
         return zone, self.part(zone), rest
 
-    def ask(self, ask: Callable[[Scheduler], Sequence[Any]]) -> ZoneLists:
-        """Return the list of every part, and the zones whose rows it lacks; note silent children.
+    def find_podm(self, name: str) -> tuple[str, Scheduler, str]:
+        """Return the part that has a pod manager; one that no zone has would be this zone's own.
+
+        ``CHILD/NAME`` is the way to one. A name alone is looked up in all zones.
+
+        Raises:
+            UsageError: several zones have one of this name.
+            ServiceError: no zone that answers has it, and one that does not may have it.
+        """
+        zone, verbs, rest = self.find(name)
+        if zone or self.has_own(name):
+            return zone, verbs, rest
+        having = self._children_having(name)
+        if len(having) > 1:
+            names = " or ".join(paths.path(child, name) for child in having)
+            raise UsageError(one_line(f"several zones have pod manager {name!r}: name {names}"))
+        zone = next(iter(having), "")
+        return zone, self.part(zone), name
+
+    def requests(self, request: Request) -> Callable[[str], Request]:
+        """Return what tells a request as each zone names its pod managers; ``""`` is this one.
+
+        A name alone is that of each pod manager that has it. Errors as to find one, and:
+
+        Raises:
+            UnknownName: no zone has a pod manager of the request.
+        """
+        request = with_inherited(request, self.stated)
+        having: dict[str, list[str]] = {}
+        for name in dict.fromkeys((*request.podms, *request.exclude_podms)):
+            child, rest = paths.split(name, self.children)
+            if child:
+                having[name] = [child] if self._may_have(child, rest) else []
+            else:
+                here = [""] if self.has_own(name) else []
+                having[name] = here + self._children_having(name, surely=not here)
+            if not having[name]:
+                raise UnknownName("pod manager", name, ())
+        return lambda zone: paths.request_for(zone, request, self.children, having.__getitem__)
+
+    def has_own(self, name: str) -> bool:
+        """Return whether the zone itself has a pod manager of this name."""
+        return self._has("", name)
+
+    def _has(self, zone: str, name: str) -> bool:
+        try:
+            self.part(zone).podm(name)
+        except (UnknownName, NoPodm):
+            return False
+        return True
+
+    def _may_have(self, child: str, name: str) -> bool:
+        try:
+            return self._has(child, name)
+        except SchedulerError:
+            return True  # it is silent: what asks it next tells
+
+    def _children_having(self, name: str, *, surely: bool = True) -> list[str]:
+        """Return the children with a pod manager of a name; without, ServiceError for silent ones.
+
+        Where another zone has it, not ``surely``, silent ones may be without.
+        """
+        calls = {child: functools.partial(self._has, child, name) for child in self._enabled()}
+        answers = call_below(calls, self.deadline_s)
+        having = [child for child, answer in answers.items() if answer is True]
+        for child, answer in answers.items():
+            if isinstance(answer, SchedulerError) and surely and not having:
+                raise ServiceError(one_line(
+                    f"zone {child} may have pod manager {name!r}, and does not answer: {answer}"
+                ))  # fmt: skip
+        return having
+
+    def _enabled(self) -> list[str]:
+        return [name for name in self.children if name not in self.disabled]
+
+    def ask(self, ask: Callable[..., Any], *requests: Request) -> ZoneAnswers:
+        """Return the answer of each zone; one without what is named, or any pod manager, has none.
+
+        Each is asked with the ``requests`` as it names pod managers.
+
+        Raises:
+            UnknownName, NoPodm: no zone has it, and all answer.
+        """
+        named = [self.requests(one) for one in requests]
+        calls = {zone: functools.partial(self._ask, ask, zone, named) for zone in self._enabled()}
+        answers: dict[str, Any] = {}
+        lacking: list[SchedulerError] = []
+        silent: list[SilentZone] = []
+        try:
+            answers[""] = self._ask(ask, "", named)
+        except (UnknownName, NoPodm) as error:
+            lacking.append(error)
+        for zone, answer in call_below(calls, self.deadline_s).items():
+            if isinstance(answer, UnknownName | NoPodm):
+                lacking.append(answer)
+            elif isinstance(answer, SchedulerError):
+                silent.append(SilentZone(zone=zone, reason=one_line(str(answer))))
+            else:
+                answers[zone] = answer
+        if not answers and not silent:
+            raise next((one for one in lacking if isinstance(one, UnknownName)), lacking[0])
+        for zone, answer in answers.items():
+            silent += [replace(one, zone=paths.path(zone, one.zone))
+                       for one in silent_zones(answer)]  # fmt: skip
+        return ZoneAnswers(answers, silent)
+
+    def _ask(
+        self, ask: Callable[..., Any], zone: str, named: Sequence[Callable[[str], Request]] = ()
+    ) -> Any:
+        return ask(self.part(zone), *(one(zone) for one in named))
+
+    def merged(
+        self, ask: Callable[..., Sequence[T]], below: Callable[[str, T], R], *requests: Request
+    ) -> ZonedList[R]:
+        """Return what all zones list, each element as ``below`` names it, with what it lacks."""
+        answers, silent = self.ask(ask, *requests)
+        rows = [below(zone, one) for zone, found in answers.items() for one in found]
+        return ZonedList(rows, silent)
+
+    def reports(
+        self, request_for: Callable[[str], Request], detail: Detail
+    ) -> dict[str, Report | SchedulerError]:
+        """Return what each child says of a decision of its own, or why it does not."""
+
+        def report(zone: str) -> Report:
+            asked = request_for(zone)
+            return self.part(zone).select_destinations(asked, detail=detail).report
+
+        calls = {zone: functools.partial(report, zone) for zone in self._enabled()}
+        return call_below(calls, self.deadline_s)
+
+    def records(self, ask: Callable[[Scheduler], Sequence[Any]]) -> ZoneAnswers:
+        """Return the claims or nodes of every part, also of disabled zones; note silent children.
 
         Errors of the zone's own pod managers are raised.
         """
-        names = [*([] if self.own is None else [""]), *self.children]
-        calls = {name: functools.partial(self._ask, ask, name) for name in names}
+        calls = {name: functools.partial(self._ask, ask, name) for name in ("", *self.children)}
         lists: dict[str, Sequence[Any]] = {}
         silent: list[SilentZone] = []
         for name, answer in call_below(calls, self.deadline_s).items():
@@ -117,10 +260,7 @@ class ZonesBelow:
             else:
                 silent.append(SilentZone(zone=name, reason=one_line(str(answer))))
                 self.note_silence(silent[-1])
-        return ZoneLists(lists, silent)
-
-    def _ask(self, ask: Callable[[Scheduler], Sequence[Any]], name: str) -> Sequence[Any]:
-        return ask(self.part(name))
+        return ZoneAnswers(lists, silent)
 
     def claims_of(self, part: ZoneClaimPart, row: ZoneClaim) -> list[Claim]:
         """Return what a zone has for a part: one claim, or a claim for each node of it.

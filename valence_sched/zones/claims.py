@@ -309,8 +309,6 @@ class ZoneClaims:
         self, body: ZoneClaimBody, share: _Share, key: str | None, ttl_s: float,
         generation: int | None,
     ) -> Claim:  # fmt: skip
-        if self.below.own is None:
-            raise StaleOffer("this zone has no pod managers any more: ask again")
         return self.below.own.claim_candidates(
             body.request, share.candidates, key=key, ttl_s=ttl_s, content=body.content,
             generation=generation,
@@ -356,7 +354,7 @@ class ZoneClaims:
         """
         self.rows.expire()
         states = (*LIVE_STATES, *ENDED_STATES) if ended else LIVE_STATES
-        found, silent = self.below.ask(lambda zone: zone.claims(owner=owner, ended=ended))
+        found, silent = self.below.records(lambda zone: zone.claims(owner=owner, ended=ended))
         rows = self.rows.list(states, owner)
         ids = {row.id for row in rows}
         claims = [
@@ -378,7 +376,7 @@ class ZoneClaims:
         self.rows.expire()
         row = self.rows.get(claim_id)
         if row is None:
-            zone, part, rest = self.below.find("claim", claim_id)
+            zone, part, rest = self.below.find(claim_id)
             return paths.record_below(zone, part.claim_record(rest))
         below: dict[str, list[Claim]] = {}
         records, lines = [], [row.note] if row.note else []
@@ -414,7 +412,7 @@ class ZoneClaims:
         self.rows.expire()
         row = self.rows.get(claim_id)
         if row is None:
-            zone, part, rest = self.below.find("claim", claim_id)
+            zone, part, rest = self.below.find(claim_id)
             return paths.claim_below(zone, part.renew(rest, ttl_s))
         if row.state != "HELD":
             raise ClaimState(f"claim {claim_id} is {row.state}: only one that is held is renewed")
@@ -451,7 +449,7 @@ class ZoneClaims:
                 if row is not None:
                     yield from self._release(row)
                     continue
-                zone, part, rest = self.below.find("claim", claim_id)
+                zone, part, rest = self.below.find(claim_id)
                 for error in part.release([rest]):
                     yield in_zone(zone, error)
             except SchedulerError as error:

@@ -37,7 +37,7 @@ from valence_sched.model.zone_claim import ZoneClaim, ZoneClaimPart, ZoneClaimSt
 from valence_sched.model.zoned_list import ZonedList
 from valence_sched.zones import paths
 from valence_sched.zones.below import (
-    ZoneLists,
+    ZoneAnswers,
     ZonesBelow,
     check_nodes,
     in_zone,
@@ -109,7 +109,7 @@ class ZoneClaimRecovery:
         rows = self.rows.list(("COMPOSED",))
         if not rows:
             return
-        found, silent = self.below.ask(lambda zone: zone.claims())
+        found, silent = self.below.records(lambda zone: zone.claims())
         whole = found.keys() - {one.zone for one in silent}
         for row in rows:
             zones = {part.zone for part in row.parts}
@@ -339,7 +339,7 @@ class ZoneNodes:
         if row is not None:
             self._check_ready(row)
             return self._compose(row, sum(len(part.nodes) for part in row.parts), wait_s)[0]
-        zone, part, rest = self._below.find("claim", claim_id)
+        zone, part, rest = self._below.find(claim_id)
         outcome = _Outcome()
         outcome.add(zone, part.compose_claim(rest, wait_s=wait_s))
         return outcome.result()
@@ -387,11 +387,11 @@ class ZoneNodes:
         calls = {podm: functools.partial(self._is_enabled, podm) for podm in podms}
         for podm, enabled in call_all(calls, self._below.deadline_s).items():
             if enabled is False:
-                zone, _, name = self._below.find("pod manager", podm)
+                zone, _, name = self._below.find(podm)
                 raise disabled_error(row.id, name, zone)
 
     def _is_enabled(self, podm: str) -> bool:
-        _, part, name = self._below.find("pod manager", podm)
+        _, part, name = self._below.find(podm)
         return part.podm(name).podm.enabled
 
     def _compose_part(self, part: ZoneClaimPart, wait_s: float) -> ProvisionResult:
@@ -442,17 +442,17 @@ class ZoneNodes:
         The list names the zones that it lacks. Errors of the zone of ``podm`` are raised.
         """
         if podm is not None:
-            zone, part, rest = self._below.find("pod manager", podm)
-            found = ZoneLists({zone: part.nodes(podm=rest, owner=owner, live=live)}, ())
+            zone, part, rest = self._below.find(podm)
+            found = ZoneAnswers({zone: part.nodes(podm=rest, owner=owner, live=live)}, ())
         else:
-            found = self._below.ask(lambda zone: zone.nodes(owner=owner, live=live))
-        nodes = [paths.status_below(zone, one) for zone, some in found.lists.items()
+            found = self._below.records(lambda zone: zone.nodes(owner=owner, live=live))
+        nodes = [paths.status_below(zone, one) for zone, some in found.by_zone.items()
                  for one in some]  # fmt: skip
         return ZonedList(nodes, found.silent)
 
     def node_record(self, node_id: str) -> NodeRecord:
         """Return a node by its id or path; UnknownName for others."""
-        zone, part, rest = self._below.find("node", node_id)
+        zone, part, rest = self._below.find(node_id)
         return paths.node_record_below(zone, part.node_record(rest))
 
     def delete_nodes(
@@ -461,7 +461,7 @@ class ZoneNodes:
         """Have nodes decomposed; yield the error about each that could not be, or not for sure."""
         for node_id in dict.fromkeys(node_ids):
             try:
-                zone, part, rest = self._below.find("node", node_id)
+                zone, part, rest = self._below.find(node_id)
                 unsure, done = f"may be gone: {RECONCILE_HINT}", "is deleted"
                 with self.claims.effects.change("node", node_id, unsure, done):
                     for error in part.delete_nodes([rest], wait_s=wait_s):

@@ -8,14 +8,12 @@ other verb is that of the zone's *own* scheduler.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
 from valence_sched.errors import (
-    NoPodm,
     RequestError,
     SchedulerError,
     ServiceError,
@@ -51,14 +49,12 @@ from valence_sched.model.request import Request
 from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
 from valence_sched.model.stats import podm_id
 from valence_sched.model.zone import SealedRequest
-from valence_sched.model.zoned_list import ZonedList, listed, silent_zones
+from valence_sched.model.zoned_list import ZonedList, listed
 from valence_sched.zones import paths
-from valence_sched.zones.below import zone_claim_id
-from valence_sched.zones.calls import call_below
+from valence_sched.zones.below import ZoneAnswers, zone_claim_id
 from valence_sched.zones.claims import OWN
 from valence_sched.zones.decider import ZoneDecider
 from valence_sched.zones.nodes import ZoneNodes, provision_below
-from valence_sched.zones.podms import ZonePodms
 from valence_sched.zones.result import added_capacities, added_fit_counts, zoned_report
 from valence_sched.zones.selection import Selected, crosses_zones
 
@@ -67,35 +63,15 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class _Answers(NamedTuple):
-    """What zones answered by name, empty for this one, and which gave no answer."""
-
-    by_zone: dict[str, object]
-    silent: list[SilentZone]
-
-
 class ZoneScheduler(Scheduler):
     """Claims and composes over the zones that ``zoned`` decides over; ``nodes`` are theirs.
 
-    ``own`` has the pod managers of the zone itself, and ``children`` returns the verbs of each
-    child by name, errors as of it. ``podms`` finds the zone of a pod manager that is named. With
-    ``dispatches`` each decision that is claimed is queued for the controller of this zone.
+    With ``dispatches`` each decision that is claimed is queued for the controller of this zone.
     """
 
-    def __init__(
-        self,
-        own: Scheduler,
-        children: Mapping[str, Callable[[], Scheduler]],
-        zoned: ZoneDecider,
-        nodes: ZoneNodes,
-        podms: ZonePodms,
-        deadline_s: float,
-        *,
-        dispatches: bool = False,
-    ) -> None:
-        self._own, self._children, self._zoned = own, children, zoned
-        self._nodes, self._claims, self._podms = nodes, nodes.claims, podms
-        self._deadline_s, self._dispatches = deadline_s, dispatches
+    def __init__(self, zoned: ZoneDecider, nodes: ZoneNodes, *, dispatches: bool = False) -> None:
+        self._zoned, self._nodes, self._claims = zoned, nodes, nodes.claims
+        self._below, self._dispatches = nodes.claims.below, dispatches
 
     def _call(self, verb: Callable[Concatenate[Any, P], R], *words: P.args, **named: P.kwargs) -> R:
         answer: R = getattr(self._zoned, verb.__name__)(*words, **named)
@@ -159,7 +135,7 @@ class ZoneScheduler(Scheduler):
 
         The zones below reconcile their own.
         """
-        own = self._own.reconcile(dry_run=dry_run, keep_s=keep_s)
+        own = self._below.own.reconcile(dry_run=dry_run, keep_s=keep_s)
         recovery = self._nodes.recovery
         actions = tuple(recovery.reap(dry_run=dry_run))
         composing = recovery.composing(own.composing, {action.id for action in actions})
@@ -182,26 +158,26 @@ class ZoneScheduler(Scheduler):
         return self._nodes.delete_nodes(node_ids, wait_s=wait_s)
 
     def podm(self, name: str) -> PodmOverview:
-        zone, verbs, name_there = self._routed(name)
-        if not zone and not self._podms.has_own(name):
+        zone, verbs, name_there = self._below.find_podm(name)
+        if not zone and not self._below.has_own(name):
             raise UnknownName("pod manager", name, ())
         return paths.overview_below(zone, verbs.podm(name_there))
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
         """Store what a pod manager reports in the zone that has it; a new one is this zone's."""
-        _, verbs, name = self._routed(podm_id(podm))
+        _, verbs, name = self._below.find_podm(podm_id(podm))
         return verbs.update_resource_stats(name, stats)
 
     def reported_stats(self, podm: str) -> StatsReport:
-        _, verbs, name = self._routed(podm)
+        _, verbs, name = self._below.find_podm(podm)
         return verbs.reported_stats(name)
 
     def forget_report(self, podm: str) -> None:
-        _, verbs, name = self._routed(podm)
+        _, verbs, name = self._below.find_podm(podm)
         verbs.forget_report(name)
 
     def inventory(self) -> InventorySummary:
-        answers = self._ask(lambda zone: zone.inventory())
+        answers = self._below.ask(lambda zone: zone.inventory())
         found = _of_kind(answers, InventorySummary)
         skipped = [paths.line_below(zone, line) for zone, one in found.items()
                    for line in one.skipped]  # fmt: skip
@@ -215,18 +191,18 @@ class ZoneScheduler(Scheduler):
         )
 
     def podms(self) -> Sequence[PodmOverview]:
-        return self._merged(lambda zone: zone.podms(), paths.overview_below)
+        return self._below.merged(lambda zone: zone.podms(), paths.overview_below)
 
     def pools(self, podm: str | None = None) -> Sequence[PoolOverview]:
         if podm is None:
-            return self._merged(lambda zone: zone.pools(), paths.podm_below)
-        zone, verbs, name = self._routed(podm)
+            return self._below.merged(lambda zone: zone.pools(), paths.podm_below)
+        zone, verbs, name = self._below.find_podm(podm)
         return [paths.podm_below(zone, one) for one in verbs.pools(name)]
 
     def blocks(self, wanted: BlockFilter) -> Sequence[BlockOverview]:
         if wanted.podm is None:
-            return self._merged(lambda zone: listed(zone.blocks(wanted)), paths.podm_below)
-        zone, verbs, name = self._routed(wanted.podm)
+            return self._below.merged(lambda zone: listed(zone.blocks(wanted)), paths.podm_below)
+        zone, verbs, name = self._below.find_podm(wanted.podm)
         found = verbs.blocks(replace(wanted, podm=name))
         return [paths.podm_below(zone, one) for one in found]
 
@@ -238,9 +214,9 @@ class ZoneScheduler(Scheduler):
             ServiceError: no zone that answers has it, and one that does not may have it.
         """
         if podm is not None:
-            zone, verbs, known = self._routed(podm)
+            zone, verbs, known = self._below.find_podm(podm)
             return paths.podm_below(zone, verbs.block(name, known))
-        answers = self._ask(lambda zone: zone.block(name))
+        answers = self._below.ask(lambda zone: zone.block(name))
         found = [paths.podm_below(zone, one) for zone, one in answers.by_zone.items()
                  if isinstance(one, BlockOverview)]  # fmt: skip
         if len(found) > 1:
@@ -255,13 +231,13 @@ class ZoneScheduler(Scheduler):
 
     def device_counts(self, wanted: BlockFilter) -> Sequence[DeviceCount]:
         if wanted.podm is not None:
-            _, verbs, name = self._routed(wanted.podm)
+            _, verbs, name = self._below.find_podm(wanted.podm)
             return verbs.device_counts(replace(wanted, podm=name))
-        found = self._merged(lambda zone: zone.device_counts(wanted), lambda _zone, one: one)
+        found = self._below.merged(lambda zone: zone.device_counts(wanted), lambda _zone, one: one)
         return ZonedList(added_devices(found), found.silent)
 
     def block_usage(self, podm: str) -> BlockUsage:
-        zone, verbs, name = self._routed(podm)
+        zone, verbs, name = self._below.find_podm(podm)
         found = verbs.block_usage(name)
         above = {one.id: row for one in (verbs.claims(podm=name) if found.held else ())
                  if self._claims.rows.get(row := zone_claim_id(one)) is not None}  # fmt: skip
@@ -275,13 +251,13 @@ class ZoneScheduler(Scheduler):
         return replace(found, held=held)
 
     def count_fits(self, request: Request, most: int) -> FitCounts:
-        answers = self._ask(lambda zone, one: zone.count_fits(one, most), request)
+        answers = self._below.ask(lambda zone, one: zone.count_fits(one, most), request)
         return added_fit_counts(_of_kind(answers, FitCounts), answers.silent)
 
     def capacity(
         self, request: Request, most: int, *, explain: bool = False, proven: bool = False
     ) -> Capacity:
-        answers = self._ask(
+        answers = self._below.ask(
             lambda zone, one: zone.capacity(one, most, explain=explain, proven=proven), request
         )
         found = _of_kind(answers, Capacity)
@@ -300,7 +276,7 @@ class ZoneScheduler(Scheduler):
 
         As one zone they may make more or fewer, and no most is proven.
         """
-        answers = self._ask(
+        answers = self._below.ask(
             lambda zone, *mix: zone.mix_capacity(mix, shares, most, explain=explain, proven=proven),
             *requests,
         )
@@ -308,7 +284,9 @@ class ZoneScheduler(Scheduler):
         return added_capacities("", found, answers.silent, mix=True)
 
     def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
-        return self._merged(lambda zone, *mix: zone.stranded(mix), paths.podm_below, *requests)
+        return self._below.merged(
+            lambda zone, *mix: zone.stranded(mix), paths.podm_below, *requests
+        )
 
     def plan(self, request: Request) -> PlanResult:
         """Return a plan for a request, made by the zone that its nodes are in.
@@ -326,7 +304,7 @@ class ZoneScheduler(Scheduler):
             text = f"a plan is of one zone, and these nodes are in several ({names})"
             raise RequestError(one_line(f"{text}: ask for fewer nodes, or claim them here"))
         zone = zones[0]
-        found = self._verbs(zone).plan(self._podms.requests(request)(zone))
+        found = self._below.part(zone).plan(self._below.requests(request)(zone))
         if not zone:
             return found
         report = zoned_report(zone, found.decision.report, selected)
@@ -336,13 +314,13 @@ class ZoneScheduler(Scheduler):
     def check_plan(self, plan: Plan) -> None:
         """Refuse a plan for own pod managers that this zone did not sign; others check theirs."""
         zone, plan = self._placed(plan)
-        self._verbs(zone).check_plan(plan)
+        self._below.part(zone).check_plan(plan)
 
     def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
         """Hold what a plan says, in the zone that has its pod managers."""
         self._check_group(plan.decision.request)
         zone, plan = self._placed(plan)
-        claim = self._verbs(zone).claim_plan(plan, key=key, ttl_s=ttl_s)
+        claim = self._below.part(zone).claim_plan(plan, key=key, ttl_s=ttl_s)
         return paths.claim_below(zone, claim)
 
     def compose_plan(
@@ -351,18 +329,18 @@ class ZoneScheduler(Scheduler):
         """Compose what a plan says, in the zone that has its pod managers."""
         self._check_group(plan.decision.request)
         zone, plan = self._placed(plan)
-        result = self._verbs(zone).compose_plan(plan, key=key, ttl_s=ttl_s, wait_s=wait_s)
+        result = self._below.part(zone).compose_plan(plan, key=key, ttl_s=ttl_s, wait_s=wait_s)
         return provision_below(zone, result) if zone else result
 
     def refresh(self, plan: Plan) -> PlanRefresh:
         """Decide again on the request of a plan, in the zone that has its pod managers."""
         zone, plan = self._placed(plan)
-        return self._verbs(zone).refresh(plan)
+        return self._below.part(zone).refresh(plan)
 
     def _check_group(self, request: Request) -> None:
         """Refuse hard rules over several zones: the zone of a plan knows its own members alone."""
         group = request.group
-        if self._children and group is not None and group.hard and crosses_zones(request):
+        if self._below.children and group is not None and group.hard and crosses_zones(request):
             rules = f"the rules of group {group.name!r} are over all zones"
             text = f"a plan is of one zone, and {rules}: claim the nodes here, without a plan"
             raise RequestError(one_line(text))
@@ -371,57 +349,8 @@ class ZoneScheduler(Scheduler):
         """Return the path of a pod manager that is named, wherever it is."""
         if podm is None:
             return None
-        place = self._podms.find(podm)
-        return paths.path(place.zone, place.name)
-
-    def _verbs(self, zone: str) -> Scheduler:
-        return self._children[zone]() if zone else self._own
-
-    def _routed(self, podm: str) -> tuple[str, Scheduler, str]:
-        """Return the zone that has a pod manager, its verbs and the name there, or raise."""
-        place = self._podms.find(podm)
-        return place.zone, self._verbs(place.zone), place.name
-
-    def _merged(
-        self, ask: Callable[..., Sequence[T]], below: Callable[[str, T], R], *requests: Request
-    ) -> ZonedList[R]:
-        """Return what all zones list, each element as ``below`` names it, with what it lacks."""
-        answers, silent = self._ask(ask, *requests)
-        rows: list[R] = []
-        for zone, found in answers.items():
-            rows += [below(zone, one) for one in found]  # type: ignore[attr-defined]
-            silent += [replace(one, zone=paths.path(zone, one.zone))
-                       for one in silent_zones(found)]  # fmt: skip
-        return ZonedList(rows, silent)
-
-    def _ask(self, ask: Callable[..., object], *requests: Request) -> _Answers:
-        """Return the answer of each zone; one without what is named, or any pod manager, has none.
-
-        Each is asked with the ``requests`` as it names pod managers.
-
-        Raises:
-            UnknownName, NoPodm: no zone has it, and all answer.
-        """
-        zoned = [self._podms.requests(one) for one in requests]
-        answers: dict[str, object] = {}
-        lacking: list[SchedulerError] = []
-        silent: list[SilentZone] = []
-        try:
-            answers[""] = ask(self._own, *(one("") for one in zoned))
-        except (UnknownName, NoPodm) as error:
-            lacking.append(error)
-        calls = {zone: functools.partial(_asked, ask, verbs, *(one(zone) for one in zoned))
-                 for zone, verbs in self._children.items()}  # fmt: skip
-        for zone, answer in call_below(calls, self._deadline_s).items():
-            if isinstance(answer, UnknownName | NoPodm):
-                lacking.append(answer)
-            elif isinstance(answer, SchedulerError):
-                silent.append(SilentZone(zone=zone, reason=one_line(str(answer))))
-            else:
-                answers[zone] = answer
-        if not answers and not silent:
-            raise next((one for one in lacking if isinstance(one, UnknownName)), lacking[0])
-        return _Answers(answers, silent)
+        zone, _, name = self._below.find_podm(podm)
+        return paths.path(zone, name)
 
     def _placed(self, plan: Plan) -> tuple[str, Plan]:
         """Return the zone directly below that a plan is of, or this one, and the plan as of it.
@@ -432,14 +361,14 @@ class ZoneScheduler(Scheduler):
             RequestError: no zone has one of them, or several zones have them.
         """
         zone, _, rest = plan.zone.partition("/")
-        while zone and zone not in self._children:  # of zones above this one
+        while zone and zone not in self._below.children:  # of zones above this one
             zone, _, rest = rest.partition("/")
         return zone or self._zone_of(plan), plan_in(plan, rest)
 
     def _zone_of(self, plan: Plan) -> str:
         podms = [basis.podm.id for basis in plan.podms]
         try:
-            zones = {self._podms.find(podm).zone for podm in podms}
+            zones = {self._below.find_podm(podm)[0] for podm in podms}
         except UsageError as error:
             text = f"the plan does not name its zone, and {error}"
             raise RequestError(one_line(f"{text} in a new plan, or apply it at its zone")) from None
@@ -448,7 +377,7 @@ class ZoneScheduler(Scheduler):
         zone = next(iter(zones), "")
         for podm in podms if not zone else ():
             try:
-                self._own.registration(podm)
+                self._below.own.registration(podm)
             except UnknownName:
                 text = f"the plan has pod manager {podm!r}, which no zone here has"
                 raise RequestError(one_line(f"{text}: apply it at the zone that has it")) from None
@@ -489,11 +418,5 @@ class _Selecting:
         return self._zoned.result(self._request, sealed, selected, self._detail)
 
 
-def _asked(
-    ask: Callable[..., object], verbs: Callable[[], Scheduler], *requests: Request
-) -> object:
-    return ask(verbs(), *requests)
-
-
-def _of_kind(answers: _Answers, kind: type[T]) -> dict[str, T]:
+def _of_kind(answers: ZoneAnswers, kind: type[T]) -> dict[str, T]:
     return {zone: one for zone, one in answers.by_zone.items() if isinstance(one, kind)}

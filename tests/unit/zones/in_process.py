@@ -21,7 +21,7 @@ from valence_sched.model.request import Request
 from valence_sched.model.scheduler import OwnScheduler
 from valence_sched.store.store import Store
 from valence_sched.testing.served import ServedPodm, served
-from valence_sched.zones.below import ChildClaims, ZonesBelow
+from valence_sched.zones.below import ZoneChild, ZonesBelow
 from valence_sched.zones.claims import ZoneClaims
 from valence_sched.zones.nodes import ZoneNodes
 from valence_sched.zones.selection import Selected, ZoneSelection
@@ -87,8 +87,8 @@ class InProcessZone:
         self.tokens = Tokens([f"secret of {name}"], name)
         self.effects, self.silent = EffectLog(), []
         words = {"deadline_s": 20.0, "prepare_ttl_s": 20.0, **words}
-        below = {child.name: ChildClaims(child, child) for child in self.children}
-        below = ZonesBelow(self.own, below, words.pop("deadline_s"), self.silent.append)
+        below = {child.name: ZoneChild(child, child) for child in self.children}
+        below = ZonesBelow(self.engine, below, words.pop("deadline_s"), self.silent.append)
         self.claims_here = ZoneClaims(name, self.tokens, below, self.store.zone_claims,
                                       self.effects, pause=lambda _s: None, **words)  # fmt: skip
         self.nodes_here = ZoneNodes(self.claims_here)
@@ -113,27 +113,27 @@ class InProcessZone:
         return self.nodes_here.compose(request, self.select, **words)[0]
 
     def offers(self, query: Any) -> Any:
-        self._ask("offers")
+        self.ask("offers")
         return self.tree().offers(query)
 
     def group_state(self, query: Any) -> Any:
-        self._ask("group_state")
+        self.ask("group_state")
         return self.tree().group_state(query)
 
     def podm(self, name: str) -> Any:
-        self._ask("podm")
-        _, part, rest = self.claims_here.below.find("pod manager", name)
+        self.ask("podm")
+        _, part, rest = self.claims_here.below.find(name)
         return part.podm(rest)
 
     def hold_offers(self, body: Any, *, key: str | None = None) -> Any:
-        self._ask("hold_offers")
+        self.ask("hold_offers")
         return self.claims_here.hold_offers(body, key=key)
 
     def __getattr__(self, name: str) -> Any:
         part = self.nodes_here if hasattr(ZoneNodes, name) else self.claims_here
 
         def verb(*args: Any, **words: Any) -> Any:
-            self._ask(name)
+            self.ask(name)
             return getattr(part, name)(*args, **words)
 
         return verb
@@ -147,7 +147,7 @@ class InProcessZone:
                 held.setdefault(part.podm, []).extend(part.blocks)
         return {podm: sorted(blocks) for podm, blocks in held.items()}
 
-    def _ask(self, name: str) -> None:
+    def ask(self, name: str) -> None:
         self.calls.append(name)
         if self.dead:
             raise ServiceError(f"{self.name}: nobody answers there")

@@ -3,33 +3,43 @@
 
 import contextlib
 import unittest
+from dataclasses import replace
 
 from tests.unit.lifecycle.site import request
 from tests.unit.zones.in_process import InProcessZone, made_nodes, served_tree
 from valence_sched.errors import RequestError, ServiceError, UnknownName
 from valence_sched.model.inventory import to_json
 from valence_sched.model.plan import parse_plan, plan_in
+from valence_sched.model.scheduler import Scheduler
+from valence_sched.zones.below import ZoneChild
 from valence_sched.zones.decider import ZoneDecider
-from valence_sched.zones.podms import ZonePodms
 from valence_sched.zones.scheduler import ZoneScheduler
 
 APART = {"group": {"name": "web", "anti_affinity": ["podm"]}, "owner": "alice", "count": 2}
 
 
+class Answers(Scheduler):
+    """The verbs of a zone below, which answers nothing while it is dead."""
+
+    def __init__(self, zone: InProcessZone) -> None:
+        self._zone, self._scheduler = zone, claiming(zone)
+
+    def _call(self, verb, *words, **named):
+        self._zone.ask(verb.__name__)
+        return getattr(self._scheduler, verb.__name__)(*words, **named)
+
+
 def claiming(zone: InProcessZone) -> ZoneScheduler:
     """Return the scheduler of a zone, as its service has it."""
-    children = {child.name: lambda child=child: claiming(child) for child in zone.children}
-    podms = ZonePodms(zone.engine, children, 20.0)
-
-    def reports_below(request_for, detail):
-        return {name: child().select_destinations(request_for(name), detail=detail).report
-                for name, child in children.items()}  # fmt: skip
-
+    children = {child.name: ZoneChild(child, Answers(child)) for child in zone.children}
+    nodes = replace(zone.nodes_here, claims=replace(zone.claims_here, below=replace(
+        zone.claims_here.below, children=children)))  # fmt: skip
+    below = nodes.claims.below
     zoned = ZoneDecider(
-        zone.engine, zone.tree(), deadline_s=20.0, reports_below=reports_below,
-        requests=podms.requests,
+        zone.engine, zone.tree(), deadline_s=20.0, reports_below=below.reports,
+        requests=below.requests,
     )  # fmt: skip
-    return ZoneScheduler(zone.engine, children, zoned, zone.nodes_here, podms, 20.0)
+    return ZoneScheduler(zoned, nodes)
 
 
 class ZoneCase(unittest.TestCase):
