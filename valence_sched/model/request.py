@@ -36,6 +36,7 @@ MAX_ALTERNATIVES = 17  # ways to make the node
 MAX_NEEDS = 64  # of one alternative
 MAX_GRANTS = 4_000  # separate amounts of all needs together
 MAX_OWNER = 255  # characters of its name
+MAX_ID = 255  # characters
 MAX_DOMAINS = 32  # that the rules of a group are about
 ID_BYTES = 8  # of an id that no caller gave
 
@@ -315,6 +316,9 @@ def _digest(content: bytes) -> str:
 
 def _check_sizes(request: Request) -> None:
     """Refuse a request that would take without end to decide, or to hold in memory."""
+    if len(request.id) > MAX_ID:
+        text = f"its ID has {len(request.id):,} characters, at most {MAX_ID}: choose a shorter one"
+        raise RequestError(f"request {request.id[:20]}...: {text}")
     _check_size(request.count, "nodes", MAX_NODES)
     _check_size(request.alternates, "alternates", MAX_NODES)
     _check_size(1 + len(request.fallbacks), "alternatives", MAX_ALTERNATIVES)

@@ -12,7 +12,7 @@ from valence_sched.model.flavor import Flavor
 from valence_sched.model.flavor_properties import Properties
 from valence_sched.model.group import Group
 from valence_sched.model.inventory import capability_map
-from valence_sched.model.request import NameRequirements, Owner, Proximity, Request
+from valence_sched.model.request import MAX_ID, NameRequirements, Owner, Proximity, Request
 
 ExternalResourceNames = dict[str, str | tuple[str, ...]]
 
@@ -24,7 +24,7 @@ class RequestSpec(Noun, frozen=True, kw_only=True):
     ``min_count`` fewer nodes may be placed, but at least so many; else all ``count`` or none.
     """
 
-    id: Annotated[str, Meta(max_length=255)] = ""
+    id: Annotated[str, Meta(max_length=MAX_ID)] = ""
     flavor: str | None = None
     properties: Properties | None = None
     first_of: tuple[Properties, ...] = ()

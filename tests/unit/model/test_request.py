@@ -42,6 +42,11 @@ class TestSealed(unittest.TestCase):
         with self.assertRaisesRegex(RequestError, "'b' is both asked for and excluded"):
             request(CORES, podms=["a", "b"], exclude_podms=["b"])
 
+    def test_an_id_that_no_file_may_have_is_refused(self):
+        self.assertEqual("i" * 255, request(CORES, id="i" * 255).id)
+        with self.assertRaisesRegex(RequestError, "^request i{20}...: its ID has 256 characters"):
+            sealed(Request(id="i" * 256, needs=request(CORES).needs))
+
     def test_too_many_groups_of_one_kind_are_refused(self):
         request({"nics": [{"speed_mbps": n + 1} for n in range(MAX_DEVICE_GROUPS)]})
         with self.assertRaisesRegex(RequestError, "9 groups of nics, at most 8"):
