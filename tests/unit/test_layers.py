@@ -105,7 +105,6 @@ FLOORS = {
     "service": 7,
     "simulator/server": 9,
     "store": 12,
-    "zones": 7,
 }
 MOST_FLOORS = 6
 
