@@ -1,19 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One by one, proven and by sums: the numbers stand in order, and what ends the count is named."""
+"""Capacity: counts agree with each other, with brute force and with what sums promise."""
 
+import itertools
 import unittest
 
+import msgspec
+import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from tests.unit.core.deciders import cpu, cpus, engine, engine_of, gpu
+from tests.unit.core.deciders import built_in, cpu, cpus, engine, engine_of, gpu
 from tests.unit.core.fit import brute
 from tests.unit.core.sites import near_site, quietly, sites
+from tests.unit.core.test_ledger import ASKED, POLICY
 from tests.unit.planning.optimise import brute_nodes
-from tests.unit.planning.optimise.test_bound import SolverCase, cut, is_shared
+from tests.unit.planning.optimise.test_bound import SolverCase, cut, is_shared, node_type
+from tests.unit.view.test_view import FULL_SITES
+from valence_sched.core.evaluation import context_of
+from valence_sched.core.fit.pool_covers import MIN_POOLS
+from valence_sched.core.policy import bind
+from valence_sched.errors import UsageError
+from valence_sched.model.capacity import MOST_PARTS, whole_shares
+from valence_sched.model.policy import Budget, Pick
 from valence_sched.model.request import Request
-from valence_sched.planning.capacity import SiteCapacity
-from valence_sched.testing import request, view
+from valence_sched.planning import fit_counts
+from valence_sched.planning.capacity import SiteCapacity, mix_order, place_mix, sums_of, sums_of_mix
+from valence_sched.planning.optimise.node_types import NodeType
+from valence_sched.testing import contract, request, view
 
 WEB = request({"processor": {"total_cores": 8}}, id="web", flavor="web")
 CARD = request({"processor": {"total_cores": 8}, "accelerators": [{"count": 1}]},
@@ -106,3 +120,168 @@ class TestExhaustion(unittest.TestCase):
         self.assertEqual(({"card": 1, "web": 1}, "card"), (found.by_flavor, found.refused))
         self.assertEqual("GPU", found.podms[0].runs_out)
         self.assertEqual((1, 2, None), (found.podms[0].nodes - 1, found.nodes, found.proven))
+
+
+class TestMixOrder(unittest.TestCase):
+    @quietly(300)
+    @given(st.lists(st.integers(1, 40), min_size=1, max_size=6))
+    def test_every_beginning_has_each_share_rounded_down_or_up(self, shares):
+        counts = [0] * len(shares)
+        for size, number in enumerate(itertools.islice(mix_order(shares), 2 * sum(shares)), 1):
+            counts[number] += 1
+            for count, share in zip(counts, shares, strict=True):
+                self.assertLessEqual(size * share // sum(shares), count)
+                self.assertLessEqual(count, -(-size * share // sum(shares)))
+
+    def test_equal_nodes_of_one_flavor_follow_one_another(self):
+        self.assertEqual([0] * 5, list(itertools.islice(mix_order([3]), 5)))
+
+
+class TestPlacement(unittest.TestCase):
+    def test_it_ends_with_the_first_node_without_a_place(self):
+        decider = engine_of({"id": "a", "blocks": [*cpus(9), gpu("g1"), gpu("g2")]})
+        placement = place_mix(decider, [CARD, WEB], [1, 2], 1000)
+        self.assertEqual([2, 5], [sum(n == one for n, _ in placement.nodes) for one in (0, 1)])
+        self.assertEqual(0, placement.last)
+
+    def test_it_stops_at_the_limit_of_a_pod_manager(self):
+        decider = engine_of({"id": "a", "blocks": cpus(9)})
+        placement = place_mix(decider, [WEB], [1], 4)
+        self.assertEqual((4, None), (len(placement.nodes), placement.last))
+
+
+class TestShares(unittest.TestCase):
+    def test_shares_become_the_smallest_whole_numbers(self):
+        for shares, whole in (
+            ({"a": 1.0, "b": 4.0}, (1, 4)),
+            ({"a": 0.2, "b": 0.3}, (2, 3)),
+            ({"a": 50.0, "b": 50.0}, (1, 1)),
+            ({"a": 0.1}, (1,)),
+            ({"a": float(MOST_PARTS)}, (1,)),
+        ):
+            self.assertEqual(whole, whole_shares(shares))
+
+    def test_shares_of_too_many_parts_are_refused(self):
+        with self.assertRaisesRegex(UsageError, "come to more than 10,000 parts"):
+            whole_shares({"a": 0.333333, "b": 0.666667})
+        with self.assertRaisesRegex(UsageError, "more than 10,000 parts"):
+            whole_shares({"a": 1e300, "b": 1e-300})
+
+
+CARD_NODE = {"processor": {"total_cores": 8}, "accelerators": [{"count": 1}]}
+
+
+def sums(podms, *flavors, rows=None):
+    seen = view(*podms)
+    mask = None if rows is None else np.array(rows)
+    return sums_of(seen, NodeType.of(request(*flavors), mask))
+
+
+class TestSums(unittest.TestCase):
+    def test_free_amounts_are_added_up_over_a_pod_manager_and_over_the_site(self):
+        podms = [{"id": "a", "blocks": cpus(3)}, {"id": "b", "blocks": [gpu("g1", 2), *cpus(1)]}]
+        found = sums(podms, CARD_NODE)
+        self.assertEqual(((0, 1), 1, 2), (found.by_podm, found.podms, found.site))
+
+    def test_a_block_in_several_pools_counts_once(self):
+        pools = [{"id": "p"}, {"id": "q"}]
+        podm = {"id": "a", "pools": pools, "blocks": [cpu("c", 8, pools=["p", "q"])]}
+        self.assertEqual(1, sums([podm], {"processor": {"total_cores": 8}}).site)
+
+    def test_a_block_for_several_nodes_counts_for_each_of_them(self):
+        status = {"state": "ComposedAndAvailable", "shareable": True, "max_compositions": 5}
+        podm = {"id": "a", "blocks": [cpu("c", 8, status={**status, "compositions": 2})]}
+        self.assertEqual(3, sums([podm], {"processor": {"total_cores": 8}}).site)
+
+    def test_pools_that_the_policy_rules_out_do_not_count(self):
+        podms = [{"id": "a", "blocks": cpus(3)}, {"id": "b", "blocks": cpus(2)}]
+        found = sums(podms, {"processor": {"total_cores": 8}}, rows=[False, True])
+        self.assertEqual(((0, 2), 2), (found.by_podm, found.site))
+
+    def test_stocks_are_added_up_and_rounding_does_not_lose_a_grant(self):
+        stock = {"uri": "/s", "resource": "gib", "total": 0.3}
+        node = {"resources": {"gib": 0.1}}
+        self.assertEqual(3, sums([{"id": "a", "blocks": [], "stocks": [stock]}], node).site)
+
+    @quietly(150)
+    @given(sites())
+    def test_of_a_flavor_they_are_never_below_the_true_number(self, drawn):
+        podms, needs = drawn
+        assume(not brute.makes(needs, []))
+        podms = cut(podms)
+        found = sums_of(view(*podms), node_type(*needs))
+        most = [max(brute_nodes.possible_counts(podm, [needs]))[0] for podm in podms]
+        for promised, possible in zip(found.by_podm, most, strict=True):
+            self.assertGreaterEqual(promised, possible)
+        self.assertTrue(sum(most) <= found.podms <= found.site)
+
+    @quietly(150)
+    @given(st.randoms(use_true_random=True), st.integers(1, 3), st.integers(1, 3))
+    def test_of_a_mix_they_are_never_below_the_true_number(self, random, first, second):
+        (podms, needs), (_, others) = near_site(random), near_site(random)
+        assume(not brute.makes(needs, []) and not brute.makes(others, []))
+        podms, shares = cut(podms), (first, second)
+        found = sums_of_mix(view(*podms), [node_type(*needs), node_type(*others)], shares)
+        possible = brute_nodes.possible_counts(podms[0], [needs, others])
+        most = max(brute_nodes.largest_mix(counts, shares) for counts in possible)
+        self.assertTrue(most <= found.podms <= found.site)
+
+
+DEFAULT = next(policy for policy in built_in() if policy.name == "default")
+POLICIES = st.sampled_from([DEFAULT, POLICY]).flatmap(
+    lambda policy: st.builds(
+        lambda best_of: msgspec.structs.replace(policy, pick=Pick(best_of=best_of)),
+        st.integers(1, 3),
+    )
+)
+
+
+class TestFitCounts(unittest.TestCase):
+    """Turns of one node on every pod manager."""
+
+    @quietly(120)
+    @given(FULL_SITES, ASKED, POLICIES, st.integers(1, 5))
+    def test_pod_managers_count_the_same_together_and_alone(self, podms, asked, policy, most):
+        site, bound = view(*podms), bind(policy)
+        context = context_of(site, request(asked, policy=policy.name), bound)
+        before = contract.fingerprint(site, context.request)
+        alone = [fit_counts._count_alone(context, podm, most) for podm in range(len(podms))]
+        if context.fitter.covers_blocks_alone and policy.pick.best_of == 1:
+            for min_pools in (1, len(site) + 1):
+                rounds = fit_counts._CoverRounds(context, most, min_pools)
+                self.assertEqual(alone, rounds.run())
+        self.assertEqual(alone, list(fit_counts.counts_by_podm(context, most)))
+        self.assertEqual(before, contract.fingerprint(site, context.request))
+
+    def test_a_plug_in_that_reads_blocks_one_by_one_is_counted_with_block_tables(self):
+        site = view({"id": "a", "blocks": [cpu("c1", 8), cpu("c2", 8), cpu("c3", 8)]})
+        bound = bind(DEFAULT)
+
+        def two_left(seen, _):
+            return np.array([sum(table.slots) > 1 for table in seen.block_tables])
+
+        use = replace(bound.filters[0], evaluate=two_left)
+        bound = replace(bound, filters=(*bound.filters[1:], use))
+        context = context_of(site, request({"processor": {"sockets": 1}}), bound)
+        self.assertIsNone(fit_counts._CoverRounds(context, 5).run())
+        self.assertEqual([(0, 2, None)], list(fit_counts.counts_by_podm(context, 5)))
+
+    def test_pools_that_share_their_covers_make_none_where_no_blocks_cover_the_node(self):
+        """By their sums each has 16 cores; a node is made of one compute block."""
+        pools = [{"id": "p", "limits": {"Compute": {"max": 1}}}]
+        sites = [cpus(2)] * 3 + [[*cpus(2), cpu("large", 16)]] + [cpus(2)] * 2 * MIN_POOLS
+        podms = [{"id": f"p{number}", "pools": pools,
+                  "blocks": [{**block, "pools": ["p"]} for block in blocks]}
+                 for number, blocks in enumerate(sites)]  # fmt: skip
+        wanted = request({"processor": {"total_cores": 16}})
+        context = context_of(view(*podms), wanted, bind(DEFAULT))
+        counts = {podm: count for podm, count, _ in fit_counts._CoverRounds(context, 5).run()}
+        self.assertEqual({**dict.fromkeys(range(len(podms)), 0), 3: 1}, counts)
+
+    def test_what_the_budget_leaves_open_is_undecided(self):
+        blocks = [cpu(f"c{n}", n) for n in (3, 5, 7, 9, 11, 13)]
+        policy = msgspec.structs.replace(DEFAULT, budget=Budget(pool_states=1, decision_states=1))
+        asked = request({"processor": {"total_cores": 47}})
+        context = context_of(view({"id": "a", "blocks": blocks}), asked, bind(policy))
+        self.assertEqual([(0, 0, 0)], list(fit_counts.counts_by_podm(context, 5)))
+        self.assertEqual([(0, 0, 0)], fit_counts._CoverRounds(context, 5, 1).run())

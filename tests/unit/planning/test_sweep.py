@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What other processes get: requests, sites and errors that say the same after they were sent."""
+"""Sweeps: what other processes get says the same after it was sent, and Ctrl-C is not theirs."""
 
+import os
 import pickle
+import signal
 import unittest
 
 from tests.unit.planning.workloads import FLAVORS, file_workload
 from valence_sched.errors import InputError, UnknownName
 from valence_sched.model.sweep import parse_seeds
+from valence_sched.planning.sweep import opened_workers
 from valence_sched.planning.workload import PolicyChoice, compile_workload
 
 LINES = "flavor,arrival,duration\ncores,0,5\ndisk,1,\ncard,2,7\ncores,3,5\n"
@@ -55,3 +58,20 @@ class TestSeeds(unittest.TestCase):
         for text in ("", "-1", "1...2", "3..1", "1..2000000", "x"):
             with self.subTest(text), self.assertRaises(ValueError):
                 parse_seeds(text)
+
+
+def held_signals(_task):
+    """Return the process that makes a run, and whether it leaves Ctrl-C to another."""
+    return os.getpid(), signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+class TestInterrupts(unittest.TestCase):
+    """Ctrl-C, which a terminal sends to all processes of a command."""
+
+    def test_it_is_for_the_process_that_asked_alone(self):
+        with opened_workers(2) as workers:
+            found = set(workers(held_signals, range(4)))
+        self.assertTrue(found)
+        self.assertNotIn(os.getpid(), {process for process, _ in found})
+        self.assertEqual({True}, {held for _, held in found})
+        self.assertEqual((os.getpid(), False), held_signals(None))

@@ -43,11 +43,13 @@ class TestJoint(unittest.TestCase):
         found = joint(site).select_destinations(asked(count=5))
         expected = engine(site, plain).select_destinations(request(CORES, policy="plain", count=5))
         self.assertEqual(expected.placements, found.placements)
+        self.assertIsNone(found.batch.bound)
 
     def test_fewest_podms(self):
         site = view(*({"id": str(n), "blocks": cpus(4)} for n in range(4)))
         decision = joint(site, "fewest-podms").select_destinations(asked(count=8))
         self.assertEqual(2, len(set(podms_of(decision))))
+        self.assertEqual(8, decision.batch.bound)
 
     def test_spread(self):
         site = view(*({"id": str(n), "blocks": cpus(n + 3)} for n in range(4)))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several requests together: one after another on what was left, all of them or none."""
+"""Several requests known at once: planned together, all of them or none, and never given twice."""
 
+import itertools
 import unittest
 from collections import Counter
 
@@ -8,13 +9,18 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.benchmarks.instances import FLAVORS, generated_view
 from tests.unit.core.deciders import cpu, cpus, engine, engine_of, gpu
 from tests.unit.core.sites import quietly
 from valence_sched.core.explain.report import decision_report
 from valence_sched.core.explain.verdicts import Verdicts
+from valence_sched.core.offers import most_nodes_alone
 from valence_sched.model.decision import Reports
-from valence_sched.model.policy import Policy, WeigherUse
-from valence_sched.planning.batches import decide_all
+from valence_sched.model.policy import Budget, Policy, WeigherUse
+from valence_sched.planning.batch_orders import most_nodes_together
+from valence_sched.planning.batches import BatchPlan, decide_all, plan_nodes
+from valence_sched.planning.optimise.node_types import NodeType
+from valence_sched.planning.succession import Succession
 from valence_sched.testing import request, view
 
 CORES = {"processor": {"total_cores": 8}}
@@ -140,10 +146,6 @@ class TestTogether(unittest.TestCase):
         self.assertEqual(("placed", 5, 5), (report.outcome, report.requested, report.placed))
 
 
-if __name__ == "__main__":
-    unittest.main()
-
-
 class TestPlanned(unittest.TestCase):
     """What is planned for several requests at once, and what one alone keeps."""
 
@@ -231,3 +233,174 @@ class TestExplainable(unittest.TestCase):
         expected, found = alone.context.evaluation, first.context.evaluation
         self.assertEqual(expected.cost.tolist(), found.cost.tolist())
         self.assertEqual(expected.verdicts.tolist(), found.verdicts.tolist())
+
+
+MEMORY = {"memory": {"capacity_mib": 64}}
+BOTH = {**CARD, **MEMORY}
+ASKS = st.lists(
+    st.tuples(st.sampled_from([CORES, MEMORY, CARD, BOTH]), st.integers(1, 2)),
+    min_size=2,
+    max_size=4,
+)
+BLOCKS = st.lists(
+    st.sampled_from([cpu("c", 8), cpu("c", 16), cpu("c", 8, 64), gpu("g"), gpu("g", 2)]),
+    max_size=5,
+)
+
+
+def site_of(podms):
+    return view(*(
+        {"id": str(number), "blocks": [{**block, "uri": f"b{n}"} for n, block in enumerate(blocks)]}
+        for number, blocks in enumerate(podms)
+    ))  # fmt: skip
+
+
+def fits_in_order(seen, requests) -> bool:
+    """Decide on requests one after another, as the default policy does: do all fit?"""
+    succession = Succession(engine(seen))
+    for asked in requests:
+        nodes = succession.decide(asked).placed_nodes
+        if len(nodes) < asked.count:
+            return False
+        for _, node in nodes:
+            succession.take(asked, node.chosen)
+    return True
+
+
+class TestBatchPlan(unittest.TestCase):
+    """A batch is planned, not replayed."""
+
+    @quietly(60)
+    @given(st.lists(BLOCKS, min_size=1, max_size=3), ASKS)
+    def test_what_fits_in_any_order_is_placed(self, podms, asks):
+        seen = site_of(podms)
+        asked = [request(node, count=count) for node, count in asks]
+        any_order = any(fits_in_order(seen, order) for order in itertools.permutations(asked))
+        found = decide_all(engine(seen), asked)
+        if any_order:
+            self.assertEqual("placed", found.outcome)
+        counts = [len(one.placed_nodes) for one in found.decisions]
+        self.assertTrue(found.failure or counts == [one.count for one in asked])
+
+    @quietly(60)
+    @given(st.lists(BLOCKS, min_size=1, max_size=3), ASKS)
+    def test_no_placement_has_more_nodes_than_the_bound(self, podms, asks):
+        seen = site_of(podms)
+        asked = [request(node, count=count, min_count=0) for node, count in asks]
+        types = [NodeType.of(one, most=one.count) for one in asked]
+        alone = [most_nodes_alone(seen, one, seen.all_rows) for one in asked]
+        found = decide_all(engine(seen), asked)
+        self.assertLessEqual(found.placed_count, most_nodes_together(seen, types, alone))
+
+    def test_the_scarcest_are_placed_first_and_answers_are_in_the_order_asked(self):
+        site = {"id": "a", "blocks": [cpu("small", 8), cpu("large", 8, 64)]}
+        asked = [request(CORES, id="any"), request(MEMORY, id="memory")]
+        found = decide_all(engine_of(site), asked)
+        uris = [one.placements[0].chosen.blocks[0].uri for one in found.decisions]
+        self.assertEqual(["any", "memory"], [one.request.id for one in found.decisions])
+        self.assertEqual(["small", "large"], uris)
+
+    def test_the_search_places_what_no_order_does(self):
+        """The nodes of a generated site's optimum: the first order leaves some of them out."""
+        seen = generated_view(2, 20, seed=0)
+        flavors = [("small", 9), ("large", 3), ("gpu", 5), ("gpu-large", 3), ("data", 1)]
+        asked = [
+            request(FLAVORS[name], flavor=name, count=count, min_count=0) for name, count in flavors
+        ]
+        placed = []
+        for fits in (0, 20_000):
+            policy = Policy(name="default", budget=Budget(batch_fits=fits))
+            placed.append(decide_all(engine(seen, policy), asked).placed_count)
+        self.assertLess(placed[0], placed[1])
+        self.assertEqual(21, placed[1])
+
+    def test_a_batch_without_budget_is_decided_once(self):
+        policy = Policy(name="default", budget=Budget(batch_fits=0))
+        asked = [request(CORES, count=3, min_count=0), request(CARD, count=2, min_count=0)]
+        found = decide_all(engine(view({"id": "a", "blocks": [*cpus(3), gpu("g")]}), policy), asked)
+        self.assertEqual([2, 1], [len(one.placed_nodes) for one in found.decisions])
+
+    def test_equal_requests_share_what_there_is_and_get_what_they_must_first(self):
+        asked = [request(CORES, id="x", count=4, min_count=1), request(CORES, id="y", count=2)]
+        found = decide_all(engine_of({"id": "a", "blocks": cpus(4)}), asked)
+        self.assertEqual([2, 2], [len(one.placed_nodes) for one in found.decisions])
+
+    def test_a_planned_node_that_the_rules_of_its_group_reject_is_not_placed(self):
+        group = {"name": "g", "anti_affinity": ["podm"]}
+        site = [{"id": name, "blocks": cpus(4)} for name in "ab"]
+        asked = [request(CORES, count=3, min_count=0, group=group),
+                 request(CORES, count=7, min_count=0)]  # fmt: skip
+        found = decide_all(engine_of(*site), asked)
+        podms = [one.chosen.podm for one in found.decisions[0].placements]
+        self.assertEqual(["a", "b"], sorted(podms))
+        self.assertEqual(8, found.placed_count)
+
+
+def joint(site, *goals, weigher="room"):
+    policy = Policy(name="mine", scheduler="joint", weighers=(WeigherUse(weigher),), goals=goals)
+    return engine(site, policy)
+
+
+def asked(node=CORES, **words):
+    return request(node, policy="mine", **words)
+
+
+class TestJointRequest(unittest.TestCase):
+    """Nodes of one request."""
+
+    def test_only_the_first_alternative_is_planned(self):
+        site = view({"id": "a", "blocks": [*cpus(2), gpu("g")]})
+        wanted = asked(CARD, count=2, min_count=0, fallbacks=[{"needs": asked().needs}])
+        batch = plan_nodes(joint(site).context(wanted))
+        self.assertEqual((1, 1), (len(batch.nodes), batch.bound))
+
+
+class TestJointRequests(unittest.TestCase):
+    """Nodes of several requests as one plan."""
+
+    def plan(self, site, *requests):
+        succession = Succession(joint(site))
+        return BatchPlan(succession, requests, succession.budget(requests))
+
+    def placed(self, trial):
+        return [[node.chosen.row for node in one.fitting_nodes] for one in trial.decisions]
+
+    def test_the_first_order_is_the_answer_where_all_nodes_have_a_place(self):
+        site = view({"id": "a", "blocks": cpus(2)}, {"id": "b", "blocks": cpus(2)})
+        plan = self.plan(site, asked(count=2), asked(count=2))
+        trial = plan.best((), exact=True)
+        self.assertEqual(((0, 0), 4), (trial.score, plan.bound))
+        self.assertEqual([2, 2], [len(rows) for rows in self.placed(trial)])
+
+    def test_costs_of_each_request_are_those_of_its_own_nodes(self):
+        """The large node has a single place, whatever it costs; the small ones go where cheap."""
+        site = view({"id": "large", "blocks": cpus(6, 16)}, {"id": "small", "blocks": cpus(5)})
+        sixteen = asked({"processor": {"total_cores": 16}}, count=1, id="x")
+        plan = self.plan(site, sixteen, asked(count=2, id="y"))
+        trial = plan.best(("least-cost",), exact=True)
+        (large, small) = self.placed(trial)
+        self.assertEqual([0], large)
+        self.assertEqual({0}, set(small))
+
+    def test_what_is_missing_is_no_more_than_must_be(self):
+        """Scarcest first, the one card goes to the request that can have no other node."""
+        site = view({"id": "a", "blocks": [cpu("c", 8), cpu("d", 8), gpu("g")]})
+        plan = self.plan(site, asked(count=2, min_count=0), asked(CARD, count=2, min_count=0))
+        trial = plan.best((), exact=True)
+        self.assertEqual(((0, 2), 2), (trial.score, plan.bound))
+
+    def test_what_small_nodes_take_is_not_there_for_large_ones(self):
+        site = view({"id": "a", "blocks": cpus(5)})
+        large = asked({"processor": {"total_cores": 16}}, count=3, min_count=0)
+        plan = self.plan(site, asked(count=3, min_count=0), large)
+        self.assertEqual(4, plan.bound)  # 24 of 40 cores, and 16 are left
+
+    def test_nodes_that_are_dealt_out_anew_are_all_dealt_out(self):
+        site = view({"id": "a", "blocks": cpus(4)})
+        first, second = asked(count=3, min_count=1, id="x"), asked(count=3, min_count=1, id="y")
+        plan = self.plan(site, first, second)
+        nodes = list(plan.nodes_of(plan.trial(range(2))))
+        self.assertEqual(4, len(nodes))
+        dealt = plan.realised(nodes)
+        self.assertEqual([3, 1], [one.fit_count for one in dealt.decisions])
+        self.assertEqual((0, 2), dealt.score)
