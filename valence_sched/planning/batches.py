@@ -366,7 +366,6 @@ class BatchPlan:
         self.types = [replace(one, most=most) for one, most in zip(self.types, counts, strict=True)]
 
     def _sums(self, numbers: Sequence[int]) -> list[int]:
-        """Return the sums of numbers by request over the requests of each type."""
         sums = Counter[int]()
         for node_type, number in zip(self.type_of, numbers, strict=True):
             sums[node_type] += number

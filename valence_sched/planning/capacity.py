@@ -110,7 +110,6 @@ def _lines(needs: Iterable[Need]) -> Lines:
 
 
 def _common_lines(alternatives: Sequence[Lines]) -> Lines:
-    """Return what every alternative takes at least."""
     first, *others = alternatives
     return {
         line: min(amount, *(one[line] for one in others)) if others else amount
@@ -177,7 +176,6 @@ class _FreeAmounts:
 
 
 def _free_blocks(view: View, rows: Mask) -> tuple[Ints, Ints, Floats]:
-    """Return the podm, the kind and the slots of each free block in one of the rows."""
     parts: list[tuple[Ints, Ints, Floats]] = []
     for podm, table in enumerate(view.block_tables):
         first, last = int(view.first_row[podm]), int(view.first_row[podm + 1])

@@ -189,7 +189,6 @@ class Scope:
 
 
 def _lost_nodes(podm: LeanPodm, scope: Scope) -> tuple[tuple[Node, ...], Counter[str]]:
-    """Return the nodes that are left, and by URI how many nodes each block lost."""
     if scope.whole:
         return (), Counter()
     gone = {podm.blocks[number].uri for number in scope.blocks}
@@ -380,7 +379,6 @@ def _clones(
 
 
 def _check_size(blocks: int) -> None:
-    """Raise UsageError for more new blocks than one edit may add to a site."""
     if blocks > MAX_NEW_BLOCKS:
         raise UsageError(f"{blocks:,} new blocks, and at most {MAX_NEW_BLOCKS:,} may be added by "
                          "one edit: lower the number or select fewer pod managers")  # fmt: skip
@@ -461,7 +459,6 @@ class NewBlocks:
 
 
 def _template_block(template: Template) -> LeanBlock:
-    """Return a new block of a template; its URI is only the name of the template."""
     status = Status(shareable=template.shareable, max_compositions=template.max_compositions)
     return LeanBlock(
         uri=re.sub(r"[^\w.-]+", "-", template.name),

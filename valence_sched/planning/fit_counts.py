@@ -103,7 +103,6 @@ def counts_by_podm(
 def _count_alone(
     context: EvaluationContext, podm: int, most: int, listener: AttemptListener | None = None
 ) -> FitCount:
-    """Return the count of one podm, whatever the request asks for."""
     first, last = context.view.first_row[podm : podm + 2].tolist()
     best_first = functools.partial(place, order=rank_rows)
     attempts = try_alternatives(context.window(first, last, most), best_first)

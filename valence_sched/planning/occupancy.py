@@ -270,6 +270,5 @@ def rounded(number: float) -> float:
 
 
 def _price(fact: object) -> float | None:
-    """Return the price of a pod manager an hour, None where it tells none."""
     price = fact if isinstance(fact, float | int) else None
     return float(price) if price is not None and math.isfinite(price) and price >= 0 else None

@@ -106,8 +106,6 @@ def smallest_purchase(
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """A block that may be bought for one pool."""
-
     block: str
     podm: str
     pool: str
@@ -120,7 +118,6 @@ class _Place(msgspec.Struct, frozen=True):
 def _prices(
     site: Site, choices: Sequence[AddBlocks], prices: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return the price of each block that may be bought, or no prices at all."""
     names = dict.fromkeys(choice.add for choice in choices)
     for name in prices:
         if name not in names:

@@ -343,7 +343,6 @@ class Residents:
         return Resident(podm, node, devices, request, price, asks_for)
 
     def _asked(self, node: Node, kinds: tuple[int, ...]) -> tuple[Request | None, AsksFor]:
-        """Return what a node asks for again, and where that comes from."""
         key: tuple[object, ...]
         asks_for: AsksFor = "hardware"
         if node.request is not None:

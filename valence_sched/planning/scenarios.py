@@ -130,7 +130,6 @@ class _Scenarios:
         raise InputError(f"{place}.extends", "", f"a cycle: {text}", "a scenario that ends it")
 
     def _applied(self, key: ScenarioKey, site: Site) -> Site:
-        """Return a site after the edits of one scenario, with what it decides by."""
         scenario, document = self._scenario(key), self._document(key.file)
         added = (*document.templates, *scenario.templates)
         site = dataclasses.replace(

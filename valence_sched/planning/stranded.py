@@ -98,7 +98,6 @@ def is_used_by(need: Need, resource: ResourceKind, kinds: BlockKinds, number: in
 def _devices(
     kinds: BlockKinds, number: int, only: str | None = None
 ) -> Iterator[tuple[ResourceKind, Any]]:
-    """Yield the device lines of a kind of block, each with what it counts as."""
     for kind, device in kinds.devices_of(number):
         if only in (None, kind):
             model = getattr(device, "model", None) or getattr(device, "type", None)

@@ -374,7 +374,6 @@ def _interrupts_held() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _local(joblib: Any, jobs: int | None) -> Iterator[None]:
-    """Make runs in processes of this machine, which end with the sweep."""
     count = jobs or joblib.cpu_count()
     with joblib.parallel_config(backend="loky", n_jobs=count):
         try:

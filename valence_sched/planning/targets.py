@@ -87,7 +87,6 @@ def name_matcher(wanted: str) -> Matches:
 
 
 def _podms(podms: Sequence[LeanPodm], target: Target) -> list[int]:
-    """Return the numbers of the pod managers that meet the conditions on pod managers."""
     numbers = list(range(len(podms)))
     trait = None if target.selects_blocks or target.selects_pools else target.trait
     for wanted, words, values in (
@@ -113,7 +112,6 @@ def _podms(podms: Sequence[LeanPodm], target: Target) -> list[int]:
 
 
 def _pools(podm: LeanPodm, target: Target) -> frozenset[str]:
-    """Return the pools of a pod manager that meet the conditions on pools."""
     named = name_matcher(target.pool) if target.pool is not None else None
     has = name_matcher(target.trait) if target.trait is not None else None
     return frozenset(

@@ -80,7 +80,6 @@ class Cells:
 
 
 def _steps(name: str, file: str) -> tuple[list[Step], str]:
-    """Return the steps to a field, and its path as a type knows it."""
     steps: list[Step] = []
     path, words = "", name.split(".")
     for number, word in enumerate(words):
@@ -302,7 +301,6 @@ def _csv_lines(stream: BinaryIO, file: str, columns: Mapping[str, TraceColumn]) 
 
 
 def _positions(names: list[str], columns: Mapping[str, TraceColumn], file: str) -> Positions:
-    """Return the position of the column of each field, and the factor of its numbers."""
     for field, source in columns.items():
         if source.column not in names:
             found = f"no column {source.column!r} for {field}"

@@ -140,7 +140,6 @@ def _solve_alone(
     witness: Witness,
     effort: Effort,
 ) -> list[int]:
-    """Place the most nodes of each group; return the bounds by podm."""
     solved: dict[GroupOffer, tuple[Floats, int]] = {}
     bounds = [0] * len(witness.view.podms)
     for group in groups:
@@ -153,7 +152,6 @@ def _solve_alone(
 
 
 def _most_of_group(model: GroupModel, effort: Effort) -> tuple[Floats, int]:
-    """Return the values of the most nodes of a model that the solver found, and the bound."""
     programme = Programme()
     programme.add(model.programme)
     for node in model.nodes:
@@ -472,7 +470,6 @@ def mix_counts(counts: Sequence[int], shares: Sequence[int]) -> list[int]:
 
 
 def _most_used(counts: Sequence[int], shares: Sequence[int], size: int) -> list[int]:
-    """Return how many nodes of each type a mix of a size can have at most."""
     weight = sum(shares)
     return [min(count, -(-size * share // weight))
             for count, share in zip(counts, shares, strict=True)]  # fmt: skip

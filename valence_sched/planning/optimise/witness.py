@@ -130,7 +130,6 @@ class Witness:
     def _verified(
         self, row: int, variant: int, blocks: Sequence[int], grants: Sequence[tuple[int, float]]
     ) -> Fit | None:
-        """Return the fit of a row of which only these blocks and amounts are free."""
         if row not in self._rows:
             self._rows[row] = self.view.take([row])
         table = self._overlay.view.block_tables[self.view.podm_of[row]]
