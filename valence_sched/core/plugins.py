@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -23,6 +24,8 @@ DIALECTS = "valence_sched.dialects"
 RESOLVERS = "valence_sched.resolvers"
 DISPATCHERS = "valence_sched.dispatchers"
 LIVENESS = "valence_sched.liveness"
+
+INTERFACE = 1  # the version of what plug-ins of every kind are given and return
 
 
 class Plugins(Struct, frozen=True, eq=False):
@@ -72,8 +75,12 @@ def load(group: str) -> Plugins:
     sources: dict[str, str] = {}
     for extension in sorted(manager, key=_ours_first):
         name, value = extension.name, extension.entry_point.value
+        version = _interface_of(extension.entry_point)
         if not callable(extension.plugin):
             load_errors[name] = f"{value} is not a function"
+        elif version != INTERFACE:
+            text = f"{value} is for interface {version}, and valence-sched has {INTERFACE}"
+            load_errors[name] = f"{text}: install a release of it for {INTERFACE}"
         elif name in by_name:
             load_errors[f"{name} of {value}"] = f"{sources[name]} has the name"
         else:
@@ -100,6 +107,11 @@ class InstalledPlugins(Mapping[str, Callable[..., Any]]):
 def installed(group: str) -> InstalledPlugins:
     """Return the plugins of an entry point group, to be loaded when they are needed."""
     return InstalledPlugins(group)
+
+
+def _interface_of(entry_point: Any) -> object:
+    """Return the version of the interface that the module of a plug-in names, 1 if it does not."""
+    return getattr(sys.modules.get(entry_point.module), "VALENCE_SCHED_INTERFACE", 1)
 
 
 def _ours_first(extension: Any) -> tuple[str, bool, str]:

@@ -28,11 +28,13 @@ zeta = odd_plugins:keeps
 alpha = odd_plugins:silent
 number = odd_plugins:number
 gone = odd_plugins:gone
+later = later_plugins:later
 twice = valence_sched.filters.capacity:capacity
 
 [valence_sched.others]
 twice = odd_plugins:keeps
 """
+LATER = "VALENCE_SCHED_INTERFACE = 2\ndef later(view, request): pass\n"
 SECOND = """[valence_sched.oddities]
 twice = odd_plugins:silent
 alpha = odd_plugins:keeps
@@ -57,12 +59,14 @@ class TestLoad(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         path = Path(folder.name)
-        (path / "odd_plugins.py").write_text(MODULE)
+        (path / "odd_plugins.py").write_text(MODULE + "\nVALENCE_SCHED_INTERFACE = 1\n")
+        (path / "later_plugins.py").write_text(LATER)
         install(path, "odd_plugins", ENTRIES)
         install(path, "more_plugins", SECOND)
         sys.path.insert(0, folder.name)
         cls.addClassCleanup(sys.path.remove, folder.name)
         cls.addClassCleanup(sys.modules.pop, "odd_plugins", None)
+        cls.addClassCleanup(sys.modules.pop, "later_plugins", None)
         cls.found = load("valence_sched.oddities")
 
     def test_they_come_in_the_order_of_their_names_each_with_its_source(self):
@@ -88,7 +92,11 @@ class TestLoad(unittest.TestCase):
         errors = self.found.load_errors
         self.assertEqual("odd_plugins:number is not a function", errors["number"])
         self.assertIn("gone", errors["gone"])
-        self.assertEqual(4, len(errors))
+        self.assertEqual(5, len(errors))
+
+    def test_one_of_another_version_of_the_interface_is_refused(self):
+        self.assertEqual("later_plugins:later is for interface 2, and valence-sched has 1: install "
+                         "a release of it for 1", self.found.load_errors["later"])  # fmt: skip
 
     def test_a_kind_is_one_of_the_group(self):
         self.assertEqual("odditie", self.found.kind)
