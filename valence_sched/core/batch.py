@@ -7,7 +7,7 @@ Each alternative of the request is tried in order, and each anchor of a group th
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -121,7 +121,8 @@ def place(context: EvaluationContext, order: RowOrder) -> Batch:
         batch.view, batch.evaluation, fits = ahead.view, ahead.evaluation, ahead.fit
     for turn in range(context.turn, context.turn + request.count):
         if planned is not None:
-            fit = _next_planned(planned, batch.evaluation)
+            cost = batch.evaluation.cost
+            fit = next((one for one in planned if cost[one.row] != INFINITE_COST), None)
         else:
             rows = order(batch.view, batch.evaluation.cost, request, turn)
             best_of, unfit = context.bound.policy.pick.best_of, batch.rows_without_fit
@@ -134,7 +135,9 @@ def place(context: EvaluationContext, order: RowOrder) -> Batch:
             rows = order(batch.view, batch.evaluation.cost, request, turn)
             most = request.alternates + _spare_alternates(context)
             others = alternate_fits(batch.view, rows, fits, fit, most)
-        batch.nodes.append(_placed_node(batch.evaluation, fit, others))
+        cost_of = functools.partial(_cost_and_scores, batch.evaluation)
+        alternates = tuple([(other, *cost_of(other.row)) for other in others])
+        batch.nodes.append(PlacedNode(fit, *cost_of(fit.row), alternates))
         if len(batch.nodes) < request.count:
             if ahead is None:
                 # the fits of a plan are not those that a look ahead expects
@@ -148,19 +151,10 @@ def place(context: EvaluationContext, order: RowOrder) -> Batch:
     return batch
 
 
-def _next_planned(planned: Iterator[Fit], evaluation: Evaluation) -> Fit | None:
-    return next((fit for fit in planned if evaluation.cost[fit.row] != INFINITE_COST), None)
-
-
 def _spare_alternates(context: EvaluationContext) -> int:
     request, others = context.request, context.request.count - 1 + context.other_nodes
     ruled = request.group is not None and request.group.hard
     return SPARE_ALTERNATES if ruled and others else min(others, SPARE_ALTERNATES)
-
-
-def _placed_node(evaluation: Evaluation, fit: Fit, others: list[Fit]) -> PlacedNode:
-    alternates = tuple([(other, *_cost_and_scores(evaluation, other.row)) for other in others])
-    return PlacedNode(fit, *_cost_and_scores(evaluation, fit.row), alternates)
 
 
 def _cost_and_scores(evaluation: Evaluation, row: int) -> tuple[int, tuple[float, ...]]:

@@ -334,10 +334,15 @@ class Preparation:
             lack = f"policy {request.policy!r} has no {reader.kind} {reader.name!r}"
             raise RequestError(f"{lack}, so what the request says about it would be ignored: "
                                f"add the {reader.kind} or choose another policy")  # fmt: skip
-        if not elsewhere:
-            _check_names(request, view)
+        if not elsewhere and (request.podms or request.exclude_podms):
+            known = {name for podm in view.podms for name in (podm.id, podm.name) if name}
+            for name in (*request.podms, *request.exclude_podms):
+                if name not in known:
+                    raise UnknownName("pod manager", name, view.podm_ids)
         request = with_inherited(request, self._stated)
-        request = sealed(self._with_mix(request, bound))  # its id is the same by any policy
+        if "mix" in bound.fields_read and not request.mix.shares:
+            request = msgspec.structs.replace(request, mix=self._mix())
+        request = sealed(request)  # its id is the same by any policy
         request = sealed(resolve_needs(request, bound.policy))
         if request.where_expression is not None:
             check_amounts(view, request.where_expression)
@@ -350,19 +355,6 @@ class Preparation:
         if key not in self._without_idle_readers:
             self._without_idle_readers[key] = without_readers(bound, readers)
         return self._without_idle_readers[key]
-
-    def _with_mix(self, request: Request, bound: BoundPolicy) -> Request:
-        if request.mix.shares or "mix" not in bound.fields_read:
-            return request
-        return msgspec.structs.replace(request, mix=self._mix())
-
-
-def _check_names(request: Request, view: View) -> None:
-    if request.podms or request.exclude_podms:
-        known = {name for podm in view.podms for name in (podm.id, podm.name) if name}
-        for name in (*request.podms, *request.exclude_podms):
-            if name not in known:
-                raise UnknownName("pod manager", name, view.podm_ids)
 
 
 def eligible_rows(context: EvaluationContext) -> Mask:

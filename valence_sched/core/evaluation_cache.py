@@ -17,7 +17,7 @@ from valence_sched.core.policy import INFINITE_COST, BoundPolicy
 from valence_sched.model.request import SCARCITY_PART, Mix, MixSupplies, Request
 from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.update import Splice
-from valence_sched.view.view import Ints, View
+from valence_sched.view.view import View
 
 MOST_EVALUATIONS = 64
 MOST_MIXES = 16  # of which the scarcity is remembered
@@ -32,7 +32,6 @@ class CachedEvaluation(msgspec.Struct):
     evaluation: Evaluation
     fitter: Fitter
     version: int
-    number: int  # its own in the cache
 
 
 class CompletedMix:
@@ -84,7 +83,6 @@ class EvaluationCache:
         self._snapshot = snapshot
         self._most = most
         self._entries: OrderedDict[tuple[int, bytes], CachedEvaluation] = OrderedDict()
-        self._made = 0
         self._mixes: dict[tuple[int, str], CompletedMix] = {}
         self.rows_evaluated = 0
 
@@ -96,15 +94,22 @@ class EvaluationCache:
         Raises:
             PluginError: with ``strict``, the first plug-in that broke its contract.
         """
-        if _is_incomplete(request, bound):
+        mix = request.mix
+        if bound.mix_completions and mix.shares and not mix.scarcity:
             request = self._completed_mix(request.mix, bound).request(request)
         key = (id(bound), request.evaluation_key)
         cached = self._entries.get(key)
         if cached is not None:
             self._entries.move_to_end(key)
         if cached is None or cached.version < self._snapshot.version:
-            cached = cached and self._catch_up(cached, request, strict)
-            cached = cached or self._evaluate(request, bound, strict)
+            rows = None if cached is None else self._snapshot.catch_up(cached, request, strict)
+            if cached is None or rows is None:
+                view = self._snapshot.uncached_view()
+                evaluation, rows = evaluate(view, request, bound, strict=strict), len(view)
+                fitter = Fitter(request.needs, view.kinds, request.bonds, bound.policy.budget)
+                cached = CachedEvaluation(bound, evaluation, fitter, self._snapshot.version)
+            cached.version = self._snapshot.version
+            self.rows_evaluated += rows
             self._entries[key] = cached
             if cached.evaluation.notes:  # a plug-in failed: it is called again next time
                 del self._entries[key]
@@ -140,29 +145,6 @@ class EvaluationCache:
             completed = self._mixes[key] = CompletedMix(bound, mix, view, version)
         return completed
 
-    def _evaluate(self, request: Request, bound: BoundPolicy, strict: bool) -> CachedEvaluation:
-        view = self._snapshot.uncached_view()
-        evaluation = evaluate(view, request, bound, strict=strict)
-        self.rows_evaluated += len(view)
-        fitter = Fitter(request.needs, view.kinds, request.bonds, bound.policy.budget)
-        self._made += 1
-        return CachedEvaluation(bound, evaluation, fitter, self._snapshot.version, self._made)
-
-    def _catch_up(
-        self, cached: CachedEvaluation, request: Request, strict: bool
-    ) -> CachedEvaluation | None:
-        rows = self._snapshot.catch_up(cached, request, strict)
-        if rows is None:
-            return None
-        self.rows_evaluated += rows
-        cached.version = self._snapshot.version
-        return cached
-
-
-def _is_incomplete(request: Request, bound: BoundPolicy) -> bool:
-    mix = request.mix
-    return bool(bound.mix_completions and mix.shares and not mix.scarcity)
-
 
 class SplicedSnapshot:
     """A View in which podms are replaced; an evaluation that was handed out stays what it was."""
@@ -186,7 +168,17 @@ class SplicedSnapshot:
         if lag > MOST_LAG:
             return None
         splices = list(self._splices)[-lag:]
-        cached.evaluation, dirty = _spliced(cached.evaluation, splices)
+        evaluation = cached.evaluation
+        verdicts, scores, cost = evaluation.verdicts, evaluation.scores, evaluation.cost
+        is_new = np.zeros(len(cost), dtype=bool)
+        for first, last, count in ((one.first, one.last, one.count) for one in splices):
+            new = np.zeros((len(verdicts), count), dtype=bool), np.zeros((len(scores), count))
+            verdicts = np.hstack((verdicts[:, :first], new[0], verdicts[:, last:]))
+            scores = np.hstack((scores[:, :first], new[1], scores[:, last:]))
+            cost = np.concatenate((cost[:first], np.full(count, INFINITE_COST), cost[last:]))
+            is_new = np.concatenate((is_new[:first], np.ones(count, dtype=bool), is_new[last:]))
+        cached.evaluation = evaluation.with_rows(verdicts, scores, cost).detached()
+        dirty = np.flatnonzero(is_new)
         first, last = int(dirty[0]), int(dirty[-1]) + 1
         adjacent = last - first == len(dirty)
         changed = self.view.window(first, last) if adjacent else self.view.take(dirty)
@@ -194,16 +186,3 @@ class SplicedSnapshot:
         cached.evaluation.write(dirty, part)
         cached.evaluation.notes += part.notes
         return len(dirty)
-
-
-def _spliced(evaluation: Evaluation, splices: list[Splice]) -> tuple[Evaluation, Ints]:
-    """Return a copy of an evaluation with room for the replaced rows, and which rows these are."""
-    dirty = np.zeros(len(evaluation.cost), dtype=bool)
-    verdicts, scores, cost = evaluation.verdicts, evaluation.scores, evaluation.cost
-    for first, last, count in ((one.first, one.last, one.count) for one in splices):
-        dirty = np.concatenate((dirty[:first], np.ones(count, dtype=bool), dirty[last:]))
-        no_verdicts = np.zeros((len(verdicts), count), dtype=bool)
-        verdicts = np.hstack((verdicts[:, :first], no_verdicts, verdicts[:, last:]))
-        scores = np.hstack((scores[:, :first], np.zeros((len(scores), count)), scores[:, last:]))
-        cost = np.concatenate((cost[:first], np.full(count, INFINITE_COST), cost[last:]))
-    return evaluation.with_rows(verdicts, scores, cost).detached(), np.flatnonzero(dirty)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-import operator
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -317,27 +316,7 @@ def _is_needed(reader: RequestReader, request: Request) -> bool:
 
 def idle_readers(request: Request, bound: BoundPolicy) -> frozenset[RequestReader]:
     """Return the plug-ins of a policy that a request gives no work."""
-    if type(request) is Request:  # most requests leave all of these fields as they are
-        values, unset, idle = _idle_when_unset(bound.idle_candidates)
-        if values(request) == unset:
-            return idle
     return frozenset([one for one in bound.idle_candidates if not one.is_active(request)])
-
-
-@functools.lru_cache(maxsize=64)
-def _idle_when_unset(
-    candidates: tuple[RequestReader, ...],
-) -> tuple[Callable[[Request], object], object, frozenset[RequestReader]]:
-    """Return what reads all fields of some plug-ins, their defaults, and who is idle with these."""
-    fields = {field for one in candidates for field, _ in one.required}
-    values = operator.attrgetter("id", *sorted(fields & set(Request.__struct_fields__)))
-    empty = Request()
-    idle = frozenset(one for one in candidates if not one.is_active(empty))
-
-    def read(request: Request) -> object:
-        return values(request)[1:]
-
-    return read, read(empty), idle
 
 
 def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> BoundPolicy:

@@ -16,9 +16,6 @@ from valence_sched.view.view import Ints, View, lot_of
 
 _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _MULTIPLIER_1, _MULTIPLIER_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_64_BITS = (1 << 64) - 1
-
-FEW_ROWS = 4  # rows whose lots are drawn one by one
 
 Lots = npt.NDArray[np.uint64]
 #: The order in which a scheduler tries the pools: (view, cost, request, turn) to rows, best first.
@@ -33,7 +30,10 @@ def draw_lots(lots: Lots, request: Request, turn: int = 0) -> Lots:
     A pool's lot does not depend on which other pools there are, so zones draw alike whether they
     are flat or a tree. The mixing is the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
     """
-    return _mix_bits(lots ^ _salt(request.id, request.seed, turn))
+    lots = lots ^ _salt(request.id, request.seed, turn)
+    lots = (lots ^ (lots >> _30)) * _MULTIPLIER_1
+    lots = (lots ^ (lots >> _27)) * _MULTIPLIER_2
+    return lots ^ (lots >> _31)
 
 
 def pool_lot(podm: str, pool: str, request: Request, turn: int = 0) -> int:
@@ -46,10 +46,6 @@ def order_by_lot(view: View, rows: Ints, request: Request, turn: int = 0) -> Int
     if len(rows) < 2:
         return rows
     if turn or request.count == 1:
-        if len(rows) <= FEW_ROWS:
-            salt = int(_salt(request.id, request.seed, turn))
-            few = [_mixed(lot ^ salt) for lot in view.lot[rows].tolist()]
-            return rows[sorted(range(len(few)), key=few.__getitem__)]
         lots = draw_lots(view.lot[rows], request, turn)
     else:
         lots = batch_lots(view, request)[rows]
@@ -61,19 +57,6 @@ def batch_lots(view: View, request: Request) -> Lots:
     key = (request.id, request.seed)
     lots: Lots = view.memoise_latest("drawn", key, lambda: draw_lots(view.lot, request))
     return lots
-
-
-def _mix_bits(lots: Lots) -> Lots:
-    lots = (lots ^ (lots >> _30)) * _MULTIPLIER_1
-    lots = (lots ^ (lots >> _27)) * _MULTIPLIER_2
-    return lots ^ (lots >> _31)
-
-
-def _mixed(lot: int) -> int:
-    """Return the bits of one lot mixed: a few by themselves are quicker than as an array."""
-    lot = ((lot ^ (lot >> 30)) * 0xBF58476D1CE4E5B9) & _64_BITS
-    lot = ((lot ^ (lot >> 27)) * 0x94D049BB133111EB) & _64_BITS
-    return lot ^ (lot >> 31)
 
 
 @functools.lru_cache(maxsize=16)

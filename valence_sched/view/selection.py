@@ -71,21 +71,6 @@ def take(kind: type[V], whole: Any, rows: Sequence[int] | Ints, memo: Any) -> V:
     return view  # type: ignore[no-any-return]
 
 
-def podm_window(kind: type[V], whole: Any, podm: int, rows: range, memo: Any) -> V:
-    """Return the rows of one podm, by number, as windows on the memory of a View."""
-    view: Any = kind.__new__(kind)  # the fields that are not set here are derived
-    view.kinds = whole.kinds
-    view.podm_of = np.zeros(len(rows), dtype=np.int64)
-    view.block_counts = whole.block_counts.window(rows.start, rows.stop)
-    view.podm_block_counts = whole.podm_block_counts.window(podm, podm + 1)
-    view.resources = {
-        name: column.window(rows.start, rows.stop) for name, column in whole.resources.items()
-    }
-    view.origin = Origin(whole, np.array(rows), np.array([podm]))
-    view._memo, view.tables = memo, None
-    return view  # type: ignore[no-any-return]
-
-
 def was_derived(view: object, name: str) -> bool:
     """Return whether a field of taken rows was read."""
     try:

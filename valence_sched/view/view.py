@@ -324,14 +324,6 @@ class View:
         """Return such a copy whose block tables are those of when they are first read."""
         return selection.take(View, self, rows, empty_memo())
 
-    def podm_window(self, podm: int) -> View:
-        """Return the rows of a podm, by number, with the counts that this View has at any time.
-
-        Its block tables are those of when they are first read.
-        """
-        first, last = int(self.first_row[podm]), int(self.first_row[podm + 1])
-        return selection.podm_window(View, self, podm, range(first, last), empty_memo())
-
     def rows_of(self, podm_id: str) -> tuple[int, int]:
         """Return the first row of a podm and one past its last; KeyError if it is missing."""
         podm = self._memoise("ids", lambda: {p.id: i for i, p in enumerate(self.podms)})[podm_id]

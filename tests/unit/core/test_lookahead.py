@@ -3,21 +3,20 @@
 
 import unittest
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.unit.core.deciders import cpu, cpus
 from tests.unit.core.sites import quietly
 from tests.unit.view.same import assert_same_view
-from valence_sched.core.batch import Lookahead
-from valence_sched.core.evaluation import EvaluationContext, evaluate
+from valence_sched.core.batch import Lookahead, place
+from valence_sched.core.evaluation import EvaluationContext, context_of, evaluate
 from valence_sched.core.fit.fit import Fit, Fitter
-from valence_sched.core.policy import INFINITE_COST, BoundPolicy, bind
+from valence_sched.core.policy import BoundPolicy, bind
 from valence_sched.core.ranking import (
     RowOrder,
     choose_fit,
-    order_by_lot,
     random_order,
     rank_rows,
 )
@@ -137,95 +136,35 @@ class TestLookahead(unittest.TestCase):
 
 
 class TestHowFar(unittest.TestCase):
-    """Twice as far when that paid, half as far when it did not; it changes the time only."""
+    """Farther while pods take turns; it changes the time only."""
 
-    def ahead(self, pods: int = 40, most: int = 64, **words) -> Lookahead:
-        asked = request({"processor": {"total_cores": 8}}, **{"count": 9, **words})
+    def ahead(self, pods: int) -> Lookahead:
+        asked = request({"processor": {"total_cores": 8}}, count=9)
         seen = view(*({"id": f"p{n:02}", "blocks": cpus(3)} for n in range(pods)))
         bound = policy("pool", 1)
         found = evaluate(seen, asked, bound)
-        context = EvaluationContext(seen, asked, bound, found, Fitter(asked.needs, seen.kinds))
-        return Lookahead(context, most)
+        return Lookahead(
+            EvaluationContext(seen, asked, bound, found, Fitter(asked.needs, seen.kinds))
+        )
 
-    def test_it_begins_with_none_and_doubles_while_pods_take_turns(self):
-        ahead = self.ahead()
-        self.assertEqual(1, ahead._count_ahead)
-        for podm, hits, count in ((0, 0, 2), (1, 1, 4), (2, 2, 8), (3, 4, 16), (4, 8, 32),
-                                  (5, 16, 64), (6, 32, 64)):  # fmt: skip
-            ahead._hits = hits
-            ahead._adapt(podm)
-            self.assertEqual((count, 0), (ahead._count_ahead, ahead._hits))
-            ahead._last = podm
+    def test_nodes_that_spread_over_pods_are_evaluated_many_at_a_time(self):
+        bound, sizes = policy("pool", 1), list[int]()
+        weigher = bound.weighers[0]
 
-    def test_it_halves_where_fewer_than_half_of_those_ahead_came(self):
-        ahead = self.ahead()
-        ahead._count_ahead = 16
-        for hits, count in ((7, 8), (3, 4), (1, 2), (0, 1), (0, 1)):
-            ahead._hits, ahead._last = hits, 5
-            ahead._adapt(5)
-            self.assertEqual(count, ahead._count_ahead)
+        def counting(seen: View, asked: Request):
+            sizes.append(len(seen))
+            return weigher.evaluate(seen, asked)
 
-    def test_it_is_never_farther_than_it_may(self):
-        for words, most in (({}, 3), ({"alternates": 1}, 1)):
-            ahead = self.ahead(most=3, **words)
-            for podm in range(9):
-                ahead._hits = 99
-                ahead._adapt(podm)
-            self.assertEqual(most, ahead._count_ahead)
-
-    def test_the_pods_ahead_are_the_best_of_others_with_a_node_each(self):
-        ahead = self.ahead(12)
-        self.assertEqual([], ahead._likely_fits(0))
-        ahead._count_ahead = 4
-        fits = ahead._likely_fits(3)
-        podms = [int(ahead.view.podm_of[fit.row]) for fit in fits]
-        self.assertEqual((3, 3), (len(fits), len(set(podms))))
-        self.assertNotIn(3, podms)
-        ahead.evaluation.cost[:] = INFINITE_COST
-        ahead.evaluation.cost[[2, 7, 9]] = 5, 3, 4
-        self.assertEqual([7, 9, 2], [fit.row for fit in ahead._likely_fits(3)])
-        self.assertEqual([7, 2], [fit.row for fit in ahead._likely_fits(9)])
-
-    def test_no_more_pods_are_ahead_than_nodes_are_left(self):
-        ahead = self.ahead(12, count=4)
-        ahead._count_ahead = 64
-        self.assertEqual(2, len(ahead._likely_fits(0)))  # the chosen pod's is the third to take
-        for podm, more in ((0, 1), (11, 0), (5, 0)):
-            ahead._ahead.clear()
-            ahead.take(ahead.fit(podm))
-            self.assertEqual(more, len(ahead._likely_fits(podm)))
-
-    def test_of_equally_good_pods_the_first_by_lot_are_ahead(self):
-        ahead = self.ahead(40, count=12)
-        ahead._count_ahead = 11
-        ahead.evaluation.cost[:] = 7
-        lots = order_by_lot(ahead.view, np.arange(40), ahead.request).tolist()
-        rows = [fit.row for fit in ahead._likely_fits(lots[1])]
-        self.assertEqual([lots[0], *lots[2:11]], rows)
-
-    def test_each_pod_that_is_ahead_has_the_evaluation_of_its_own_rows(self):
-        asked = request({"processor": {"total_cores": 8}}, count=9)
-        seen = view(*({"id": f"p{n}", "blocks": cpus(n + 2)} for n in range(6)))
-        bound = policy("pool", 1)
-        found = evaluate(seen, asked, bound)
-        fitter = Fitter(asked.needs, seen.kinds)
-        ahead = Lookahead(EvaluationContext(seen, asked, bound, found, fitter))
-        ahead._evaluate_ahead([ahead.fit(row) for row in (4, 1, 3)])
-        for row in (1, 3, 4):
-            after = ahead._ahead[row]
-            self.assertEqual(row, after.fit.row)
-            again = evaluate(ahead.view, asked, bound)
-            self.assertEqual([again.cost[row]], after.cost[after.rows].tolist())
-            self.assertEqual(again.scores[:, [row]].tolist(), after.scores[:, after.rows].tolist())
-
-    def test_what_is_taken_counts_as_a_hit_only_where_it_was_ahead(self):
-        ahead = self.ahead(12)
-        first = next(rank_rows(ahead.view, ahead.evaluation.cost, ahead.request, 0))
-        ahead.take(ahead.fit(first))
-        self.assertEqual((0, 1, first), (ahead._hits, len(ahead._ahead), ahead._last))
-        (there,) = ahead._ahead
-        ahead.take(ahead.fit(there))
-        self.assertEqual((1, 0, there), (ahead._hits, len(ahead._ahead), ahead._last))
+        counted = replace(weigher, evaluate=counting)
+        bound = replace(bound, weighers=(counted, *bound.weighers[1:]))
+        for pods, together in ((40, 2), (1, 1)):
+            asked = request({"processor": {"total_cores": 8}}, count=30)
+            seen = view(*({"id": f"p{n:02}", "blocks": cpus(40)} for n in range(pods)))
+            sizes.clear()
+            batch = place(context_of(seen, asked, bound), rank_rows)
+            self.assertEqual(30, len(batch.nodes))
+            self.assertGreaterEqual(max(sizes[1:]), together)
+            self.assertLess(len(sizes), 31)
 
     def test_closing_puts_back_all_that_is_ahead(self):
         ahead = self.ahead(12)

@@ -5,16 +5,12 @@ import unittest
 
 import msgspec
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.unit.core.sites import quietly
 from tests.unit.core.test_evaluate import ASKED, site
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.policy import INFINITE_COST
 from valence_sched.core.ranking import (
-    FEW_ROWS,
     alternate_fits,
     batch_lots,
     choose_fit,
@@ -24,8 +20,6 @@ from valence_sched.core.ranking import (
 )
 from valence_sched.testing import view
 
-SIZE = 200
-SITE = site(SIZE)
 BATCH = msgspec.structs.replace(ASKED, count=9)
 #: What these rows drew on turns 0 and 3 since lots are drawn so.
 RECORDED_LOTS = [7364972092233856716, 16576498745873898467, 13188716101872798616,
@@ -63,17 +57,6 @@ class TestRows(unittest.TestCase):
         asked = msgspec.structs.replace(ASKED, id="recorded", seed=7)
         self.assertEqual(RECORDED_LOTS, [int(lot) for lot in draw_lots(seen.lot, asked)])
         self.assertEqual(RECORDED_LATER, [int(lot) for lot in draw_lots(seen.lot, asked, 3)])
-
-    @quietly(150)
-    @given(st.integers(0, 5), st.integers(0, 99), st.lists(st.integers(0, SIZE - 1), unique=True))
-    def test_few_rows_are_drawn_as_many_are(self, turn, seed, rows):
-        request = msgspec.structs.replace(ASKED, seed=seed)
-        rows = np.array(rows, dtype=np.int64)
-        ordered = rows[draw_lots(SITE.lot[rows], request, turn).argsort(kind="stable")]
-        for size in (len(rows), FEW_ROWS, FEW_ROWS + 1):
-            few = rows[:size]
-            expected = [row for row in ordered.tolist() if row in few]
-            self.assertEqual(expected, order_by_lot(SITE, few, request, turn).tolist())
 
     def test_the_first_nodes_of_a_batch_share_one_draw_and_later_turns_have_their_own(self):
         seen, rows = site(20), np.array([3, 9, 4, 17])

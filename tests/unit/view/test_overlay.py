@@ -71,27 +71,6 @@ class TestOverlay(unittest.TestCase):
 
     @quietly(40)
     @given(FULL_SITES, st.randoms(use_true_random=False))
-    def test_the_window_of_a_podm_shows_what_is_taken_later(self, podms, random):
-        site = view(*podms)
-        overlay = Overlay(site)
-        windows = [overlay.view.podm_window(podm) for podm in range(len(podms))]
-        for podm, window in enumerate(windows):
-            assert_same_rows(self, site, [2 * podm, 2 * podm + 1], overlay.view.podm_window(podm))
-            window.free(SOCKETS)  # what it remembers must be forgotten
-            window.total(SOCKETS)
-        for podm, table in enumerate(site.block_tables):
-            free = [block for block, slots in enumerate(table.slots) if slots]
-            blocks = random.sample(free, random.randint(0, len(free)))
-            overlay.allocate(2 * podm, blocks, self.grants(table.stocks, random))
-        for podm, window in enumerate(windows):
-            window.forget_changes()
-            rows = [2 * podm, 2 * podm + 1]
-            assert_same_rows(self, overlay.view, rows, window)
-            self.assertEqual(overlay.view.free(SOCKETS)[rows].tolist(),
-                             window.free(SOCKETS).tolist())  # fmt: skip
-
-    @quietly(40)
-    @given(FULL_SITES, st.randoms(use_true_random=False))
     def test_several_allocations_at_once_equal_one_after_another(self, podms, random):
         site = view(*podms)
         at_once, one_by_one = Overlay(site), Overlay(site)
