@@ -111,7 +111,7 @@ def installed(group: str) -> InstalledPlugins:
 
 def _interface_of(entry_point: Any) -> object:
     """Return the version of the interface that the module of a plug-in names, 1 if it does not."""
-    return getattr(sys.modules.get(entry_point.module), "VALENCE_SCHED_INTERFACE", 1)
+    return getattr(sys.modules.get(entry_point.module), "PLUGIN_INTERFACE", 1)
 
 
 def _ours_first(extension: Any) -> tuple[str, bool, str]:

@@ -34,7 +34,7 @@ twice = valence_sched.filters.capacity:capacity
 [valence_sched.others]
 twice = odd_plugins:keeps
 """
-LATER = "VALENCE_SCHED_INTERFACE = 2\ndef later(view, request): pass\n"
+LATER = "PLUGIN_INTERFACE = 2\ndef later(view, request): pass\n"
 SECOND = """[valence_sched.oddities]
 twice = odd_plugins:silent
 alpha = odd_plugins:keeps
@@ -59,7 +59,7 @@ class TestLoad(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         path = Path(folder.name)
-        (path / "odd_plugins.py").write_text(MODULE + "\nVALENCE_SCHED_INTERFACE = 1\n")
+        (path / "odd_plugins.py").write_text(MODULE + "\nPLUGIN_INTERFACE = 1\n")
         (path / "later_plugins.py").write_text(LATER)
         install(path, "odd_plugins", ENTRIES)
         install(path, "more_plugins", SECOND)
