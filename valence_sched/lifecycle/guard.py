@@ -129,7 +129,7 @@ class HardwareGuard:
 def _refusal(podm: str, node: BaremetalNode, *, sure: bool) -> HardwareInUse | BaremetalUnavailable:
     state = "; ".join((*node.uses, *(("in maintenance",) if node.maintenance else ())))
     if sure:
-        text = f"{podm}: in use in Ironic as {node.text}: {state}: undeploy it there first"
+        text = f"{podm}: in use in Ironic as {node.text}: {state}: {node.remedy}"
         return HardwareInUse(one_line(text))
     text = f"{podm}: may be in use in Ironic as {node.text}: {state}: the host of its BMC has no "
     return BaremetalUnavailable(one_line(f"{text}address here"))

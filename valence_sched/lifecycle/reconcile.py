@@ -115,12 +115,17 @@ class Reconciler:
         return one_line(f"taken apart, and freed what it held: {lost}", 200), 0
 
     def _remove(self, podm: str, wanted: CompositionRequest, uri: str) -> CompositionResult:
-        """Decompose a node that may be changed; a dry run tells whether it may."""
         with self._composer(podm, f"node {wanted.name}") as composer:
-            changes = composer.may_change(wanted, uri)
-            if self.dry_run:
-                return CompositionResult(state="absent")
-            return changes.remove(wanted, uri, lambda _state: None)
+            return self._decompose(composer, wanted, uri)
+
+    def _decompose(
+        self, composer: GuardedComposer, wanted: CompositionRequest, uri: str
+    ) -> CompositionResult:
+        """Decompose a node that may be changed; a dry run tells whether it may."""
+        changes = composer.may_change(wanted, uri)
+        if self.dry_run:
+            return CompositionResult(state="absent")
+        return changes.remove(wanted, uri, lambda _state: None)
 
     def _find_result(
         self, composer: GuardedComposer, claim: Claim, part: ClaimPart, allocation: NodeAllocation
@@ -129,12 +134,12 @@ class Reconciler:
         known = self.store.load_podms([part.podm]).get(part.podm)
         wanted = composition_request(claim, allocation, known)
         result = composer.read_node(wanted)
-        if self.dry_run or result.works:
+        if result.works:
             return result
         if result.state == "left" and (result.node or result.amounts):
-            uri = result.node or ""
-            changes = composer.may_change(wanted, uri)
-            result = changes.remove(wanted, uri, lambda _state: None)
+            result = self._decompose(composer, wanted, result.node or "")
+        if self.dry_run:
+            return result
         began = any(event.kind == "reserving" for event in self.store.events(claim.id))
         if began and (result.state == "composed" or result.node is None):
             # before that, a reservation is another system's; so it is once the node is in use
@@ -175,15 +180,13 @@ class Reconciler:
             with self._composer(node.podm, f"node {node.id}") as composer:
                 wanted = request_from_node(node)
                 result = composer.read_node(wanted, node.uri)
-                if result.node is None and result.amounts and not self.dry_run:
-                    changes = composer.may_change(wanted, node.uri)
-                    result = changes.remove(wanted, node.uri, lambda _state: None)
+                if result.node is None and result.amounts:
+                    result = self._decompose(composer, wanted, node.uri)
         except (HardwareInUse, BaremetalUnavailable) as error:
             return _node_action(node.id, node.podm, _left(node.podm, error))
         except SchedulerError as error:
             result = CompositionResult(state="unknown", reason=str(error))
-        amounts_stay = bool(result.amounts) and not self.dry_run
-        if result.node is not None or result.state == "unknown" or amounts_stay:
+        if result.node is not None or result.state == "unknown" or result.amounts:
             done = f"left as it is: the reading does not show it, {result.reason or 'it is there'}"
             return _node_action(node.id, node.podm, (one_line(done, 200), 0))
         if not self.dry_run:

@@ -20,6 +20,10 @@ WITHOUT = "--no-ironic, or ironic: false in the settings of a service, does not 
 #: The provision states in which a node has no server and Ironic does nothing to it. Every other
 #: state is a use, also one that only a later Ironic has. Maintenance is beside the state.
 IDLE_STATES = frozenset({"enroll", "manageable", "available"})
+#: Those that end by themselves, without a server, and those that only ``manage`` ends.
+_PASSING_STATES = frozenset({"verifying", "inspecting", "inspect wait", "cleaning", "clean wait",
+                             "deleting", "deleted", "undeploy"})  # fmt: skip
+_MANAGED_STATES = frozenset({"inspect failed", "adopt failed", "clean failed"})
 
 
 class BaremetalNode(Struct, frozen=True, kw_only=True):
@@ -45,6 +49,19 @@ class BaremetalNode(Struct, frozen=True, kw_only=True):
             f"locked by conductor {self.reservation}": self.reservation,
         }
         return tuple(words for words, holds in found.items() if holds)
+
+    @property
+    def remedy(self) -> str:
+        """Return in words how a node that is used becomes free."""
+        if self.provision_state in _MANAGED_STATES:
+            return "manage it there first"
+        if self.provision_state in _PASSING_STATES:
+            return "wait until Ironic is done with it"
+        if self.provision_state not in IDLE_STATES:
+            return "undeploy it there first"
+        if self.allocation_uuid:
+            return "delete the allocation there first"
+        return "delete the instance first" if self.instance_uuid else "wait until Ironic is done with it"
 
     @property
     def text(self) -> str:

@@ -33,10 +33,8 @@ EFFECTS = {
     ("lifecycle/compose", "_reserve_and_compose", "compose"),
     ("lifecycle/compose", "_give_up", "remove"),
     ("lifecycle/compose", "_give_up", "unreserve"),
-    ("lifecycle/reconcile", "_remove", "remove"),
-    ("lifecycle/reconcile", "_find_result", "remove"),
+    ("lifecycle/reconcile", "_decompose", "remove"),
     ("lifecycle/reconcile", "_find_result", "unreserve"),
-    ("lifecycle/reconcile", "_forget_missing", "remove"),
 }
 #: What has verbs of the same names, and passes the guard itself.
 NODE_COMPOSERS = {"self.composer", "access.composer"}

@@ -106,6 +106,27 @@ class TestUses(GuardCase):
             with self.subTest(told):
                 self.assertIn(told, self.refused(replace(idle, **words)))
 
+    def test_the_refusal_says_what_to_do_about_each_use(self):
+        for told, words in (
+            ("undeploy it there first", ("active", "deploying", "deploy failed", "wait call-back",
+                                         "rescue", "service failed", "error", "adopting",
+                                         "a state to come", None)),
+            ("manage it there first", ("inspect failed", "adopt failed", "clean failed")),
+            ("wait until Ironic is done with it", ("verifying", "inspecting", "cleaning", "clean wait",
+                                       "deleting")),
+        ):  # fmt: skip
+            for state in words:
+                node = replace(NODE, provision_state=state, reservation="conductor-1")
+                self.assertTrue(self.refused(node).endswith(f": {told}"), state)
+        idle = replace(NODE, provision_state="available")
+        for told, words in (
+            ("delete the allocation there first",
+             {"allocation_uuid": INSTANCE, "instance_uuid": INSTANCE}),
+            ("delete the instance first", {"instance_uuid": INSTANCE, "reservation": "conductor"}),
+            ("wait until Ironic is done with it", {"reservation": "conductor-1"}),
+        ):  # fmt: skip
+            self.assertTrue(self.refused(replace(idle, **words)).endswith(f": {told}"), words)
+
     def test_the_refusal_names_node_and_server(self):
         node = replace(NODE, instance_uuid=INSTANCE, instance_info={"display_name": "db-7"})
         told = f"east: in use in Ironic as node {UUID} (called 'n7'), of server 'db-7': "

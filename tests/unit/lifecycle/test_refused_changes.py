@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hardware that may not be changed: what is said of it, what stays, and that nothing is begun."""
 
+from itertools import product
+
 from tests.unit.lifecycle.provisioning import Making, ProvisionCase
 from tests.unit.lifecycle.scripted import (
     ABSENT,
@@ -53,7 +55,7 @@ class TestCompose(ComposeCase):
     def test_a_node_is_not_taken_back_that_is_in_use_by_then(self):
         scripted = Refused(HardwareInUse(IN_USE), allowed=1, compose=PART)
         error = self.error(Unverified, scripted)
-        self.assertIn(IN_USE, str(error))
+        self.assertIn(f"stays COMPOSING: {PART.reason}; {IN_USE} (", str(error))
         self.assertEqual(["reserve", "compose"], scripted.calls)
         self.assertEqual("COMPOSING", self.state())
 
@@ -165,18 +167,20 @@ class TestReap(ReapCase):
                     self.assertEqual([], composer.calls)
 
     def test_a_part_of_a_node_is_left_with_its_claim(self):
-        for kind, told, exit_code in REFUSALS:
-            with self.subTest(kind):
+        for (kind, told, exit_code), dry_run in product(REFUSALS, (False, True)):
+            with self.subTest(kind, dry_run=dry_run):
                 self.setUp()
+                self.dry_run = dry_run
                 self.start()
                 composer = Refused(kind(told), read_node=PART)
                 self.assertEqual((f"left as it is: {told}", exit_code), self.left(composer))
                 self.assertEqual((["read_node"], "COMPOSING"), (composer.calls, self.state()))
 
     def test_amounts_of_a_node_that_is_gone_stay(self):
-        for kind, told, exit_code in REFUSALS:
-            with self.subTest(kind):
+        for (kind, told, exit_code), dry_run in product(REFUSALS, (False, True)):
+            with self.subTest(kind, dry_run=dry_run):
                 self.setUp()
+                self.dry_run = dry_run
                 self.node()
                 left = CompositionResult(state="left", amounts=(AMOUNT,), reason="a chunk")
                 composer = Refused(kind(told), read_node=left)

@@ -92,8 +92,7 @@ class TestReaping(ScriptedCase):
                     scripted = Scripted(read_node=read_node)
                     ((kind, text),) = self.reap(scripted, dry_run=dry_run)
                     self.assertEqual("claim", kind)
-                    if not dry_run or read_node is not PART:
-                        self.assertEqual(done, text)
+                    self.assertEqual(done, text)
                     self.assertEqual("COMPOSING" if dry_run else state, self.state())
                     if dry_run or calls is not None:
                         expected = ["read_node", *([] if dry_run else calls)]
