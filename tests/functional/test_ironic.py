@@ -3,15 +3,18 @@
 
 import json
 import os
+import threading
 import time
 import unittest
 import urllib.request
 from contextlib import closing
-from typing import Any
+from http.server import BaseHTTPRequestHandler
+from typing import Any, ClassVar
 
 from tests.baremetal import FakeIronic, node
 from tests.functional.cloud import Cloud
 from tests.functional.programs import PROGRAMS, SITE, Case, run
+from tests.loopback import LoopbackServer
 from tests.service.serving import serving
 from valence_sched.app import App
 from valence_sched.errors import BaremetalUnavailable, HardwareInUse
@@ -28,6 +31,8 @@ OURS, THEIRS = PROGRAMS
 AWAY = "http://127.0.0.1:9"
 URL = "VALENCE_SCHED_IRONIC_URL"
 REAL = os.environ.get("VALENCE_SCHED_TEST_IRONIC", "http://127.0.0.1:35810")
+#: On one pod manager nothing is composed.
+FAULT = "status:500:POST:/redfish/v1/Systems@gpu-north"
 HOMES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
 
 
@@ -37,7 +42,8 @@ class IronicCase(Case):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.podm = cls.enterClassContext(served(SITE))["gpu-east"]
+        podms = cls.enterClassContext(served(SITE, fail=(FAULT,)))
+        cls.podm, cls.failing = podms["gpu-east"], podms["gpu-north"]
 
     def setUp(self):
         self.state = f"{self.folder}/{self.id()}.sqlite"
@@ -62,7 +68,7 @@ class IronicCase(Case):
 
     def enrol(self, uri, **fields):
         """Let Ironic know a system of the pod manager, in use unless fields say otherwise."""
-        info = {"redfish_address": self.podm.url + "/", "redfish_system_id": f"{uri}/"}
+        info = {"redfish_address": self.podm.url + "/", "redfish_system_id": uri and f"{uri}/"}
         fields = {"provision_state": "active", "driver_info": info, **fields}
         one = node("rack-1", **fields)
         self.ironic.nodes = [one]
@@ -75,6 +81,61 @@ class IronicCase(Case):
         self.assertRegex(done.out + done.err, told)
         self.assertEqual(self.written, self.writes())
         return done
+
+    def check_plan(self, url):
+        """Carry out a plan of which one node fails, while Ironic at a URL uses all other systems.
+
+        What was composed in vain is not taken apart.
+        """
+        plan, more = f"{self.folder}/{self.id()}.json", {URL: url}
+        self.assertEqual(0, self.podms("create", "gpu-north", self.failing.url).code)
+        done = self.podms("schedule", "--flavor", "small", "--count", "2", "--anti-affinity",
+                          "podm", "--plan", plan)  # fmt: skip
+        self.assertEqual(0, done.code, done)
+        before = {row["Node"] for row in self.podms("node", "list", "-f", "json").data}
+        done = self.podms("apply", plan, **more)
+        self.assertEqual(7, done.code, done)
+        told = r"not verified: gpu-east: \S+ stays, though .* in use in Ironic as node .* active: "
+        self.assertRegex(done.err, told)
+        after = {row["Node"] for row in self.podms("node", "list", "-f", "json").data}
+        (stays,) = after - before
+        self.assertIn(f"came to be: node {stays}: ", done.err)
+        new = self.writes()[len(self.written) :]
+        self.assertEqual(1, new.count(("POST", "/redfish/v1/Systems")))
+        self.assertNotIn("DELETE", [method for method, _path in new])
+        self.written = self.writes()
+        self.check(6, "in use in Ironic as", "node", "delete", stays, **more)
+        return stays
+
+    def serve(self, ironic, **words):
+        settings = ServiceSettings(state=f"sqlite:///{self.state}", ironic=ironic, **words)
+        environ = dict.fromkeys(HOMES, str(self.folder / "service"))
+        return self.enterContext(serving(settings, environ))
+
+    def delete(self, url, *words):
+        return run(OURS, "podm", "node", "delete", self.node["Node"], *words, VALENCE_SCHED_URL=url)
+
+    def check_service(self, url, told):
+        """Ask a service twice to delete the node, which it refuses."""
+        done = self.delete(url)
+        self.assertEqual(6, done.code, done)
+        self.assertRegex(done.err, told)
+        request = urllib.request.Request(f"{url}/v1/nodes/{self.node['Node']}", method="DELETE")
+        with urllib.request.urlopen(request) as answer:
+            place = answer.headers["Location"]
+        problem = self.operation(url, place)["problem"]
+        self.assertEqual((409, "hardware_in_use", 6),
+                         (problem["status"], problem["code"], problem["exit_code"]))  # fmt: skip
+        self.assertRegex(problem["detail"], told)
+        self.assertEqual(self.written, self.writes())
+
+    def operation(self, url, place):
+        while True:
+            with urllib.request.urlopen(url + place) as answer:
+                found: Any = json.load(answer)
+            if found["state"] != "running":
+                return found
+            time.sleep(0.02)
 
 
 class TestCommands(IronicCase):
@@ -112,6 +173,13 @@ class TestCommands(IronicCase):
         self.check(6, told, "apply", plan, **more)
         self.check(6, told, "schedule", "--flavor", "small", "--compose", **more)
         self.assertEqual(1, len(self.podms("claim", "list", "-f", "json").data))
+
+    def test_a_node_of_a_plan_that_failed_is_not_taken_apart_where_ironic_uses_it_by_then(self):
+        self.enrol(None)
+        stays = self.check_plan(self.ironic.url)
+        self.ironic.nodes.clear()
+        done = self.podms("node", "delete", stays, **{URL: self.ironic.url})
+        self.assertEqual((0, "", ""), done)
 
     def test_what_a_reaper_may_not_take_apart_is_left_and_named(self):
         self.enrol(self.node["URI"])
@@ -167,35 +235,11 @@ class TestCommands(IronicCase):
 class TestService(IronicCase):
     """The service, which asks as its own settings say."""
 
-    def serve(self, ironic, **words):
-        settings = ServiceSettings(state=f"sqlite:///{self.state}", ironic=ironic, **words)
-        environ = dict.fromkeys(HOMES, str(self.folder / "service"))
-        return self.enterContext(serving(settings, environ))
-
-    def delete(self, url, *words):
-        return run(OURS, "podm", "node", "delete", self.node["Node"], *words, VALENCE_SCHED_URL=url)
-
-    def operation(self, url, place):
-        while True:
-            with urllib.request.urlopen(url + place) as answer:
-                found: Any = json.load(answer)
-            if found["state"] != "running":
-                return found
-            time.sleep(0.02)
-
     def test_a_node_with_a_server_is_not_deleted(self):
         one = self.enrol(self.node["URI"])
         url = self.serve(IronicSettings(url=self.ironic.url))
-        done = self.delete(url)
-        self.assertEqual(6, done.code, done)
-        self.assertIn(f"in use in Ironic as node {one['uuid']} (called 'rack-1')", done.err)
-        request = urllib.request.Request(f"{url}/v1/nodes/{self.node['Node']}", method="DELETE")
-        with urllib.request.urlopen(request) as answer:
-            place = answer.headers["Location"]
-        problem = self.operation(url, place)["problem"]
-        self.assertEqual((409, "hardware_in_use", 6),
-                         (problem["status"], problem["code"], problem["exit_code"]))  # fmt: skip
-        self.assertEqual(self.written, self.writes())
+        told = rf"in use in Ironic as node {one['uuid']} \(called 'rack-1'\)"
+        self.check_service(url, told)
 
     def test_a_client_does_not_decide_whether_ironic_is_asked(self):
         url = self.serve(IronicSettings(url=self.ironic.url))
@@ -241,7 +285,7 @@ class TestService(IronicCase):
 
 
 def _real(method: str, path: str, body: Any = None) -> Any:
-    headers = {"X-OpenStack-Ironic-API-Version": "1.83", "Content-Type": "application/json"}
+    headers = {"X-OpenStack-Ironic-API-Version": "latest", "Content-Type": "application/json"}
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"{REAL}/v1{path}", data, headers, method=method)
     with urllib.request.urlopen(request, timeout=60) as answer:
@@ -254,6 +298,19 @@ def _listens() -> bool:
         return bool(_real("GET", "/"))
     except (OSError, ValueError):
         return False
+
+
+class SilentBmc(BaseHTTPRequestHandler):
+    """A BMC that answers only, and with 404, after ``released`` is set."""
+
+    released: ClassVar[threading.Event]
+
+    def do_GET(self) -> None:
+        self.released.wait(60)
+        self.send_error(404)
+
+    def log_message(self, *_words: Any) -> None:
+        """Say nothing."""
 
 
 class TestRealIronic(IronicCase):
@@ -271,55 +328,155 @@ class TestRealIronic(IronicCase):
         super().setUp()
         info = {"redfish_address": self.podm.url, "redfish_system_id": self.node["URI"],
                 "redfish_password": "geheim"}  # fmt: skip
-        name = f"test-{self.node['Node']}"
-        body = {"driver": "fake-hardware", "name": name, "driver_info": info}
-        self.path = f"/nodes/{_real('POST', '/nodes', body)['uuid']}"
-        self.addCleanup(_real, "DELETE", self.path)
-        self.addCleanup(_real, "PUT", f"{self.path}/maintenance", {"reason": "it is deleted"})
+        self.name = f"test-{self.node['Node']}"
+        self.named = rf"in use in Ironic as node \S+ \(called '{self.name}'\)"
+        self.path = self.make(driver="fake-hardware", name=self.name, driver_info=info,
+                              resource_class="baremetal.test")  # fmt: skip
 
-    def reach(self, target, state):
-        _real("PUT", f"{self.path}/states/provision", {"target": target})
+    def make(self, **fields):
+        path = f"/nodes/{_real('POST', '/nodes', fields)['uuid']}"
+        self.addCleanup(_real, "DELETE", path)
+        self.addCleanup(_real, "PUT", f"{path}/maintenance", {"reason": "it is deleted"})
+        return path
+
+    def reach(self, target, state, **more):
+        _real("PUT", f"{self.path}/states/provision", {"target": target, **more})
+        self.wait(self.path, provision_state=state, reservation=None)
+
+    def wait(self, path, **fields):
         until = time.monotonic() + 120
         while True:
-            found = _real("GET", self.path)
-            if found["provision_state"] == state and not found["reservation"]:
+            found = _real("GET", path)
+            if fields == {name: found[name] for name in fields}:
                 return
             self.assertLess(time.monotonic(), until, found)
             time.sleep(0.1)
 
-    def change(self, **fields):
+    def change(self, path=None, **fields):
         """Set fields of the node, or remove those that are None."""
         for name, value in fields.items():
             set_ = {"op": "add", "path": f"/{name}", "value": value}
-            _real("PATCH", self.path, [set_ if value else {"op": "remove", "path": f"/{name}"}])
+            _real("PATCH", path or self.path,
+                  [set_ if value else {"op": "remove", "path": f"/{name}"}])  # fmt: skip
+
+    def check_refused(self, told, *words, **more):
+        words = words or ("node", "delete", self.node["Node"])
+        self.check(6, f"{self.named}.*{told}", *words, **{URL: REAL, **more})
+
+    def check_allowed(self):
+        """Delete the node, and make another that Ironic knows in its place."""
+        done = self.podms("node", "delete", self.node["Node"], **{URL: REAL})
+        self.assertEqual((0, "", ""), done)
+        done = self.podms("schedule", "--flavor", "small", "--compose", "-f", "json", **{URL: REAL})
+        self.assertEqual(0, done.code, done)
+        (self.node,) = done.data
+        self.change(**{"driver_info/redfish_system_id": self.node["URI"]})
+        self.written = self.writes()
 
     def test_a_node_is_deleted_only_while_nothing_uses_it(self):
         words = ("node", "delete", self.node["Node"])
-        more = {URL: REAL}
-        named = rf"in use in Ironic as node .* \(called 'test-{self.node['Node']}'\)"
         self.reach("manage", "manageable")
         self.reach("provide", "available")
         self.change(instance_uuid="22222222-2222-4222-8222-222222222222")
-        self.check(6, f"{named}.*instance 22222222-2222", *words, **more)
+        self.check_refused("instance 22222222-2222.*: delete the instance first")
         self.change(instance_uuid=None)
         self.reach("active", "active")
         for program in PROGRAMS:
-            self.check(6, f"{named}.*provision state active", *words, program=program, **more)
+            self.check_refused("provision state active", *words, program=program)
         alone = {"OS_AUTH_TYPE": "none", "OS_ENDPOINT": REAL}
-        self.check(6, named, *words, program=THEIRS, **alone)
+        self.check(6, self.named, *words, program=THEIRS, **alone)
         _real("PUT", f"{self.path}/maintenance", {"reason": "a trial"})
-        self.check(6, "provision state active; in maintenance", *words, **more)
+        self.check_refused("provision state active; in maintenance")
         _real("DELETE", f"{self.path}/maintenance")
         self.change(**{"driver_info/redfish_system_id": "/redfish/v1/Systems/another"})
-        self.check_allowed_elsewhere(words, more)
+        self.check_allowed_elsewhere(words)
         self.change(**{"driver_info/redfish_system_id": self.node["URI"]})
         self.reach("deleted", "available")
-        self.assertEqual((0, "", ""), self.podms(*words, **more))
+        self.assertEqual((0, "", ""), self.podms(*words, **{URL: REAL}))
 
-    def check_allowed_elsewhere(self, words, more):
+    def check_allowed_elsewhere(self, words):
         """A node of another system of the pod manager is not the node."""
+        more = {URL: REAL}
         done = self.podms("schedule", "--flavor", "small", "--compose", "-f", "json", **more)
         (other,) = done.data
         done = self.podms(*words[:-1], other["Node"], **more)
         self.assertEqual((0, "", ""), done)
         self.written = self.writes()
+
+    def test_idle_states_are_free_in_maintenance_too_and_failed_ones_are_not(self):
+        self.check_allowed()
+        self.reach("manage", "manageable")
+        self.check_allowed()
+        step = {"interface": "deploy", "step": "none_such"}
+        self.reach("clean", "clean failed", clean_steps=[step])
+        self.check_refused("provision state clean failed.*: manage it there first")
+        self.reach("manage", "manageable")
+        self.reach("provide", "available")
+        self.check_allowed()
+        _real("PUT", f"{self.path}/maintenance", {"reason": "a trial"})
+        self.check_allowed()
+        _real("DELETE", f"{self.path}/maintenance")
+        self.reach("active", "active")
+        self.reach("service", "service failed", service_steps=[step])
+        self.check_refused("provision state service failed.*: undeploy it there first")
+
+    def test_an_allocation_keeps_a_node(self):
+        self.reach("manage", "manageable")
+        self.reach("provide", "available")
+        _real("PUT", f"{self.path}/states/power", {"target": "power on"})
+        self.wait(self.path, power_state="power on", reservation=None)
+        body = {"resource_class": "baremetal.test",
+                "candidate_nodes": [self.path.removeprefix("/nodes/")]}  # fmt: skip
+        allocation = _real("POST", "/allocations", body)["uuid"]
+        self.wait(f"/allocations/{allocation}", state="active")
+        self.check_refused(f"allocation {allocation}: delete the allocation there first")
+        self.check_service(self.serve(IronicSettings(url=REAL)), f"allocation {allocation}")
+        _real("DELETE", f"/allocations/{allocation}")
+        self.check_allowed()
+
+    def test_a_lock_keeps_a_node_that_only_a_port_tells(self):
+        SilentBmc.released = released = threading.Event()
+        bmc = LoopbackServer(SilentBmc)
+        self.addCleanup(bmc.close)
+        self.addCleanup(released.set)
+        bmc.start()
+        info = {"redfish_address": bmc.url, "redfish_system_id": "/redfish/v1/Systems/1"}
+        off = {f"{one}_interface": f"no-{one}" for one in ("bios", "raid", "vendor", "firmware")}
+        path = self.make(driver="redfish", driver_info=info, deploy_interface="ramdisk",
+                         boot_interface="redfish-virtual-media", **off)  # fmt: skip
+        nics = self.podm.documents.get(f"{self.node['URI']}/EthernetInterfaces")
+        (first, *_rest) = nics["Members"]
+        address = self.podm.documents.get(first["@odata.id"])["MACAddress"]
+        body = {"node_uuid": path.removeprefix("/nodes/"), "address": address}
+        _real("POST", "/ports", body)
+        self.addCleanup(self.wait, path, reservation=None)
+        _real("PUT", f"{path}/states/power", {"target": "power off"})
+        self.assertTrue(_real("GET", path)["reservation"])
+        told = rf"in use in Ironic as node {body['node_uuid']}: locked by conductor \S+: wait until"
+        self.check(6, told, "node", "delete", self.node["Node"], **{URL: REAL})
+        self.check_service(self.serve(IronicSettings(url=REAL)), told)
+        released.set()
+        self.wait(path, reservation=None)
+        self.check_allowed()
+
+    def test_a_service_deletes_a_node_only_while_nothing_uses_it(self):
+        url = self.serve(IronicSettings(url=REAL))
+        self.reach("manage", "manageable")
+        self.reach("provide", "available")
+        self.reach("active", "active")
+        self.check_service(url, f"{self.named}.*provision state active")
+        _real("PUT", f"{self.path}/maintenance", {"reason": "a trial"})
+        self.check_service(url, "provision state active; in maintenance")
+        _real("DELETE", f"{self.path}/maintenance")
+        self.reach("deleted", "available")
+        self.assertEqual((0, "", ""), self.delete(url))
+
+    def test_a_node_of_a_plan_that_failed_is_not_taken_apart_where_ironic_uses_it_by_then(self):
+        self.change(**{"driver_info/redfish_system_id": None})
+        self.reach("manage", "manageable")
+        self.reach("provide", "available")
+        self.reach("active", "active")
+        stays = self.check_plan(REAL)
+        self.reach("deleted", "available")
+        done = self.podms("node", "delete", stays, **{URL: REAL})
+        self.assertEqual((0, "", ""), done)

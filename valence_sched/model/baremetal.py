@@ -53,15 +53,16 @@ class BaremetalNode(Struct, frozen=True, kw_only=True):
     @property
     def remedy(self) -> str:
         """Return in words how a node that is used becomes free."""
-        if self.provision_state in _MANAGED_STATES:
+        state = self.provision_state
+        if state in _MANAGED_STATES:
             return "manage it there first"
-        if self.provision_state in _PASSING_STATES:
-            return "wait until Ironic is done with it"
-        if self.provision_state not in IDLE_STATES:
+        if state not in IDLE_STATES | _PASSING_STATES:
             return "undeploy it there first"
-        if self.allocation_uuid:
+        if state in IDLE_STATES and self.allocation_uuid:
             return "delete the allocation there first"
-        return "delete the instance first" if self.instance_uuid else "wait until Ironic is done with it"
+        if state in IDLE_STATES and self.instance_uuid:
+            return "delete the instance first"
+        return "wait until Ironic is done with it"
 
     @property
     def text(self) -> str:

@@ -112,8 +112,8 @@ class TestUses(GuardCase):
                                          "rescue", "service failed", "error", "adopting",
                                          "a state to come", None)),
             ("manage it there first", ("inspect failed", "adopt failed", "clean failed")),
-            ("wait until Ironic is done with it", ("verifying", "inspecting", "cleaning", "clean wait",
-                                       "deleting")),
+            ("wait until Ironic is done with it",
+             ("verifying", "inspecting", "inspect wait", "cleaning", "clean wait", "deleting")),
         ):  # fmt: skip
             for state in words:
                 node = replace(NODE, provision_state=state, reservation="conductor-1")
