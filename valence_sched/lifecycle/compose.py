@@ -284,10 +284,10 @@ def _result_or_unknown(read: Callable[[], CompositionResult]) -> CompositionResu
     """Return what a pod manager has; an error leaves it unknown."""
     try:
         return read()
-    except (HardwareInUse, BaremetalUnavailable) as error:
-        return CompositionResult(state="unknown", reason=str(error))
     except Exception as error:
-        reason = f"could not be read back: {_error_text(error)}"
+        reason = _error_text(error)
+        if not isinstance(error, HardwareInUse | BaremetalUnavailable):
+            reason = f"could not be read back: {reason}"
         return CompositionResult(state="unknown", reason=reason)
 
 
