@@ -326,7 +326,7 @@ VERBS = {route.verb: route for route in (
     Route("update_resource_stats", "podms_update_stats", "POST", "/v1/podms/{name}/stats", "Store the statistics that a pod manager reports.", StatsBody, Generation, "stats:update", "admin"),
     Route("forget_report", "podms_forget_report", "DELETE", "/v1/podms/{name}/stats", "Forget what a pod manager reported by itself.", None, None, "stats:delete", "admin", 204),
     Route("zone_info", "zones_zone_info", "GET", "/v1/zones/info", "Show the name and the capabilities of the zone of the service.", None, ZoneInfo, "zones:info", reading=True),
-    Route("zone_tree", "zones_zone_tree", "GET", "/v1/zones/tree", "Show the zone of the service and those below it, with what each has.", None, ZoneNode, "zones:tree", query=ZoneTreeQuery.__struct_fields__),
+    Route("zone_tree", "zones_zone_tree", "GET", "/v1/zones/tree", "Show the zone of the service and those below it, with what each has.", None, ZoneNode, "zones:tree", query=ZoneTreeQuery.__struct_fields__, reading=True),
     Route("zones", "zones_zones", "GET", "/v1/zones", "List the zones directly below.", None, tuple[ZoneOverview, ...], "zones:list", "admin"),
     Route("add_zone", "zones_add_zone", "POST", "/v1/zones", "Store a zone directly below, without a connection to it.", ZoneRegistration, ZoneOverview, "zones:create", "admin", 201),
     Route("zone", "zones_zone", "GET", "/v1/zones/{name}", "Show a zone directly below.", None, ZoneOverview, "zones:get", "admin"),

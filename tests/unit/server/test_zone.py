@@ -16,6 +16,9 @@ class Engine:
     def podms(self):
         return (self._engines.used, self._kind)
 
+    def zone_tree(self, **_bounds):
+        return (self._engines.used, self._kind)
+
     def documents(self):
         for _ in range(2):
             yield (self._engines.used, self._kind)
@@ -51,6 +54,7 @@ class TestEngineForEach(unittest.TestCase):
 
     def test_a_verb_that_decides_takes_the_turn_of_its_tenant(self):
         self.assertEqual((1, "reading for acme"), self.scheduler.podms())
+        self.assertEqual((1, "reading for acme"), self.scheduler.zone_tree(hops=0))
         self.assertEqual(("a request", "reading for acme"), self.scheduler.seal("a request"))
         self.assertEqual(0, self.engines.used)
 
