@@ -28,61 +28,54 @@ from valence_sched.planning.succession import Succession
 from valence_sched.view.fragmentation import FlavorMix, has_accelerators
 
 
-def make_room(site: Site, request: Request, most: int, mix: Mix | None = None) -> Rebalance:
+def rebalance(
+    site: Site,
+    most: int,
+    request: Request | None = None,
+    below: float | None = None,
+    mix: Mix | None = None,
+) -> Rebalance:
     """Return the fewest moves, at most so many, after which one more node of a request fits.
 
-    Fragmentation is that of the ``mix``, by default the site's.
+    With ``below`` they are those after which fragmentation is below that share; with a ``request``
+    besides, the moves say for how many of its nodes there is room. Fragmentation is that of the
+    ``mix``, by default the site's.
 
     Raises:
+        RequestError: fragmentation is to be reduced, and there is no accelerator, or no flavor of
+            the mix that needs one.
         UnknownName, RequestError: the policies cannot place the node, or those that move.
     """
     movable = _MovableNodes(site)
-    wanted = movable.type_of(request)
-    plan = fewest_migrations(movable.view, movable.types, wanted, movable.nodes, most=most)
-    room = None
-    if plan.fit is not None:
-        row, table = plan.fit.row, movable.view.block_tables[movable.view.podm_of[plan.fit.row]]
-        room = Room(podm=movable.view.podm(row).id, pool=movable.view.pools[row].id,
-                    blocks=tuple(table.uris[block] for block in plan.fit.blocks))  # fmt: skip
-    usable = usable_mix(movable.view, site.mix() if mix is None else mix)
-    before, moves = movable.moves(plan.migrations, wanted, usable)
-    return Rebalance(flavor=request.flavor or request.id, moves=moves, reached=plan.reached,
-                     room=room, before=before, least=plan.least, complete=plan.complete,
-                     waiting=tuple(movable.residents[number].name for number in plan.waiting),
-                     notes=movable.notes(plan.migrations))  # fmt: skip
-
-
-def end_fragmentation(
-    site: Site, below: float, most: int, request: Request | None = None, mix: Mix | None = None
-) -> Rebalance:
-    """Return the fewest moves, at most so many, after which fragmentation is below a share.
-
-    It is that of the ``mix``, by default the site's. With a ``request`` the moves say for how many
-    of its nodes there is room.
-
-    Raises:
-        RequestError: there is no accelerator, or no flavor of the mix that needs one.
-        UnknownName, RequestError: the policies cannot place the nodes that move.
-    """
-    movable = _MovableNodes(site)
+    view, types, nodes = movable.view, movable.types, movable.nodes
     wanted = None if request is None else movable.type_of(request)
-    usable = usable_mix(movable.view, site.mix() if mix is None else mix)
-    if usable is None and not has_accelerators(movable.view):
-        text = "no pod manager has an accelerator, so there is none to reduce"
-        raise RequestError(f"fragmentation: {text}")
-    if usable is None:
-        text = "no flavor of the mix needs an accelerator: name one that does in --mix"
-        raise RequestError(f"fragmentation: {text}")
-    plan = defragment(movable.view, movable.types, movable.nodes, usable, below, most=most)
+    usable = usable_mix(view, site.mix() if mix is None else mix)
+    room = None
+    if below is not None:
+        if usable is None:
+            text = "no flavor of the mix needs an accelerator: name one that does in --mix"
+            if not has_accelerators(view):
+                text = "no pod manager has an accelerator, so there is none to reduce"
+            raise RequestError(f"fragmentation: {text}")
+        plan = defragment(view, types, nodes, usable, below, most=most)
+    else:
+        assert wanted is not None, "a goal is named"
+        plan = fewest_migrations(view, types, wanted, nodes, most=most)
+        if plan.fit is not None:
+            row, table = plan.fit.row, view.block_tables[view.podm_of[plan.fit.row]]
+            room = Room(podm=view.podm(row).id, pool=view.pools[row].id,
+                        blocks=tuple(table.uris[block] for block in plan.fit.blocks))  # fmt: skip
     before, moves = movable.moves(plan.migrations, wanted, usable)
     return Rebalance(
         flavor=None if request is None else request.flavor or request.id,
         below=below,
         moves=moves,
         reached=plan.reached,
+        room=room,
         before=before,
         least=plan.least,
         complete=plan.complete,
+        waiting=tuple(movable.residents[number].name for number in plan.waiting),
         notes=movable.notes(plan.migrations),
     )
 

@@ -90,31 +90,23 @@ class WhatIf:
 
         return purchase.smallest_purchase(site, request, choices, prices)
 
-    def make_room(
-        self, site: Site, request: Request, most: int, mix: Mapping[str, float] | None = None
+    def rebalance(
+        self,
+        site: Site,
+        most: int,
+        request: Request | None = None,
+        below: float | None = None,
+        mix: Mapping[str, float] | None = None,
     ) -> Rebalance:
-        """Return the fewest moves for a node; ``mix`` is flavors by share, by default the site's.
+        """Return the fewest moves for a goal; ``mix`` is flavors by share, by default the site's.
 
         Raises:
             UnknownName: the mix names a flavor that is not known.
-            UnknownName, RequestError: as for :func:`rebalance.make_room`.
+            UnknownName, RequestError: as for :func:`rebalance.rebalance`.
         """
-        from valence_sched.planning import rebalance  # the optimiser: only to move
+        from valence_sched.planning.rebalance import rebalance  # the optimiser: only to move
 
-        return rebalance.make_room(site, request, most, _mix(site, mix))
-
-    def end_fragmentation(
-        self,
-        site: Site,
-        below: float,
-        most: int,
-        request: Request | None = None,
-        mix: Mapping[str, float] | None = None,
-    ) -> Rebalance:
-        """Return the fewest moves after which fragmentation is below a share; errors as above."""
-        from valence_sched.planning import rebalance
-
-        return rebalance.end_fragmentation(site, below, most, request, _mix(site, mix))
+        return rebalance(site, most, request, below, _mix(site, mix))
 
 
 def _mix(site: Site, shares: Mapping[str, float] | None) -> Mix | None:

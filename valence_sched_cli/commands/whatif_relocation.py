@@ -231,14 +231,10 @@ class RebalanceWhatif(_MoveLister):
         if parsed_args.flavor is not None:
             request = whatif.request(site, parsed_args.flavor, policy=parsed_args.policy,
                                      flavor_files=parsed_args.flavor_file)  # fmt: skip
-        if below is not None:
-            most = parsed_args.most or MOST_MOVES_TO_DEFRAGMENT
-            result = whatif.end_fragmentation(site, below, most, request, mix)
-        elif request is not None:
-            most = parsed_args.most or MOST_MOVES
-            result = whatif.make_room(site, request, most, mix)
-        else:
+        if below is None and request is None:
             raise UsageError("name a goal: room with --flavor F, or --fragmentation-below PERCENT")
+        most = parsed_args.most or (MOST_MOVES if below is None else MOST_MOVES_TO_DEFRAGMENT)
+        result = whatif.rebalance(site, most, request, below, mix)
         self.closing += [*warning_lines(result.notes), *rebalance_lines(result, most)]
         if not result.reached:
             self.exit_code = NONE_PLACED if result.complete else UNDECIDED
