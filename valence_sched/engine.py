@@ -250,14 +250,12 @@ class Engine(Scheduler):
     def count_fits(self, request: Request, most: int) -> FitCounts:
         from valence_sched.planning.fit_counts import count_fits
 
-        warnings: list[str] = []
-        undecided: list[str] = []
         decider = self.decider()
         with awaiting(self._sources.progress, request.flavor or "the request", "counting nodes"):
-            counts = count_fits(decider, request, most, warnings, undecided)
-        if not any(number for _, number in counts):
+            counts = count_fits(decider, request, most)
+        if not any(number for _, number in counts.podms):
             self._refuse_outage([request])
-        return FitCounts(podms=tuple(counts), warnings=tuple(warnings), undecided=tuple(undecided))
+        return counts
 
     def capacity(
         self, request: Request, most: int, *, explain: bool = False, proven: bool = False

@@ -151,7 +151,7 @@ class TestTraps(unittest.TestCase):
         words = {"group": {"name": "g", "at_most": {"podm": 2}}} if at_most else {}
         found = engine_of(*podms)
         choices = [{}, {"drives": [{}]}]
-        for podm, number in count_fits(found, request(node, first_of=choices, **words), 50):
+        for podm, number in count_fits(found, request(node, first_of=choices, **words), 50).podms:
             asked = request(node, first_of=choices, podms=[podm], count=50, min_count=0, **words)
             self.assertEqual(number, len(found.select_destinations(asked).placements), podm)
 

@@ -280,10 +280,8 @@ class SiteCapacity:
             if sum(len(attempt.batch.nodes) for attempt in attempts) < most:
                 reasons[podm] = _missing_amounts(Verdicts(Decision(attempts)), 0)
 
-        decider, warnings, undecided = self._decider, list[str](), list[str]()
-        listener = {"listener": read_reasons} if explain else {}
-        counts = count_fits(decider, request, most, warnings, undecided, **listener)
-        context = decider.context(request)
+        counts = count_fits(self._decider, request, most, read_reasons if explain else None)
+        context = self._decider.context(request)
         node_types = [NodeType.in_context(context)]
         sums = sums_of(context.view, node_types[0]) if explain or proven else None
         bounds = _proven_most(context, node_types, None, sums) if proven else None
@@ -296,7 +294,7 @@ class SiteCapacity:
                 bound=by_podm.get(name),
                 reasons=reasons.get(podm, ()),
             )
-            for podm, (name, nodes) in enumerate(counts)
+            for podm, (name, nodes) in enumerate(counts.podms)
         )
         return Capacity(
             name=request.flavor or "resources",
@@ -305,8 +303,8 @@ class SiteCapacity:
             site_sums=sums.site if sums and explain else None,
             proven=bounds[0] if bounds else None,
             exhausted=exhausted(podms),
-            warnings=tuple(warnings),
-            undecided=tuple(undecided),
+            warnings=counts.warnings,
+            undecided=counts.undecided,
         )
 
     def mix_capacity(

@@ -134,10 +134,10 @@ class Checker:
         site, podms = _limited(site, bounds.place)
         least, most = bounds.at_least or 0, bounds.at_most
         limit = max(MOST_FITS, least, 0 if most is None else most + 1)
-        request, undecided = self._request(site, bounds, podms=podms), list[str]()
-        decider = site.decider(strict=self._strict)
-        counts = [(podm, number) for podm, number in
-                  count_fits(decider, request, limit, undecided=undecided)
+        request = self._request(site, bounds, podms=podms)
+        counted = count_fits(site.decider(strict=self._strict), request, limit)
+        undecided = counted.undecided
+        counts = [(podm, number) for podm, number in counted.podms
                   if number and (not podms or podm in podms)]  # fmt: skip
         total = sum(number for _, number in counts)
         found = f"fits {count_text(total, 'time')}" + _named(

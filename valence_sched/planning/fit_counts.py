@@ -23,6 +23,7 @@ from valence_sched.core.policy import INFINITE_COST
 from valence_sched.core.ranking import draw_lots, rank_rows
 from valence_sched.errors import RequestError
 from valence_sched.model.decision import PoolRef
+from valence_sched.model.decision_result import FitCounts
 from valence_sched.model.request import Request
 from valence_sched.view.block_slots import BlockSlots, ranges
 from valence_sched.view.overlay import Overlay
@@ -35,36 +36,30 @@ FitCount = tuple[int, int, int | None]  # podm number, nodes, and a pool that ma
 
 
 def count_fits(
-    decider: Decider,
-    request: Request,
-    most: int,
-    warnings: list[str] | None = None,
-    undecided: list[str] | None = None,
-    listener: AttemptListener | None = None,
-) -> list[tuple[str, int]]:
+    decider: Decider, request: Request, most: int, listener: AttemptListener | None = None
+) -> FitCounts:
     """Return how many more nodes of a request each podm makes, at most ``most`` each.
 
-    ``warnings`` gets a line for each plug-in that broke its contract and each unknown term.
-    ``undecided`` gets the podms that may make more: the budget of the policy left that open.
-    ``listener`` gets the number of each podm with the attempts on it, which takes longer.
+    Warnings are plug-ins that broke their contract, unknown terms, and the podms that may make
+    more: the budget of the policy left that open. A ``listener`` gets the number of each podm with
+    the attempts on it, which takes longer.
     """
     _check_countable(request)
     context = decider.context(request)
-    if warnings is not None:
-        view, request = context.view, context.request
-        notes = [*context.evaluation.notes, *unknown_terms(view, request)]
-        warnings += [note for note in notes if note not in warnings]
-    podms, counts, open_pools = context.view.podms, [], []
+    view, counts, open_pools = context.view, [], []
+    warnings = [*context.evaluation.notes, *unknown_terms(view, context.request)]
     for podm, number, row in counts_by_podm(context, most, listener):
-        counts.append((podms[podm].id, number))
+        counts.append((view.podms[podm].id, number))
         if row is not None:
-            open_pools.append(PoolRef(podm=podms[podm].id, pool=context.view.pools[row].id))
+            open_pools.append(PoolRef(podm=view.podms[podm].id, pool=view.pools[row].id))
     decider.check_decided(open_pools, context.bound.policy)
-    if undecided is not None:
-        undecided += [pool.podm for pool in open_pools]
-    if open_pools and warnings is not None:
+    if open_pools:
         warnings.append(undecided_text(open_pools, context.bound.policy))
-    return counts
+    return FitCounts(
+        podms=tuple(counts),
+        warnings=tuple(dict.fromkeys(warnings)),
+        undecided=tuple(pool.podm for pool in open_pools),
+    )
 
 
 def _check_countable(request: Request) -> None:

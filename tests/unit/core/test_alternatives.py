@@ -81,7 +81,8 @@ class TestFirstOf(unittest.TestCase):
     def test_counting_what_fits_counts_all_choices(self):
         gpus = [gpu("g1", model="A100"), gpu("g2", model="L4")]
         engine = engine_of({"id": "a", "blocks": [*cpus(4), *gpus]})
-        self.assertEqual([("a", 2)], count_fits(engine, request(NODE, first_of=[A100, ANY]), 9))
+        counts = count_fits(engine, request(NODE, first_of=[A100, ANY]), 9)
+        self.assertEqual((("a", 2),), counts.podms)
 
 
 class TestAllOrNothing(unittest.TestCase):

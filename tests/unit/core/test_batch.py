@@ -253,7 +253,7 @@ class TestCountFits(unittest.TestCase):
 
     def test_each_podm_by_itself_and_never_more_than_asked(self):
         site = [{"id": "a", "blocks": cpus(7)}, {"id": "b"}, {"id": "c", "blocks": cpus(3)}]
-        found = count_fits(engine_of(*site), request(CORES), 5)
+        found = list(count_fits(engine_of(*site), request(CORES), 5).podms)
         self.assertEqual([("a", 5), ("b", 0), ("c", 3)], found)
 
     def test_every_policy_that_ships_can_count(self):
@@ -262,7 +262,7 @@ class TestCountFits(unittest.TestCase):
             with self.subTest(policy.name):
                 asked = request(CORES, policy=policy.name)
                 try:
-                    self.assertEqual([("a", 3)], count_fits(engine_of(site), asked, 9))
+                    self.assertEqual((("a", 3),), count_fits(engine_of(site), asked, 9).podms)
                 except SchedulerError as error:
                     self.fail(str(error))
 

@@ -297,13 +297,9 @@ class TestCounting(unittest.TestCase):
         blocks = [cpu("c", None), cpu("d", 8)]
         decider = engine(view({"id": "a", "blocks": blocks, "traits": []}))
         asked = request({"processor": {"total_cores": 8}}, traits={"required": ["no_such_trait"]})
-        warnings = ["before"]
-        count_fits(decider, asked, 3, warnings)
-        first = list(warnings)
-        self.assertEqual("before", first[0])
-        self.assertGreater(len(first), 1)
-        count_fits(decider, asked, 3, warnings)
-        self.assertEqual(first, warnings)
+        warnings = count_fits(decider, asked, 3).warnings
+        self.assertGreater(len(warnings), 0)
+        self.assertEqual(len(set(warnings)), len(warnings))
 
     def test_a_listener_gets_the_attempts_on_each_pod_manager(self):
         decider = engine_of({"id": "a", "blocks": cpus(2)}, {"id": "b", "blocks": cpus(5)})
@@ -312,5 +308,5 @@ class TestCounting(unittest.TestCase):
             request({"processor": {"total_cores": 8}}), 3,
             listener=lambda podm, attempts: heard.append((podm, len(attempts[0].batch.nodes))),
         )  # fmt: skip
-        self.assertEqual([("a", 2), ("b", 3)], counts)
+        self.assertEqual((("a", 2), ("b", 3)), counts.podms)
         self.assertEqual([(0, 2), (1, 3)], heard)

@@ -472,7 +472,8 @@ class TestCountFits(unittest.TestCase):
         ):
             with self.subTest(rule):
                 asked = request(CORES, group={"name": "g", **rule}, owner="me")
-                self.assertEqual(expected, count_fits(engine_of(*self.SITE), asked, 9))
+                counts = count_fits(engine_of(*self.SITE), asked, 9)
+                self.assertEqual(expected, list(counts.podms))
 
     def test_rules_between_podms_are_refused(self):
         for rule in ({"affinity": ["podm"]}, {"anti_affinity": ["zone"]}, {"at_most": {"zone": 3}},

@@ -112,12 +112,10 @@ class TestUndecided(WithoutOptimiser):
         self.assertEqual("placed", decider(EASY, strict=True).select_destinations(asked()).outcome)
 
     def test_a_count_is_what_is_certain_and_names_the_rest(self):
-        warnings: list[str] = []
-        undecided: list[str] = []
-        counts = count_fits(decider(HARD, EASY), asked(), 9, warnings, undecided)
-        self.assertEqual([("hard", 0), ("easy", 1)], counts)
-        self.assertEqual(["hard"], undecided)
-        self.assertIn("hard (p)", warnings[-1])
+        counts = count_fits(decider(HARD, EASY), asked(), 9)
+        self.assertEqual((("hard", 0), ("easy", 1)), counts.podms)
+        self.assertEqual(("hard",), counts.undecided)
+        self.assertIn("hard (p)", counts.warnings[-1])
 
     def test_a_ranking_names_what_is_missing(self):
         ranking = decider(HARD, EASY).rank(asked(), 9)

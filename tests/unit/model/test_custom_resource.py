@@ -150,9 +150,7 @@ class TestUse(unittest.TestCase):
         asked = request({"processor": {"sockets": 1}, "resources": {"powr_w": 1}})
         line = "no pod manager has a resource named 'powr_w' (did you mean 'power_w'?)"
         self.assertEqual([line], decision_warnings(site.select_destinations(asked)))
-        warnings: list[str] = []
-        count_fits(site, asked, 5, warnings)
-        self.assertEqual([line], warnings)
+        self.assertEqual((line,), count_fits(site, asked, 5).warnings)
         known = request({"processor": {"sockets": 1}, "resources": {"power_w": 1}})
         self.assertEqual([], decision_warnings(site.select_destinations(known)))
 

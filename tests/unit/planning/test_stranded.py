@@ -82,7 +82,7 @@ class TestStranded(unittest.TestCase):
         seen = view(*cut(podms))
         decider, asked = engine(seen), Request(id="x", needs=needs)
         found = stranded(decider, asked)
-        left = count_fits(engine(Filling([decider.context(asked)]).after), asked, 9)
+        left = count_fits(engine(Filling([decider.context(asked)]).after), asked, 9).podms
         self.assertEqual({0}, {number for _, number in left})
         free = {"GPU": 0, "NIC": 0, "FPGA": 0}
         for one in device_counts(seen, BlockFilter()):

@@ -191,7 +191,7 @@ class TestOneType(SolverCase):
             seen = instances.generated_view(4, 60, seed)
             for name, properties in instances.FLAVORS.items():
                 asked = request(properties, flavor=name)
-                counted = dict(count_fits(engine(seen), asked, 1000))
+                counted = dict(count_fits(engine(seen), asked, 1000).podms)
                 optimum = most_nodes(seen, [NodeType.of(asked)])
                 for podm in optimum.podms:
                     self.assertTrue(counted[podm.podm] <= podm.placed <= podm.bound)
