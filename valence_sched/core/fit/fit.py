@@ -73,10 +73,7 @@ class Fitter:
     _amounts: stocks.AmountsByResource = field(init=False)
     _gives: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _useful: dict[Limits, Counts] = field(default_factory=dict)
-    _short: dict[Hashable, SearchOutcome] = field(default_factory=dict)
-    _long: dict[Hashable, SearchOutcome] = field(default_factory=dict)
-    #: What was searched in an offer: pools whose questions differ in useless blocks share it.
-    _searched: dict[Hashable, SearchOutcome] = field(default_factory=dict)
+    _answers: dict[tuple[Hashable, int], SearchOutcome] = field(default_factory=dict)
     _topology: TopologyFitter | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -147,8 +144,7 @@ class Fitter:
         short = allocate(min(FREE_STATES, self.budget.pool_states))
         if short.complete or spending is None:
             return short
-        key = stocks.question(view, row, self._amounts)
-        return self._spend(key, short, allocate, spending)
+        return self._spend(stocks.question(view, row, self._amounts), short, allocate, spending)
 
     def _answer(
         self,
@@ -158,11 +154,7 @@ class Fitter:
         free_states: int = FREE_STATES,
     ) -> SearchOutcome:
         """Return the answer to a question; pools that pose the same one share it."""
-        short = self._short.get(key)
-        if short is None:
-            if len(self._short) >= MOST_ANSWERS:
-                self._short.clear()
-            short = self._short[key] = search(min(free_states, self.budget.pool_states))
+        short = self._search_once(key, search, min(free_states, self.budget.pool_states))
         if short.complete or spending is None:
             return short
         return self._spend(key, short, search, spending)
@@ -174,15 +166,18 @@ class Fitter:
         search: Callable[[int], SearchOutcome],
         spending: Spending,
     ) -> SearchOutcome:
-        def long() -> SearchOutcome:
-            answer = self._long.get(key)
-            if answer is None:
-                if len(self._long) >= MOST_ANSWERS:
-                    self._long.clear()
-                answer = self._long[key] = search(self.budget.pool_states)
-            return answer
-
+        long = functools.partial(self._search_once, key, search, self.budget.pool_states)
         return spending.answer((self.needs, self.bonds, key), short, long)
+
+    def _search_once(
+        self, key: Hashable, search: Callable[[int], SearchOutcome], states: int
+    ) -> SearchOutcome:
+        answer = self._answers.get((key, states))
+        if answer is None:
+            if len(self._answers) >= MOST_ANSWERS:
+                self._answers.clear()
+            answer = self._answers[key, states] = search(states)
+        return answer
 
     @property
     def covers_blocks_alone(self) -> bool:
@@ -241,15 +236,11 @@ class Fitter:
         return key, functools.partial(self._solve, view, row)
 
     def _solve(self, view: View, row: int, states: int) -> SearchOutcome:
+        """Return what is found in a pool; pools that differ in useless blocks share it."""
         pool = view.pools[row]
         offer = self._offer(view.block_counts.kinds(row), pool)
-        key = (states, tuple(pool.limits.items()), *offer)
-        outcome = self._searched.get(key)
-        if outcome is None:
-            if len(self._searched) >= MOST_ANSWERS:
-                self._searched.clear()
-            outcome = self._searched[key] = self._search(pool, offer, states)
-        return outcome
+        search = functools.partial(self._search, pool, offer)
+        return self._search_once((tuple(pool.limits.items()), *offer), search, states)
 
     def _search(self, pool: Pool, offer: Offer, states: int) -> SearchOutcome:
         items, caps, amounts = self._cover_problem(pool, offer)
@@ -282,8 +273,7 @@ class Fitter:
             if useful[kind]:
                 offer.append((kind, min(number, int(useful[kind]))))
         # by the text of the kinds: the answer does not depend on the rest of the inventory
-        offer.sort(key=lambda pair: self.kinds.kinds[pair[0]].sort_key)
-        return offer
+        return sorted(offer, key=lambda pair: self.kinds.kinds[pair[0]].sort_key)
 
     def _useful_by_kind(self, limits: Limits) -> Counts:
         """Return how many blocks of each kind a node can use; infinity where not yet known."""

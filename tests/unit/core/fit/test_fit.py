@@ -183,7 +183,7 @@ class TestFit(unittest.TestCase):
         plan = Fitter((), seen.kinds)
         found = plan.fit(seen, 0)
         self.assertEqual(((), (), 0), (found.blocks, found.grants, found.waste))
-        (answer,) = plan._short.values()
+        (answer,) = plan._answers.values()
         self.assertEqual((True, 0), (answer.complete, answer.states))
 
     def test_a_fraction_of_a_core_is_rounded_up_never_down(self):
@@ -195,7 +195,7 @@ class TestFit(unittest.TestCase):
         seen = view(*({"id": str(n), "blocks": [cpu("a", 8), cpu("b", 8)]} for n in range(50)))
         plan = Fitter(request({"processor": {"total_cores": 16}}).needs, seen.kinds)
         self.assertEqual([(0, 1)] * 50, [plan.fit(seen, row).blocks for row in range(50)])
-        self.assertEqual(1, len(plan._short))
+        self.assertEqual(2, len(plan._answers))  # of the pools, and of what they offer
 
 
 class TestShortfall(unittest.TestCase):

@@ -111,7 +111,7 @@ class TestBrute(unittest.TestCase):
             seen = view(podm)
             plan = Fitter(needs, seen.kinds, bonds)
             made = plan.fit(seen, 0)
-            answers = plan._short.values()
+            answers = plan._answers.values()
             self.assertTrue(all(answer.complete for answer in answers))
             states += sum(answer.states for answer in answers)
             waste, found = waste + (made.waste if made else 0), found + (made is not None)
@@ -251,7 +251,7 @@ class TestPlaces(unittest.TestCase):
         seen, asked = view(*podms), request(TWO)
         plan = Fitter(asked.needs, seen.kinds, asked.bonds)
         self.assertEqual([(1, 2)] * 20, [plan.fit(seen, row).blocks for row in range(20)])
-        self.assertEqual(1, len(plan._short))
+        self.assertEqual(1, len(plan._answers))
 
     def test_what_a_short_search_settles_is_a_quick_fit_and_what_it_leaves_open_none(self):
         seen, asked = view({"id": "a", "blocks": gpus("x", "y", "y")}), request(TWO)
@@ -280,8 +280,7 @@ class TestPlaces(unittest.TestCase):
         plan = Fitter(asked.needs, seen.kinds, asked.bonds)
         self.assertIsNone(plan.quick_fit(seen, 0))
         self.assertIsInstance(plan.fit(seen, 0), Fit)
-        (answer,) = plan._long.values()
-        self.assertFalse(answer.complete)
+        self.assertFalse(any(answer.complete for answer in plan._answers.values()))
 
     def test_a_node_that_may_not_be_the_cheapest_has_no_needless_block(self):
         """So the very blocks that were chosen make the node again, all of them."""
@@ -359,8 +358,7 @@ class TestHard(unittest.TestCase):
             prices = []
             for search in (PropagationSearch.run, lambda search, bound, states: False):
                 with mock.patch.object(PropagationSearch, "run", search):
-                    plan._short.clear()
-                    plan._long.clear()
+                    plan._answers.clear()
                     prices.append(getattr(plan.fit(seen, 0), "waste", None))
             self.assertEqual(*prices, seed)
 
@@ -399,7 +397,7 @@ class TestWork(unittest.TestCase):
         started = time.process_time()
         plan.fit(seen, 0)
         seconds = time.process_time() - started
-        return seconds, sum(one.states for one in (*plan._short.values(), *plan._long.values()))
+        return seconds, sum(one.states for one in plan._answers.values())
 
     def test_an_explanation_spends_no_more_than_its_share_and_one_question(self):
         seen, asked = site("three_domains", 2)
