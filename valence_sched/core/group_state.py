@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from valence_sched.core.policy import BoundFilter, BoundPolicy, BoundWeigher
+from valence_sched.core.policy import BoundPolicy
 from valence_sched.model.group import Group, GroupState, check_domain
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.request import Request
@@ -148,19 +148,16 @@ def affects_own_podm_only(request: Request, bound: BoundPolicy, names: Collectio
     That holds if all plug-ins of these ``names`` declare that they count nodes, and count them by
     podm: always, or because no rule of the group has another domain or compares values.
     """
-    counts_by = {way for use in bound.plugins if use.name in names for way in _counts_by(use)}
+    counts_by: set[str | None] = set()
+    for use in (one for one in bound.plugins if one.name in names):
+        reads = (one for one in use.reads if not GROUP_STATE_FIELDS.isdisjoint(one.fields))
+        counts_by |= {one.counts_by for one in reads} or {None}  # None: it looks in another way
     if None in counts_by:
         return False
     group = request.group
     if group is None or "domain" not in counts_by:
         return True
     return not (group.affinity or group.spread) and set(group.domains) <= {"podm"}
-
-
-def _counts_by(use: BoundFilter | BoundWeigher) -> set[str | None]:
-    """Return how a plug-in counts nodes; None stands for another way to look at them."""
-    reads = (one for one in use.reads if not GROUP_STATE_FIELDS.isdisjoint(one.fields))
-    return {one.counts_by for one in reads} or {None}
 
 
 def _members(group: Group, nodes: Iterable[tuple[LeanPodm, int]]) -> dict[str, dict[str, int]]:

@@ -27,7 +27,6 @@ from valence_sched.core.ranking import FitFinder, random_order, rank_rows
 from valence_sched.errors import StaleOffer, one_line
 from valence_sched.model.decision import Candidate, PoolRef
 from valence_sched.model.group import GroupState
-from valence_sched.model.need import Alternative
 from valence_sched.model.request import MAX_NODES, Request
 from valence_sched.model.zone import DomainValues, Offer, OfferQuery, ZoneAnswer
 from valence_sched.view.domains import domain_values
@@ -217,14 +216,11 @@ def _stale(podm: str, text: str) -> StaleOffer:
 
 def most_nodes_alone(view: View, request: Request, rows: Mask) -> int:
     """Return a bound of how many nodes of a request some rows make, by each need alone."""
-    by_alternative = (_most_nodes_of(view, one, rows) for one in request.alternatives)
-    return min(MAX_NODES, sum(by_alternative))
-
-
-def _most_nodes_of(view: View, alternative: Alternative, rows: Mask) -> int:
-    amounts = [(need, need.total_amount()) for need in alternative.needs]
-    lines = [view.free(need) // amount for need, amount in amounts if amount > 0]
-    if not lines:
-        return MAX_NODES
-    most = np.minimum.reduce(lines)[rows].sum()
-    return int(min(most, MAX_NODES))
+    most = 0.0
+    for alternative in request.alternatives:
+        amounts = [(need, need.total_amount()) for need in alternative.needs]
+        lines = [view.free(need) // amount for need, amount in amounts if amount > 0]
+        if not lines:
+            return MAX_NODES
+        most += min(float(np.minimum.reduce(lines)[rows].sum()), MAX_NODES)
+    return int(min(MAX_NODES, most))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import inspect
@@ -284,7 +285,10 @@ def _check_options(
 ) -> dict[str, Any]:
     if not options:
         return {}
-    known, types, checked = plugins.options(function), _hints(function), {}
+    types: dict[str, Any] = {}
+    with contextlib.suppress(NameError):  # a name that only a type checker sees
+        types = typing.get_type_hints(function, include_extras=True)
+    known, checked = plugins.options(function), {}
     for option, value in options.items():
         path = f"option {option!r} of {name!r}"
         if option not in known:
@@ -293,25 +297,14 @@ def _check_options(
     return checked
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the types of a plug-in's options; none where only a type checker sees the names."""
-    try:
-        return typing.get_type_hints(function, include_extras=True)
-    except NameError:
-        return {}
-
-
 def missing_readers(request: Request, bound: BoundPolicy) -> list[RequestReader]:
     """Return the plug-ins that a request needs to read it, where the policy has none that does."""
-    absent = [reader for reader in bound.absent_readers if _is_needed(reader, request)]
-    return [reader for reader in absent if any(reader.missing_fields(request, bound.readers))]
-
-
-def _is_needed(reader: RequestReader, request: Request) -> bool:
-    try:
-        return reader.is_active(request)
-    except PluginError:  # it matters only to the policies that have the plug-in
-        return False
+    absent = []
+    for reader in bound.absent_readers:
+        with contextlib.suppress(PluginError):  # it matters only to policies that have the plug-in
+            if reader.is_active(request) and any(reader.missing_fields(request, bound.readers)):
+                absent.append(reader)
+    return absent
 
 
 def idle_readers(request: Request, bound: BoundPolicy) -> frozenset[RequestReader]:
@@ -410,29 +403,20 @@ def fields_read(
     if request is not None:
         bound = without_readers(bound, idle_readers(request, bound))
     scheduler = plugins.load(plugins.SCHEDULERS).get(policy.scheduler)
-    found = {*podm_fields(scheduler, {}, request), *_resource_fields(resources)}
+    found = {*podm_fields(scheduler, {}, request)}
+    for resource in resources:
+        found.update(f"facts.{fact}" for fact in (resource.fact, resource.used_fact) if fact)
+        found.update(["name"] if resource.podms else [])
     if request is None or request.podms or request.exclude_podms:
         found.add("name")  # pod managers are named by it, whether a filter reads it or not
     for use in bound.plugins:
-        function, options = _called(use.evaluate)
-        found.update(podm_fields(function, options, request))
+        bound_plugin: Any = use.evaluate  # a function and its options, beside the defaults
+        parameters = inspect.signature(bound_plugin.func).parameters.values()
+        defaults = {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
+        options = defaults | bound_plugin.keywords
+        found.update(podm_fields(bound_plugin.func, options, request))
     for weigher in bound.weighers:
         found.update(["zone"] if weigher.overrides.zone else [])
         found.update(["aggregates"] if weigher.overrides.aggregate else [])
     return tuple(sorted(one for one in found if one.partition(".")[0] not in found & {*MAPS}
                         or one in MAPS))  # fmt: skip
-
-
-def _called(evaluate: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """Return the function of a bound plug-in and its options, the defaults included."""
-    function = evaluate.func
-    parameters = inspect.signature(function).parameters.values()
-    defaults = {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
-    return function, defaults | evaluate.keywords
-
-
-def _resource_fields(resources: Iterable[CustomResource]) -> Iterator[str]:
-    for resource in resources:
-        yield from (f"facts.{fact}" for fact in (resource.fact, resource.used_fact) if fact)
-        if resource.podms:
-            yield "name"

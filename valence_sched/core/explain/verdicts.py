@@ -56,7 +56,7 @@ class Verdicts:
         return tuple(
             PoolReasons(pool=self.view.pools[row].id, reasons=tuple(self._reasons(row, full=True)))
             for row in rows
-            if not self._makes_node(row)
+            if not (self._passes[row] and self.decision.row_fits.of(row) == "fits")
         )
 
     def podm_verdict(self, podm: int) -> PodmVerdict:
@@ -68,13 +68,16 @@ class Verdicts:
             verdict = self._fitting_verdict(podm, outcome, row, cost)
             reason = self.stop_reason(podm) if outcome == "chosen" else None
             return msgspec.structs.replace(verdict, reason=reason)
-        passes, costs, fit_of = self._passes, self._costs, self.decision.row_fits.of
-        fitting = [(costs[row], row) for row in rows if passes[row] and fit_of(row) == "fits"]
+        costs: list[int] = self.context.evaluation.cost[rows.start : rows.stop].tolist()
+        passes, fit_of = self._passes, self.decision.row_fits.of
+        fitting = [(cost, row) for cost, row in zip(costs, rows, strict=True)
+                   if passes[row] and fit_of(row) == "fits"]  # fmt: skip
         if fitting:
             cost_, row = min(fitting)
             if cost_ != INFINITE_COST:
                 return self._fitting_verdict(podm, "fits", row, cost_)
-        undecided = next((row for row in rows if self._is_undecided(row)), None)
+        open_rows = (row for row in rows if passes[row] and fit_of(row) == "undecided")
+        undecided = next(open_rows, None)
         row = self.furthest_row(podm) if undecided is None else undecided
         few = len(self.view.podms) <= MAX_LISTED_PODMS
         return PodmVerdict(
@@ -97,11 +100,6 @@ class Verdicts:
 
     def _rows(self, podm: int) -> range:
         return range(self._bounds[podm], self._bounds[podm + 1])
-
-    @functools.cached_property
-    def _costs(self) -> list[int]:
-        """The costs of all rows before any node was placed."""
-        return self.context.evaluation.cost.tolist()  # type: ignore[no-any-return]
 
     @functools.cached_property
     def _best_score(self) -> float | None:
@@ -130,12 +128,6 @@ class Verdicts:
             met += np.fmin(1.0, self.batch.view.free(need) / need.amount)
         nearness: Floats = self._first_failures + met / (len(needs) + 1)
         return nearness
-
-    def _makes_node(self, row: int) -> bool:
-        return self._passes[row] and self.decision.row_fits.of(row) == "fits"
-
-    def _is_undecided(self, row: int) -> bool:
-        return self._passes[row] and self.decision.row_fits.of(row) == "undecided"
 
     @functools.cached_property
     def _passes(self) -> list[bool]:

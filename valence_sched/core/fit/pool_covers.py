@@ -46,7 +46,8 @@ class PoolCovers:
         parts = [cover_components(fitter, pools[limits]) for limits in range(len(numbers))]
         self._trees_of = {limits: [self._tree(part) for part in some]
                           for limits, some in enumerate(parts)
-                          if sizes[limits] >= min_pools and _is_narrow(some)}  # fmt: skip
+                          if sizes[limits] >= min_pools
+                          and max(len(part.kinds) for part in some) <= MOST_KINDS}  # fmt: skip
         kinds = [kind for some in parts for part in some for kind in part.kinds]
         self._columns = np.unique(np.array(kinds, dtype=np.int64))  # the kind of each
         self._column = {kind: column for column, kind in enumerate(self._columns.tolist())}
@@ -146,10 +147,6 @@ class PoolCovers:
         entries[rows[useful], column[useful]] = useful
         has[rows[useful], column[useful]] = True
         return entries, has
-
-
-def _is_narrow(parts: list[CoverComponent]) -> bool:
-    return max(len(part.kinds) for part in parts) <= MOST_KINDS
 
 
 class CoverComponent(Struct, frozen=True):

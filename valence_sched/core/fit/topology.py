@@ -16,7 +16,7 @@ import functools
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -532,21 +532,21 @@ def block_offer(
         numbers = tuple(table[value] for value, table in zip(values, tables, strict=True))
         pairs.append((BlockGroup(kind, numbers, number), (kind, values)))
     for domain in range(width):
-        surplus = _surplus_values([group for group, _ in pairs], domain, most)
+        blocks: defaultdict[int, set[Hashable]] = defaultdict(set)  # of each value
+        for (kind, numbers, number), _ in pairs:
+            value = numbers[domain]
+            if value is not None:
+                blocks[value].add((kind, numbers[:domain] + numbers[domain + 1 :], number))
+        equals: defaultdict[Hashable, list[int]] = defaultdict(list)
+        for value in sorted(blocks):
+            equals[frozenset(blocks[value])].append(value)
+        surplus = {value for equal in equals.values() for value in equal[most:]}
         pairs = [pair for pair in pairs if pair[0].values[domain] not in surplus]
-    pairs.sort(key=lambda pair: _sort_key(pair[0], kinds))
+    pairs.sort(key=lambda pair: (
+        kinds.kinds[pair[0].kind].sort_key,
+        tuple(-1 if value is None else value for value in pair[0].values),
+    ))  # fmt: skip
     return BlockOffer(tuple(group for group, _ in pairs), tuple(key for _, key in pairs))
-
-
-def blocks_by_value(groups: Iterable[BlockGroup], domain: int) -> dict[int, Hashable]:
-    """Return the blocks at each value of a domain; values with equal blocks can be swapped."""
-    counts: dict[int, list[tuple[int, ValueNumbers, int]]] = {}
-    for kind, values, number in groups:
-        value = values[domain]
-        if value is not None:
-            others = values[:domain] + values[domain + 1 :]
-            counts.setdefault(value, []).append((kind, others, number))
-    return {value: frozenset(blocks) for value, blocks in sorted(counts.items())}
 
 
 def _number_values(
@@ -559,15 +559,3 @@ def _number_values(
             blocks.setdefault(value, []).append((kinds.kinds[kind].sort_key, number))
     ordered = sorted(blocks, key=lambda value: (sorted(blocks[value]), value))
     return {None: None, **{value: number for number, value in enumerate(ordered)}}
-
-
-def _surplus_values(groups: list[BlockGroup], domain: int, most: int) -> set[int | None]:
-    values: dict[Hashable, list[int]] = {}
-    for value, blocks in blocks_by_value(groups, domain).items():
-        values.setdefault(blocks, []).append(value)
-    return {value for equal in values.values() for value in equal[most:]}
-
-
-def _sort_key(group: BlockGroup, kinds: BlockKinds) -> tuple[bytes, tuple[int, ...]]:
-    numbers = tuple(-1 if value is None else value for value in group.values)
-    return kinds.kinds[group.kind].sort_key, numbers

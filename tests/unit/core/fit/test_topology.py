@@ -21,6 +21,7 @@ from valence_sched.core.fit.demands import price_of_needs
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.optimiser import PropagationSearch
 from valence_sched.core.fit.spending import FREE_TOPOLOGY_STATES, Spending, Undecided
+from valence_sched.core.fit.topology import block_offer
 from valence_sched.errors import RequestError
 from valence_sched.model.inventory import Devices
 from valence_sched.model.need import Need, TopologyConstraint
@@ -374,6 +375,16 @@ class TestHard(unittest.TestCase):
             seen = view({"id": "a", "blocks": blocks})
             found = Fitter(asked.needs, seen.kinds).fit(seen, 0)
             self.assertEqual(tuple(range(8)) if fits else None, found and found.blocks)
+
+
+class TestOffer(unittest.TestCase):
+    """The groups of blocks that a search is given."""
+
+    def test_those_without_a_place_come_first_however_they_are_listed(self):
+        kinds = view({"id": "a", "blocks": gpus("x")}).kinds
+        for free in ({(0, (None,)): 1, (0, ("x",)): 2}, {(0, ("x",)): 2, (0, (None,)): 1}):
+            groups = block_offer(free, kinds, lambda kind: 9, 9).groups
+            self.assertEqual([((None,), 1), ((0,), 2)], [group[1:] for group in groups])
 
 
 class TestWork(unittest.TestCase):
