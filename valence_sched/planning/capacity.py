@@ -33,6 +33,8 @@ from valence_sched.planning.stranded import scarcest_first, stranded_amounts
 from valence_sched.planning.succession import Succession
 from valence_sched.view.view import Floats, Ints, Mask, View
 
+MIX = "mix"  # the name of the capacity for a mix
+
 ROUNDING = 1e-6  # by which a sum of grants may exceed what is free
 
 Lines = dict[Need, float]  # the amount of a resource that one node takes
@@ -192,9 +194,6 @@ def _free_blocks(view: View, rows: Mask) -> tuple[Ints, Ints, Floats]:
         return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
     podms, kinds, slots = map(np.concatenate, zip(*parts, strict=True))
     return podms, kinds, slots
-
-
-MIX = "mix"  # the name of the capacity for a mix
 
 
 @dataclass(slots=True)

@@ -54,6 +54,9 @@ from valence_sched.planning.targets import (
     pools_of,
 )
 
+MAX_NEW_BLOCKS = 1_000_000  # of one edit on a whole site
+BLOCKS_URI = "/redfish/v1/CompositionService/ResourceBlocks/"
+
 StatusChange = Callable[[Status], Status]
 BlockOrStock = TypeVar("BlockOrStock", LeanBlock, Stock)
 
@@ -348,10 +351,6 @@ def _podm_changes(podm: LeanPodm, changes: dict[str, Any]) -> dict[str, Any]:
         capabilities = podm.capabilities | given
         new["capabilities"] = {key: values for key, values in capabilities.items() if values}
     return new
-
-
-MAX_NEW_BLOCKS = 1_000_000  # of one edit on a whole site
-BLOCKS_URI = "/redfish/v1/CompositionService/ResourceBlocks/"
 
 
 def _clones(

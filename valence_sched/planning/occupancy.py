@@ -14,6 +14,12 @@ from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.view import View
 
+MEASURED = ("cores", "memory_mib", "accelerators", "drives")
+PRICE = "price"  # the fact of a pod manager: of one hour
+EVENTS = ("requested", "placed", "refused", "undecided")
+MOST_SUMS = 10_000  # sets of kinds of blocks whose amounts are remembered
+DECIMALS = 6
+
 MOST_BUCKETS = 200  # then two at a time become one
 
 
@@ -109,12 +115,6 @@ class Timeline:
         self.buckets.append(Bucket(means, self.counts, self._sample()))
         self.counts = [0] * len(self.counts)
 
-
-MEASURED = ("cores", "memory_mib", "accelerators", "drives")
-PRICE = "price"  # the fact of a pod manager: of one hour
-EVENTS = ("requested", "placed", "refused", "undecided")
-MOST_SUMS = 10_000  # sets of kinds of blocks whose amounts are remembered
-DECIMALS = 6
 
 Changes = tuple[tuple[int, float], ...]  # amounts by the number of their level
 

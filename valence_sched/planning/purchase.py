@@ -47,6 +47,8 @@ from valence_sched.planning.succession import Succession
 from valence_sched.planning.targets import TargetMatch, find_targets
 from valence_sched.view.view import View
 
+CHOSEN_COLUMNS = 2_000  # of the integer programme of a large site
+
 PRICE_UNITS = 100  # whole numbers a unit of price: the optimiser counts cents
 
 
@@ -164,9 +166,6 @@ def _rows(site: Site, choice: AddBlocks, match: TargetMatch) -> Iterator[tuple[i
             whole = not podm.pools or pool == WHOLE_POOL
             to = podm.id if whole else f"{podm.id}/{pool}"
             yield row, _Place(choice.add, podm.id, pool, to)
-
-
-CHOSEN_COLUMNS = 2_000  # of the integer programme of a large site
 
 
 class PurchaseOption(Struct, frozen=True):

@@ -34,6 +34,9 @@ from valence_sched.planning.workload import PolicyChoice, Workload
 from valence_sched.view.fragmentation import ACCELERATORS
 from valence_sched.view.view import Mask
 
+LOOKAHEAD = 10_000  # requests by whose times the first buckets are made
+PROGRESS_EVERY = 1000  # requests
+
 MOST_REASONS = 8  # that are named of a first refusal
 FIT = "fit"  # the step after the last filter
 OUTCOMES = ("placed", "refused", "undecided")
@@ -127,9 +130,6 @@ def reason_groups(decision: Decision) -> tuple[ReasonGroup, ...]:
 def _by_name(flavor: str | None) -> tuple[bool, str]:
     return flavor is None, flavor or ""
 
-
-LOOKAHEAD = 10_000  # requests by whose times the first buckets are made
-PROGRESS_EVERY = 1000  # requests
 
 Departure = tuple[float, int, Request, Fit]
 Progress = Callable[[int], None]

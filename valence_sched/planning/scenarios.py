@@ -107,7 +107,8 @@ class _Scenarios:
             return None
         place, name = f"{scenario.place}.extends", scenario.extends
         file, mark, inside = name.rpartition("#")
-        if not mark and (name in self._document(key.file).scenarios or not _is_file(name)):
+        is_file = name.endswith(SUFFIXES) or os.sep in name
+        if not mark and (name in self._document(key.file).scenarios or not is_file):
             return self._known(ScenarioKey(key.file, name), place)
         if not mark:
             file = name
@@ -167,7 +168,3 @@ def with_weights(policy: Policy, weights: Mapping[str, float]) -> Policy:
     known = {use.name for use in weighers}
     weighers += [WeigherUse(name, weight) for name, weight in weights.items() if name not in known]
     return replace(policy, weighers=tuple(weighers))
-
-
-def _is_file(name: str) -> bool:
-    return name.endswith(SUFFIXES) or os.sep in name

@@ -32,6 +32,9 @@ from valence_sched.view.block_kinds import BlockKinds, device_amount
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.view import View
 
+MOST_ON_ROW = 1_000  # nodes of one flavor in one pool, where the grants of stocks never end
+IN_NO_POOL = "in no pool"
+
 _WORDS = {"processor": "cores", "memory": "memory", "drive": "drive", "nic": "NIC"}
 
 
@@ -104,10 +107,6 @@ def _devices(
             model = model or getattr(device, "media", None)
             unit = "MiB" if kind == "memory" else ""
             yield ResourceKind(_WORDS.get(kind) or device.kind, model, unit), device
-
-
-MOST_ON_ROW = 1_000  # nodes of one flavor in one pool, where the grants of stocks never end
-IN_NO_POOL = "in no pool"
 
 
 def stranded_amounts(contexts: Sequence[EvaluationContext]) -> list[StrandedAmount]:

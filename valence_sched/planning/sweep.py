@@ -38,6 +38,10 @@ from valence_sched.planning.workload import (
     compile_workload,
 )
 
+DASK = "dask:"
+INSTALL = "pip install 'valence-sched[sweep]'"
+CONNECT_S = 10.0
+
 #: A workload that another process can replay.
 PortableWorkload = CompiledWorkload | SyntheticWorkload
 
@@ -106,18 +110,18 @@ class Sweep:
         """
         wanted = set(self.keys)
         runs = {one.key: one for one in finished if one.key in wanted}
-        for one in workers(sweep_run, self._tasks([key for key in self.keys if key not in runs])):
+        tasks = (
+            SweepTask(self._sites[key.scenario], key.policy, key.seed,
+                      self._workloads[key.scenario].with_seed(key.seed), self.question,
+                      self._strict)
+            for key in [key for key in self.keys if key not in runs]
+        )  # fmt: skip
+        for one in workers(sweep_run, tasks):
             runs[one.key] = one
             record(one)
         if missing := len(self.keys) - len(runs):
             raise SchedulerError(f"{missing:,} runs were not made: repeat the sweep")
         return [runs[key] for key in self.keys]
-
-    def _tasks(self, keys: Iterable[SweepKey]) -> Iterator[SweepTask]:
-        for key in keys:
-            workload = self._workloads[key.scenario].with_seed(key.seed)
-            site = self._sites[key.scenario]
-            yield SweepTask(site, key.policy, key.seed, workload, self.question, self._strict)
 
     def _question(self) -> str:
         digest = hashlib.sha256(b"strict" if self._strict else b"")
@@ -297,11 +301,6 @@ class SweepJournal:
     def _unwritable(self, error: OSError) -> InputError:
         reason = (error.strerror or str(error)).lower()
         return InputError(self._file, "", reason, "a file of JSON Lines to add runs to")
-
-
-DASK = "dask:"
-INSTALL = "pip install 'valence-sched[sweep]'"
-CONNECT_S = 10.0
 
 
 @contextlib.contextmanager

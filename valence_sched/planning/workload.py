@@ -37,6 +37,9 @@ from valence_sched.model.workload import (
 from valence_sched.planning.workload_lines import Line, read_lines
 from valence_sched.view.block_kinds import BoundedMemo
 
+CHUNK = 4096  # requests that are drawn at once
+DECIMALS = 3  # of times in seconds
+
 MOST_REQUESTS = 10_000  # distinct ones that are remembered as compiled
 MOST_SORTED = 2_000_000  # lines that are sorted in memory
 
@@ -267,10 +270,6 @@ def compile_workload(workload: Workload, flavors: Mapping[str, Flavor]) -> Compi
     times = np.array(rows, dtype=np.float64).T.copy()
     places = workload.place(0).removesuffix("0")
     return CompiledWorkload(workload.name, places, times, tuple(requests))
-
-
-CHUNK = 4096  # requests that are drawn at once
-DECIMALS = 3  # of times in seconds
 
 
 class SyntheticWorkload:

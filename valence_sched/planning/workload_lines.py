@@ -27,6 +27,10 @@ from valence_sched.model.duplicate_keys import refuse_duplicate_keys
 from valence_sched.model.quantity import format_count
 from valence_sched.model.workload import TIMES, TraceColumn, WorkloadLine
 
+MAX_LINE_BYTES = 1 << 20
+MAX_JSON_BYTES = 1 << 27  # of one document; what is larger is written as JSON Lines
+SNIFFED_BYTES = 4096
+
 Row = Sequence[str]
 #: Of each field its column, and the factor of its numbers in a recorded trace.
 Positions = dict[str, tuple[int, float | None]]
@@ -146,10 +150,6 @@ def _with_lists(value: Any) -> Any:
     return {key: _with_lists(item) for key, item in value.items()}
 
 
-MAX_LINE_BYTES = 1 << 20
-MAX_JSON_BYTES = 1 << 27  # of one document; what is larger is written as JSON Lines
-SNIFFED_BYTES = 4096
-
 Form = Literal["csv", "jsonl", "json", "yaml"]
 _FORMS: dict[str, Form] = {
     ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".yaml": "yaml",
@@ -208,16 +208,12 @@ def _form(stream: Any, file: str) -> Form:
     if head.startswith(b"["):
         return "json"
     if head.startswith(b"{"):
-        return "jsonl" if _is_json(first) else "json"
+        try:
+            msgspec.json.decode(first)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return "json"
+        return "jsonl"
     return "yaml" if first.startswith((b"-", b"#")) or b":" in first else "csv"
-
-
-def _is_json(text: bytes) -> bool:
-    try:
-        msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return True
 
 
 def _document_lines(stream: BinaryIO, file: str, form: Form) -> Iterator[Line]:

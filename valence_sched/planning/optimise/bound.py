@@ -42,6 +42,11 @@ from valence_sched.planning.optimise.node_types import (
 from valence_sched.planning.optimise.witness import Witness, WitnessNode
 from valence_sched.view.view import View
 
+COST_UNITS = 10_000  # the largest cost of a node or a block, in the solver's whole numbers
+CHUNK_COLUMNS = 300  # of the integer programmes in which a large site is rounded
+CHUNK_NODES, CHUNK_GAP = 50, 0.002  # what each of them may take
+GOAL_ROUNDING = 1e-3  # by which a later goal may exceed what an earlier one reached
+
 
 class PodmOptimum(Struct, frozen=True):
     """What a podm makes: its id, the nodes placed, and how many it never exceeds by itself.
@@ -215,9 +220,6 @@ class JointProgramme:
         return values[first : first + len(self.models[number][0].programme.upper)]
 
 
-COST_UNITS = 10_000  # the largest cost of a node or a block, in the solver's whole numbers
-
-
 def goal_value(
     goal: Goal, view: View, node_types: Sequence[NodeType], nodes: Iterable[WitnessNode]
 ) -> float:
@@ -294,12 +296,6 @@ def _scaled(terms: Iterable[tuple[int, float]]) -> Terms:
         sums[column] = sums.get(column, 0.0) + value
     largest = max(sums.values(), default=0.0)
     return [(column, value * COST_UNITS / largest) for column, value in sums.items() if largest]
-
-
-CHUNK_COLUMNS = 300  # of the integer programmes in which a large site is rounded
-CHUNK_NODES, CHUNK_GAP = 50, 0.002  # what each of them may take
-
-GOAL_ROUNDING = 1e-3  # by which a later goal may exceed what an earlier one reached
 
 
 @dataclass(slots=True)

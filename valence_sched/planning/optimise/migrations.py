@@ -170,18 +170,17 @@ class MigrationState:
 
     def room(self, node_type: int) -> int:
         """Return how many more nodes of a type all podms make, each one after another."""
-        return sum(self._room_on(podm, node_type) for podm in range(len(self.view.podms)))
-
-    def _room_on(self, podm: int, node_type: int) -> int:
-        table = self.current.block_tables[podm]
-        known = self._room.get((podm, node_type))
-        if known is None or known[0] is not table:
-            mark, nodes = self.mark(), 0
-            while nodes < MOST_COUNTED and self.place(node_type, only=podm):
-                nodes += 1
-            self.go_back(mark)
-            known = self._room[podm, node_type] = table, nodes
-        return known[1]
+        total = 0
+        for podm, table in enumerate(self.current.block_tables):
+            known = self._room.get((podm, node_type))
+            if known is None or known[0] is not table:
+                mark, nodes = self.mark(), 0
+                while nodes < MOST_COUNTED and self.place(node_type, only=podm):
+                    nodes += 1
+                self.go_back(mark)
+                known = self._room[podm, node_type] = table, nodes
+            total += known[1]
+        return total
 
     def migrate(self, number: int, fit: Fit) -> None:
         """Make a node at its destination, then release what it held."""
@@ -434,7 +433,9 @@ class _AimedSearch:
         fit = state.fit(node_type, avoid=avoid)
         if fit is not None or not most:
             return fit
-        unmoved = self._unmoved()
+        moved = {migration.node for migration in state.migrations}
+        unmoved = {podm: left for podm, numbers in state.by_podm().items()
+                   if (left := [number for number in numbers if number not in moved])}  # fmt: skip
         podms = [podm for podm, numbers in unmoved.items()
                  if podm != avoid and would_help(state, numbers, node_type)]  # fmt: skip
         for size in range(1, most + 1):
@@ -447,12 +448,6 @@ class _AimedSearch:
                         if fit is not None:
                             return fit
         return None
-
-    def _unmoved(self) -> dict[int, list[int]]:
-        moved = {migration.node for migration in self.state.migrations}
-        found = {podm: [number for number in numbers if number not in moved]
-                 for podm, numbers in self.state.by_podm().items()}  # fmt: skip
-        return {podm: numbers for podm, numbers in found.items() if numbers}
 
     def _distinct_sets(self, nodes: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
         seen: set[Hashable] = set()
