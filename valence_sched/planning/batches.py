@@ -213,9 +213,19 @@ class BatchPlan:
     def __post_init__(self) -> None:
         self._fits_left = self.budget.batch_fits
         self._requested = sum(one.count for one in self.requests)
-        self._classify()
-        self.least = self._sums([one.required_count for one in self.requests])
+        known: dict[object, int] = {}
         view = self.succession.current_view
+        for request in self.requests:
+            rows = self.succession.eligible(request)
+            key = (request.evaluation_key, rows.tobytes())
+            number = known.setdefault(key, len(self.types))
+            self.type_of.append(number)
+            if number == len(self.types):
+                self.types.append(NodeType.of(request, rows))
+                self._most_alone.append(most_nodes_alone(view, request, rows))
+        counts = self._sums([one.count for one in self.requests])
+        self.types = [replace(one, most=most) for one, most in zip(self.types, counts, strict=True)]
+        self.least = self._sums([one.required_count for one in self.requests])
         self.variants = variants_of(self.types, view.kinds, self.budget)
         self.bound = most_nodes_together(view, self.types, self._most_alone)
 
@@ -304,7 +314,14 @@ class BatchPlan:
         queues = [deque[WitnessNode]() for _ in self.types]
         for node in nodes:
             queues[node.node_type].append(node)
-        shares = self._shares([len(queue) for queue in queues])
+        left = [len(queue) for queue in queues]
+        shares = [0] * len(self.requests)  # first what each must have
+        for wanted in ([one.required_count for one in self.requests],
+                       [one.count for one in self.requests]):  # fmt: skip
+            for position, number in enumerate(self.type_of):
+                more = min(wanted[position] - shares[position], left[number])
+                shares[position] += more
+                left[number] -= more
         planned = []
         for number, share in zip(self.type_of, shares, strict=True):
             own = [queues[number].popleft() for _ in range(share)]
@@ -337,33 +354,6 @@ class BatchPlan:
 
     def _variants_of_type(self, number: int) -> list[int]:
         return [at for at, variant in enumerate(self.variants) if variant.node_type == number]
-
-    def _shares(self, placed: list[int]) -> list[int]:
-        """Return how many of the nodes placed each request gets: first what it must have."""
-        left = list(placed)
-        shares = [0] * len(self.requests)
-        for wanted in ([one.required_count for one in self.requests],
-                       [one.count for one in self.requests]):  # fmt: skip
-            for position, number in enumerate(self.type_of):
-                more = min(wanted[position] - shares[position], left[number])
-                shares[position] += more
-                left[number] -= more
-        return shares
-
-    def _classify(self) -> None:
-        """Make one node type of requests that ask for equal nodes on the same pools."""
-        known: dict[object, int] = {}
-        view = self.succession.current_view
-        for request in self.requests:
-            rows = self.succession.eligible(request)
-            key = (request.evaluation_key, rows.tobytes())
-            number = known.setdefault(key, len(self.types))
-            self.type_of.append(number)
-            if number == len(self.types):
-                self.types.append(NodeType.of(request, rows))
-                self._most_alone.append(most_nodes_alone(view, request, rows))
-        counts = self._sums([one.count for one in self.requests])
-        self.types = [replace(one, most=most) for one, most in zip(self.types, counts, strict=True)]
 
     def _sums(self, numbers: Sequence[int]) -> list[int]:
         sums = Counter[int]()
