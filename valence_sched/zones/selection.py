@@ -174,14 +174,15 @@ class ZoneSelection:
             UnknownName: every zone that may have a pod manager of the request is asked and answers,
                 and none has it.
         """
-        self._complete_mix()
+        begin: Callable[[], None] = self._complete_mix
         while True:  # each time without one more of the zones, or once by what they supply now
             try:
+                begin()
                 self._noted.nodes = self._with_alternates(self._nodes())
             except _LostZone:
-                self._begin_anew()
+                begin = self._begin_anew
             except _OtherSupplies as other:
-                self._begin_anew(other.supplies)
+                begin = functools.partial(self._begin_anew, other.supplies)
             else:
                 return self._noted
 

@@ -12,14 +12,15 @@ from msgspec.structs import replace
 
 from tests.unit.core.sites import quietly
 from tests.unit.zones.scarce_sites import CORES, scarce_decider, scarce_podm, scarce_request
+from tests.unit.zones.test_selection import FlakyZone
 from tests.unit.zones.test_tree_as_flat import tree
 from valence_sched.errors import ServiceError
 from valence_sched.model.decision import InventorySummary
 from valence_sched.model.mix_supply import added_supplies, exact_sum, is_supply
 from valence_sched.model.need import Alternative
-from valence_sched.model.zone import GroupAnswer, OfferQuery, SealedRequest, ZoneSupplies
+from valence_sched.model.zone import GroupAnswer, OfferQuery, OtherNode, SealedRequest, ZoneSupplies
 from valence_sched.zones.mixes import SupplySums, ZoneMixes
-from valence_sched.zones.selection import ZoneSelection
+from valence_sched.zones.selection import OtherOffer, ZoneSelection
 from valence_sched.zones.tokens import Tokens
 from valence_sched.zones.tree import ChildZone, ZoneTree
 
@@ -229,6 +230,26 @@ class TestSupplies(unittest.TestCase):
         self.assertEqual(["r"], list(selected.silent))
         expected = scarce_decider(self.left).select_destinations(asked)
         self.assertEqual(expected.context.request.mix.scarcity, selected.request.mix.scarcity)
+
+    def test_zones_of_other_requests_are_lost_before_anything_is_offered(self):
+        """Each is away when it is asked what it supplies: at first, or once another is lost."""
+        every = replace(self.asked, count=50, fallbacks=(Alternative((CORES,), ()),))
+        offers = [one.chosen for one in selection(self.zones()[0], self.flat, every).nodes().nodes]
+        taken = {one.zone: OtherOffer(OtherNode(token=one.token), one.zone) for one in offers}
+        self.assertEqual({"l", "r"}, set(taken))
+        for lost in ({"r": 0}, {"l": 0}, {"r": 0, "l": 1}, {"r": 0, "l": 0}):
+            left = {"l": self.left, "r": self.right}
+            top, children = self.zones()
+            for zone, child in zip("lr", children, strict=True):
+                if zone in lost:
+                    left.pop(zone)
+                    child.group_state = FlakyZone(Counting(child._zone), lost[zone]).group_state
+            with self.subTest(lost):
+                selected = selection(
+                    top, self.flat, self.asked, others=list(taken.values())
+                ).nodes()
+                self.assertEqual(sorted(lost), sorted(selected.silent))
+                self.assertLessEqual({one.chosen.zone for one in selected.nodes}, set(left))
 
     def test_supplies_that_some_zone_does_not_tell_are_not_remembered(self):
         sums, (top, _) = SupplySums(), self.zones(lambda answer: replace(answer, supplies=UNSET))
