@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import contextlib, json, sys
 import msgspec
-from valence_sched.server.preparation import prepare_process
+from valence_sched.server.wiring import prepare_process
 from valence_sched.server.wiring import ServiceProcess
 from valence_sched.service.routes import ROUTES
 

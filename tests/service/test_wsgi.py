@@ -5,7 +5,7 @@ import unittest
 
 from falcon import testing
 
-from valence_sched.server.loopback import loopback_only
+from valence_sched.server.wsgi import loopback_only
 
 
 class TestLoopback(unittest.TestCase):

@@ -121,7 +121,7 @@ ONLY_IN = {
     "gunicorn": {"server/worker", "server/gunicorn_server"},
     "highspy": {"core/fit/optimiser"},
     "itsdangerous": {"zones/tokens"},
-    "httptools": {"drivers/http/response"},
+    "httptools": {"drivers/http/stdlib_transport"},
     "jinja2": {"pages/render"},
     "joblib": {"planning/sweep"},
     "keystoneauth1": {"integrations", "server/keystone", "valence_sched_cli", "zones/logins"},

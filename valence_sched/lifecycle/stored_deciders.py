@@ -5,16 +5,232 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import cast
+
+from msgspec.structs import replace
 
 from valence_sched.core.decider import Decider
-from valence_sched.inventory.loader import collector_paused
+from valence_sched.errors import InputError, NoPodm, one_line
+from valence_sched.inventory.loader import InventoryLoader, collector_paused
+from valence_sched.inventory.old_readings import OldReadings, ReadingAges, stale_error
+from valence_sched.inventory.sources import SourceReader
+from valence_sched.inventory.stored import StoredMembers, stored_members, stored_podm
 from valence_sched.lifecycle.claim import Claimer
-from valence_sched.lifecycle.follower import Follower
+from valence_sched.lifecycle.follower import Followed, FollowedPodm, Follower
 from valence_sched.lifecycle.intake import Intake
-from valence_sched.lifecycle.stored_inventory import StoredInventory
+from valence_sched.model.custom_resource import DeclaredResources, with_declared
+from valence_sched.model.inventory import LeanPodm, PodmStatus
 from valence_sched.model.podm_overview import PodmOverview
+from valence_sched.model.read_options import Selection
+from valence_sched.model.registration import Registration
+from valence_sched.store.snapshot import StoreSnapshot
 from valence_sched.store.store import Store
+
+#: How soon it is looked up again whether an old reading is old still, in seconds.
+ASK_AGAIN_S = 1.0
+
+
+class StoredInventory:
+    """Members of a follower: those of a selection, with what a live reading would say of them.
+
+    After each update the attributes and diagnostics of ``sources`` are about the present state.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        sources: SourceReader,
+        loader: InventoryLoader,
+        selection: Selection,
+        declared: DeclaredResources | None = None,
+    ) -> None:
+        self._store, self._sources, self._loader = store, sources, loader
+        self._selection, self._live, self._declared = selection, selection.live, declared
+        # read by the first update, which is about everything
+        self._members: StoredMembers
+        self._names: frozenset[str]
+        self._live_ids: set[str]
+        self._read_ids: set[str]
+        self._registered: dict[str, Registration] = {}
+        self._ranks: dict[str, int] = {}
+        self._reported: set[str] = set()
+        self._statuses: dict[str, PodmStatus] = {}
+        self._unread: dict[str, str] = {}
+        self._refused: set[str] = set()
+        self._invalid: dict[str, str] = {}
+        self._aged: set[str] = set()
+        self._max_ages = ReadingAges(_limit(self._live.max_age_s))
+        self._warn_ages = ReadingAges(_limit(self._live.warn_age_s))
+        self._asked_at: dict[str, float] = {}
+
+    @property
+    def skipped(self) -> Sequence[str]:
+        """Return a line for each pod manager that is not read, and each that is invalid."""
+        return [*self._in_order(self._unread), *self._invalid.values()]
+
+    def unread_ids(self) -> Collection[str]:
+        """Return the ids of the pod managers that are not read at present."""
+        return self._unread.keys()
+
+    def update(self, followed: Followed, snapshot: StoreSnapshot, changed: set[str]) -> set[str]:
+        """Take in what changed: content, failures, registrations, reports, ages and liveness."""
+        again = set(changed)
+        now = self._sources.now()
+        reported = {one for one in changed if one in followed and followed[one].report is not None}
+        members_changed = snapshot.registry_changed or (self._reported & changed) != reported
+        self._reported = (self._reported - changed) | reported
+        if members_changed:
+            again |= self._read_members()
+        for podm_id in changed:
+            read_at = followed[podm_id].podm.read_at if podm_id in followed else None
+            for ages in (self._max_ages, self._warn_ages):
+                if podm_id in followed:
+                    ages.note(podm_id, read_at, now)
+                else:
+                    ages.forget(podm_id)
+        for podm_id in again:
+            self._invalid.pop(podm_id, None)
+        again |= self._update_ages(followed)
+        return again | self._update_statuses(followed)
+
+    def podm(self, podm_id: str, followed: FollowedPodm | None) -> LeanPodm | None:
+        """Return a pod manager as it is decided on, None where the selection does not have it."""
+        self._unread.pop(podm_id, None)
+        self._refused.discard(podm_id)
+        if podm_id not in self._ranks:
+            return None
+        known = followed.podm if followed is not None else None
+        one = self._registered.get(podm_id)
+        if one is not None:
+            failure = followed.failure if followed is not None else None
+            limit_s, now = self._live.max_age_s, self._sources.now()
+            if failure is not None and failure.refused:
+                self._refused.add(podm_id)
+            report = followed.report if followed is not None else None
+            known, reason = stored_podm(one, known, failure, report, LeanPodm, limit_s, now)
+            if reason is not None:
+                reason = reason.removeprefix(f"{podm_id}: ")
+                self._unread[podm_id] = one_line(f"{podm_id}: {reason}")
+        if known is None:
+            return None
+        known = cast(LeanPodm, with_declared(known, self._declared))
+        status = self._statuses.get(podm_id, known.status)
+        return known if status == known.status else replace(known, status=status)
+
+    def order(self, ids: Collection[str]) -> list[str]:
+        """Return ids as the registry has them, then those that only report."""
+        return sorted(ids, key=self._ranks.__getitem__)
+
+    def refuse(self, podm_id: str, error: InputError) -> None:
+        """Note that a pod manager is invalid and left out."""
+        self._invalid[podm_id] = str(error)
+
+    def check(self, count: int) -> None:
+        """Tell the sources what is decided on.
+
+        Raises:
+            NoPodm: there is no pod manager.
+            InventoryStale: a reading is older than the selection allows.
+            InventoryIncomplete: with ``strict``, one is not read.
+        """
+        self._tell_sources()
+        if not self._ranks:
+            raise NoPodm(self._sources.no_podm_message(self._live))
+        stale = [one for one in self._too_old() if one not in self._unread]
+        if stale:
+            first = self.order(stale)[0]
+            limit, now = _limit(self._live.max_age_s), self._sources.now()
+            raise stale_error(first, self._max_ages.read_at(first), limit, now)
+        self._loader.check(count, self._selection)
+
+    def with_read_times(self, overviews: Iterable[PodmOverview]) -> list[PodmOverview]:
+        """Return overviews with the times at which the pod managers were read last.
+
+        A reading that changed nothing is not followed: what is decided is the same.
+        """
+        every = list(overviews)
+        names = (one.podm.id for one in every if one.podm.id not in self._refused)
+        times = self._store.read_times(names)
+        return [
+            replace(one, podm=replace(one.podm, read_at=times.get(one.podm.id))) for one in every
+        ]
+
+    def _read_members(self) -> set[str]:
+        """Read the members again; return the names of those that are otherwise now."""
+        before, ranks_before = self._registered, self._ranks.keys()
+        registry = self._sources.registry(self._live.state)
+        self._members = stored_members(registry, self._live, self._reported)
+        self._registered = {
+            one.registration.name: one.registration for one in self._members.members
+        }
+        names = [*self._registered, *self._members.reporting]
+        self._ranks = {name: rank for rank, name in enumerate(names)}
+        self._names = frozenset(names)
+        self._live_ids, self._read_ids = set(names), set(self._registered)
+        changed = {name for name in self._registered.keys() | before.keys()
+                   if self._registered.get(name) != before.get(name)}  # fmt: skip
+        return changed | (self._ranks.keys() ^ ranks_before)
+
+    def _update_ages(self, followed: Followed) -> set[str]:
+        """Look up the times of readings that seem old; return those whose blocks come or go."""
+        self._ask_times(self._max_ages, self._too_old())
+        now = self._sources.now()
+        at, old = now.timestamp(), self._warn_ages.older(now) & self._ranks.keys()
+        self._asked_at = {one: self._asked_at.get(one, -math.inf) for one in old}
+        due = [one for one, asked_at in self._asked_at.items() if at - asked_at >= ASK_AGAIN_S]
+        self._ask_times(self._warn_ages, due)
+        self._asked_at |= dict.fromkeys(due, at)
+        failing = {one for one in self._too_old() if one in followed and followed[one].failure}
+        aged, self._aged = self._aged, failing
+        return aged ^ failing
+
+    def _too_old(self) -> set[str]:
+        if self._live.max_age_s is None:
+            return set()
+        ages = self._max_ages
+        return (ages.older(self._sources.now()) | ages.unknown) & self._ranks.keys()
+
+    def _ask_times(self, ages: ReadingAges, names: Collection[str]) -> None:
+        if names:
+            for name, read_at in self._store.read_times(names).items():
+                ages.note(name, read_at, self._sources.now())
+
+    def _update_statuses(self, followed: Followed) -> set[str]:
+        """Ask the liveness of those that only report; return those whose status is another."""
+        before = self._statuses
+        self._sources.read_ids = self._read_ids
+        reports = [(name, followed[name].podm.read_at)
+                   for name in self._members.reporting if name in followed]  # fmt: skip
+        self._statuses = self._loader.statuses(reports, self._live)
+        return {name for name in before.keys() | self._statuses.keys()
+                if before.get(name) != self._statuses.get(name)}  # fmt: skip
+
+    def _tell_sources(self) -> None:
+        sources, now = self._sources, self._sources.now()
+        sources.live_ids, sources.unread_ids = self._live_ids, set(self._unread)
+        sources.stored_names = self._names
+        sources.diagnostics.clear()
+        for line in self._in_order(self._unread):
+            sources.diagnostics.unread(line)
+        for line in self._invalid.values():
+            sources.diagnostics.skip(line)
+        old = OldReadings(self._live.warn_age_s)
+        for name in self._warn_ages.older(now) & self._ranks.keys():
+            old.note(name, self._warn_ages.read_at(name), now)
+        old.warn(sources.diagnostics)
+        if self._declared:
+            self._declared.remarks[:] = dict.fromkeys(self._declared.remarks)
+            for remark in (*self._declared.remarks, *self._declared.unmatched_remarks()):
+                sources.diagnostics.remark(remark)
+
+    def _in_order(self, lines: dict[str, str]) -> list[str]:
+        return [lines[name] for name in self.order(lines)]
+
+
+def _limit(limit_s: float | None) -> float:
+    return math.inf if limit_s is None else limit_s
 
 
 class StoredDeciders:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import logging
 import os
 import ssl
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from valence_sched.app import App
+from valence_sched.app import App, import_late_modules
 from valence_sched.errors import InputError, SchedulerError, StoreError
 from valence_sched.model.baremetal import CloudLogin
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
@@ -24,11 +25,11 @@ from valence_sched.model.effect import AUDIT_LINES, AuditLine
 from valence_sched.model.event_address import EventAddress
 from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.inventory import to_json
+from valence_sched.model.preparation import ROOM, prepare_nouns
 from valence_sched.model.read_pace import ReadPace
 from valence_sched.model.redact import redact_text
 from valence_sched.server.engine_pool import EnginePool, selection_of
 from valence_sched.server.hints import Application, ServiceHints
-from valence_sched.server.preparation import prepare_process
 from valence_sched.server.reader_thread import LeasedJob, ReaderThread
 from valence_sched.server.request_compiler import RequestCompiler
 from valence_sched.server.state_facts import StateReader
@@ -49,6 +50,18 @@ if TYPE_CHECKING:
     from valence_sched.server.zone import ProcessZone
     from valence_sched.store.store import Store
     from valence_sched.zones.children import ZonePoller
+
+#: Imported late by their callers; they define, or import, what a request decodes.
+MODULES = ("service.idempotency", "service.operations")
+
+
+def prepare_process() -> int:
+    """Prepare every noun that a request may decode; return how many there are."""
+    import_late_modules()
+    for name in MODULES:
+        importlib.import_module(ROOM + name)
+    return prepare_nouns()
+
 
 LOG = logging.getLogger(__name__)
 

@@ -7,6 +7,8 @@ composes when the server ends it gets as long as under ``valence-scheduler serve
 standard error, as that does, from its first request on.
 """
 
+from __future__ import annotations
+
 import atexit
 import functools
 import logging
@@ -15,11 +17,34 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from valence_sched.errors import errors_at
+from valence_sched.errors import AccessDenied, errors_at
+from valence_sched.model.inventory import to_json
+from valence_sched.model.problem import MEDIA_TYPE, problem_of
 from valence_sched.server.logs import configure_logs
-from valence_sched.server.loopback import loopback_only
 from valence_sched.server.wiring import ServiceProcess
-from valence_sched.service.settings import DEFAULT_SETTINGS, read_settings
+from valence_sched.service.settings import DEFAULT_SETTINGS, is_loopback, read_settings
+
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+REFUSAL = "this service authenticates nobody and answers its own machine alone: set auth to basic"
+
+
+def loopback_only(application: Application) -> Application:
+    """Return an application that refuses requests of other machines.
+
+    Another server listens for it, at an address that its own settings do not say.
+    """
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if is_loopback(environ.get("REMOTE_ADDR", "")):
+            return application(environ, start_response)
+        body = to_json(problem_of(AccessDenied(REFUSAL)))
+        headers = [("Content-Type", MEDIA_TYPE), ("Content-Length", str(len(body)))]
+        start_response("403 Forbidden", headers)
+        return [body]
+
+    return answer
+
 
 CONFIG_VARIABLE = "VALENCE_SCHEDULER_CONFIG"
 

@@ -14,10 +14,35 @@ from valence_sched.model.need import MEASURES, Need
 from valence_sched.model.request import FlavorShare, Mix, MixSupplies, NameRequirements
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.leftover import Leftover, leftover
-from valence_sched.view.mix_totals import exact_sums
 from valence_sched.view.scarcity import ShareSupply, scarcity
 from valence_sched.view.stock_grants import StockGrants
 from valence_sched.view.view import Floats, Ints, Labels, Mask, View
+
+
+def exact_sums(table: Floats) -> list[tuple[float, ...]]:
+    """Return per line of a table a few floats with the exact sum of the line.
+
+    In each round every number gives up its leading digits, down to one digit that is the same for
+    all of a line and so far up that their sum needs no rounding, in whichever order they are added:
+    ``ExtractVector`` of Rump, Ogita and Oishi, "Accurate Floating-Point Summation" (2008). Numbers
+    are finite.
+    """
+    parts: list[list[float]] = [[] for _ in range(len(table))]
+    if not table.size:
+        return [()] * len(table)
+    rest = table
+    room = int(table.shape[1] + 1).bit_length()
+    while len(lines := np.flatnonzero(rest.any(axis=1))):
+        _, exponents = np.frexp(np.abs(rest).max(axis=1, keepdims=True))
+        unit = np.ldexp(1.0, exponents + room)
+        leading = (unit + rest) - unit
+        rest = rest - leading
+        sums = leading.sum(axis=1)
+        for line in lines.tolist():
+            if sums[line]:
+                parts[line].append(float(sums[line]))
+    return [tuple(some) for some in parts]
+
 
 ACCELERATORS = "accelerators"  # the scarce resource that is not a stock but devices of blocks
 #: A mix has several flavors: besides heavy nodes, nodes that need less of the rest use the cards.

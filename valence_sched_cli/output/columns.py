@@ -10,12 +10,65 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from cliff import utils
 from cliff.columns import FormattableColumn
 
 from valence_sched.errors import UsageError, escape, one_line, suggest
 from valence_sched.streams import encodable
-from valence_sched_cli.output.ascii_table import ascii_table, is_wider_than_terminal
 from valence_sched_cli.output.fitting import fit_rows
+
+
+def ascii_table(
+    names: Sequence[str], rows: Sequence[Sequence[Any]], *, aligned: bool = True
+) -> str | None:
+    """Return the table as prettytable has it, without the last line end.
+
+    Columns of which the first cell is a number are ``aligned`` to the right, as those of a list.
+    None where that is not certain: it has no row, a column name twice, or other characters, or
+    it is wider than the terminal, where cliff folds its cells.
+    """
+    if not rows or len(set(names)) < len(names):
+        return None
+    texts = [[_text(cell) for cell in row] for row in rows]
+    if any(len(row) != len(names) for row in texts) or not _is_plain([names, *texts]):
+        return None
+    cells = [[text.split("\n") for text in row] for row in ([*names], *texts)]
+    widths = [max(len(line) for row in cells for line in row[column])
+              for column in range(len(names))]  # fmt: skip
+    if is_wider_than_terminal(sum(widths) + 3 * len(names) + 1):
+        return None
+    justify = [str.rjust if aligned and type(cell) in (int, float) else str.ljust
+               for cell in rows[0]]  # fmt: skip
+    rule = "+".join(["", *("-" * (width + 2) for width in widths), ""])
+    lines = [rule]
+    for row in cells:
+        for number in range(max(map(len, row))):
+            parts = (cell[number] if number < len(cell) else "" for cell in row)
+            padded = map(_padded, parts, widths, justify)
+            lines.append("|".join(["", *padded, ""]))
+        if row is cells[0]:
+            lines.append(rule)
+    return "\n".join([*lines, rule])
+
+
+def _text(cell: Any) -> str:
+    return str(cell.human_readable() if isinstance(cell, FormattableColumn) else cell)
+
+
+def _is_plain(rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether each character but the line ends takes one column."""
+    text = "".join(["".join(row) for row in rows]).replace("\n", "")
+    return text.isascii() and text.isprintable()
+
+
+def is_wider_than_terminal(width: int) -> bool:
+    """Return whether so many columns are more than the terminal has, if there is one."""
+    return sys.stdout.isatty() and width > (utils.terminal_width() or width)
+
+
+def _padded(text: str, width: int, justify: Any) -> str:
+    return f" {justify(text, width)} "
+
 
 FLAT = ("csv", "shell", "value")  # formats whose cells cannot hold a list or a map
 STRUCTURED = ("json", "yaml")

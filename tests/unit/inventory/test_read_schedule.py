@@ -3,7 +3,7 @@
 
 import unittest
 
-from valence_sched.inventory.read_schedule import ReadSchedule
+from valence_sched.inventory.background_reader import ReadSchedule
 from valence_sched.model.read_pace import ReadPace
 
 PACE = ReadPace(interval_s=60.0, jitter=0.1, backoff_s=600.0, open_after=3)

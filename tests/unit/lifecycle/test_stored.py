@@ -24,7 +24,7 @@ from valence_sched.errors import (
     UnknownName,
     UsageError,
 )
-from valence_sched.lifecycle.stored_inventory import ASK_AGAIN_S
+from valence_sched.lifecycle.stored_deciders import ASK_AGAIN_S
 from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.read_failure import ReadFailure

@@ -12,7 +12,7 @@ from tests.unit.lifecycle.site import request
 from tests.unit.lifecycle.test_stored import AWAY, StoredCase, registration
 from tests.unit.store.site import CORES
 from valence_sched.errors import InventoryIncomplete
-from valence_sched.lifecycle.stored_inventory import ASK_AGAIN_S
+from valence_sched.lifecycle.stored_deciders import ASK_AGAIN_S
 from valence_sched.store.store import Store
 
 POWER = {**CORES, "stocks": [{"resource": "power", "amount": 3}]}

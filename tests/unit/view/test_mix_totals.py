@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.sites import quietly
-from valence_sched.view.mix_totals import exact_sums
+from valence_sched.view.fragmentation import exact_sums
 
 NUMBERS = st.floats(-1e15, 1e15)
 LINES = st.integers(0, 40).flatmap(

@@ -7,23 +7,23 @@ import functools
 import logging
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from valence_sched.drivers.crawl.crawler import Crawler, Start
 from valence_sched.drivers.crawl.document_cache import DocumentCache
 from valence_sched.drivers.crawl.expand import ExpandReader
 from valence_sched.drivers.crawl.fetch_task import fetch_task
-from valence_sched.drivers.crawl.max_blocks import MaxBlocks, with_max_blocks
 from valence_sched.drivers.crawl.reading_memory import Answers, ReadingMemory
 from valence_sched.drivers.dialect import Dialect, Dialects, dialect_of_driver
 from valence_sched.drivers.document_shape import MEMBERS, current_form, type_name
-from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json, Parts, Resource
+from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json, Notes, Parts, Resource
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Deadline, Unreachable
 from valence_sched.drivers.http.service_root import enter_service
@@ -33,9 +33,34 @@ from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, Sh
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
 from valence_sched.model.diagnostic import Diagnostic
-from valence_sched.model.inventory import FullPodm, Node, PodmStatus, to_json
+from valence_sched.model.inventory import BlockType, FullPodm, Limit, Node, PodmStatus, to_json
+from valence_sched.model.quantity import format_count
 from valence_sched.model.read_failure import PreviousReading
 from valence_sched.model.registration import AUTO, Registration
+
+MaxBlocks = Mapping[BlockType, int]
+
+
+def with_max_blocks(podm: FullPodm, max_blocks: MaxBlocks, notes: Notes) -> FullPodm:
+    """Return the pod manager with these limits; where it states a stricter one, that is noted."""
+    stricter: dict[tuple[BlockType, int], list[str]] = {}
+    pools = []
+    for pool in podm.pools:
+        limits = dict(pool.limits)
+        for kind, most in max_blocks.items():
+            least, stated = limits[kind].min if kind in limits else 0, limits.get(kind, Limit()).max
+            top = most if stated is None else min(most, stated)
+            limits[kind] = Limit(least, max(top, least))
+            if max(top, least) != most:
+                stricter.setdefault((kind, max(top, least)), []).append(pool.id)
+        pools.append(replace(pool, limits=limits) if max_blocks else pool)
+    for (kind, found), ids in stricter.items():
+        where = f"pool {ids[0]}" + (f" and {len(ids) - 1} more" if len(ids) > 1 else "")
+        limit = format_count(found, f"{kind} block")
+        what = f"found a limit of {limit} in a node, expected {max_blocks[kind]}"
+        notes.remark(f"{where}: {what} as registered (what the pod manager states holds)")
+    return replace(podm, pools=tuple(pools))
+
 
 LOG = logging.getLogger(__name__)
 

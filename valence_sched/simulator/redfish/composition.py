@@ -4,18 +4,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from valence_sched.simulator.redfish import assembly, blocks, constrained
-from valence_sched.simulator.redfish.capabilities import (
-    CONSTRAINED,
-    SPECIFIC,
-    SimulatedCapability,
-    capabilities,
-    check_required,
-    limit_violation,
-)
+from valence_sched.model.quantity import format_count
+from valence_sched.simulator.redfish import assembly, blocks
+from valence_sched.simulator.redfish.assembly import COLLECTIONS, devices_of
+from valence_sched.simulator.redfish.blocks import ROOT, zones
 from valence_sched.simulator.server.composing_habits import Habits
 from valence_sched.simulator.server.documents import (
     DocumentTree,
@@ -27,6 +22,201 @@ from valence_sched.simulator.server.documents import (
     value_at,
 )
 from valence_sched.simulator.server.errors import RequestRefused, not_found
+
+SPECIFIC = "ComputerSystemComposition"
+CONSTRAINED = "ComputerSystemConstrainedComposition"
+
+
+class SimulatedCapability(NamedTuple):
+    """One way to compose: for what, in which zones (none means all), to which collection."""
+
+    use_case: str
+    zones: tuple[str, ...]
+    target: str
+    object: Json
+
+
+def capabilities(documents: DocumentTree) -> list[SimulatedCapability]:
+    """Return the capabilities that collections and zones state."""
+    root = documents.get(ROOT)
+    service = documents.get(uri_of(value_at(root, "CompositionService")))
+    holders = [
+        uri_of(link)
+        for link in (
+            value_at(root, "Systems"),
+            value_at(root, "ResourceBlocks"),
+            value_at(service, "ResourceBlocks"),
+            value_at(service, "ResourceZones"),
+        )
+    ]
+    found = [one for uri in holders for one in _stated(documents, uri, ())]
+    for uri, _, _ in zones(documents):
+        found += _stated(documents, uri, (uri,))
+    return found
+
+
+def _stated(
+    documents: DocumentTree, holder: str, zone: tuple[str, ...]
+) -> Iterator[SimulatedCapability]:
+    stated = value_at(documents.get(holder), "@Redfish.CollectionCapabilities", "Capabilities")
+    for json in stated if isinstance(stated, list) else []:
+        related = zone or tuple(uris(value_at(json, "Links", "RelatedItem")))
+        target = uri_of(value_at(json, "Links", "TargetCollection"))
+        document = documents.get(uri_of(value_at(json, "CapabilitiesObject"))) or {}
+        yield SimulatedCapability(str(value_at(json, "UseCase")), related, target, document)
+
+
+def check_required(every: Iterable[SimulatedCapability], use_case: str, body: Json) -> None:
+    """Refuse a body without a property that all capabilities of a use case require."""
+    objects = [one.object for one in every if one.use_case == use_case]
+    required = [set(_required(json)) for json in objects]
+    for name in sorted(set.intersection(*required)) if required else []:
+        if name not in body:
+            text = f"The property {name} is required to compose a system."
+            raise RequestRefused(400, "CreateFailedMissingReqProperties", text, name)
+
+
+def limit_violation(
+    every: Iterable[SimulatedCapability], zone: str, kinds: Iterable[Iterable[str]]
+) -> str:
+    """Return the fault of the number of blocks of a type in a zone, empty for none."""
+    counts: dict[str, int] = {}
+    for types in kinds:
+        for kind in map(str, types):
+            counts[kind] = counts.get(kind, 0) + 1
+    for one in every:
+        if one.use_case not in (SPECIFIC, CONSTRAINED) or (one.zones and zone not in one.zones):
+            continue
+        for name, limit in _limits(one.object):
+            count = counts.get(name[3:], 0)
+            if (name[:3] == "Max" and count > limit) or (name[:3] == "Min" and count < limit):
+                return f"{format_count(count, 'block')} of type {name[3:]}, and {name} is {limit}"
+    return ""
+
+
+def _limits(json: Json) -> Iterator[tuple[str, int]]:
+    stated: Any = json.get("@Redfish.ResourceBlockLimits") or {}
+    for limits in stated if isinstance(stated, list) else [stated]:
+        for name, limit in limits.items() if isinstance(limits, dict) else ():
+            if name[:3] in ("Min", "Max") and isinstance(limit, int):
+                yield name, limit
+
+
+def _required(json: Json) -> Iterator[str]:
+    for key, value in json.items():
+        name, mark, annotation = key.partition("@Redfish.")
+        if name and mark and annotation == "RequiredOnCreate" and value is True:
+            yield name
+
+
+#: Properties of a shape in which more is as good, if the client accepts more.
+AMOUNTS = (
+    "TotalCores",
+    "TotalThreads",
+    "MaxSpeedMHz",
+    "CapacityMiB",
+    "CapacityBytes",
+    "OperatingSpeedMhz",
+    "SpeedMbps",
+)
+
+
+class DeviceRequest(NamedTuple):
+    """Devices that a system is to have: kind, how many, properties, whether more will do."""
+
+    kind: str
+    wanted: int
+    properties: Json
+    more: bool
+
+
+def device_requests(body: Json) -> list[DeviceRequest]:
+    """Return the devices that a body requests; RequestRefused if a count is no number."""
+    found: list[DeviceRequest] = []
+    for kind in COLLECTIONS:
+        requested = body.get(kind)
+        rows = requested.get("Members") if isinstance(requested, dict) else requested
+        for row in rows if isinstance(rows, list) else []:
+            if isinstance(row, dict):
+                found += _device_requests(kind, row)
+    return found
+
+
+def _device_requests(kind: str, row: Json) -> Iterator[DeviceRequest]:
+    count = row.get("@Redfish.RequestedCount", 1)
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 10_000:
+        text = f"@Redfish.RequestedCount of {kind} is {count!r}, expected 1 or more."
+        raise RequestRefused(
+            400, "PropertyValueTypeError", text, str(count), "@Redfish.RequestedCount"
+        )
+    more = row.get("@Redfish.AllowOverprovisioning") is True
+    inner = row.get("Drives") if kind == "Storage" else row.get("Devices")
+    if isinstance(inner, list) and inner:
+        for drive in inner:
+            if isinstance(drive, dict):
+                yield from (
+                    shape._replace(kind="Drives", wanted=shape.wanted * count, more=more)
+                    for shape in _device_requests("Drives", drive)
+                )
+        return
+    plain = {key: value for key, value in row.items() if "@" not in key}
+    yield DeviceRequest(kind, count, plain, more)
+
+
+def choose_blocks(
+    documents: DocumentTree,
+    requests: Sequence[DeviceRequest],
+    free: Sequence[str],
+    named: Sequence[str],
+) -> tuple[str, ...]:
+    """Return blocks that together have the devices, empty when the greedy way finds none."""
+    devices = {uri: _flat_devices(documents, uri) for uri in free}
+    found = list(named)
+    for shape in requests:
+        for uri in free:
+            if _count(shape, devices, found) >= shape.wanted:
+                break
+            some = 0 if uri in found else _count(shape, devices, [uri])
+            too_many = not shape.more and _count(shape, devices, found) + some > shape.wanted
+            if some and not too_many:
+                found.append(uri)
+        have = _count(shape, devices, found)
+        if have < shape.wanted or (have > shape.wanted and not shape.more):
+            return ()
+    return tuple(found)
+
+
+def _flat_devices(documents: DocumentTree, uri: str) -> list[tuple[str, Json]]:
+    """Return the devices of a block, drives behind a storage as drives."""
+    found = devices_of(documents, documents.get(uri) or {})
+    flat = [(kind, json) for kind, devices in found.items() for json in devices.values()]
+    for json in found["Storage"].values():
+        flat += [("Drives", drive) for _, drive in documents.linked(json.get("Drives"))]
+    for json in found["SimpleStorage"].values():
+        flat += [("Drives", one) for one in array_of(json, "Devices") if isinstance(one, dict)]
+    return flat
+
+
+def _count(
+    shape: DeviceRequest, devices: dict[str, list[tuple[str, Json]]], found: Sequence[str]
+) -> int:
+    return sum(_fits(shape, kind, one) for uri in found for kind, one in devices[uri])
+
+
+def _fits(shape: DeviceRequest, kind: str, device: Json) -> bool:
+    return kind == shape.kind and all(
+        _value_fits(key, value, device.get(key), shape.more)
+        for key, value in shape.properties.items()
+        if not isinstance(value, (dict, list))
+    )
+
+
+def _value_fits(key: str, wanted: Any, found: Any, more: bool) -> bool:
+    if key == "ProcessorType" and found is None:
+        found = "CPU"
+    if key in AMOUNTS and more:
+        return isinstance(found, (int, float)) and found >= wanted
+    return bool(found == wanted)
 
 
 class CompositionPlan(NamedTuple):
@@ -62,7 +252,7 @@ class Composition:
         """Return what would be composed; RequestRefused if it cannot be. Nothing is changed."""
         named = _named_blocks(body)
         every = capabilities(self._documents)
-        shapes = constrained.device_requests(body)
+        shapes = device_requests(body)
         if not named and not shapes:
             text = "A system is composed of Links.ResourceBlocks, or of devices it is to have."
             raise RequestRefused(
@@ -160,7 +350,7 @@ class Composition:
     def _choose_blocks(
         self,
         named: Sequence[str],
-        shapes: Sequence[constrained.DeviceRequest],
+        shapes: Sequence[DeviceRequest],
         body: Json,
         every: Sequence[SimulatedCapability],
         client: str,
@@ -179,7 +369,7 @@ class Composition:
             if not set(named) <= set(inside):
                 continue
             free = [uri for uri in inside if uri in named or self._free(uri, client, reservation)]
-            found = constrained.choose_blocks(self._documents, shapes, free, named)
+            found = choose_blocks(self._documents, shapes, free, named)
             kinds = [array_of(self._documents.get(uri), "ResourceBlockType") for uri in found]
             if found and not limit_violation(every, zone, kinds):
                 return found

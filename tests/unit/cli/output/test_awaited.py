@@ -3,7 +3,7 @@
 
 import unittest
 
-from valence_sched_cli.output.awaited import Awaited
+from valence_sched_cli.output.progress import Awaited
 
 WIDE = 200
 

@@ -17,7 +17,7 @@ from valence_sched.errors import InputError, escape, one_line
 from valence_sched.model.codec import dump_yaml, escape_json
 from valence_sched.model.need import Need, Test
 from valence_sched_cli import base
-from valence_sched_cli.output import awaited, cells, columns, logs
+from valence_sched_cli.output import cells, columns, logs, progress
 
 TEXT = st.text(st.sampled_from([*sorted(FORBIDDEN), *"ab \\é界"]), max_size=8)
 WIDE = 9999  # so that no table is folded, which makes lines of its own
@@ -170,7 +170,7 @@ class TestStreams(unittest.TestCase):
         self.assertIs(first, handler.formatter)
 
     def test_the_progress_line_is_one_line(self):
-        waiting = awaited.Awaited()
+        waiting = progress.Awaited()
         waiting.set_count(0, 1, [EVIL])
         self.assertEqual("", raw(waiting.text(80), ""))
         waiting.set_activity(EVIL, EVIL)

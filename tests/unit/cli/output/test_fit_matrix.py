@@ -10,8 +10,8 @@ from unittest import mock
 from cliff.formatters.table import TableFormatter
 from prettytable import PrettyTable
 
+from valence_sched_cli.output.capacity import fit_matrix
 from valence_sched_cli.output.columns import prepare_formatter
-from valence_sched_cli.output.fit_matrix import fit_matrix
 
 COUNTS = {
     "small": {"alpha": 1, "bravo": 20, "charlie": 3, "delta-station": 0},

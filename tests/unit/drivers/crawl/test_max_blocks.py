@@ -3,7 +3,7 @@
 
 import unittest
 
-from valence_sched.drivers.crawl.max_blocks import with_max_blocks
+from valence_sched.drivers.crawl.reading import with_max_blocks
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm, Limit, Pool
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from valence_sched.drivers.http.exchange import MalformedBody
-from valence_sched.drivers.http.response import MAX_HEAD_BYTES, MAX_HEADERS, Response
+from valence_sched.drivers.http.stdlib_transport import MAX_HEAD_BYTES, MAX_HEADERS, Response
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

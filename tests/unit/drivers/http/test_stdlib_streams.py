@@ -10,8 +10,7 @@ from unittest import mock
 
 from tests.unit.drivers.http.served_bytes import ServedBytes, answer
 from valence_sched.drivers.http.exchange import PodmRequest, Slow, Unreachable
-from valence_sched.drivers.http.response import Response
-from valence_sched.drivers.http.stdlib_transport import AnswerStream, StdlibTransport
+from valence_sched.drivers.http.stdlib_transport import AnswerStream, Response, StdlibTransport
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 UNTIL_THE_END = HEAD + b"\r\n"

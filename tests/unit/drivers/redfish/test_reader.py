@@ -9,7 +9,7 @@ from typing import Any
 from unittest import TestCase
 
 from tests.unit.drivers.redfish.test_device_identity import BLOCKS, Case, V, links
-from valence_sched.drivers.crawl.max_blocks import with_max_blocks
+from valence_sched.drivers.crawl.reading import with_max_blocks
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish.reader import read_podm

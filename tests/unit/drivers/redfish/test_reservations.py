@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.unit.drivers.redfish.stored import StoredPodm
 from valence_sched.drivers.composer import Reply
+from valence_sched.drivers.redfish.composer import BlockReservations
 from valence_sched.drivers.redfish.methods import ComposeCapabilities
-from valence_sched.drivers.redfish.reservations import BlockReservations
 from valence_sched.drivers.redfish.verify import NodeReader
 from valence_sched.errors import ClaimLost, PodmError
 from valence_sched.model.composition import CompositionRequest

@@ -22,19 +22,272 @@ lists the differences of one pod manager.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from valence_sched.drivers.fields import NO_NOTES, Json, Notes
 from valence_sched.drivers.identity import root_identity
 from valence_sched.drivers.links import ROOT, LinkedDocuments
+from valence_sched.drivers.redfish.memory_domains import PERSISTENT, VOLATILE
 from valence_sched.drivers.redfish.reader import read_podm
 from valence_sched.drivers.redfish.render import blocks as render_blocks
-from valence_sched.drivers.redfish.render import parts
 from valence_sched.drivers.redfish.render.documents import DocumentWriter, link, links, oem, segment
+from valence_sched.drivers.redfish.storage_pools import GIB, STORAGE
 from valence_sched.model.identity import UUID_KIND
-from valence_sched.model.inventory import FullPodm
+from valence_sched.model.inventory import (
+    SINGLE_PER_NODE,
+    FullBlock,
+    FullPodm,
+    Limit,
+    Pool,
+    Stock,
+)
+
+_IN_CHASSIS = re.compile(r"(?P<chassis>/(?:.*/)?Chassis/[^/?#]+)/MemoryDomains/[^/?#]+", re.I)
+
+_IN_STORAGE = re.compile(
+    r"(?P<holder>/(?:.*/)?(?:Storage|StorageServices)/[^/?#]+)/StoragePools/[^/?#]+", re.I
+)
+STORAGES = f"{ROOT}/Storage"
+
+
+def is_memory(stock: Stock, podm: FullPodm) -> bool:
+    """Return whether a memory domain can say what the inventory says of a stock.
+
+    Redfish has no parts of a MiB. The zones that reach a domain, and its largest grant, stand in
+    a part of its own.
+    """
+    amounts = (stock.total or 0.0, stock.used, stock.min, stock.step, stock.max or 0.0)
+    whole = all(amount.is_integer() for amount in map(float, amounts))
+    kinds = (VOLATILE, PERSISTENT)
+    return stock.resource in kinds and stock.unit == "MiB" and whole and _has_pools(stock, podm)
+
+
+def is_storage(stock: Stock, podm: FullPodm) -> bool:
+    """Return whether a storage pool can say what the inventory says of a stock: whole bytes."""
+    amounts = (stock.total or 0.0, stock.used, stock.min, stock.step, stock.max or 0.0)
+    whole = all(math.isclose(amount * GIB, round(amount * GIB), abs_tol=1e-6) for amount in amounts)
+    return stock.resource == STORAGE and stock.unit == "GiB" and whole and _has_pools(stock, podm)
+
+
+def _has_pools(stock: Stock, podm: FullPodm) -> bool:
+    return set(stock.pools) <= {pool.id for pool in podm.pools} and bool(stock.pools)
+
+
+def _own_part(stock: Stock, zones: Mapping[str, str], **sizes: int | None) -> Json | None:
+    """Return what Redfish has no word for: the zones that reach a stock, and sizes of a grant."""
+    some = list(stock.pools) != list(zones)
+    return oem(Zones=links(zones[id_] for id_ in stock.pools) if some else None, **sizes)
+
+
+def domain_chassis(uri: str) -> str | None:
+    """Return the chassis that the URI of a memory domain is below, None without one."""
+    found = _IN_CHASSIS.fullmatch(uri)
+    return found["chassis"] if found else None
+
+
+def write_domain(writer: DocumentWriter, uri: str, stock: Stock, zones: Mapping[str, str]) -> str:
+    """Write a memory domain and its chunk; return its URI."""
+    chunks = [_chunk(writer, uri, stock)] if stock.used else []
+    held = writer.new_uri(f"{uri}/MemoryChunks")
+    body = {
+        "Status": {"State": "Enabled", "Health": "OK"},
+        "AllowsMemoryChunkCreation": True,
+        "AllowsBlockProvisioning": False,
+        "MemorySizeMiB": _mib(stock.total),
+        "MinMemoryChunkSizeMiB": _mib(stock.min) or None,
+        "MemoryChunkIncrementMiB": _mib(stock.step) or None,
+        "MemoryChunks": link(writer.collection(held, "MemoryChunks", chunks)),
+        "InterleavableMemorySets": _sets(writer, uri, stock),
+        "Oem": _own_part(stock, zones, MaxMemoryChunkSizeMiB=_mib(stock.max)),
+    }
+    return writer.put(uri, "MemoryDomain", stock.name, body)
+
+
+def write_storage(
+    writer: DocumentWriter, stocks: Sequence[tuple[str, Stock]], zones: Mapping[str, str]
+) -> str | None:
+    """Write storage systems with their pools; return their collection, None without any pool.
+
+    A pool whose URI is not that of a pool of a storage system stands in one of its own.
+    """
+    if not stocks:
+        return None
+    collection = writer.new_uri(STORAGES)
+    holders: dict[str, list[str]] = {}
+    for uri, stock in stocks:
+        found = _IN_STORAGE.fullmatch(uri)
+        holders.setdefault(found["holder"] if found else f"{collection}/Pools", []).append(uri)
+        _write_pool(writer, uri, stock, zones)
+    members = []
+    for holder, pools in holders.items():
+        place = writer.inventory_uri(holder)
+        inside = writer.collection(writer.new_uri(f"{place}/StoragePools"), "StoragePool", pools)
+        body: Json = {"Status": {"State": "Enabled", "Health": "OK"}, "StoragePools": link(inside)}
+        members.append(writer.put(place, "Storage", None, body))
+    return writer.collection(collection, "Storage", members)
+
+
+def _write_pool(writer: DocumentWriter, uri: str, stock: Stock, zones: Mapping[str, str]) -> None:
+    volumes = writer.new_uri(f"{uri}/AllocatedVolumes")
+    data = {"AllocatedBytes": _bytes(stock.total), "ConsumedBytes": _bytes(stock.used)}
+    writer.put(uri, "StoragePool", stock.name, {
+        "Status": {"State": "Enabled", "Health": "OK"},
+        "Capacity": {"Data": {key: size for key, size in data.items() if size is not None}},
+        "AllocatedVolumes": link(writer.collection(volumes, "Volume", ())),
+        "Oem": _own_part(stock, zones, MinVolumeSizeBytes=_bytes(stock.min) or None,
+                         MaxVolumeSizeBytes=_bytes(stock.max),
+                         VolumeIncrementBytes=_bytes(stock.step) or None),
+    })  # fmt: skip
+
+
+def _bytes(amount_gib: float | None) -> int | None:
+    return None if amount_gib is None else round(amount_gib * GIB)
+
+
+def _chunk(writer: DocumentWriter, uri: str, stock: Stock) -> str:
+    kind = "PMEM" if stock.resource == PERSISTENT else "Volatile"
+    size = {"MemoryChunkSizeMiB": _mib(stock.used), "AddressRangeType": kind}
+    return writer.put(writer.new_uri(f"{uri}/MemoryChunks/InUse"), "MemoryChunks", None, size)
+
+
+def _sets(writer: DocumentWriter, uri: str, stock: Stock) -> list[Json] | None:
+    """Return the modules of a persistent domain: without chunks only they show that it is."""
+    if stock.resource != PERSISTENT:
+        return None
+    module = {"MemoryType": "NVDIMM_P", "CapacityMiB": _mib(stock.total)}
+    place = writer.put(writer.new_uri(f"{uri}/Memory/1"), "Memory", None, module)
+    return [{"MemorySet": links([place])}]
+
+
+def _mib(amount: float | None) -> int | None:
+    return None if amount is None else int(amount)
+
+
+def write_capabilities(
+    writer: DocumentWriter,
+    systems: str,
+    zones: Sequence[tuple[str, Pool]],
+    blocks: Sequence[FullBlock],
+) -> Json:
+    """Return the composition properties of the collection of systems, and write their documents.
+
+    Pools of equal limits share a capability; without pools it is for all there is.
+    """
+    stated: dict[bytes, tuple[Json, list[str]]] = {}
+    for zone, pool in zones or ((None, None),):
+        if found := _limits(pool, blocks):
+            key = msgspec.json.encode(found, order="sorted")
+            stated.setdefault(key, (found, []))[1].extend([zone] if zone else [])
+    if not stated:
+        return {}
+    members = [_capability(writer, systems, *of) for of in stated.values()]
+    type_ = "#CollectionCapabilities.v1_4_0.CollectionCapabilities"
+    return {"@Redfish.CollectionCapabilities": {"@odata.type": type_, "Capabilities": members}}
+
+
+def _limits(pool: Pool | None, blocks: Iterable[FullBlock]) -> Json:
+    """Return the block limits of a pool as Redfish states them.
+
+    No maximum would be read as one of a compute unit, so all there are is stated instead.
+    """
+    found: Json = {}
+    known = dict(pool.limits) if pool else {}
+    here = [block for block in blocks if pool is None or pool.id in block.pools]
+    for kind in SINGLE_PER_NODE:
+        count = sum(kind in block.type for block in here)
+        limit = known.get(kind, Limit())
+        if limit.max is None and count:
+            known[kind] = Limit(limit.min, max(count, limit.min, 1))
+    for kind, limit in known.items():
+        if limit.min:
+            found[f"Min{kind}"] = limit.min
+        if limit.max is not None:
+            found[f"Max{kind}"] = limit.max
+    return found
+
+
+def _capability(writer: DocumentWriter, systems: str, limits: Json, zones: list[str]) -> Json:
+    body = {
+        "@Redfish.ResourceBlockLimits": limits,
+        "Name@Redfish.RequiredOnCreate": True,
+        "Links@Redfish.RequiredOnCreate": True,
+        "Links": {"ResourceBlocks@Redfish.RequiredOnCreate": True},
+    }
+    uri = writer.new_uri(f"{systems}/Capabilities")
+    place = writer.put(uri, "ComputerSystem", "Capabilities", body)
+    related = {"RelatedItem": links(zones)} if zones else {}
+    return {
+        "CapabilitiesObject": link(place),
+        "UseCase": "ComputerSystemComposition",
+        "Links": {"TargetCollection": link(systems), **related},
+    }
+
+
+CHASSIS, FABRICS = f"{ROOT}/Chassis", f"{ROOT}/Fabrics"
+
+
+def write_chassis(
+    writer: DocumentWriter,
+    chassis_uris: Mapping[str, str],
+    domains: Sequence[tuple[str, Stock]],
+    zones: Mapping[str, str],
+) -> str | None:
+    """Write the chassis of places and the memory that they hold; return their collection.
+
+    Memory without a chassis gets one of its own. None where there is no chassis at all.
+    """
+    if not chassis_uris and not domains:
+        return None
+    uri = writer.new_uri(CHASSIS)
+    below: dict[str, list[str]] = {place: [] for place in chassis_uris.values()}
+    for place, stock in domains:
+        holder = chassis_uris.get(domain_chassis(place) or "", f"{uri}/Memory")
+        below.setdefault(holder, []).append(write_domain(writer, place, stock, zones))
+    members = []
+    known = set(chassis_uris.values())
+    for holder, memory in below.items():
+        place = holder if holder in known else writer.new_uri(holder)
+        body: Json = {"ChassisType": "Other", "Status": {"State": "Enabled", "Health": "OK"}}
+        if memory:
+            inside = writer.new_uri(f"{place}/MemoryDomains")
+            body["MemoryDomains"] = link(writer.collection(inside, "MemoryDomain", memory))
+        members.append(writer.put(place, "Chassis", None, body))
+    return writer.collection(uri, "Chassis", members)
+
+
+def write_fabrics(writer: DocumentWriter, blocks: Iterable[FullBlock]) -> str | None:
+    """Write the fabrics, switches, ports and endpoints at which devices say they sit."""
+    found = [render_blocks.fabric_of(block.places or {}) for block in blocks]
+    ends: dict[str, dict[str, None]] = {}
+    for fabric, switch in dict.fromkeys(item for item in found if item):
+        ends.setdefault(fabric, {})
+        if switch:
+            ends[fabric][switch] = None
+        else:
+            _stub(writer, render_blocks.end_of(fabric, None), "Endpoint", {})
+    for fabric, switches in ends.items():
+        body: Json = {"FabricType": "Ethernet"}
+        for switch in switches:
+            port = _stub(writer, render_blocks.end_of(fabric, switch), "Port", {})
+            ports = writer.collection(writer.new_uri(f"{switch}/Ports"), "Port", [port])
+            _stub(writer, switch, "Switch", {"Ports": link(ports)})
+        if switches:
+            place = writer.collection(writer.new_uri(f"{fabric}/Switches"), "Switch", switches)
+            body["Switches"] = link(place)
+        _stub(writer, fabric, "Fabric", body)
+    return writer.collection(writer.new_uri(FABRICS), "Fabric", ends) if ends else None
+
+
+def _stub(writer: DocumentWriter, uri: str, type_: str, body: Json) -> str:
+    """Write a document at a URI that links name, unless something else stands there."""
+    if uri not in writer.documents:
+        writer.put(writer.inventory_uri(uri), type_, None, body)
+    return uri
+
 
 SERVICE = f"{ROOT}/CompositionService"
 BLOCKS, ZONES = f"{SERVICE}/ResourceBlocks", f"{SERVICE}/ResourceZones"
@@ -49,16 +302,16 @@ class _RenderUris:
         self.blocks = [writer.inventory_uri(block.uri) for block in podm.blocks]
         self.uris = dict(zip((block.uri for block in podm.blocks), self.blocks, strict=True))
         self.nodes = [writer.inventory_uri(node.uri) for node in podm.nodes]
-        self.memory = [stock for stock in podm.stocks if parts.is_memory(stock, podm)]
+        self.memory = [stock for stock in podm.stocks if is_memory(stock, podm)]
         self.domains = [writer.inventory_uri(stock.uri) for stock in self.memory]
-        self.storage = [stock for stock in podm.stocks if parts.is_storage(stock, podm)]
+        self.storage = [stock for stock in podm.stocks if is_storage(stock, podm)]
         self.storage_pools = [writer.inventory_uri(stock.uri) for stock in self.storage]
         self.zones = [writer.inventory_uri(f"{ZONES}/{segment(pool.id)}") for pool in podm.pools]
         ids = (pool.id for pool in podm.pools)
         self.zone_uris = dict(zip(ids, self.zones, strict=True))
         self.chassis: dict[str, str] = {}
         holders = [render_blocks.chassis_of(block) for block in podm.blocks]
-        for uri in [*map(parts.domain_chassis, self.domains), *holders]:
+        for uri in [*map(domain_chassis, self.domains), *holders]:
             if uri and uri not in self.chassis:
                 self.chassis[uri] = writer.inventory_uri(uri)
 
@@ -73,9 +326,9 @@ def documents_of(podm: FullPodm) -> dict[str, Json]:
     roots = {
         "CompositionService": _service(sheet, podm, places),
         "Systems": _systems(sheet, podm, places),
-        "Chassis": parts.write_chassis(sheet, places.chassis, domains, places.zone_uris),
-        "Storage": parts.write_storage(sheet, storage, places.zone_uris),
-        "Fabrics": parts.write_fabrics(sheet, podm.blocks),
+        "Chassis": write_chassis(sheet, places.chassis, domains, places.zone_uris),
+        "Storage": write_storage(sheet, storage, places.zone_uris),
+        "Fabrics": write_fabrics(sheet, podm.blocks),
     }
     body: Json = {name: link(uri) for name, uri in roots.items() if uri}
     sheet.put(ROOT, "ServiceRoot", podm.name or podm.id, {
@@ -147,7 +400,7 @@ def _service(writer: DocumentWriter, podm: FullPodm, places: _RenderUris) -> str
 def _systems(writer: DocumentWriter, podm: FullPodm, places: _RenderUris) -> str:
     uri = writer.new_uri(SYSTEMS)
     zones = list(zip(places.zones, podm.pools, strict=True))
-    extra = parts.write_capabilities(writer, uri, zones, podm.blocks)
+    extra = write_capabilities(writer, uri, zones, podm.blocks)
     writer.collection(uri, "ComputerSystem", places.nodes, **extra)
     for place, node in zip(places.nodes, podm.nodes, strict=True):
         blocks = [places.uris.get(block, block) for block in node.blocks]
