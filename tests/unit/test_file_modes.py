@@ -27,8 +27,7 @@ WRITERS = {
     "drivers/files/tree_writer": ["Redfish tree"],
     "files": ["report", "plan", "inventory", "page", "results and golden decisions"],
     "inventory/view_cache": ["cache of views"],
-    "store/maintenance": ["copy of a state"],
-    "store/repair": ["rows of a repair"],
+    "store/maintenance": ["copy of a state", "rows of a repair"],
     "store/schema": ["state file"],
     "testing/generate": ["generated inventory"],
 }

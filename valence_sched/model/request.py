@@ -317,8 +317,8 @@ def _digest(content: bytes) -> str:
 def _check_sizes(request: Request) -> None:
     """Refuse a request that would take without end to decide, or to hold in memory."""
     if len(request.id) > MAX_ID:
-        text = f"its ID has {len(request.id):,} characters, at most {MAX_ID}: choose a shorter one"
-        raise RequestError(f"request {request.id[:20]}...: {text}")
+        text = f"its ID has {format_count(len(request.id), 'character')}, at most {MAX_ID}"
+        raise RequestError(f"request {request.id[:20]}...: {text}: choose a shorter one")
     _check_size(request.count, "nodes", MAX_NODES)
     _check_size(request.alternates, "alternates", MAX_NODES)
     _check_size(1 + len(request.fallbacks), "alternatives", MAX_ALTERNATIVES)
