@@ -160,8 +160,10 @@ class Ironic:
             raise self._error(f"no answer ({type(error).__name__})") from None
 
     def _decode(self, status: int, content: bytes, kind: type[T]) -> T:
-        if status in (401, 403):
-            raise self._error(f"HTTP {status}: the user may not list nodes")
+        if status == 401:
+            raise self._error("HTTP 401: the login is rejected")
+        if status == 403:
+            raise self._error("HTTP 403: the user may not list nodes")
         if status != 200:
             raise self._error(f"HTTP {status}")
         try:

@@ -90,7 +90,7 @@ class TestBadAnswers(IronicCase):
         locked = {"nodes": [{"uuid": "u", "driver_info": {}, "reservation": HIDDEN}]}
         page = {"nodes": [{"uuid": "u", "driver_info": {}}], "next": "http://x"}
         for answer, told in (
-            ((401, {}), "HTTP 401: the user may not list nodes"),
+            ((401, {}), "HTTP 401: the login is rejected"),
             ((403, {}), "HTTP 403: the user"),
             ((404, {}), "HTTP 404"),
             ((500, {"error_message": "geheim"}), "HTTP 500"),
