@@ -85,10 +85,9 @@ def _dive(
     improve: bool,
     weight: int,
 ) -> Cover:
-    dive = Dive(items, tuple(demand), None, states // weight)
-    dive.improve = improve
+    dive = Dive(items, tuple(demand), states // weight, improve=improve)
     dive.run(tuple(demand), tuple(caps))
-    counts = dive.counts(dive.best)
+    counts = dive.counts()
     if counts is not None and not dive.complete:
         counts = _without_needless(items, demand, counts)
     return Cover(counts, dive.states * weight, dive.complete)
@@ -171,7 +170,7 @@ def _without_needless(
 
 def upper_bound(items: Sequence[Item], demand: int, caps: Sequence[int]) -> int:
     """Return an upper bound of what all items together give to one demand within the caps."""
-    search = Dive([replace(item, gives=(item.gives[demand],)) for item in items], (0,), None, 0)
+    search = Dive([replace(item, gives=(item.gives[demand],)) for item in items], (0,), 0)
     return _most_given(search.remaining_gifts[0][0], search.cap_room(tuple(caps)))
 
 
@@ -186,15 +185,15 @@ class Dive:
     """
 
     def __init__(
-        self, items: Sequence[Item], demand: tuple[int, ...], ceiling: int | None, most: int
+        self, items: Sequence[Item], demand: tuple[int, ...], most: int, *, improve: bool = True
     ) -> None:
-        self.complete, self.improve = True, True
+        self.complete, self.improve = True, improve
         self.demands = range(len(demand))
         prices = [_price_per_share(item, demand) for item in items]
         self.order = sorted(range(len(items)), key=prices.__getitem__)
         self.items = [items[position] for position in self.order]
         self.best: Sequence[int] | None = None
-        self.ceiling = ceiling  # a cover must cost less; the best one so far, once there is one
+        self.ceiling: int | None = None  # a cover must cost less than the best one so far
         self.states, self.most = 0, most
         self.seen: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
         self._bounds(len(demand))
@@ -244,12 +243,12 @@ class Dive:
                 self.best, self.ceiling = tuple(numbers), price
             numbers.pop()
 
-    def counts(self, numbers: Sequence[int] | None) -> list[int] | None:
-        """Return numbers of the items in order as numbers of the items as they were given."""
-        if numbers is None:
+    def counts(self) -> list[int] | None:
+        """Return the best cover by the items as they were given."""
+        if self.best is None:
             return None
         counts = [0] * len(self.items)
-        for position, number in zip(self.order, numbers, strict=False):
+        for position, number in zip(self.order, self.best, strict=False):
             counts[position] = number
         return counts
 

@@ -46,7 +46,7 @@ def near_cover(random: Random):
 
 
 def dived(items: list[Item], asked, caps) -> Dive:
-    dive = Dive(items, asked, None, ENOUGH)
+    dive = Dive(items, asked, ENOUGH)
     dive.run(asked, caps)
     return dive
 

@@ -93,7 +93,7 @@ class TestCheapest(unittest.TestCase):
             Item(1, 3, (1, 0)),  # 12 as the first, and cheaper
             Item(1, 1, (0, 0)),
         ]
-        self.assertEqual([3, 1, 4, 0, 5, 2], Dive(items, (4, 4), None, 0).order)
+        self.assertEqual([3, 1, 4, 0, 5, 2], Dive(items, (4, 4), 0).order)
 
     def test_without_improvement_the_first_cover_ends_it(self):
         items = [Item(1, 9, (4,)), Item(1, 6, (2,)), Item(1, 2, (1,)), Item(2, 3, (1,))]
