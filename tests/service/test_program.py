@@ -7,11 +7,14 @@ import json
 import os
 import re
 import signal
+import socket
 import sqlite3
+import struct
 import subprocess
 import sys
 import time
 import unittest
+import urllib.parse
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -307,6 +310,24 @@ class TestProcesses(unittest.TestCase):
         """Return the process that reads."""
         holder = store.leases.holder(LEASE)
         return holder and int(re.search(r" process (\d+) ", holder)[1])
+
+    def test_a_client_that_resets_its_connection_is_no_error(self):
+        """In the midst of its answer, and before the service says that no more will come."""
+        process, url, log = self.serve()
+        place = urllib.parse.urlsplit(url)
+
+        def leave(_number):
+            client = socket.create_connection((place.hostname, place.port), timeout=20)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.sendall(b"GET /healthcheck HTTP/1.1\r\nConnection: close\r\n\r\n")
+            client.recv(1)
+            client.close()
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(leave, range(1000)))
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(0, process.wait(60))
+        self.assertNotIn("Traceback", log.read_text())
 
     def test_an_inventory_that_changes_is_read_again(self):
         site = self.folder / "site.json"

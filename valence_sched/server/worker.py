@@ -271,8 +271,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._hold(0)
         self._wait(Phase.LINGERING, LINGER_S)
         if self._worker.alive and self._transport.can_write_eof():
-            self._transport.write_eof()
-            self._transport.resume_reading()
+            try:
+                self._transport.write_eof()
+            except OSError:  # the client reset it once it had enough
+                self.abort()
+            else:
+                self._transport.resume_reading()
         else:
             self._transport.close()
 
