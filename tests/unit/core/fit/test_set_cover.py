@@ -166,6 +166,24 @@ class TestFurther(unittest.TestCase):
                 with self.subTest(seed=seed, item=number):
                     self.assertFalse(count and covers(free, tuple(fewer), asked, caps))
 
+    def test_of_needless_items_the_dearest_are_left_out(self):
+        items = [Item(1, 2, (3,)), Item(1, 9, (3,)), Item(1, 5, (3,)), Item(1, 7, (1,))]
+        found = SearchOutcome([1, 1, 1, 1], False, 7)
+        with mock.patch.object(optimiser, "optimum", return_value=found):
+            self.assertEqual([1, 0, 1, 0], cheapest_cover(items, (6,), states=ENOUGH).counts)
+
+    def test_the_optimiser_gets_numbers_as_tight_as_they_can_be(self):
+        """No gift above its demand, demands in the unit of their gifts, no item too often."""
+        items = [Item(9, 5, (4, 0), (0,)), Item(9, 5, (6, 3)), Item(9, 7, (50, 0))]
+        with mock.patch.object(optimiser, "optimum", side_effect=optimiser.optimum) as optimum:
+            cheapest_cover(items, (9, 2), (2,), states=ENOUGH)
+        part, prices = optimum.call_args.args[:2]
+        self.assertEqual([2, 2, 1], part.upper)
+        self.assertEqual([5, 2], part.lower_rows[:2])
+        self.assertEqual(2, part.upper_rows[2])
+        self.assertEqual([(0, 0, 2), (0, 1, 3), (0, 2, 5), (1, 1, 2), (2, 0, 1)], part.entries)
+        self.assertEqual({0: 5, 1: 5, 2: 7}, prices)
+
 
 class TestWork(unittest.TestCase):
     """How many states the searches visit: a policy counts its budget in them.
