@@ -184,7 +184,8 @@ class Programme:
         """
         import highspy  # a program that decides nothing hard does not wait for it
 
-        solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        # Highs() prints the version of HiGHS on standard output before it takes an option
+        solver = highspy._Highs()  # type: ignore[attr-defined]
         for name, value in (("output_flag", False), ("threads", 1), ("random_seed", 0),
                             ("solver", "choose" if whole else "ipm"),
                             ("mip_rel_gap", effort.gap), ("mip_abs_gap", 1.0 - 2 * ROUNDING),

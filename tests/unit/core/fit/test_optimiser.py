@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What HiGHS says of a programme is exact, counted, and believed no further than it can be."""
 
+import os
+import sys
+import tempfile
 import unittest
 from random import Random
 from types import SimpleNamespace
@@ -68,7 +71,7 @@ class TestOptimum(unittest.TestCase):
             solution = SimpleNamespace(col_value=answer, value_valid=True)
             with (
                 self.subTest(answer=answer),
-                mock.patch.object(highspy.Highs, "getSolution", lambda _, it=solution: it),
+                mock.patch.object(highspy._Highs, "getSolution", lambda _, it=solution: it),
             ):
                 outcome = best(items, (5,))
                 self.assertEqual(found, (outcome.found, outcome.complete))
@@ -89,15 +92,31 @@ class TestOptimum(unittest.TestCase):
 
     def test_the_solver_knows_each_option_that_it_is_given(self):
         given = []
-        real = highspy.Highs.setOptionValue
+        real = highspy._Highs.setOptionValue
 
         def note(solver, name, value):
             given.append((name, real(solver, name, value)))
 
-        with mock.patch.object(highspy.Highs, "setOptionValue", note):
+        with mock.patch.object(highspy._Highs, "setOptionValue", note):
             best([Item(2, 3, (2,))], (3,))
         self.assertEqual({highspy.HighsStatus.kOk}, {status for _, status in given})
         self.assertIn("mip_max_nodes", dict(given))
+
+    def test_the_solver_prints_nothing(self):
+        """HiGHS writes to the descriptors itself, among them what a program reads as JSON."""
+        with tempfile.TemporaryFile() as printed:
+            sys.stdout.flush()
+            kept = os.dup(1), os.dup(2)
+            try:
+                for number in (1, 2):
+                    os.dup2(printed.fileno(), number)
+                best([Item(2, 3, (2,)), Item(2, 4, (3,))], (5,))
+            finally:
+                for number, one in zip((1, 2), kept, strict=True):
+                    os.dup2(one, number)
+                    os.close(one)
+            printed.seek(0)
+            self.assertEqual(b"", printed.read())
 
     def test_larger_programmes_than_the_states_pay_for_are_not_begun(self):
         part = ProgrammePart([1.0] * 40_000)
