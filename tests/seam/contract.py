@@ -134,6 +134,16 @@ class SchedulerContract:
         self.assertGreater(mix.nodes, 0)
         self.check_sendable(mix)
 
+    def test_a_mix_of_no_request_is_refused(self):
+        with self.assertRaises(RequestError):
+            self.scheduler.mix_capacity([], [], 100)
+
+    def test_an_owner_without_a_name_is_not_all_owners(self):
+        for limit in (self.scheduler.set_quota, self.scheduler.change_quota):
+            with self.assertRaises(SchedulerError):
+                limit("", {"nodes": 3.0})
+        self.assertFalse([one for one in self.scheduler.quotas() if one.owner is None])
+
     def test_what_is_stranded_depends_on_a_request(self):
         with self.assertRaisesRegex(RequestError, "no request: name at least one flavor"):
             self.scheduler.stranded([])

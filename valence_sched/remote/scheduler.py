@@ -12,7 +12,14 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import msgspec
 
-from valence_sched.errors import SchedulerError, ServiceError, Unverified, UsageError
+from valence_sched.errors import (
+    RequestError,
+    SchedulerError,
+    ServiceError,
+    Unverified,
+    UsageError,
+    one_line,
+)
 from valence_sched.model.claim import Claim
 from valence_sched.model.decision import Report, Reports
 from valence_sched.model.inventory import FullPodm
@@ -191,10 +198,14 @@ class RemoteScheduler(Scheduler):
         return  # its service does, with each verb
 
     def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
-        return super().set_quota(owner, limits) if owner else self._limit_all("PUT", limits)
+        if owner is None:
+            return self._limit_all("PUT", limits)
+        return super().set_quota(owner, limits)
 
     def change_quota(self, owner: str | None, limits: Mapping[str, float | None]) -> Quota:
-        return super().change_quota(owner, limits) if owner else self._limit_all("PATCH", limits)
+        if owner is None:
+            return self._limit_all("PATCH", limits)
+        return super().change_quota(owner, limits)
 
     def _limit_all(self, method: str, limits: Mapping[str, float | None]) -> Quota:
         content = self._connection.ask(method, "quotas", body=QuotaChange(limits=dict(limits)))
@@ -214,12 +225,20 @@ def _identified(argument: Any) -> Any:
 
 
 def _body(kind: type[msgspec.Struct], arguments: Mapping[str, Any]) -> msgspec.Struct:
-    """Return the body with these arguments as fields; one that is a body itself as it is."""
+    """Return the body with these arguments as fields; one that is a body itself as it is.
+
+    Raises:
+        RequestError: they are no such body, as a mix of no requests.
+    """
     (first, *_) = arguments.values()
     if isinstance(first, kind):
         return first
     fields = {FIELDS.get(name, name): value for name, value in arguments.items()}
-    return kind(**{name: value for name, value in fields.items() if name in kind.__struct_fields__})
+    known = {name: value for name, value in fields.items() if name in kind.__struct_fields__}
+    try:
+        return kind(**known)
+    except ValueError as error:
+        raise RequestError(one_line(str(error))) from None
 
 
 def _refuse_password(password: str | None) -> None:
