@@ -10,9 +10,9 @@ from valence_sched.errors import ClaimLost, ClaimState, NameTaken
 from valence_sched.lifecycle.claim import MOST_ATTEMPTS, Claimer
 from valence_sched.model.claim import Grant
 from valence_sched.model.custom_resource import CustomResource, DeclaredResources
-from valence_sched.model.inventory import to_json
 from valence_sched.model.node_request import NodeRequest
 from valence_sched.model.policy import Policy, WeigherUse
+from valence_sched.model.request import asked_content
 from valence_sched.store.claims import TTL_S
 from valence_sched.testing import request
 
@@ -99,7 +99,7 @@ class TestClaimed(ClaimerCase):
     def test_a_key_stands_for_the_request_or_for_what_the_caller_says(self):
         local = claimer(self.one)
         asked = self.request()
-        self.assertEqual(to_json(asked).decode(), local.content(asked))
+        self.assertEqual(asked_content(asked).decode(), local.content(asked))
         first = local.claim(asked, key="k")
         again = local.claim(asked, key="k")
         self.assertEqual((first.claim, None, 0), again)

@@ -17,7 +17,6 @@ WRITERS = {
     "drivers/events/subscription": "asks for events",
     "drivers/redfish/amounts": "a part of the composer",
     "drivers/redfish/composer": "a composer",
-    "drivers/redfish/reservations": "a part of the composer",
     "drivers/rsd/composer": "a composer",
 }
 #: Who sees a composer that changes, or what connects to one.

@@ -96,7 +96,7 @@ class DifferencesTest(unittest.TestCase):
         values = {"pools": ("y",), "status": Status(state="Failed"), "places": {"switch": "s"},
                   "devices": Devices(), "type": ("Network",), "limits": {"Compute": Limit(1, 1)},
                   "blocks": (), "traits": ("X",), "max": 8.0,
-                  "request": NodeRequest(zone="z")}  # fmt: skip
+                  "request": NodeRequest(zone="z"), "stale": True}  # fmt: skip
         things = {FullBlock: "blocks", Pool: "pools", Stock: "stocks", Node: "nodes"}
         for noun, where in things.items():
             have = getattr(PODM, where)[0]
