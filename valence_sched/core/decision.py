@@ -212,7 +212,7 @@ class RowFits:
         self._context, self._batch = context, batch
 
     def of(self, row: int) -> RowFit:
-        """Return whether the blocks of a row make the node, whatever the filters say."""
+        """Return whether the blocks of a row make the node, without regard to the filters."""
         known = self._known.get(row)
         if known is None:
             fit = self._context.fit(self._batch.view, row)

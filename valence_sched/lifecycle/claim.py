@@ -144,7 +144,7 @@ class Claimer:
         return generation
 
     def content(self, request: Request) -> str:
-        """Return what an idempotency key stands for: the request, whatever its id."""
+        """Return what an idempotency key stands for: the request without its id."""
         return asked_content(request).decode()
 
     def claim(

@@ -199,7 +199,7 @@ class ClaimingVerbs(Verbs, Protocol):
         return self._call(ClaimingVerbs.claim_plan, plan, key=key, ttl_s=ttl_s)
 
     def check_plan(self, plan: Plan) -> None:
-        """Refuse a plan that may not be carried out here, whatever it says; one elsewhere passes.
+        """Refuse a plan that may not be carried out here; one of another zone passes.
 
         Raises:
             AccessDenied: the plan came to a service, and no key of it has signed the plan as it is.

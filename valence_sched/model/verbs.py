@@ -230,7 +230,7 @@ class Route(NamedTuple):
     ``rule`` names who may, ``role`` is the least role that does; without a rule everybody may, or
     of a path with a ``{token}`` its pod manager alone.
     ``query`` are the words of the query, besides the name of a path that ends in ``-``, or the noun
-    that they make. One that ``reads`` changes nothing, whoever may use it; one for a ``reading``
+    that they make. One that ``reads`` changes nothing, for any role; one for a ``reading``
     scheduler takes the turn of its tenant. One that ``decides`` breaks the ties of a request by an
     id of its own. What goes on after its answer ends with a ``result``.
     """

@@ -103,7 +103,7 @@ class Sweep:
     ) -> list[SweepRun]:
         """Make the runs that are not ``finished``; return all, in the order of their keys.
 
-        ``record`` is called with each when it finishes, in whatever order that is.
+        ``record`` is called with each when it finishes, in that order.
 
         Raises:
             SchedulerError: as of a replay, or of the workers; those recorded are finished.

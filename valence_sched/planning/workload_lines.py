@@ -134,7 +134,7 @@ def _scaled(factor: float, *, whole: bool) -> Callable[[str], Any]:
         try:
             number = float(cell)
         except ValueError:
-            return cell  # whoever reads the field says what is wrong with it
+            return cell  # the reader of the field says what is wrong with it
         number = round(number * factor, 9)
         return math.ceil(number) if whole and math.isfinite(number) else number
 

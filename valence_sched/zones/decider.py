@@ -128,7 +128,7 @@ class ZoneBatch:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-MOST_TRIES = 3  # of a decision whose offers somebody else takes meanwhile
+MOST_TRIES = 3  # of a decision whose offers others take meanwhile
 
 #: Tells a request as a zone names its pod managers: one directly below, or this one (``""``).
 RequestFor = Callable[[str], Request]

@@ -144,7 +144,7 @@ class ZoneClaimRecovery:
         return "would be ended in these zones"
 
     def _find_composed(self, row: ZoneClaim) -> str:
-        """End a claim whose composition nobody saw the end of, as its zones say."""
+        """End a claim whose composition was interrupted, as its zones say."""
         found = self._composed(row)
         if found.goes_on:
             return f"left as it is: {found.goes_on}"

@@ -373,7 +373,7 @@ class TestJointRequests(unittest.TestCase):
         self.assertEqual([2, 2], [len(rows) for rows in self.placed(trial)])
 
     def test_costs_of_each_request_are_those_of_its_own_nodes(self):
-        """The large node has a single place, whatever it costs; the small ones go where cheap."""
+        """The large node has a single place at any cost; the small ones go where it is cheap."""
         site = view({"id": "large", "blocks": cpus(6, 16)}, {"id": "small", "blocks": cpus(5)})
         sixteen = asked({"processor": {"total_cores": 16}}, count=1, id="x")
         plan = self.plan(site, sixteen, asked(count=2, id="y"))

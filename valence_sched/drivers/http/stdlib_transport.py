@@ -46,7 +46,7 @@ _BODILESS, _INTERIM = (204, 304), range(100, 200)
 
 
 class Headers(Mapping[str, str]):
-    """Headers by name, in whatever case; of several with one name, the first."""
+    """Headers by name, case-insensitive; of several with one name, the first."""
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}

@@ -77,7 +77,7 @@ class BlockReservations:
             self._reserved = []
 
     def reserved_among(self, uris: Iterable[str]) -> list[str]:
-        """Return the blocks that are reserved, whoever did it, as they were read last."""
+        """Return the blocks that were reserved when they were read last, by any client."""
         blocks = (self._reader.last_block(uri) for uri in uris)
         return [block.uri for block in blocks if block and block.reserved]
 
