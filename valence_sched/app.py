@@ -81,7 +81,7 @@ if TYPE_CHECKING:
 
 
 #: Imported late, by what needs them; they define, or import, what a scheduler here decodes.
-LATE_MODULES = ("drivers.crawl.document_cache", "lifecycle.access", "store.store")
+LATE_MODULES = ("drivers.crawl.cache", "lifecycle.access", "store.store")
 
 
 def import_late_modules() -> None:

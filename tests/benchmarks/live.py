@@ -28,9 +28,9 @@ from sushy.auth import SessionAuth
 from tests.benchmarks import bare
 from tests.benchmarks.measure import Measurement, against, sized
 from valence_sched.core import plugins
+from valence_sched.drivers.crawl.cache import ReadingMemory
 from valence_sched.drivers.crawl.pool import read
 from valence_sched.drivers.crawl.reading import Reading, ReadSettings, ReadTarget
-from valence_sched.drivers.crawl.reading_memory import ReadingMemory
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import DocumentNotes, LinkedDocuments
 from valence_sched.model.registration import Registration

@@ -13,8 +13,8 @@ from pathlib import Path
 from tests.unit.structure import ROOT, every_module
 from valence_sched import files
 from valence_sched.config.credentials import SecureFile
-from valence_sched.drivers.crawl.document_cache import DocumentCache
-from valence_sched.drivers.files import tree_writer
+from valence_sched.drivers.crawl.cache import DocumentCache
+from valence_sched.drivers.files.tree import build_folder, write_tree
 from valence_sched.inventory.view_cache import ViewCache
 from valence_sched.store.store import Store
 from valence_sched.testing import generate, view
@@ -23,8 +23,8 @@ from valence_sched.testing import generate, view
 WRITERS = {
     "config/credentials": ["secure file"],
     "config/schemas": [],  # run when the project is developed
-    "drivers/crawl/document_cache": ["cache of documents"],
-    "drivers/files/tree_writer": ["Redfish tree"],
+    "drivers/crawl/cache": ["cache of documents"],
+    "drivers/files/tree": ["Redfish tree"],
     "files": ["report", "plan", "inventory", "page", "results and golden decisions"],
     "inventory/view_cache": ["cache of views"],
     "store/maintenance": ["copy of a state", "rows of a repair"],
@@ -125,7 +125,7 @@ class TestModes(unittest.TestCase):
             files.write_json({"a": 1}, str(place / "report.json"))
             files.write_inventory((), str(place / "site.jsonl.gz"))
             tree = place / "tree"
-            tree_writer.build_folder(str(tree), lambda folder: tree_writer.write_tree(
+            build_folder(str(tree), lambda folder: write_tree(
                 {"/redfish/v1": {"a": 1}}, folder, self.fail) and None)  # fmt: skip
             words = ["--podms", "1", "--blocks", "1", "--output", str(place / "generated")]
             self.assertEqual(0, generate.main(words))

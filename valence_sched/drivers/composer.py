@@ -8,11 +8,13 @@ node. No write is sent twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import urljoin
 
 from valence_sched.drivers.document_shape import check_content
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.http.exchange import GONE
+from valence_sched.drivers.http.exchange import BUSY_STATUSES, GATEWAY_STATUSES, GONE, Patience
+from valence_sched.drivers.links import link_path
 from valence_sched.errors import InputError, PodmError, one_line
 from valence_sched.model.composition import CompositionRequest, CompositionResult
 
@@ -114,3 +116,180 @@ def get_document(session: Session, uri: str | None) -> Json | None:
 def describe_reply(reply: Reply) -> str:
     """Return an answer that is no document in words."""
     return one_line(f"HTTP {reply.status}" + (f": {reply.text}" if reply.text else ""), 200)
+
+
+MAX_MESSAGES = 5
+
+#: Message keys that report success; an error body may hold nothing else.
+_SUCCESS_KEYS = ("success", "created", "accepteventnotification")
+
+_FAILED_TASK_STATES = ("Exception", "Killed", "Cancelled", "Interrupted")
+
+
+def refusal(reply: Reply) -> str | None:
+    """Return why a reply refuses, None when it does not: by its status or by its body.
+
+    Some answer 200 with an error in the body, or in a stanza of it; some put success into an
+    error body.
+    """
+    bodies = (reply.body, *stanza_responses(reply.body))
+    messages = [text for body in bodies for text in _messages(body)] or _task_messages(reply.body)
+    if reply.status >= 400 or messages:
+        words = "; ".join(messages[:MAX_MESSAGES]) or reply.text or "no reason given"
+        return one_line(f"HTTP {reply.status}: {words}", 300)
+    return None
+
+
+def stanza_responses(body: Any) -> list[Json]:
+    """Return the responses to the stanzas of a manifest."""
+    stanzas = ((body or {}).get("Manifest") or {}).get("Stanzas") if isinstance(body, dict) else []
+    found = [stanza.get("Response") for stanza in stanzas or [] if isinstance(stanza, dict)]
+    return [response for response in found if isinstance(response, dict)]
+
+
+def _messages(body: Any) -> list[str]:
+    error = body.get("error") if isinstance(body, dict) else None
+    if not isinstance(error, dict):
+        return [str(error)] if error else []
+    extended = error.get("@Message.ExtendedInfo")
+    inner = extended if isinstance(extended, list) else [extended]
+    found = [_message_text(item) for item in [*inner, error] if isinstance(item, dict)]
+    messages = [text for text in dict.fromkeys(found) if text]
+    # A general error only says that there are messages.
+    is_general = "generalerror" in str(error.get("code", "")).casefold() or not error.get("message")
+    return messages[:-1] if len(messages) > 1 and is_general else messages
+
+
+def _task_messages(body: Any) -> list[str]:
+    """Return why a task ended without success; empty for one that did not, and for no task."""
+    state = body.get("TaskState") if isinstance(body, dict) else None
+    if state not in _FAILED_TASK_STATES:
+        return []
+    messages = body.get("Messages")
+    inner = messages if isinstance(messages, list) else []
+    texts = [text for item in inner if isinstance(item, dict) and (text := _message_text(item))]
+    return [f"its task ended in {state}", *texts]
+
+
+def _message_text(item: dict[str, Any]) -> str:
+    key = str(item.get("MessageId") or item.get("code") or "").rpartition(".")[2]
+    if key.casefold() in _SUCCESS_KEYS:
+        return ""
+    return str(item.get("Message") or item.get("message") or key)
+
+
+ACCEPTED = 202
+#: States of a task that goes on.
+RUNNING_TASK_STATES = ("New", "Starting", "Running", "Pending", "Stopping", "Cancelling",
+                       "Service", "Suspended")  # fmt: skip
+
+
+class SendResult(NamedTuple):
+    """The outcome of a write.
+
+    ``node`` is what it names, ``reason`` why it is refused or lost. It is ``lost`` when it may
+    have had its effect, or have it yet, ``unsent`` when it cannot have had any; it ``goes_on``
+    when it was accepted and did not end while there was patience. An answer of success that
+    cannot be read and names nothing is lost: what it stands for is looked for.
+    """
+
+    node: str | None = None
+    reason: str = ""
+    lost: bool = False
+    unsent: bool = False
+    goes_on: bool = False
+
+    @property
+    def refused(self) -> bool:
+        """Whether the answer came, and was no."""
+        return bool(self.reason) and not (self.lost or self.goes_on or self.unsent)
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the answer came, and was yes."""
+        return not (self.reason or self.unsent)
+
+
+def write(
+    session: Session, target: str, send: Callable[[], Reply], patience: Patience, watch: Watch,
+    is_undone: Callable[[], bool] = lambda: False,
+) -> SendResult:  # fmt: skip
+    """Send once to ``target``, and wait for the task of a reply that only accepts.
+
+    It is sent again where it was refused by its ETag, or for want of one, once each, or until a
+    time that the service names, and ``is_undone``, which reads anew, finds that nothing was done
+    and it is still to be done.
+    """
+    try:
+        reply = _send_until_taken(send, patience, watch, is_undone)
+    except PodmError as error:
+        sent = getattr(error, "sent", True)
+        return SendResult(reason=f"no reply: {error}", lost=sent, unsent=not sent)
+    watch("answered")
+    last, goes_on = _wait_for_task(session, target, reply, patience, watch)
+    if goes_on:
+        return SendResult(reason="its task did not end in time", goes_on=True)
+    if why := refusal(last):
+        return SendResult(reason=why, lost=last.status in GATEWAY_STATUSES)
+    if (node := node_uri_of(last, target)) or not last.text:
+        return SendResult(node)
+    return SendResult(reason=describe_reply(last), lost=True)
+
+
+def _send_until_taken(
+    send: Callable[[], Reply], patience: Patience, watch: Watch, is_undone: Callable[[], bool]
+) -> Reply:
+    reply, stale = send(), {PRECONDITION_FAILED, PRECONDITION_REQUIRED}
+    while reply.status in stale or (
+        reply.status in BUSY_STATUSES and patience.wait_as_told(reply.headers)
+    ):
+        stale.discard(reply.status)
+        watch("trying again")
+        try:
+            if not is_undone():
+                break
+        except PodmError:  # what was done is read back later
+            break
+        reply = send()
+    return reply
+
+
+def node_uri_of(reply: Reply, target: str) -> str | None:
+    """Return the URI of the system that a reply names, in its header or in a stanza.
+
+    A relative link is relative to ``target``; the host of an absolute one is ignored.
+    """
+    body = reply.body or {}
+    kind = str(body.get("@odata.type", ""))
+    stanzas = [response.get("@odata.id") for response in stanza_responses(body)]
+    own = body.get("@odata.id") if kind.startswith("#ComputerSystem.") else None
+    for link in (*stanzas, own, reply.headers.get("Location")):
+        if link and isinstance(link, str):
+            return link_path(urljoin(target, link))
+    return None
+
+
+def _wait_for_task(
+    session: Session, target: str, reply: Reply, patience: Patience, watch: Watch
+) -> tuple[Reply, bool]:
+    """Wait for a task; return the last reply, and whether the task still runs.
+
+    A monitor that does not answer well for a while says nothing about its task.
+    """
+    if reply.status != ACCEPTED:
+        return reply, False
+    link = reply.headers.get("Location") or (reply.body or {}).get("@odata.id")
+    monitor = link_path(urljoin(target, str(link))) if link else None
+    while monitor and patience.pause(reply.headers):
+        watch(str((reply.body or {}).get("TaskState") or "accepted").lower())
+        try:
+            found = session.get(monitor)
+        except PodmError:
+            continue
+        if found.status in (*GATEWAY_STATUSES, *BUSY_STATUSES):
+            continue
+        reply = found
+        state = (reply.body or {}).get("TaskState")
+        if reply.status != ACCEPTED and state not in RUNNING_TASK_STATES:
+            return reply, False
+    return reply, True

@@ -20,10 +20,8 @@ from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.dialect import Dialects, dialect_of_driver
 from valence_sched.drivers.document_shape import current_form
 from valence_sched.drivers.fields import NO_NOTES, Json
-from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.exchange import Answer, Deadline, is_outage
-from valence_sched.drivers.http.retry import Patience
-from valence_sched.drivers.http.service_root import enter_service, root_document
+from valence_sched.drivers.http.connection import Connection, enter_service, root_document
+from valence_sched.drivers.http.exchange import Answer, Deadline, Patience, is_outage
 from valence_sched.drivers.identity import address_identity, root_identity, told_identity
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.errors import InputError, PodmError, UnknownName, one_line

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from valence_sched.drivers.composer import Composer, Session
 from valence_sched.drivers.document_shape import current_form
 from valence_sched.drivers.fields import NO_NOTES, Json, Link, Resource
-from valence_sched.drivers.http.retry import Patience
+from valence_sched.drivers.http.exchange import Patience
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.errors import PluginError, UnknownName, describe_error
 from valence_sched.model.inventory import FullPodm

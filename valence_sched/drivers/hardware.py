@@ -16,8 +16,7 @@ from typing import Any
 from valence_sched.drivers.composer import Session, get_document
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, links, text, words
 from valence_sched.drivers.links import Get, collection_pages, fold_uri, link_path
-from valence_sched.drivers.redfish.device_schema import EthernetInterface
-from valence_sched.drivers.redfish.schema import ListedSystem, ResourceBlock
+from valence_sched.drivers.redfish.schema import EthernetInterface, ListedSystem, ResourceBlock
 from valence_sched.drivers.rsd.schema import RackNode
 from valence_sched.model.identity import UUID_KIND, uuid_identity
 

@@ -7,22 +7,228 @@ A source is a JSON inventory, JSON Lines, a map from URI to Redfish document, a 
 
 from __future__ import annotations
 
+import gzip
+import struct
+import sys
+import tempfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
 
-from valence_sched.drivers.files.folders import children, files_below
+import zstandard
+
+from valence_sched.drivers.bounds import (
+    BUFFER_BYTES,
+    MAX_DOCUMENTS,
+    MAX_MEMBERS,
+    MAX_STREAM_BYTES,
+    MAX_TREE_BYTES,
+    BoundedStream,
+    buffered_reader,
+    error_text,
+)
 from valence_sched.drivers.files.json_inventory import NotAnInventory, Record, text_records
-from valence_sched.drivers.files.streams import input_errors, open_stream
 from valence_sched.errors import InputError
 from valence_sched.model.diagnostic import Diagnostics
 
 if TYPE_CHECKING:
     from valence_sched.drivers.dialect import Dialects
     from valence_sched.drivers.files.tree import RecordedTree
+
+Form = Literal["text", "tar", "zip"]
+
+_HEAD_BYTES = 512
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+_OTHERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"7z\xbc\xaf": "7z", b"Rar!": "rar"}
+_TAR = (b"ustar", 257)
+
+
+class Stream(NamedTuple):
+    """A decompressed stream from its beginning, and its format."""
+
+    form: Form
+    bytes: BinaryIO
+
+
+def open_stream(source: BinaryIO, file: str) -> Stream:
+    """Return what ``source`` holds, decompressed; an InputError says why it cannot be read."""
+    at = source.tell() if source.seekable() else None
+    head = _read_head(source)
+    if not head:
+        raise InputError(file, "", "an empty file", "an inventory", "was the capture finished?")
+    whole = BoundedStream(source, file, sys.maxsize, head)
+    compressed = head.startswith((_GZIP, _ZSTD))
+    if compressed:
+        unpacked = _decompress(buffered_reader(whole), head)
+        head = _read_head(unpacked)
+        whole = BoundedStream(unpacked, file, MAX_STREAM_BYTES, head)
+    form = _form(head, file)
+    if compressed and (form == "zip" or head.startswith((_GZIP, _ZSTD))):
+        found = "a compressed archive that is compressed again"
+        raise InputError(file, "", found, "one layer", "unpack it first")
+    if form == "zip" and at == 0:
+        return Stream(form, source)
+    return Stream(form, _spool(whole, file) if form == "zip" else buffered_reader(whole))
+
+
+@contextmanager
+def input_errors(file: str) -> Iterator[None]:
+    """Turn whatever a damaged or unreadable stream raises into one line."""
+    try:
+        yield
+    except OSError as error:
+        expected = "a file that can be read" if error.errno else "a whole file"
+        raise InputError(file, "", error_text(error), expected, _hint(error)) from None
+    except _damage() as error:
+        raise InputError(file, "", error_text(error), "a whole file", "was it cut off?") from None
+
+
+def _damage() -> tuple[type[Exception], ...]:
+    """Return what a damaged file raises: RuntimeError is of an encrypted zip, and of nesting."""
+    import tarfile  # an error alone looks them up
+    import zipfile
+
+    return (EOFError, zlib.error, zstandard.ZstdError, tarfile.TarError, zipfile.BadZipFile,
+            RuntimeError, OverflowError, struct.error, ValueError)  # fmt: skip
+
+
+def _form(head: bytes, file: str) -> Form:
+    magic, at = _TAR
+    if head[at:].startswith(magic):
+        return "tar"
+    if head.startswith(_ZIP):
+        return "zip"
+    for start, name in _OTHERS.items():
+        if head.startswith(start):
+            hint = "unpack it first, or use gzip or zstd"
+            raise InputError(file, "", f"a {name} file", "JSON, zip, tar, gzip or zstd", hint)
+    return "text"
+
+
+def _decompress(source: BinaryIO, head: bytes) -> BinaryIO:
+    if head.startswith(_GZIP):
+        return gzip.GzipFile(fileobj=source, mode="rb")  # type: ignore[return-value]
+    unpack = zstandard.ZstdDecompressor().stream_reader
+    return unpack(source, read_size=BUFFER_BYTES, read_across_frames=True)
+
+
+def _read_head(source: BinaryIO) -> bytes:
+    head = b""
+    while len(head) < _HEAD_BYTES and (piece := source.read(_HEAD_BYTES - len(head))):
+        head += piece
+    return head
+
+
+def _spool(stream: BoundedStream, file: str) -> BinaryIO:
+    """Return a copy on disk, since the directory of a zip stands at its end."""
+    spool = tempfile.TemporaryFile()  # noqa: SIM115  the caller closes it
+    counted = buffered_reader(BoundedStream(buffered_reader(stream), file, MAX_STREAM_BYTES))
+    while piece := counted.read(BUFFER_BYTES):
+        spool.write(piece)
+    spool.seek(0)
+    return spool
+
+
+def _hint(error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "check the path, or use - for standard input"
+    if isinstance(error, PermissionError):
+        return "check who may read it"
+    return ""
+
+
+def children(folder: Path, file: str, diagnostics: Diagnostics) -> list[Path]:
+    """Return the files and folders in a folder, by name; what leads out of it is noted."""
+    root = folder.resolve()
+    found = []
+    for path in _entries(folder, file, diagnostics):
+        if not _is_inside(path, root, file, diagnostics):
+            continue
+        if path.is_dir() or path.is_file():
+            found.append(path)
+        else:
+            fault = InputError(file, path.name, "no regular file", "a file or folder", "left out")
+            diagnostics.skip(fault)
+    return found
+
+
+def files_below(root: Path, file: str, diagnostics: Diagnostics) -> dict[str, Path]:
+    """Return every ``index.json`` below ``root`` by its place; ``root`` must be resolved."""
+    found: dict[str, Path] = {}
+    seen = size = 0
+    for path in _walk(root, file, diagnostics):
+        seen += 1
+        if seen > MAX_MEMBERS:
+            raise InputError(file, "", "more files and folders", f"at most {MAX_MEMBERS}")
+        if path.name != "index.json" or path.is_dir():
+            continue
+        if not path.is_file():
+            fault = InputError(file, _relative_path(path, root), "no regular file", "a document")
+            diagnostics.skip(fault)
+            continue
+        size += path.stat().st_size
+        found[_relative_path(path, root)] = path
+        if size > MAX_TREE_BYTES:
+            raise InputError(file, "", "more bytes of documents", f"at most {MAX_TREE_BYTES}")
+        if len(found) > MAX_DOCUMENTS:
+            raise InputError(file, "", "more documents", f"at most {MAX_DOCUMENTS}")
+    return found
+
+
+def _walk(root: Path, file: str, diagnostics: Diagnostics) -> Iterator[Path]:
+    """Yield all below ``root``, parents first; a link to a folder around itself is noted."""
+    waiting: list[tuple[Path, tuple[Path, ...]]] = [(root, (root,))]
+    while waiting:
+        here, around = waiting.pop()
+        for path in _entries(here, file, diagnostics):
+            if not _is_inside(path, root, file, diagnostics):
+                continue
+            yield path
+            if not path.is_dir():
+                continue
+            real = path.resolve() if path.is_symlink() else around[-1] / path.name
+            if real in around:
+                found = "a link to a folder that it stands in"
+                place = _relative_path(path, root)
+                diagnostics.skip(InputError(file, place, found, "a tree", "not followed"))
+            else:
+                waiting.append((path, (*around, real)))
+
+
+def _entries(folder: Path, file: str, diagnostics: Diagnostics) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        fault = InputError(file, folder.name, error_text(error), "a folder that can be read")
+        diagnostics.skip(fault)
+        return []
+
+
+def _is_inside(path: Path, root: Path, file: str, diagnostics: Diagnostics) -> bool:
+    """Return whether a path is inside ``root``, following links; if not, note it."""
+    if not path.is_symlink():
+        return True
+    try:
+        target = path.resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        what = f"a link that leads nowhere ({error_text(error)})"
+    else:
+        if target.is_relative_to(root):
+            return True
+        what = f"a link out of the tree, to {target}"
+    place = _relative_path(path, root)
+    diagnostics.skip(InputError(file, place, what, "links within it", "not followed"))
+    return False
+
+
+def _relative_path(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+
 
 __all__ = ["Record", "records"]
 

@@ -17,10 +17,15 @@ from msgspec.structs import replace
 
 from valence_sched import files
 from valence_sched.drivers.crawl.reading import Reading
-from valence_sched.drivers.files import tree_writer
-from valence_sched.drivers.files.tree import tree_documents
+from valence_sched.drivers.files.tree import (
+    build_folder,
+    join_pages,
+    name_fault,
+    tree_documents,
+    write_tree,
+)
 from valence_sched.drivers.recorded import Record
-from valence_sched.drivers.redfish.render.render import documents_of
+from valence_sched.drivers.redfish.render import documents_of
 from valence_sched.errors import (
     CredentialError,
     InputError,
@@ -79,7 +84,7 @@ class Redactor:
             documents = redact.redact_documents(reading.documents, self._secrets)
             if self._aliases is not None:
                 podm = anonymise_podm(self._aliases, podm)
-                documents = anonymise_documents(self._aliases, tree_writer.join_pages(documents))
+                documents = anonymise_documents(self._aliases, join_pages(documents))
             yield Reading(podm, reading.failure, documents=documents)
 
 
@@ -131,20 +136,20 @@ def write_trees(readings: Iterable[Reading], folder: str, redactor: Redactor) ->
             names.add(podm.id.casefold())
             lines: list[str] = []
             (root / podm.id).mkdir()
-            written = tree_writer.write_tree(reading.documents, root / podm.id, lines.append)
+            written = write_tree(reading.documents, root / podm.id, lines.append)
             left_out.extend(f"{podm.id}: {line}" for line in lines)
             counts.update(podms=1, blocks=len(podm.blocks), documents=written)
         if not counts["podms"]:
             _raise_no_tree(folder, redactor.failures, left_out)
 
-    tree_writer.build_folder(folder, fill)
+    build_folder(folder, fill)
     return CaptureResult(
         counts["podms"], counts["blocks"], counts["documents"], redactor.failures, left_out
     )
 
 
 def _folder_fault(id_: str, names: Collection[str]) -> str | None:
-    fault = tree_writer.name_fault(id_)
+    fault = name_fault(id_)
     if fault is None and id_.casefold() in names:
         return "found an id that another has but for its case"
     return fault

@@ -15,8 +15,7 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from valence_sched.drivers.crawl.pool import GRACE_S
-from valence_sched.drivers.events.stream import NoEvents
-from valence_sched.drivers.events.subscription import SubscriptionLeft
+from valence_sched.drivers.events import NoEvents, SubscriptionLeft
 from valence_sched.drivers.http.connection import LOGOUT_S
 from valence_sched.drivers.http.exchange import Unreachable
 from valence_sched.errors import SchedulerError, one_line

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from valence_sched.drivers.events.hint import hint_of_records
+from valence_sched.drivers.events import hint_of_records
 from valence_sched.inventory.event_listener import EventListener
 from valence_sched.model.event_address import EventAddress
 from valence_sched.model.registration import Registration

@@ -152,8 +152,8 @@ class SourceReader:
         without a stream of events send theirs to an ``address``, if there is one.
         """
         from valence_sched.drivers.crawl import pool  # HTTP: only to read live ones
+        from valence_sched.drivers.crawl.cache import ReadingMemory
         from valence_sched.drivers.crawl.reading import Reading, ReadSettings, ReadTarget
-        from valence_sched.drivers.crawl.reading_memory import ReadingMemory
         from valence_sched.inventory.background_reader import BackgroundReader, ReaderClock
         from valence_sched.inventory.event_receiver import ReceivedEvents
 
@@ -184,8 +184,7 @@ class SourceReader:
         address: EventAddress | None,
     ) -> EventListener:
         from valence_sched.drivers.crawl.reading import ReadTarget
-        from valence_sched.drivers.events.stream import EventStream
-        from valence_sched.drivers.events.subscription import EventSubscription, PushedEvents
+        from valence_sched.drivers.events import EventStream, EventSubscription, PushedEvents
         from valence_sched.drivers.http.tls import TlsContexts
         from valence_sched.inventory.event_listener import EventListener, HintStream
 

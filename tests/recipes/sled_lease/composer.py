@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from valence_sched.drivers.composer import Session, Watch
+from valence_sched.drivers.composer import Session, Watch, refusal
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.links import ROOT, LinkedDocuments
-from valence_sched.drivers.refusals import refusal
 from valence_sched.errors import PodmError
 from valence_sched.model.composition import CompositionRequest, CompositionResult
 from valence_sched.model.inventory import Node

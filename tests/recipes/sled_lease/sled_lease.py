@@ -8,7 +8,7 @@ from collections.abc import Callable
 from valence_sched.drivers.composer import Composer, Session
 from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.http.retry import Patience
+from valence_sched.drivers.http.exchange import Patience
 
 from .reader import LeaseRoot, read_podm
 

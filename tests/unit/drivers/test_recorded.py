@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 
 from tests.unit.drivers.served import DIALECTS
 from valence_sched.drivers import bounds
-from valence_sched.drivers.files import archives, folders, json_inventory, streams
+from valence_sched.drivers import recorded as folders
+from valence_sched.drivers import recorded as streams
+from valence_sched.drivers.files import archives, json_inventory
 from valence_sched.drivers.recorded import records
 from valence_sched.errors import InputError, NewerSchema
 from valence_sched.model.diagnostic import Diagnostics

@@ -7,11 +7,10 @@ import msgspec
 
 from tests.unit.drivers.redfish.stored import StoredPodm
 from tests.unit.drivers.served import PASSWORD, USER, Server
-from valence_sched.drivers.composer import Reply
+from valence_sched.drivers.composer import Reply, write
 from valence_sched.drivers.connect import HttpSession
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Deadline
-from valence_sched.drivers.write import write
 from valence_sched.errors import PodmError
 from valence_sched.model.registration import Registration
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from valence_sched.app import App
 from valence_sched.drivers.identity import root_identity
-from valence_sched.drivers.redfish.render.render import documents_of, read_back
+from valence_sched.drivers.redfish.render import documents_of, read_back
 from valence_sched.inventory import anonymise
 from valence_sched.inventory.anonymise import Aliases
 from valence_sched.model.inventory import (

@@ -11,7 +11,7 @@ import msgspec
 from valence_sched.app import App
 from valence_sched.drivers.crawl.reading import Reading
 from valence_sched.drivers.recorded import Record
-from valence_sched.drivers.redfish.render.render import documents_of
+from valence_sched.drivers.redfish.render import documents_of
 from valence_sched.errors import InputError, PodmError
 from valence_sched.inventory import capture
 from valence_sched.inventory.anonymise import Aliases

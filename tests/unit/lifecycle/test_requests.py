@@ -16,7 +16,7 @@ from tests.unit.drivers.files.test_tree import documents_of as documents_of_tree
 from tests.unit.drivers.racks import PCIE, SYSTEMS
 from tests.unit.lifecycle.site import Site, request, site
 from valence_sched.app import App
-from valence_sched.drivers.redfish.render.render import documents_of
+from valence_sched.drivers.redfish.render import documents_of
 from valence_sched.model.inventory import (
     Devices,
     Drive,

@@ -12,7 +12,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valence_sched.drivers.redfish.render.render import documents_of
+from valence_sched.drivers.redfish.render import documents_of
 from valence_sched.model import redact
 from valence_sched.model.inventory import FullBlock, FullPodm, Inventory, Node, Pool, to_json
 

@@ -11,22 +11,180 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from valence_sched.drivers.bounds import MAX_DOCUMENTS
-from valence_sched.drivers.crawl.document_cache import DocumentCache
-from valence_sched.drivers.crawl.expand import ExpandReader
-from valence_sched.drivers.crawl.fetch_task import FetchTask, fetch_task
-from valence_sched.drivers.document_shape import MEMBERS, ShapeMemo
-from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json, Parts, Resource
-from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, path_of
+from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_DOCUMENTS
+from valence_sched.drivers.crawl.cache import DocumentCache, Start
+from valence_sched.drivers.document_shape import MEMBERS, ShapeMemo, check_content, object_of
+from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json, Parts, Resource, flag, number
+from valence_sched.drivers.http.exchange import GONE, Answer, Cut, Slow, Unreachable, is_outage
+from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, path_of, places_below
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.errors import InputError, PodmError
 
+
+class FetchTask(NamedTuple):
+    """A document to fetch: its URI, the same folded, its resource class, the levels below it.
+
+    ``parent`` is the document that links it, and ``instead`` are the URIs to try where it is gone;
+    None where it is the link itself that is tried.
+    """
+
+    uri: str
+    key: str
+    to: type[Resource]
+    levels: int = 0
+    parent: str = ""
+    instead: tuple[str, ...] | None = None
+
+    def elsewhere(self) -> FetchTask | None:
+        """Return the task for the next URI that the link may mean, None when there is none."""
+        places = self.instead
+        if places is None:
+            places = tuple(places_below(self.parent, self.uri))
+        if not places:
+            return None
+        return self._replace(uri=places[0], key=fold_uri(places[0]), instead=places[1:])
+
+
+def fetch_task(uri: str, to: type[Resource], levels: int = 0) -> FetchTask:
+    """Return the task to fetch a document."""
+    return FetchTask(uri, fold_uri(uri), to, levels)
+
+
+T = TypeVar("T")
+
+#: Bytes of an answer with many documents; a longer one is requested with fewer levels.
+MAX_EXPANDED_BYTES = 4 * MAX_DOCUMENT_BYTES
+#: How much of the time that is left an expanded answer may take: then there is time without.
+TIME_SHARE = 0.5
+
+
+class AnswerSource(Protocol):
+    """Reads as a connection does."""
+
+    def get(self, uri: str, most: int = ..., share: float = ...) -> Answer:
+        """Return an answer; errors as of a connection."""
+
+
+class ExpandReader:
+    """Reads documents; call :meth:`read_features` once the service root is known.
+
+    ``levels`` is how many can be requested at once.
+    """
+
+    def __init__(self, connection: AnswerSource) -> None:
+        self._connection = connection
+        self.levels = 0
+        self._counted = False
+
+    def read_features(self, root: Json) -> None:
+        features: Any = root.get("ProtocolFeaturesSupported")
+        query = features.get("ExpandQuery") if isinstance(features, dict) else None
+        if not isinstance(query, dict) or not _value_of(flag, query.get("NoLinks")):
+            return
+        self._counted = bool(_value_of(flag, query.get("Levels")))
+        self.levels = _value_of(number, query.get("MaxLevels")) or 1 if self._counted else 1
+
+    def read(self, path: str, levels: int = 0, *, is_guess: bool = False) -> dict[str, Json]:
+        """Return the document at a path, and what came with it, by URI; empty if it is gone.
+
+        Raises:
+            InputError: the pod manager answers, and this document cannot be read.
+            PodmError: the answer is late or cut off, or its status is that of an outage: what is
+                missing then is not known. The status counts only of a path that the service named.
+        """
+        if "$expand" not in path:
+            while most := min(levels, self.levels):
+                if found := self._read_expanded(path, most):
+                    return found
+        uri = path_of(path)
+        try:
+            answer = self._connection.get(path)
+        except (Slow, Cut) as error:
+            raise Unreachable(f"{uri}: {error}") from None
+        if answer.status in GONE:
+            return {}
+        if is_outage(answer.status) and not is_guess:
+            raise Unreachable(f"{uri}: found HTTP {answer.status}, expected a document")
+        if answer.status >= 300:
+            raise InputError(uri, "", f"HTTP {answer.status}", "a document")
+        return {uri: _document(answer.json(uri), uri)}
+
+    def _read_expanded(self, path: str, levels: int) -> dict[str, Json] | None:
+        """Return the documents of an expanded answer; None, and fewer levels, where it fails."""
+        query = f"$expand=.($levels={levels})" if self._counted else "$expand=."
+        target = path + ("&" if "?" in path else "?") + query
+        try:
+            answer = self._connection.get(target, MAX_EXPANDED_BYTES, TIME_SHARE)
+            if len(answer.body) > MAX_EXPANDED_BYTES:
+                self.levels = min(self.levels, levels // 2)
+                return None
+            if answer.status == 200:
+                uri = path_of(path)
+                whole = _document(object_of(answer.body, uri), uri)
+                found, bare = unfold(whole)
+                if found or not bare:
+                    return {uri: whole} | found
+        except (InputError, RecursionError, Cut, Slow):
+            pass  # read alone its fault is clearer
+        self.levels = 0
+        return None
+
+
+def unfold(whole: Json) -> tuple[dict[str, Json], int]:
+    """Take the documents out of an expanded one, leaving links; also count the unexpanded links.
+
+    A document that lacks a property that every resource has becomes a link only.
+    """
+    found: dict[str, Json] = {}
+    bare = 0
+    stack: list[Any] = [whole]
+    while stack:
+        holder = stack.pop()
+        places = holder.items() if type(holder) is dict else enumerate(holder)
+        for place, value in places:  # values change, places do not
+            kind = type(value)
+            if kind is not dict:
+                if kind is list:
+                    stack.append(value)
+                continue
+            uri = value.get("@odata.id")
+            if isinstance(uri, str) and "#" not in uri:
+                if len(value) == 1:
+                    bare += place != "Links"
+                    continue
+                holder[place] = {"@odata.id": uri}
+                if not _is_whole(value):
+                    continue
+                found[uri] = value
+            stack.append(value)
+    return found, bare
+
+
+def _is_whole(json: Json) -> bool:
+    if json.get("error"):
+        return False
+    named = "@odata.type" in json and "Name" in json
+    return named and (json.get("Id") not in (None, "") or "Members" in json)
+
+
+def _document(json: Json, uri: str) -> Json:
+    own = check_content(json, uri).get("@odata.id")
+    if isinstance(own, str) and path_of(own) == ROOT != uri:  # whatever is asked for
+        raise InputError(uri, "", "the service root", "a document of its own")
+    return json
+
+
+def _value_of(read: Callable[[Any], T | None], value: Any) -> T | None:
+    try:
+        return read(value)
+    except ValueError:
+        return None
+
+
 #: Links to nothing that are tried elsewhere before one was found there: there may be very many.
 MAX_TRIALS = 100
-
-#: Runs work in one more thread, if there may be one more for so many requests that wait.
-Start = Callable[[Callable[[], None], int], bool]
 
 
 class Crawler:

@@ -16,17 +16,13 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from valence_sched.drivers.crawl.crawler import Crawler, Start
-from valence_sched.drivers.crawl.document_cache import DocumentCache
-from valence_sched.drivers.crawl.expand import ExpandReader
-from valence_sched.drivers.crawl.fetch_task import fetch_task
-from valence_sched.drivers.crawl.reading_memory import Answers, ReadingMemory
+from valence_sched.drivers.crawl.cache import Answers, DocumentCache, ReadingMemory, Start
+from valence_sched.drivers.crawl.crawler import Crawler, ExpandReader, fetch_task
 from valence_sched.drivers.dialect import Dialect, Dialects, dialect_of_driver
 from valence_sched.drivers.document_shape import MEMBERS, current_form, type_name
 from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json, Notes, Parts, Resource
-from valence_sched.drivers.http.connection import Connection
+from valence_sched.drivers.http.connection import Connection, enter_service
 from valence_sched.drivers.http.exchange import Deadline, Unreachable
-from valence_sched.drivers.http.service_root import enter_service
 from valence_sched.drivers.http.tls import TlsContexts
 from valence_sched.drivers.identity import root_identity, told_identity
 from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, Shared

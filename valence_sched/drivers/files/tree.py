@@ -3,26 +3,52 @@
 
 The place of a document in the tree is its URI, whatever the document itself says. Documents are
 decoded when a link leads to them, so a document that no other links costs nothing and is not
-checked.
+checked. A tree is written as ``redfish/v1/…/index.json``: a URI becomes a path only if it cannot
+lead out of its folder nor meet another one's file; what cannot is left out and noted. The pages of
+a collection become one, since files have no queries.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+import os
+import shutil
+import tempfile
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from urllib.parse import unquote
 
+import msgspec
 from msgspec.structs import replace
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, error_text
 from valence_sched.drivers.dialect import Dialects, recognised_dialect
-from valence_sched.drivers.document_shape import check_content, object_of
-from valence_sched.drivers.fields import Json
+from valence_sched.drivers.document_shape import (
+    COUNT,
+    MEMBERS,
+    NEXT,
+    check_content,
+    current_form,
+    object_of,
+)
+from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json
 from valence_sched.drivers.identity import told_identity
-from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, path_of
-from valence_sched.errors import InputError
+from valence_sched.drivers.links import (
+    MAX_PAGES,
+    ROOT,
+    DocumentNotes,
+    LinkedDocuments,
+    link_path,
+    path_of,
+    places_below,
+)
+from valence_sched.drivers.redfish.schema import Collection
+from valence_sched.errors import InputError, one_line
+from valence_sched.model.codec import escape_json
 from valence_sched.model.diagnostic import Diagnostic, Diagnostics
 from valence_sched.model.inventory import FullPodm
+from valence_sched.model.quantity import format_count
 
 #: Where in a folder a tree may begin.
 STARTS = ("redfish/v1/", "redfish/", "v1/", "")
@@ -117,3 +143,139 @@ def _read(path: Path, uri: str) -> bytes:
             return file.read(MAX_DOCUMENT_BYTES + 1)
     except OSError as error:
         raise InputError(uri, "", error_text(error), "a document") from None
+
+
+DOCUMENT = "index.json"
+#: Bytes of one part of a path on the file systems there are.
+MAX_NAME_BYTES = 255
+
+
+def write_tree(documents: Mapping[str, Json], folder: Path, note: Callable[[str], None]) -> int:
+    """Write documents below a folder; return how many were written, or raise OSError."""
+    count = 0
+    places = _TreePaths()
+    for uri, json in join_pages(documents).items():
+        if fault := places.fault(uri):
+            note(one_line(f"{uri[:200]}: {fault}, expected a URI that can be a file (left out)"))
+            continue
+        data = _encode(json)
+        if data is None:
+            note(one_line(f"{uri}: found a document nested too deep or too large (left out)"))
+            continue
+        place = folder.joinpath(*_parts(uri), DOCUMENT)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+        count += 1
+    return count
+
+
+def build_folder(folder: str, fill: Callable[[Path], None]) -> None:
+    """Fill a new folder that takes its name only when all of it is there.
+
+    Where something stands at this name, or it cannot be written, it raises InputError.
+    """
+    target = Path(folder)
+    try:
+        is_empty = target.is_dir() and not any(target.iterdir())
+        if target.is_symlink() or (target.exists() and not is_empty):
+            hint = "name a new folder, or remove this one"
+            raise InputError(folder, "", "something that stands there", "no folder yet", hint)
+        above = target.absolute().parent
+        above.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(dir=above, prefix=f".{target.name}."))
+        try:
+            fill(beside)
+            mask = os.umask(0)
+            os.umask(mask)
+            beside.chmod(0o777 & ~mask)
+            beside.rename(target)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+    except OSError as error:
+        raise InputError(folder, "", error_text(error), "a place to write to") from None
+
+
+def name_fault(name: str) -> str | None:
+    """Return why a name cannot be one part of a path, None when it can."""
+    plain = unquote(name)
+    if not plain or plain.strip(".") == "":
+        return "found an empty part, . or .."
+    if "/" in name or "\\" in plain or not plain.isprintable():
+        return "found a character that no file name has"
+    if plain.casefold() == DOCUMENT:
+        return f"found a part called {DOCUMENT}"
+    if len(os.fsencode(name)) > MAX_NAME_BYTES:
+        return f"found a part of more than {MAX_NAME_BYTES} bytes"
+    return None
+
+
+def join_pages(documents: Mapping[str, Json]) -> dict[str, Json]:
+    """Return documents with the pages of each collection in its first one."""
+    found = {path_of(uri): json for uri, json in documents.items()}
+    later: set[str] = set()
+    whole: dict[str, Json] = {}
+    for uri, json in found.items():
+        present = current_form(json)
+        if "?" in uri or NEXT not in present or not isinstance(present.get(MEMBERS), list):
+            continue
+        members, seen = list(present[MEMBERS]), {uri}
+        place = _next_place(uri, present, found)
+        while place and place not in seen and len(seen) < MAX_PAGES:
+            seen.add(place)
+            page = current_form(found[place])
+            more = page.get(MEMBERS)
+            members += more if isinstance(more, list) else []
+            place = _next_place(place, page, found)
+        fields = {key: value for key, value in present.items() if key != NEXT}
+        whole[uri] = fields | {COUNT: len(members), MEMBERS: members}
+        later |= seen - {uri}
+    return {uri: whole.get(uri, json) for uri, json in found.items() if uri not in later}
+
+
+def _next_place(uri: str, page: Json, found: Mapping[str, Json]) -> str | None:
+    """Return the URI of the page after one of a collection, None when it is not there."""
+    link = link_path(Collection(uri, page, NO_NOTES).next_link)
+    places = [link, *places_below(uri, link)] if link else []
+    return next((place for place in places if place in found), None)
+
+
+class _TreePaths:
+    """The paths that are taken, also where upper and lower case are one."""
+
+    def __init__(self) -> None:
+        self._spelled: dict[str, str] = {}
+
+    def fault(self, uri: str) -> str | None:
+        """Return why a URI cannot be written; one that can is taken from then on."""
+        if len(uri) > MAX_TEXT:
+            return f"found a URI of {format_count(len(uri), 'character')}"
+        if uri != ROOT and not uri.startswith(f"{ROOT}/"):
+            return f"found a URI outside {ROOT}"
+        if "?" in uri:
+            return "found a query"
+        parts = _parts(uri)
+        for part in parts:
+            if fault := name_fault(part):
+                return fault
+        above = ["/".join(parts[: number + 1]) for number in range(len(parts))]
+        for path in above:
+            if self._spelled.get(_fold(path), path) != path:
+                return f"found what differs from {self._spelled[_fold(path)]} in case only"
+        self._spelled |= {_fold(path): path for path in above}
+        return None
+
+
+def _parts(uri: str) -> list[str]:
+    return uri.strip("/").split("/")
+
+
+def _fold(path: str) -> str:
+    return unicodedata.normalize("NFC", path).casefold()
+
+
+def _encode(json: Json) -> bytes | None:
+    try:
+        data = msgspec.json.format(escape_json(msgspec.json.encode(json)), indent=2) + b"\n"
+    except (RecursionError, msgspec.MsgspecError, UnicodeEncodeError):
+        return None
+    return data if len(data) <= MAX_DOCUMENT_BYTES else None

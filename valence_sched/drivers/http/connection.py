@@ -9,33 +9,145 @@ happens.
 from __future__ import annotations
 
 import base64
+import os
+import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.client import IncompleteRead
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import urljoin
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+from urllib.parse import urljoin, urlsplit
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_TREE_BYTES
+from valence_sched.drivers.document_shape import check_content, current_form, type_name
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.http.exchange import Answer, Deadline, PodmRequest, Unreachable
-from valence_sched.drivers.http.login import Login, LoginRefused
-from valence_sched.drivers.http.retry import read_with_retries
-from valence_sched.drivers.http.tls import TlsContexts, connection_error
-from valence_sched.drivers.http.transport import (
-    Transport,
-    base_url,
-    choose_transports,
-    proxies_to,
+from valence_sched.drivers.http.exchange import (
+    GONE,
+    Answer,
+    Deadline,
+    PodmRequest,
+    Unreachable,
+    read_with_retries,
 )
+from valence_sched.drivers.http.login import Login, LoginRefused
+from valence_sched.drivers.http.tls import TlsContexts, connection_error
 from valence_sched.drivers.links import ROOT, host_and_path
 from valence_sched.errors import InputError, PodmError
 from valence_sched.model.foreign_text import redirect_to
 from valence_sched.model.registration import Registration
-from valence_sched.model.tls import client_certificate
+from valence_sched.model.tls import ClientCertificate, client_certificate
 
 if TYPE_CHECKING:
     from valence_sched.drivers.http.stdlib_transport import AnswerStream, StdlibTransport
+
+
+class Transport(Protocol):
+    """Sends each request once, to one host, and follows nothing. Threads may share it."""
+
+    def ask(self, request: PodmRequest) -> Answer:
+        """Send one request, once.
+
+        Raises:
+            Unreachable: no answer came, or not all of it.
+            InputError: the request cannot be sent.
+        """
+
+    def cut(self) -> None:
+        """End every request that is under way, also for threads that wait for it."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+class LazyTransport:
+    """A transport that is made for its first request: making one may import a large library."""
+
+    def __init__(self, make: Callable[[], Transport]) -> None:
+        self._make = make
+        self._made: Transport | None = None
+        self._lock = threading.Lock()
+
+    def ask(self, request: PodmRequest) -> Answer:
+        """Send one request; errors as for a transport, and those of making it."""
+        if self._made is None:
+            with self._lock:
+                if self._made is None:
+                    self._made = self._make()
+        return self._made.ask(request)
+
+    def cut(self) -> None:
+        if self._made is not None:
+            self._made.cut()
+
+    def close(self) -> None:
+        if self._made is not None:
+            self._made.close()
+
+
+class Transports(NamedTuple):
+    """The transports of one connection, which may be the same one.
+
+    What is sent once for every pod manager of a site (the login, and reads) goes over sockets of
+    the standard library. Sushy and requests are imported only for what composes, and for a proxy.
+    """
+
+    reads: Transport
+    writes: Transport
+
+
+def choose_transports(
+    url: str,
+    verify: bool | str,
+    proxies: Mapping[str, str],
+    parallel: int,
+    tls: TlsContexts,
+    certificate: ClientCertificate | None = None,
+) -> Transports:
+    """Return the transports to one host, which ``verify`` is to verify, or by what authorities.
+
+    The host is presented the ``certificate``.
+    """
+
+    def sushy() -> Transport:
+        from valence_sched.drivers.http.sushy_transport import SushyTransport
+
+        return SushyTransport(url, verify, proxies, parallel, tls, certificate)
+
+    def stdlib() -> Transport:
+        from valence_sched.drivers.http.stdlib_transport import StdlibTransport
+
+        return StdlibTransport(url, verify, tls, certificate)
+
+    writes = LazyTransport(sushy)
+    return Transports(writes if proxies else LazyTransport(stdlib), writes)
+
+
+def base_url(registration: Registration) -> str:
+    """Return scheme, host and port of a pod manager; raises PodmError when its URL is none."""
+    try:
+        parts = urlsplit(registration.url)
+        port = parts.port
+    except ValueError as error:
+        raise PodmError(f"{error} (expected https://host or https://host:port)") from None
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        raise PodmError("found no such URL, expected https://host or https://host:port")
+    if parts.path.rstrip("/") not in ("", "/redfish", ROOT):
+        found = f"found the path {parts.path[:80]!r} in its URL"
+        raise PodmError(f"{found}, expected https://host or https://host:port")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}" + (f":{port}" if port else "")
+
+
+def proxies_to(url: str) -> dict[str, str]:
+    """Return the proxies on the way to a URL; most sites have none, and need no library to know."""
+    named = any(name.lower().endswith("_proxy") for name in os.environ)
+    if not named and sys.platform not in ("darwin", "win32"):
+        return {}
+    from requests.utils import get_environ_proxies, select_proxy
+
+    proxies: dict[str, str] = get_environ_proxies(url)
+    return proxies if select_proxy(url, proxies) else {}
+
 
 MAX_REDIRECTS = 5
 #: How long the deletion of a session may take, also after the deadline.
@@ -303,3 +415,75 @@ def _bytes(text: str) -> bytes:
         return text.encode("latin-1")
     except UnicodeEncodeError:
         return text.encode()
+
+
+class RootSearch(NamedTuple):
+    """What was found at the URIs of the root: the root, else what was found in its place."""
+
+    root: Json | None = None
+    login_status: int = 0
+    problem: InputError | None = None
+
+
+def enter_service(connection: Connection) -> Json:
+    """Return the service root and log in; some services require the login to show the root.
+
+    Errors as for :meth:`Connection.get`, and an InputError where there is none, or something else
+    answers.
+    """
+    found = _search_root(connection)
+    if found.root is not None:
+        connection.log_in(current_form(found.root, root=True))
+        if connection.has_login and _shows_login_only(found.root):
+            found = _search_root(connection)
+    elif found.login_status:
+        connection.log_in(None)
+        found = _search_root(connection)
+    if found.root is not None:
+        return found.root
+    if found.login_status:
+        refusal = connection.refusal()
+        raise refusal if found.login_status == 401 else Unreachable(str(refusal))
+    hint = "is it a Redfish service?"
+    raise found.problem or InputError(ROOT, "", "no such document", "a service root", hint)
+
+
+def _search_root(connection: Connection) -> RootSearch:
+    """Look for the root with a slash at the end, as the standard has it, and without."""
+    result = RootSearch()
+    for uri in (f"{ROOT}/", ROOT):
+        try:
+            connection.root_uri = uri
+            answer = connection.get_anonymous(uri)
+            if answer.status == 401 or (answer.status == 403 and not connection.has_login):
+                result = result._replace(login_status=answer.status)
+            elif (root := root_document(answer)) is not None:
+                return RootSearch(root)
+        except InputError as error:
+            result = result._replace(problem=result.problem or error)
+    return result
+
+
+def root_document(answer: Answer) -> Json | None:
+    """Return the root of an answer, None where there is none."""
+    if answer.status in GONE:
+        return None
+    if answer.status != 200:
+        raise InputError(ROOT, "", f"HTTP {answer.status}", "a service root")
+    root = check_content(answer.json(ROOT), ROOT, "a service root")
+    kind = type_name(root)
+    if not ("root" in kind or "RedfishVersion" in root or (not kind and _linked(root))):
+        what = root.get("@odata.type") if kind else "neither a type, nor a version, nor a link"
+        raise InputError(ROOT, "", str(what)[:80], "a service root", "is it a Redfish service?")
+    return root
+
+
+def _linked(root: Json) -> set[str]:
+    """Return the entries of a root that link something."""
+    entries = current_form(root, root=True).items()
+    return {key for key, value in entries if isinstance(value, dict) and "@odata.id" in value}
+
+
+def _shows_login_only(root: Json) -> bool:
+    """Return whether a root links nothing but what a login needs: the rest may come after it."""
+    return _linked(root) <= {"SessionService", "Sessions", "Registries", "JsonSchemas"}

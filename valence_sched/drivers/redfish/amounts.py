@@ -12,13 +12,19 @@ import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from valence_sched.drivers.composer import Session, Watch, get_document
+from valence_sched.drivers.composer import SendResult, Session, Watch, get_document, write
 from valence_sched.drivers.fields import NO_NOTES, Json
-from valence_sched.drivers.http.retry import LATE_READS, Patience
+from valence_sched.drivers.http.exchange import LATE_READS, Patience
 from valence_sched.drivers.links import LinkedDocuments, collection_pages, fold_uri, link_path
-from valence_sched.drivers.redfish import memory_domains, schema, storage_pools
-from valence_sched.drivers.redfish.storage_pools import GIB
-from valence_sched.drivers.write import SendResult, write
+from valence_sched.drivers.redfish import schema
+from valence_sched.drivers.redfish.stocks import (
+    GIB,
+    PERSISTENT,
+    domain_stock,
+    holder_uri,
+    pool_stock,
+    volume_collection,
+)
 from valence_sched.errors import PodmError
 from valence_sched.model.claim import Grant
 from valence_sched.model.composition import CompositionRequest, own_name
@@ -224,11 +230,11 @@ class AmountComposer:
             return None
         if "/memorydomains/" in uri.casefold() or "MemoryChunks" in json:
             return self._domain(schema.MemoryDomain(uri, json, NO_NOTES))
-        holder = storage_pools.holder_uri(uri)
-        target = storage_pools.volume_collection(json, get_document(self._session, holder) or {})
+        holder = holder_uri(uri)
+        target = volume_collection(json, get_document(self._session, holder) or {})
         if target is None:
             return None
-        stock = storage_pools.pool_stock(self._service, schema.StoragePool(uri, json, NO_NOTES))
+        stock = pool_stock(self._service, schema.StoragePool(uri, json, NO_NOTES))
 
         def body(grant: Grant) -> Json:
             sources = [{"ProvidingPools": [{"@odata.id": uri}]}]
@@ -246,8 +252,8 @@ class AmountComposer:
         target = next(filter(None, map(link_path, domain.chunks)), None)
         if target is None or not domain.leads:
             return None
-        stock = memory_domains.domain_stock(self._service, domain)
-        persistent = stock.resource == memory_domains.PERSISTENT
+        stock = domain_stock(self._service, domain)
+        persistent = stock.resource == PERSISTENT
         first = next(iter(domain.sets), None)
         modules = domain.part(schema.MemorySet, first, "").modules if first else ()
         interleaved = [{"Memory": {"@odata.id": module}} for module in modules]

@@ -15,17 +15,18 @@ from msgspec.structs import replace
 from valence_sched.drivers.composer import (
     PRECONDITION_FAILED,
     PRECONDITION_REQUIRED,
+    SendResult,
     Session,
     Watch,
+    refusal,
+    write,
 )
-from valence_sched.drivers.http.retry import LATE_READS, Patience
+from valence_sched.drivers.http.exchange import LATE_READS, Patience
 from valence_sched.drivers.redfish import methods
 from valence_sched.drivers.redfish.amounts import AmountComposer
 from valence_sched.drivers.redfish.methods import ComposeCapabilities, read_capabilities
 from valence_sched.drivers.redfish.schema import ResourceBlock
 from valence_sched.drivers.redfish.verify import NodeReader, Written, describe_block, status_of
-from valence_sched.drivers.refusals import refusal
-from valence_sched.drivers.write import SendResult, write
 from valence_sched.errors import ClaimLost, PodmError
 from valence_sched.model.claim import Grant
 from valence_sched.model.composition import CompositionRequest, CompositionResult, NodeState

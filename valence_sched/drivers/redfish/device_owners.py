@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 from valence_sched.drivers.fields import Link
 from valence_sched.drivers.links import LinkedDocuments
-from valence_sched.drivers.redfish import device_schema as schema
-from valence_sched.drivers.redfish.device_identity import merge_lists
-from valence_sched.drivers.redfish.device_names import (
+from valence_sched.drivers.redfish import schema
+from valence_sched.drivers.redfish.device_identity import (
     DeviceList,
     Names,
+    merge_lists,
     site_names,
     trusted_names,
 )
@@ -27,8 +27,13 @@ from valence_sched.drivers.redfish.plausibility import (
     with_summaries,
     without_empty_media,
 )
-from valence_sched.drivers.redfish.schema import DeviceHolder, ResourceBlock, System
-from valence_sched.drivers.redfish.usable import condition_of, note_condition
+from valence_sched.drivers.redfish.schema import (
+    DeviceHolder,
+    ResourceBlock,
+    System,
+    condition_of,
+    note_condition,
+)
 from valence_sched.model.inventory import Status
 
 IN_USE = ("Composing", "Composed", "ComposedAndAvailable")

@@ -7,11 +7,10 @@ from collections.abc import Callable
 
 from valence_sched.drivers.composer import Composer, Session
 from valence_sched.drivers.dialect import Dialect
-from valence_sched.drivers.http.retry import Patience
-from valence_sched.drivers.redfish.memory_domains import PERSISTENT, VOLATILE
+from valence_sched.drivers.http.exchange import Patience
 from valence_sched.drivers.redfish.reader import read_podm
 from valence_sched.drivers.redfish.schema import ServiceRoot
-from valence_sched.drivers.redfish.storage_pools import STORAGE
+from valence_sched.drivers.redfish.stocks import PERSISTENT, STORAGE, VOLATILE
 
 
 def redfish() -> Dialect:

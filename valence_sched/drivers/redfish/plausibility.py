@@ -13,10 +13,8 @@ from typing import Any, NamedTuple
 
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Notes, Resource
 from valence_sched.drivers.fields import links as read_links
-from valence_sched.drivers.redfish import device_schema as schema
-from valence_sched.drivers.redfish.device_schema import Device, Storage
-from valence_sched.drivers.redfish.schema import System
-from valence_sched.drivers.redfish.usable import condition_of
+from valence_sched.drivers.redfish import schema
+from valence_sched.drivers.redfish.schema import Device, Storage, System, condition_of
 from valence_sched.model.quantity import format_count
 
 GIB_IN_MIB, TIB_IN_MIB = 1 << 10, 1 << 20

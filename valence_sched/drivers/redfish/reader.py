@@ -16,9 +16,8 @@ from msgspec.structs import replace
 from valence_sched.drivers.document_shape import type_name
 from valence_sched.drivers.fields import NamedResource
 from valence_sched.drivers.links import ROOT, LinkedDocuments
-from valence_sched.drivers.redfish import device_owners, memory_domains, storage_pools
-from valence_sched.drivers.redfish.content_memo import ContentMemo
-from valence_sched.drivers.redfish.describe import Describer, block_topology
+from valence_sched.drivers.redfish import device_owners
+from valence_sched.drivers.redfish.describe import ContentMemo, Describer, block_topology
 from valence_sched.drivers.redfish.limits import LimitsByZone
 from valence_sched.drivers.redfish.schema import (
     Collection,
@@ -28,9 +27,11 @@ from valence_sched.drivers.redfish.schema import (
     ServiceRoot,
     System,
     Zone,
+    condition_of,
+    note_condition,
+    worst,
 )
-from valence_sched.drivers.redfish.storage_pools import ZoneIds
-from valence_sched.drivers.redfish.usable import condition_of, note_condition, worst
+from valence_sched.drivers.redfish.stocks import ZoneIds, stocks
 from valence_sched.model.inventory import (
     WHOLE_POOL,
     Block,
@@ -72,8 +73,7 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
     pools, members = _pools(service, found, nodes, kinds)
     everywhere = tuple(pool.id for pool in pools)
     zone_ids = _zone_ids(service, found.zones)
-    amounts = memory_domains.stocks(service, found.root, everywhere, zone_ids)
-    amounts += storage_pools.stocks(service, found.root, everywhere, zone_ids)
+    amounts = stocks(service, found.root, everywhere, zone_ids)
     if not found.blocks and not amounts and found.services:
         what = "found no resource block, no memory domain and no storage pool to compose"
         service.notes.remark(f"{found.root.uri}: {what}")

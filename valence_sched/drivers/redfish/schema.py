@@ -1,11 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declared fields of the Redfish composition resources (DSP8010)."""
+"""Declared fields of the Redfish composition resources and devices (DSP8010), and what counts.
+
+The worse of ``Health`` and ``HealthRollup`` holds. Critical never counts, nor does hardware in a
+state that is not one of those below; Warning counts, and a policy can be stricter. A block or a
+system whose parts are Critical counts without them, where it is known which they are.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from valence_sched.drivers.document_shape import COUNT, MEMBERS, NEXT
 from valence_sched.drivers.fields import (
     Field,
+    Identity,
     Link,
     NamedResource,
     Parts,
@@ -18,16 +27,249 @@ from valence_sched.drivers.fields import (
     text,
     words,
 )
-from valence_sched.drivers.redfish.device_schema import (
-    DriveDevice,
-    EthernetInterface,
-    MemoryDevice,
-    NetworkInterface,
-    ProcessorDevice,
-    SimpleStorage,
-    Storage,
-)
-from valence_sched.drivers.redfish.usable import condition_of
+from valence_sched.model.inventory import Health
+
+
+class Identifier(Resource):
+    """One element of ``Identifiers``."""
+
+    name = Field("DurableName", text, "a name that the device keeps wherever it is listed")
+
+
+class Device(NamedResource):
+    """Any device; of one that is not ``certain`` it is unknown whether it was counted already.
+
+    ``names`` are what identifies it (``device_identity.names_of``), None before they are read.
+    ``inherited`` are the state and the health of the subsystem that it is behind, where that is
+    not fine.
+    """
+
+    lasting = True
+    certain = True
+    inherited: tuple[str | None, Health | None] | None = None
+    names: frozenset[tuple[str, str, str]] | None = None
+
+    serial = Identity("SerialNumber", text, "tells whether two entries are one device")
+    uuid = Identity("UUID", text, "tells the same")
+    identifiers = Identity("Identifiers", only_objects, "durable names; they tell the same")
+    slot = Identity("PhysicalLocation/PartLocation/ServiceLabel", text, "tells the same")
+    enabled = Field("Enabled", flag, "false when it is switched off")
+    chassis = Field("Links/Chassis", links, "the enclosure it sits in")
+    endpoints = Field("Links/Endpoints", links, "what it is in fabrics")
+    switch_ports = Field("Links/ConnectedSwitchPorts", links, "where its cable ends")
+
+
+class ProcessorDevice(Device):
+    """Processor."""
+
+    type = Field("ProcessorType", text, "CPU, GPU, FPGA, …; absent means CPU")
+    cores = Field("TotalCores", number, "all cores", "cores")
+    enabled_cores = Field("TotalEnabledCores", number, "read when TotalCores is absent", "cores")
+    threads = Field("TotalThreads", number, "all threads", "threads")
+    model = Field("Model", text, "free text")
+    architecture = Field("ProcessorArchitecture", text, "x86, ARM, Power, RISC-V, …")
+    instruction_set = Field("InstructionSet", text, "x86-64, ARM-A64, …")
+    speed_mhz = Field("MaxSpeedMHz", number, "highest clock", "MHz")
+    memory_mib = Field("MemorySummary/TotalMemorySizeMiB", number, "of an accelerator", "MiB")
+    memories = Field("ProcessorMemory", only_objects, "memory and caches of an accelerator")
+
+
+class ProcessorMemory(Resource):
+    """One element of ``Processor.ProcessorMemory``."""
+
+    type = Field("MemoryType", text, "HBM2, GDDR6, L2Cache, …")
+    capacity_mib = Field("CapacityMiB", number, "size", "MiB")
+
+
+class ProcessorSummary(Device):
+    """``ComputerSystem.ProcessorSummary``."""
+
+    count = Field("Count", number, "physical CPUs", "CPUs")
+    cores = Field("CoreCount", number, "of all CPUs together", "cores")
+    threads = Field("LogicalProcessorCount", number, "of all CPUs together", "threads")
+    model = Field("Model", text, "free text")
+
+
+class MemorySummary(Device):
+    """``ComputerSystem.MemorySummary``."""
+
+    size_gib = Field("TotalSystemMemoryGiB", amount, "main memory", "GiB")
+
+
+class MemoryDevice(Device):
+    """Memory."""
+
+    type = Field("MemoryType", text, "DRAM, NVDIMM_N, IntelOptane, Cache, …")
+    media = Field("MemoryMedia", words, "DRAM, NAND, Intel3DXPoint, Proprietary")
+    device_type = Field("MemoryDeviceType", text, "DDR4, DDR5, HBM3, …")
+    capacity_mib = Field("CapacityMiB", number, "size", "MiB")
+    volatile_mib = Field("VolatileSizeMiB", number, "the part that forgets", "MiB")
+    speed_mhz = Field("OperatingSpeedMhz", number, "transfer speed", "MHz")
+
+
+class DriveDevice(Device):
+    """Drive, and one element of ``SimpleStorage.Devices``."""
+
+    capacity_bytes = Field("CapacityBytes", number, "size", "bytes")
+    media = Field("MediaType", text, "HDD, SSD, SMR")
+    protocol = Field("Protocol", text, "SATA, SAS, NVMe, …")
+    rpm = Field("RotationSpeedRPM", number, "of a spinning drive", "1/min")
+    model = Field("Model", text, "free text")
+    hot_spare = Field("HotspareType", text, "Global, Chassis or Dedicated: it waits for a failure")
+    failure_predicted = Field("FailurePredicted", flag, "true counts as Warning")
+    indicator = Field("StatusIndicator", text, "Hotspare, Fail or PredictiveFailureAnalysis")
+
+
+class Storage(Device):
+    """Storage."""
+
+    drives = Link("Drives", DriveDevice, "its drives")
+
+
+class SimpleStorage(Device):
+    """SimpleStorage, the older view of a storage subsystem."""
+
+    devices = Field("Devices", only_objects, "its drives, without URIs")
+    same_as = Field("Links/Storage", links, "the storage subsystem it is a view of")
+
+
+class EthernetInterface(Device):
+    """EthernetInterface."""
+
+    type = Field("EthernetInterfaceType", text, "Virtual is a view of another one")
+    speed_mbps = Field("SpeedMbps", number, "current speed", "Mbit/s")
+    mac = Identity("MACAddress", words, "tells whether a port is the same")
+    permanent_mac = Identity("PermanentMACAddress", words, "tells the same")
+    ports = Field("Links/Ports", links, "the adapter ports it is a view of")
+
+
+class Port(Device):
+    """Port."""
+
+    max_gbps = Field("MaxSpeedGbps", amount, "highest speed", "Gbit/s")
+    current_gbps = Field("CurrentSpeedGbps", amount, "read when the highest is absent", "Gbit/s")
+    macs = Identity("Ethernet/AssociatedMACAddresses", words, "tell which interface is the same")
+    addresses = Identity("AssociatedNetworkAddresses", words, "tell the same, in older schemas")
+
+    @property
+    def speed_mbps(self) -> int | None:
+        """The highest speed, else the current one."""
+        gbps = self.max_gbps if self.max_gbps is not None else self.current_gbps
+        return None if gbps is None else round(gbps * 1000)
+
+
+class NetworkAdapter(Device):
+    """NetworkAdapter."""
+
+    ports = Link("Ports", Port, "its ports", collection=True)
+
+
+class NetworkInterface(Device):
+    """NetworkInterface."""
+
+    ports = Link("Ports", Port, "its ports", collection=True)
+    adapter = Link(
+        "Links/NetworkAdapter", NetworkAdapter, "read where no port is listed", late=True
+    )
+    speed_mbps = None
+
+
+#: What each word of ``Status.State`` (Redfish schema Resource) means: hardware in it counts (None),
+#: counts as of health Warning, or does not count.
+STATES: dict[str, str | None] = {
+    "Enabled": None,
+    "Qualified": None,  # "quality within the acceptable range of operation"
+    "Degraded": "Warning",  # "enabled but operates in a degraded state"
+    "Absent": "Absent",  # "not present or detected": of a device there is nothing to list
+    "Disabled": "Disabled",
+    "StandbyOffline": "StandbyOffline",  # "awaits an external action to activate it"
+    "StandbySpare": "StandbySpare",  # "part of a redundancy set, awaits a failover"
+    "InTest": "InTest",
+    "Starting": "Starting",
+    "UnavailableOffline": "UnavailableOffline",  # "present but cannot be used"
+    "Deferring": "Deferring",  # "does not process any commands but queues new requests"
+    "Quiesced": "Quiesced",  # "only processes a restricted set of commands"
+    "Updating": "Updating",  # "might be unavailable or degraded"
+}
+_SPELLED = {word.casefold(): word for word in STATES}
+_HEALTH: tuple[Health | None, ...] = (None, "OK", "Warning", "Critical")
+#: Values of ``Drive.HotspareType`` with which a drive waits for another one to fail.
+_SPARE = ("global", "chassis", "dedicated")
+_INDICATORS = {"fail": "Critical", "predictivefailureanalysis": "Warning"}
+
+
+class Condition(NamedTuple):
+    """The state of hardware, None where it is usable, and its health, None where it is not told."""
+
+    state: str | None = None
+    health: Health | None = None
+
+    @property
+    def counts(self) -> bool:
+        return self.state is None and self.health != "Critical"
+
+    @property
+    def is_fine(self) -> bool:
+        return self.state is None and self.health in (None, "OK")
+
+    @property
+    def word(self) -> str | None:
+        """The word of a state that is more than ``Disabled``, which needs none."""
+        return None if self.state == "Disabled" else self.state
+
+
+def condition_of(of: NamedResource, *, with_parts: bool = True) -> Condition:
+    """Return the condition of a resource without a note; that of its parts counts, too.
+
+    Without parts their health counts only where the resource does not tell its own.
+    """
+    word = of.state
+    state = STATES[_SPELLED[word.casefold()]] if word and word.casefold() in _SPELLED else word
+    health = _health(of, NamedResource.health)
+    if with_parts or health is None:
+        health = max(health, _health(of, NamedResource.rollup), key=_HEALTH.index)
+    if state == "Warning":
+        state, health = None, max(health, "Warning", key=_HEALTH.index)
+    if isinstance(of, Device):
+        if state is None and of.enabled is False:
+            state = "Disabled"
+        if isinstance(of, DriveDevice):
+            state, health = _drive_condition(of, state, health)
+    return Condition(state, health)
+
+
+def _health(of: NamedResource, field: Field[str | None]) -> Health | None:
+    """Return a health; a word that Redfish does not have is noted and taken for Warning."""
+    found: Health | None = field.of(of)  # type: ignore[assignment]
+    return "Warning" if found is None and field.raw(of) else found
+
+
+def _drive_condition(
+    drive: DriveDevice, state: str | None, health: Health | None
+) -> tuple[str | None, Health | None]:
+    indicator = (drive.indicator or "").casefold()
+    is_spare = (drive.hot_spare or "").casefold() in _SPARE or indicator == "hotspare"
+    told: list[Health | None] = [health, "Warning" if drive.failure_predicted else None]
+    told.append(_INDICATORS.get(indicator))  # type: ignore[arg-type]
+    return state or ("StandbySpare" if is_spare else None), max(told, key=_HEALTH.index)
+
+
+def note_condition(of: NamedResource, condition: Condition, effect: str) -> None:
+    """Note hardware that does not count, or counts although something is wrong with it."""
+    if condition.is_fine:
+        return
+    found = " and ".join(filter(None, condition))
+    known = "" if condition.state in (None, *STATES) else ", which Redfish does not know"
+    if condition.counts:
+        effect = "it counts, unless a policy is stricter"
+    of.notes.remark(f"{of.uri}: Status: found {found}{known}, expected Enabled and OK ({effect})")
+
+
+def worst(conditions: Iterable[Condition]) -> Condition:
+    """Return the state of the first that is in one, and the worst health of all."""
+    every = list(conditions)
+    state = next((it.state for it in every if it.state), None)
+    return Condition(state, max((it.health for it in every), key=_HEALTH.index, default=None))
 
 
 class CapabilitiesObject(Resource):

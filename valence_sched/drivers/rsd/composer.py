@@ -14,10 +14,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from valence_sched.drivers.composer import Session, Watch, get_document
+from valence_sched.drivers.composer import SendResult, Session, Watch, get_document, write
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, text
-from valence_sched.drivers.http.exchange import GONE
-from valence_sched.drivers.http.retry import LATE_READS, Patience
+from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
 from valence_sched.drivers.links import (
     ROOT,
     LinkedDocuments,
@@ -26,9 +25,8 @@ from valence_sched.drivers.links import (
     link_path,
 )
 from valence_sched.drivers.redfish.schema import Volume
-from valence_sched.drivers.redfish.storage_pools import GIB
-from valence_sched.drivers.rsd.fabrics import FabricOffer
-from valence_sched.drivers.rsd.reader import read_podm
+from valence_sched.drivers.redfish.stocks import GIB
+from valence_sched.drivers.rsd.reader import FabricOffer, RackUsage, read_podm
 from valence_sched.drivers.rsd.schema import (
     Endpoint,
     Fabric,
@@ -38,8 +36,6 @@ from valence_sched.drivers.rsd.schema import (
     RackRoot,
     RackSystem,
 )
-from valence_sched.drivers.rsd.status import RackUsage
-from valence_sched.drivers.write import SendResult, write
 from valence_sched.errors import InputError, PodmError
 from valence_sched.model.claim import Grant
 from valence_sched.model.composition import CompositionRequest, CompositionResult

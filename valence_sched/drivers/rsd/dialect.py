@@ -8,8 +8,8 @@ from collections.abc import Callable
 from valence_sched.drivers.composer import Composer, Session
 from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.http.retry import Patience
-from valence_sched.drivers.redfish.storage_pools import STORAGE
+from valence_sched.drivers.http.exchange import Patience
+from valence_sched.drivers.redfish.stocks import STORAGE
 from valence_sched.drivers.rsd.reader import read_podm
 from valence_sched.drivers.rsd.schema import RackRoot
 

@@ -9,7 +9,8 @@ property contradicts it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -18,15 +19,31 @@ from valence_sched.drivers.fields import Resource
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import device_owners
 from valence_sched.drivers.redfish.describe import Describer, topology_of
-from valence_sched.drivers.redfish.device_schema import Device, DriveDevice, ProcessorDevice
-from valence_sched.drivers.rsd import fabrics as rsd_fabrics
+from valence_sched.drivers.redfish.schema import (
+    Device,
+    DriveDevice,
+    ProcessorDevice,
+    condition_of,
+    note_condition,
+)
 from valence_sched.drivers.rsd import stocks
-from valence_sched.drivers.rsd.fabrics import FabricOffer, FabricReach
-from valence_sched.drivers.rsd.schema import Fabric, RackNode, RackRoot, RackSystem, StorageService
-from valence_sched.drivers.rsd.status import RackUsage
+from valence_sched.drivers.rsd.schema import (
+    ConnectedEntity,
+    Endpoint,
+    Fabric,
+    FabricPort,
+    FabricZone,
+    PooledDevice,
+    RackNode,
+    RackRoot,
+    RackSystem,
+    StorageService,
+    Switch,
+)
 from valence_sched.model.inventory import (
     WHOLE_POOL,
     BlockType,
+    CompositionState,
     Devices,
     FullBlock,
     FullPodm,
@@ -35,6 +52,212 @@ from valence_sched.model.inventory import (
     Pool,
     Status,
 )
+
+NETWORK_TYPES = ("nvmeoverfabrics", "ethernet", "iscsi", "fpga-of", "roce", "rocev2", "infiniband")
+
+
+@dataclass(frozen=True, slots=True)
+class FabricOffer:
+    """A pooled device with the endpoints that lead to it.
+
+    ``fabrics`` are the PCIe fabrics that offer it, none where a network does. ``ends`` are its
+    endpoints and their switch ports.
+    """
+
+    device: PooledDevice
+    is_drive: bool
+    fabrics: frozenset[str]
+    ends: tuple[str, ...]
+    is_zoned: bool
+
+
+class FabricReach(NamedTuple):
+    """The PCIe fabrics that a system is assumed to reach, and those that name the system."""
+
+    fabrics: frozenset[str]
+    stated: frozenset[str]
+
+
+def fabric_offers(service: LinkedDocuments, fabrics: Iterable[Fabric]) -> list[FabricOffer]:
+    """Return every pooled drive and FPGA once, in the order of the fabrics."""
+    found: dict[str, FabricOffer] = {}
+    for fabric in fabrics:
+        for offer in _offers_of(service, fabric):
+            old = found.get(offer.device.uri, offer)
+            found[offer.device.uri] = FabricOffer(
+                old.device,
+                old.is_drive,
+                # Every system reaches a device that a network offers too.
+                offer.fabrics | old.fabrics if offer.fabrics and old.fabrics else frozenset(),
+                tuple(dict.fromkeys(old.ends + offer.ends)),
+                old.is_zoned or offer.is_zoned,
+            )
+    return list(found.values())
+
+
+def reachable_fabrics(
+    service: LinkedDocuments,
+    fabrics: Iterable[Fabric],
+    systems: Iterable[RackSystem],
+    offers: list[FabricOffer],
+) -> dict[str, FabricReach]:
+    """Return which PCIe fabrics with something to offer each system reaches, by its URI."""
+    systems = list(systems)
+    named: dict[str, set[str]] = {system.uri: set() for system in systems}
+    silent: set[str] = set()
+    rich = {fabric for offer in offers for fabric in offer.fabrics}
+    for fabric in fabrics:
+        if fabric.uri not in rich:
+            continue
+        hosts = _hosts(service, fabric, systems)
+        for uri in hosts:
+            named[uri].add(fabric.uri)
+        if not hosts and systems:
+            silent.add(fabric.uri)
+            what = "found no system that it is cabled to (every system is taken to reach it)"
+            fabric.notes.remark(f"{fabric.uri}: {what}")
+    every = named.items()
+    return {uri: FabricReach(frozenset(ends | silent), frozenset(ends)) for uri, ends in every}
+
+
+def _offers_of(service: LinkedDocuments, fabric: Fabric) -> Iterator[FabricOffer]:
+    zones = list(service.follow(fabric.zones, FabricZone, fabric.uri))
+    zoned = {service.uri(link, zone.uri) for zone in zones for link in zone.endpoints}
+    is_network = fabric.type is not None and fabric.type.casefold() in NETWORK_TYPES
+    reached = frozenset() if is_network else frozenset([fabric.uri])
+    for endpoint in service.follow(fabric.endpoints, Endpoint, fabric.uri):
+        is_zoned = endpoint.uri in zoned or bool(endpoint.zones)
+        offered = (link for entity in _entities(endpoint) if entity.leads for link in entity.entity)
+        for device in service.follow(offered, PooledDevice, endpoint.uri):
+            kind = _kind(device)
+            is_card = kind == "processor" and (device.processor_type or "CPU").casefold() != "cpu"
+            if kind == "drive" or is_card:
+                ends = (endpoint.uri, *endpoint.ports)
+                yield FabricOffer(device, kind == "drive", reached, ends, is_zoned)
+
+
+def _entities(endpoint: Endpoint) -> Iterator[ConnectedEntity]:
+    for json in endpoint.entities:
+        yield endpoint.part(ConnectedEntity, json, "ConnectedEntities")
+
+
+def _kind(device: PooledDevice) -> str:
+    """Return the resource class of a device by its type, or by its place without a type."""
+    if device.kind:
+        return device.kind.lstrip("#").partition(".")[0].casefold()
+    collection = device.uri.rpartition("/")[0].rpartition("/")[2]
+    return collection.casefold().removesuffix("s")
+
+
+def _hosts(service: LinkedDocuments, fabric: Fabric, systems: list[RackSystem]) -> set[str]:
+    known = {system.uri for system in systems}
+    hosts: set[str] = set()
+    ours: set[str] = set()
+    for end in service.follow(fabric.endpoints, Endpoint, fabric.uri):
+        ours.add(end.uri)
+        for entity in _entities(end):
+            hosts.update(() if entity.leads else service.uris(entity.entity, end.uri))
+    cables = _cables(service, fabric)
+    for system in systems:
+        ends = {service.uri(link, system.uri) for link in system.endpoints}
+        if ends & ours or cables & set(system.cables):
+            hosts.add(system.uri)
+    return {uri for uri in hosts if uri in known}
+
+
+def _cables(service: LinkedDocuments, fabric: Fabric) -> set[str]:
+    return {
+        cable
+        for switch in service.follow(fabric.switches, Switch, fabric.uri)
+        for port in service.follow(switch.ports, FabricPort, switch.uri)
+        for cable in port.cables
+    }
+
+
+NODE_STATES = ("allocating", "allocated", "assembling", "assembled", "failed")
+_TRANSIENT_STATES = ("allocating", "assembling")
+
+
+class RackUsage:
+    """The use of the blocks of a rack by its nodes, by the URI of the block."""
+
+    def __init__(
+        self,
+        service: LinkedDocuments,
+        nodes: Iterable[RackNode],
+        storages: Iterable[StorageService],
+        systems: Iterable[RackSystem],
+        pooled: set[str],
+    ) -> None:
+        self._service, self._pooled = service, pooled
+        self._hosts = {service.uri(link, it.uri) for it in storages for link in it.host}
+        self._nodes: dict[str, list[RackNode]] = {}
+        listed = {system.uri for system in systems} | pooled
+        for node in nodes:
+            _check(node)
+            for uri in self.blocks_of(node):
+                if uri not in listed:
+                    what = f"found {uri}, expected a system that is listed"
+                    node.notes.remark(f"{node.uri}: {RackNode.system.path}: {what}")
+                self._nodes.setdefault(uri, []).append(node)
+
+    def blocks_of(self, node: RackNode) -> tuple[str, ...]:
+        """Return the system of a node and the pooled devices that it links."""
+        systems = list(self._service.uris(node.system, node.uri))
+        rest = node.processors + node.local + node.remote + node.storage
+        pooled = [uri for uri in self._service.uris(rest, node.uri) if uri in self._pooled]
+        return tuple(dict.fromkeys(systems + pooled))
+
+    def system_status(self, system: RackSystem) -> Status:
+        """Return the status of a system; one that runs a storage service makes no node."""
+        return self._status(system, "Unavailable" if system.uri in self._hosts else "Unused")
+
+    def offer_status(self, offer: FabricOffer, attached: set[str]) -> Status:
+        """Return the status of a pooled device; ``attached`` are those that systems list."""
+        device = offer.device
+        if offer.is_zoned or device.uri in attached or device.storage:
+            return self._status(device, "Composed")
+        return self._status(device, "Unused" if _is_erased(offer) else "Unavailable")
+
+    def _status(self, of: RackSystem | PooledDevice, state: CompositionState) -> Status:
+        nodes = self._nodes.get(of.uri, [])
+        condition = condition_of(of)
+        if state == "Unused" or nodes:
+            note_condition(of, condition, "no node can have it")
+        if nodes:
+            states = {(node.node_state or "").casefold() for node in nodes}
+            state = "Composing" if states <= set(_TRANSIENT_STATES) else "Composed"
+        elif state == "Unused" and (condition.health == "Warning" or of.enabled is False):
+            state = "Unavailable"  # its pod manager composes only devices that are OK
+        return Status(
+            state=state,
+            enabled=None if of.state is None else condition.state is None,
+            health=condition.health,
+            resource_state=condition.word,
+            compositions=len(nodes) or (1 if state == "Composed" else 0),
+        )
+
+
+def _is_erased(offer: FabricOffer) -> bool:
+    device = offer.device
+    if not offer.is_drive:
+        return device.fpga_erased is not False
+    if device.drive_erased is None:
+        path = PooledDevice.drive_erased.path
+        what = "found nothing, expected true or false (no node can have it)"
+        device.notes.remark(f"{device.uri}: {path}: {what}")
+    return device.drive_erased is True
+
+
+def _check(node: RackNode) -> None:
+    state = node.node_state
+    if state is None or state.casefold() not in NODE_STATES:
+        expected = "expected " + ", ".join(word.capitalize() for word in NODE_STATES)
+        path = RackNode.node_state.path
+        node.notes.remark(f"{node.uri}: {path}: found {state!r}, {expected} (taken as in use)")
+    if not node.system:
+        node.notes.remark(f"{node.uri}: {RackNode.system.path}: found none, expected one")
+
 
 R = TypeVar("R", bound=Resource)
 
@@ -86,14 +309,14 @@ def find_resources(service: LinkedDocuments) -> RsdResources:
         return RsdResources(root, [], [], [], [], {})
     fabrics = list(service.follow(root.fabrics, Fabric, root.uri))
     systems = list(service.follow(root.systems, RackSystem, root.uri))
-    offered = rsd_fabrics.fabric_offers(service, fabrics)
+    offered = fabric_offers(service, fabrics)
     return RsdResources(
         root,
         systems,
         _each(service, root, RackNode, root.nodes, root.rack_nodes),
         _each(service, root, StorageService, root.storage, root.services, root.rack_services),
         offered,
-        rsd_fabrics.reachable_fabrics(service, fabrics, systems, offered),
+        reachable_fabrics(service, fabrics, systems, offered),
     )
 
 

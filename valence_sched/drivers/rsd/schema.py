@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Declared fields of the resources of Intel Rack Scale Design 2.1 to 2.5.
 
-What is standard Redfish is declared in ``redfish.schema`` and ``redfish.device_schema``.
+What is standard Redfish is declared in ``redfish.schema``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from valence_sched.drivers.fields import (
     text,
     words,
 )
-from valence_sched.drivers.redfish.device_schema import Device, SimpleStorage
-from valence_sched.drivers.redfish.schema import StoragePool, System
+from valence_sched.drivers.redfish.schema import Device, SimpleStorage, StoragePool, System
 
 OEM = "Oem/Intel_RackScale"
 

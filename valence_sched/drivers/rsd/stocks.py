@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from valence_sched.drivers.fields import NamedResource
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish.schema import StoragePool
-from valence_sched.drivers.redfish.storage_pools import (
+from valence_sched.drivers.redfish.stocks import (
     STORAGE,
     gib,
     is_usable,

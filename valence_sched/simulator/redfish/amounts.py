@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.links import LinkedDocuments
-from valence_sched.drivers.redfish import memory_domains, schema, storage_pools
-from valence_sched.drivers.redfish.storage_pools import GIB
+from valence_sched.drivers.redfish import schema
+from valence_sched.drivers.redfish.stocks import GIB, domain_stock, holder_uri, pool_stock
 from valence_sched.model.inventory import Stock
 from valence_sched.model.stock import grant_size
 from valence_sched.simulator.server.composing_habits import Habits
@@ -95,13 +95,13 @@ def _source(documents: DocumentTree, collection: str, body: Json) -> AmountSourc
             domain = schema.MemoryDomain(uri, json, NO_NOTES)
             if not domain.leads:
                 continue
-            stock = memory_domains.domain_stock(service, domain)
+            stock = domain_stock(service, domain)
             return AmountSource(uri, stock, "MemoryChunkSizeMiB", 1)
         offers = uri_of(json.get("AllocatedVolumes")) == collection
-        holder = documents.get(storage_pools.holder_uri(uri))
+        holder = documents.get(holder_uri(uri))
         if offers or (uri in pools and uri_of(value_at(holder, "Volumes")) == collection):
             pool = schema.StoragePool(uri, json, NO_NOTES)
-            return AmountSource(uri, storage_pools.pool_stock(service, pool), "CapacityBytes", GIB)
+            return AmountSource(uri, pool_stock(service, pool), "CapacityBytes", GIB)
     return None
 
 

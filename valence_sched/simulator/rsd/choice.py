@@ -12,17 +12,15 @@ from typing import Any, NamedTuple, TypeVar
 from valence_sched.drivers.fields import NO_NOTES, objects
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import device_owners as devices
-from valence_sched.drivers.redfish.device_schema import (
+from valence_sched.drivers.redfish.schema import (
     Device,
     DriveDevice,
     EthernetInterface,
     MemoryDevice,
     ProcessorDevice,
 )
-from valence_sched.drivers.rsd.fabrics import FabricOffer
-from valence_sched.drivers.rsd.reader import find_resources
+from valence_sched.drivers.rsd.reader import FabricOffer, RackUsage, find_resources
 from valence_sched.drivers.rsd.schema import RackSystem
-from valence_sched.drivers.rsd.status import RackUsage
 from valence_sched.drivers.rsd.stocks import drives_of_storage
 from valence_sched.model.inventory import Status
 from valence_sched.simulator.rsd.bodies import requested_resources

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable
 
 from valence_sched.drivers.fields import links
-from valence_sched.drivers.redfish.device_schema import (
+from valence_sched.drivers.redfish.schema import (
     Device,
     DriveDevice,
     EthernetInterface,

@@ -13,9 +13,8 @@ from functools import partial
 
 from valence_sched.drivers.fields import NO_NOTES, links, objects
 from valence_sched.drivers.links import LinkedDocuments
-from valence_sched.drivers.redfish.device_schema import DriveDevice
-from valence_sched.drivers.redfish.schema import StoragePool
-from valence_sched.drivers.redfish.storage_pools import GIB
+from valence_sched.drivers.redfish.schema import DriveDevice, StoragePool
+from valence_sched.drivers.redfish.stocks import GIB
 from valence_sched.drivers.rsd.schema import StorageService
 from valence_sched.drivers.rsd.stocks import stocks
 from valence_sched.model.stock import free_amount

@@ -10,7 +10,7 @@ from typing import Any
 from valence_sched.drivers.document_shape import current_form
 from valence_sched.drivers.files.tree import tree_documents
 from valence_sched.drivers.recorded import Record
-from valence_sched.drivers.redfish.render.render import documents_of
+from valence_sched.drivers.redfish.render import documents_of
 from valence_sched.errors import DuplicateId, InputError
 from valence_sched.model.codec import decode
 from valence_sched.model.diagnostic import Diagnostics

@@ -13,9 +13,10 @@ import zstandard
 
 from tests.unit.drivers.crawl.test_faults import BLOCKS, TREE, LiveTest
 from tests.unit.drivers.served import DIALECTS
-from valence_sched.drivers.crawl import crawler, document_cache
-from valence_sched.drivers.crawl.document_cache import MAX_AGE_S, CacheFile, DocumentCache
-from valence_sched.drivers.crawl.expand import ExpandReader
+from valence_sched.drivers.crawl import cache as document_cache
+from valence_sched.drivers.crawl import crawler
+from valence_sched.drivers.crawl.cache import MAX_AGE_S, CacheFile, DocumentCache
+from valence_sched.drivers.crawl.crawler import ExpandReader
 from valence_sched.drivers.crawl.reading import read_in_passes
 from valence_sched.drivers.fields import MAX_TEXT, Link, Resource
 from valence_sched.drivers.http.connection import Connection

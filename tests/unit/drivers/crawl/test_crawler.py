@@ -7,10 +7,8 @@ from unittest import mock
 
 from tests.unit.drivers.crawl.test_expand import FULL, Recorded, whole
 from valence_sched.drivers.crawl import crawler
-from valence_sched.drivers.crawl.crawler import Crawler
-from valence_sched.drivers.crawl.document_cache import DocumentCache
-from valence_sched.drivers.crawl.expand import ExpandReader
-from valence_sched.drivers.crawl.fetch_task import FetchTask, fetch_task
+from valence_sched.drivers.crawl.cache import DocumentCache
+from valence_sched.drivers.crawl.crawler import Crawler, ExpandReader, FetchTask, fetch_task
 from valence_sched.drivers.fields import Link, Resource
 from valence_sched.drivers.http.exchange import Answer
 from valence_sched.errors import InputError, PodmError

@@ -7,8 +7,8 @@ from unittest import mock
 import msgspec
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
-from valence_sched.drivers.crawl import expand
-from valence_sched.drivers.crawl.expand import MAX_EXPANDED_BYTES, TIME_SHARE, ExpandReader, unfold
+from valence_sched.drivers.crawl import crawler as expand
+from valence_sched.drivers.crawl.crawler import MAX_EXPANDED_BYTES, TIME_SHARE, ExpandReader, unfold
 from valence_sched.drivers.http.exchange import Answer, Cut, Slow, Unreachable
 from valence_sched.errors import InputError
 

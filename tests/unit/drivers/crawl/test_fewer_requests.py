@@ -13,7 +13,7 @@ import msgspec
 
 from tests.unit.drivers.crawl.test_faults import hang, on, status
 from tests.unit.drivers.crawl.test_live import NOON, TREES, LiveTest
-from valence_sched.drivers.crawl.expand import unfold
+from valence_sched.drivers.crawl.crawler import unfold
 from valence_sched.drivers.crawl.pool import BUSY_PODMS
 
 TREE = TREES["rack-mockup"]

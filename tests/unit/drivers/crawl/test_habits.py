@@ -11,7 +11,7 @@ from tests.unit.drivers.crawl.test_live import OWN, TREES, LiveTest, is_object
 from tests.unit.drivers.served import DIALECTS, PASSWORD, USER
 from valence_sched.drivers.crawl.pool import read
 from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
-from valence_sched.drivers.files.tree_writer import join_pages
+from valence_sched.drivers.files.tree import join_pages
 from valence_sched.model.inventory import to_json
 from valence_sched.model.registration import Registration
 from valence_sched.simulator.server.podm import SimulatorSettings

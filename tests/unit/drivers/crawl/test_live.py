@@ -10,9 +10,8 @@ import msgspec
 
 from tests.unit.drivers.served import DIALECTS, PASSWORD, USER, Server, trees
 from valence_sched.drivers.crawl import pool
-from valence_sched.drivers.crawl.crawler import Crawler
-from valence_sched.drivers.crawl.document_cache import DocumentCache
-from valence_sched.drivers.crawl.expand import ExpandReader
+from valence_sched.drivers.crawl.cache import DocumentCache
+from valence_sched.drivers.crawl.crawler import Crawler, ExpandReader
 from valence_sched.drivers.crawl.pool import read
 from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget, read_in_passes
 from valence_sched.drivers.dialect import recognised_dialect

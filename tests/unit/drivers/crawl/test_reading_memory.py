@@ -13,8 +13,8 @@ from tests.unit.drivers.crawl.test_fewer_requests import dressed
 from tests.unit.drivers.crawl.test_live import NOON, TREES, LiveTest
 from valence_sched.app import App
 from valence_sched.drivers.crawl import reading
+from valence_sched.drivers.crawl.cache import Answers, ReadingMemory, ReadRequest
 from valence_sched.drivers.crawl.reading import ReadTarget
-from valence_sched.drivers.crawl.reading_memory import Answers, ReadingMemory, ReadRequest
 from valence_sched.drivers.http.exchange import Answer, Unreachable
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.read_options import ReadOptions

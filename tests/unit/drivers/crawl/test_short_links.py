@@ -10,7 +10,7 @@ import msgspec
 from tests.unit.drivers.crawl.test_habits import BLOCKS, PLAIN, SERVICE, V
 from tests.unit.drivers.crawl.test_live import LiveTest
 from valence_sched.drivers.crawl.crawler import MAX_TRIALS
-from valence_sched.drivers.short_links import MAX_PLACES, places_below
+from valence_sched.drivers.links import MAX_PLACES, places_below
 
 
 def hub(*agents):

@@ -4,7 +4,7 @@
 import json
 import unittest
 
-from valence_sched.drivers.events.hint import hint_of
+from valence_sched.drivers.events import hint_of
 
 SYSTEM = "/redfish/v1/Systems/1"
 

@@ -7,7 +7,7 @@ import unittest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valence_sched.drivers.events.stream import EventParser
+from valence_sched.drivers.events import EventParser
 from valence_sched.errors import PodmError
 
 

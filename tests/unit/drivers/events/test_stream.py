@@ -11,8 +11,7 @@ import msgspec
 from tests.unit.drivers.served import PASSWORD, SESSIONS, USER, Server
 from tests.unit.simulator.site import SYSTEMS, documents
 from valence_sched.drivers.crawl.reading import ReadTarget
-from valence_sched.drivers.events import stream as stream_module
-from valence_sched.drivers.events.stream import EventStream, NoEvents
+from valence_sched.drivers.events import MOST_BYTES, EventStream, NoEvents
 from valence_sched.drivers.http.exchange import Unreachable
 from valence_sched.drivers.http.login import LoginRefused
 from valence_sched.errors import InputError, PodmError
@@ -168,7 +167,7 @@ class TestHostile(unittest.TestCase):
     def test_a_flood_is_cut_after_so_many_bytes(self):
         follower = Follower(self, self.serve(b": x\n\n" * 10_000).url)
         follower.join()
-        found = f"more than {stream_module.MOST_BYTES} bytes of events in a minute"
+        found = f"more than {MOST_BYTES} bytes of events in a minute"
         self.assertIn(found, str(follower.error))
         self.assertEqual([], follower.hints)
 

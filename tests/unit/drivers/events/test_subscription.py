@@ -9,9 +9,10 @@ from unittest import mock
 from tests.unit.drivers.served import PASSWORD, USER
 from tests.unit.simulator.site import documents
 from valence_sched.drivers.crawl.reading import ReadTarget
-from valence_sched.drivers.events.stream import EventStream, NoEvents
-from valence_sched.drivers.events.subscription import (
+from valence_sched.drivers.events import (
+    EventStream,
     EventSubscription,
+    NoEvents,
     PushedEvents,
     SubscriptionLeft,
 )

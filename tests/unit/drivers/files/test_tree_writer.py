@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from valence_sched.drivers.files import tree as mockup
-from valence_sched.drivers.files import tree_writer
-from valence_sched.drivers.files.folders import files_below
+from valence_sched.drivers.files.tree import build_folder, join_pages, write_tree
+from valence_sched.drivers.recorded import files_below
 from valence_sched.errors import InputError
 
 ROOT = "/redfish/v1"
@@ -30,7 +30,7 @@ class TreesTest(unittest.TestCase):
         notes: list[str] = []
         with tempfile.TemporaryDirectory(dir=self.folder) as name:
             place = Path(name)
-            count = tree_writer.write_tree(documents, place, notes.append)
+            count = write_tree(documents, place, notes.append)
             tree = mockup.tree_of_files(files_below(place, "t", notes)) if count else None
             found = {uri: tree.get(uri) for uri in tree.documents} if tree else {}
             self.assertEqual(count, len(found))
@@ -46,7 +46,7 @@ class TreesTest(unittest.TestCase):
     @given(st.lists(st.text("aA.%2eEfF/\\ix:\0 é", max_size=12), max_size=8, unique=True))
     def test_are_read_back_or_noted_whatever_their_uris(self, tails: list[str]) -> None:
         documents = {f"{ROOT}/{tail}": {"n": number} for number, tail in enumerate(tails)}
-        wanted = tree_writer.join_pages({ROOT: {"n": -1}} | documents)
+        wanted = join_pages({ROOT: {"n": -1}} | documents)
         found, notes = self.written(wanted)
         self.assertLessEqual(found.items(), wanted.items())
         self.assertEqual(len(wanted), len(found) + len(notes))
@@ -102,7 +102,7 @@ class BuildTest(unittest.TestCase):
         (self.folder / "empty").mkdir()
         for name in ("new", "empty", "above/new"):
             target = self.folder / name
-            tree_writer.build_folder(str(target), lambda place: (place / "x").mkdir())
+            build_folder(str(target), lambda place: (place / "x").mkdir())
             self.assertEqual([target / "x"], list(target.iterdir()))
             self.assertEqual(0, target.stat().st_mode & 0o022)
         self.assertEqual({"new", "empty", "above"}, set(os.listdir(self.folder)))
@@ -114,9 +114,7 @@ class BuildTest(unittest.TestCase):
         (self.folder / "link").symlink_to(self.folder / "nowhere")
         for name in ("full", "file", "link"):
             with self.subTest(name), self.assertRaisesRegex(InputError, "name a new folder"):
-                tree_writer.build_folder(
-                    str(self.folder / name), lambda _place: self.fail("filled")
-                )
+                build_folder(str(self.folder / name), lambda _place: self.fail("filled"))
         self.assertEqual({"full", "file", "link"}, set(os.listdir(self.folder)))
 
     def test_a_failure_leaves_nothing_behind(self) -> None:
@@ -125,10 +123,10 @@ class BuildTest(unittest.TestCase):
             raise InputError("x", "", "a fault")
 
         with self.assertRaises(InputError):
-            tree_writer.build_folder(str(self.folder / "new"), fail)
+            build_folder(str(self.folder / "new"), fail)
         self.assertEqual([], os.listdir(self.folder))
 
     def test_a_place_that_cannot_be_written_is_told_in_one_line(self) -> None:
         (self.folder / "file").touch()
         with self.assertRaisesRegex(InputError, "expected a place to write to"):
-            tree_writer.build_folder(str(self.folder / "file" / "new"), lambda _place: None)
+            build_folder(str(self.folder / "file" / "new"), lambda _place: None)

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 
 from tests.unit.drivers.crawl.test_faults import LOGIN, TREE, hang, on, status
 from tests.unit.drivers.served import PASSWORD, SESSIONS, USER, Server
-from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.exchange import Deadline, Unreachable
-from valence_sched.drivers.http.retry import retry_after_s
-from valence_sched.drivers.http.transport import base_url
+from valence_sched.drivers.http.connection import Connection, base_url
+from valence_sched.drivers.http.exchange import Deadline, Unreachable, retry_after_s
 from valence_sched.errors import PodmError
 from valence_sched.model.registration import Registration
 

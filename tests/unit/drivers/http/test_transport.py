@@ -3,8 +3,8 @@
 
 import unittest
 
+from valence_sched.drivers.http.connection import LazyTransport, choose_transports
 from valence_sched.drivers.http.tls import TlsContexts
-from valence_sched.drivers.http.transport import LazyTransport, choose_transports
 
 
 class TestChoice(unittest.TestCase):

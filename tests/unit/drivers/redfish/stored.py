@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from valence_sched.drivers.composer import Reply
-from valence_sched.drivers.http.retry import Patience
+from valence_sched.drivers.http.exchange import Patience
 
 Json = dict[str, Any]
 

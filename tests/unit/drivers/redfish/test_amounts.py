@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.unit.drivers.redfish.stored import StoredPodm, link, links
 from valence_sched.drivers.redfish.amounts import AmountComposer, Creation, size_of
-from valence_sched.drivers.redfish.storage_pools import GIB
+from valence_sched.drivers.redfish.stocks import GIB
 from valence_sched.model.claim import Grant
 from valence_sched.model.composition import CompositionRequest
 

@@ -16,7 +16,7 @@ from tests.unit.drivers.redfish.test_amounts import (
 )
 from valence_sched.drivers.composer import Reply
 from valence_sched.drivers.redfish.amounts import Creation
-from valence_sched.drivers.redfish.storage_pools import GIB
+from valence_sched.drivers.redfish.stocks import GIB
 from valence_sched.errors import PodmError
 from valence_sched.model.claim import Grant
 from valence_sched.model.composition import CompositionRequest

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from valence_sched.drivers.connect import HttpSession
 from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.exchange import Deadline
-from valence_sched.drivers.http.retry import Patience
+from valence_sched.drivers.http.exchange import Deadline, Patience
 from valence_sched.drivers.redfish.composer import RedfishComposer
 from valence_sched.errors import PodmError
 from valence_sched.model.composition import CompositionRequest, CompositionResult

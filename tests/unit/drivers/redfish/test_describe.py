@@ -7,13 +7,15 @@ from typing import Any
 from unittest import TestCase
 
 from valence_sched.drivers.fields import NO_NOTES
-from valence_sched.drivers.redfish.content_memo import (
+from valence_sched.drivers.redfish.describe import (
     MAX_CONTENT_BYTES,
     MAX_CONTENTS,
+    MAX_SET_DEVICES,
+    MAX_SETS,
     ContentMemo,
+    Describer,
 )
-from valence_sched.drivers.redfish.describe import MAX_SET_DEVICES, MAX_SETS, Describer
-from valence_sched.drivers.redfish.device_schema import (
+from valence_sched.drivers.redfish.schema import (
     Device,
     DriveDevice,
     EthernetInterface,

@@ -8,8 +8,8 @@ from unittest import TestCase
 
 from tests.unit.drivers.redfish.test_device_identity import Case, V, links
 from valence_sched.drivers.fields import NO_NOTES
-from valence_sched.drivers.redfish.device_names import names_of
-from valence_sched.drivers.redfish.device_schema import Device, DriveDevice, EthernetInterface, Port
+from valence_sched.drivers.redfish.device_identity import names_of
+from valence_sched.drivers.redfish.schema import Device, DriveDevice, EthernetInterface, Port
 
 
 class TestNamesOf(TestCase):

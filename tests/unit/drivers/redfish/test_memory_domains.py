@@ -9,7 +9,7 @@ from unittest import TestCase
 from tests.unit.drivers.files.test_tree import read_map
 from tests.unit.drivers.redfish.stored import link, links
 from valence_sched.drivers.links import LinkedDocuments
-from valence_sched.drivers.redfish import memory_domains
+from valence_sched.drivers.redfish import stocks
 from valence_sched.drivers.redfish.schema import ServiceRoot
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import Stock
@@ -116,7 +116,7 @@ class TestStocks(TestCase):
         self.notes = Diagnostics()
         json = root or {"Chassis": links("/C")}
         service = LinkedDocuments(found.get, self.notes)
-        return memory_domains.stocks(
+        return stocks.stocks(
             service, ServiceRoot("/R", json, self.notes), ("a", "b"), lambda zones: zones or None
         )
 

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from valence_sched.drivers.redfish.device_schema import (
+from valence_sched.drivers.redfish.plausibility import BOUNDS
+from valence_sched.drivers.redfish.render import documents_of, read_back, round_trip_losses
+from valence_sched.drivers.redfish.schema import (
     DriveDevice,
     EthernetInterface,
     MemoryDevice,
     ProcessorDevice,
 )
-from valence_sched.drivers.redfish.plausibility import BOUNDS
-from valence_sched.drivers.redfish.render.render import documents_of, read_back, round_trip_losses
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import (
     Accelerator,

@@ -6,9 +6,9 @@ from typing import Any
 
 from tests.unit.drivers.redfish.stored import link, links
 from valence_sched.drivers.links import LinkedDocuments
-from valence_sched.drivers.redfish import storage_pools
+from valence_sched.drivers.redfish import stocks
 from valence_sched.drivers.redfish.schema import ServiceRoot, StoragePool
-from valence_sched.drivers.redfish.storage_pools import GIB
+from valence_sched.drivers.redfish.stocks import GIB
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import Stock
 
@@ -46,7 +46,7 @@ class Service(unittest.TestCase):
     def stocks(self, *pools: Any, root: Any = None, **documents: Any) -> tuple[Stock, ...]:
         service = self.service([*pools], **documents)
         json = root or {"Storage": link("/St/1")}
-        return storage_pools.stocks(
+        return stocks.stocks(
             service, ServiceRoot("/R", json, self.notes), ("a", "b"), lambda zones: zones or None
         )
 
@@ -56,7 +56,7 @@ class Service(unittest.TestCase):
         found = [StoragePool(uri, service.json(uri, "/") or {}, self.notes)
                  for uri in (f"{POOLS}/{number + 1}" for number in range(len(pools)))]  # fmt: skip
         self.drives: dict[str, set[str]] = {}
-        return [it[1:] for it in storage_pools.pool_sizes(service, found, self.drives)]
+        return [it[1:] for it in stocks.pool_sizes(service, found, self.drives)]
 
 
 class TestStocks(Service):
@@ -121,7 +121,7 @@ class TestStocks(Service):
         service = self.service([pool(4 * GIB, GIB)])
         one = StoragePool(ONE, pool(4 * GIB, GIB), self.notes)
         expected = Stock(uri=ONE, resource="storage_gib", unit="GiB", total=4.0, used=1.0)
-        self.assertEqual(expected, storage_pools.pool_stock(service, one))
+        self.assertEqual(expected, stocks.pool_stock(service, one))
 
 
 class TestSizes(Service):
@@ -233,11 +233,11 @@ class TestWhere(unittest.TestCase):
             ({}, {}, None),
         ):
             with self.subTest(pool_json):
-                self.assertEqual(found, storage_pools.volume_collection(pool_json, holder))
+                self.assertEqual(found, stocks.volume_collection(pool_json, holder))
 
     def test_the_holder_is_two_places_above_the_pool(self):
-        self.assertEqual("/St/1", storage_pools.holder_uri(ONE))
+        self.assertEqual("/St/1", stocks.holder_uri(ONE))
 
     def test_bytes_are_rounded_to_a_billionth_of_a_gib(self):
         for size, found in ((GIB, 1.0), (GIB + 1, 1.000000001), (0, 0.0), (None, None)):
-            self.assertEqual(found, storage_pools.gib(size))
+            self.assertEqual(found, stocks.gib(size))

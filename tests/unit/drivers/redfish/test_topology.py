@@ -5,8 +5,7 @@ import unittest
 
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish.describe import Describer, block_topology
-from valence_sched.drivers.redfish.device_schema import Device, DriveDevice, ProcessorDevice
-from valence_sched.drivers.redfish.schema import ResourceBlock
+from valence_sched.drivers.redfish.schema import Device, DriveDevice, ProcessorDevice, ResourceBlock
 from valence_sched.model.diagnostic import Diagnostics
 
 FABRICS = "/redfish/v1/Fabrics"

@@ -10,7 +10,7 @@ from valence_sched.core.decider import Decider
 from valence_sched.core.explain.report import explain_decision as explain
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.drivers.fields import Json
-from valence_sched.drivers.redfish.usable import STATES
+from valence_sched.drivers.redfish.schema import STATES
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import LeanPodm, to_json
 from valence_sched.model.policy import FilterUse, Policy

@@ -9,8 +9,7 @@ from tests.unit.drivers.files.test_tree import documents_of
 from tests.unit.drivers.racks import BAYS, FPGAS, NETWORK, PCIE, SYSTEMS
 from valence_sched.drivers.connect import HttpSession
 from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.exchange import Deadline
-from valence_sched.drivers.http.retry import Patience
+from valence_sched.drivers.http.exchange import Deadline, Patience
 from valence_sched.drivers.rsd.composer import RsdComposer
 from valence_sched.drivers.rsd.reader import read_podm
 from valence_sched.errors import PodmError

@@ -7,7 +7,7 @@ from typing import Any
 from tests.unit.drivers.redfish.stored import links
 from tests.unit.drivers.rsd.rack import NODE, WHOSE, Rack, cut
 from valence_sched.drivers.composer import Reply
-from valence_sched.drivers.redfish.storage_pools import GIB
+from valence_sched.drivers.redfish.stocks import GIB
 from valence_sched.model.claim import Grant
 from valence_sched.model.composition import CompositionRequest, CompositionResult
 

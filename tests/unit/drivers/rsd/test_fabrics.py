@@ -6,8 +6,7 @@ from typing import Any
 
 from tests.unit.drivers.redfish.stored import link, links
 from valence_sched.drivers.links import ROOT, LinkedDocuments
-from valence_sched.drivers.rsd.fabrics import NETWORK_TYPES
-from valence_sched.drivers.rsd.reader import read_podm
+from valence_sched.drivers.rsd.reader import NETWORK_TYPES, read_podm
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm, Limit, Pool, Status
 

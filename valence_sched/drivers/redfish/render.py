@@ -31,11 +31,19 @@ import msgspec
 from valence_sched.drivers.fields import NO_NOTES, Json, Notes
 from valence_sched.drivers.identity import root_identity
 from valence_sched.drivers.links import ROOT, LinkedDocuments
-from valence_sched.drivers.redfish.memory_domains import PERSISTENT, VOLATILE
 from valence_sched.drivers.redfish.reader import read_podm
-from valence_sched.drivers.redfish.render import blocks as render_blocks
-from valence_sched.drivers.redfish.render.documents import DocumentWriter, link, links, oem, segment
-from valence_sched.drivers.redfish.storage_pools import GIB, STORAGE
+from valence_sched.drivers.redfish.render_documents import (
+    DocumentWriter,
+    chassis_of,
+    end_of,
+    fabric_of,
+    link,
+    links,
+    oem,
+    segment,
+    write_block,
+)
+from valence_sched.drivers.redfish.stocks import GIB, PERSISTENT, STORAGE, VOLATILE
 from valence_sched.model.identity import UUID_KIND
 from valence_sched.model.inventory import (
     SINGLE_PER_NODE,
@@ -261,18 +269,18 @@ def write_chassis(
 
 def write_fabrics(writer: DocumentWriter, blocks: Iterable[FullBlock]) -> str | None:
     """Write the fabrics, switches, ports and endpoints at which devices say they sit."""
-    found = [render_blocks.fabric_of(block.places or {}) for block in blocks]
+    found = [fabric_of(block.places or {}) for block in blocks]
     ends: dict[str, dict[str, None]] = {}
     for fabric, switch in dict.fromkeys(item for item in found if item):
         ends.setdefault(fabric, {})
         if switch:
             ends[fabric][switch] = None
         else:
-            _stub(writer, render_blocks.end_of(fabric, None), "Endpoint", {})
+            _stub(writer, end_of(fabric, None), "Endpoint", {})
     for fabric, switches in ends.items():
         body: Json = {"FabricType": "Ethernet"}
         for switch in switches:
-            port = _stub(writer, render_blocks.end_of(fabric, switch), "Port", {})
+            port = _stub(writer, end_of(fabric, switch), "Port", {})
             ports = writer.collection(writer.new_uri(f"{switch}/Ports"), "Port", [port])
             _stub(writer, switch, "Switch", {"Ports": link(ports)})
         if switches:
@@ -310,7 +318,7 @@ class _RenderUris:
         ids = (pool.id for pool in podm.pools)
         self.zone_uris = dict(zip(ids, self.zones, strict=True))
         self.chassis: dict[str, str] = {}
-        holders = [render_blocks.chassis_of(block) for block in podm.blocks]
+        holders = [chassis_of(block) for block in podm.blocks]
         for uri in [*map(domain_chassis, self.domains), *holders]:
             if uri and uri not in self.chassis:
                 self.chassis[uri] = writer.inventory_uri(uri)
@@ -385,8 +393,8 @@ def _service(writer: DocumentWriter, podm: FullPodm, places: _RenderUris) -> str
     writer.collection(blocks, "ResourceBlock", places.blocks)
     writer.collection(zones, "Zone", places.zones)
     for place, block in zip(places.blocks, podm.blocks, strict=True):
-        chassis = places.chassis.get(render_blocks.chassis_of(block) or "")
-        render_blocks.write_block(writer, place, block, chassis)
+        chassis = places.chassis.get(chassis_of(block) or "")
+        write_block(writer, place, block, chassis)
     for place, pool in zip(places.zones, podm.pools, strict=True):
         blocks_here = zip(places.blocks, podm.blocks, strict=True)
         members = [uri for uri, block in blocks_here if pool.id in block.pools]

@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a read takes from earlier ones: documents that rarely change, and whole readings.
+
+The document cache, a file, holds devices only: the devices of a block rarely change, its use
+changes all the time. The reading memory of a process that reads again and again holds what the
+answers of a pod manager meant: where every answer is the same, byte by byte, none is parsed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import queue
+import stat
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import zstandard
+
+from valence_sched import files
+from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MIB
+from valence_sched.drivers.fields import Json, Link
+from valence_sched.drivers.http.exchange import Answer
+from valence_sched.model.diagnostic import Diagnostic
+from valence_sched.model.inventory import FullPodm, to_json
+from valence_sched.model.quantity import format_count
+
+#: A document that was read longer ago is read again.
+MAX_AGE_S = 24 * 3600.0
+MAX_CACHE_BYTES = 256 * MIB
+MAX_FILE_BYTES = 64 * MIB
+VERSION = 1
+
+
+class CacheFile(msgspec.Struct, forbid_unknown_fields=True):
+    """The content of the file: documents by folded URI, with the time each was read."""
+
+    version: int
+    url: str
+    documents: dict[str, tuple[float, Json]]
+
+
+class DocumentCache:
+    """The cached documents of one pod manager; without a folder there are none.
+
+    ``identity`` is what the service tells of itself: another one at the same URL has other
+    documents. ``now_s`` is seconds since 1970. ``problem`` is the reason why a file could not be
+    used.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None,
+        url: str,
+        user: str | None,
+        now_s: float,
+        identity: str | None = None,
+    ) -> None:
+        place = f"{user or ''} {url}"
+        self._now_s, self._place = now_s, place
+        self._url = f"{place} {identity}" if identity else place
+        self._path = folder / f"{_place_digest(place)}.json.zst" if folder else None
+        self._documents: dict[str, tuple[float, Json]] = {}
+        self.problem: str | None = None
+        #: When the first of the documents is due that were saved, seconds since 1970.
+        self.until_s = float("inf")
+
+    @property
+    def enabled(self) -> bool:
+        """Whether documents are written for the next read."""
+        return self._path is not None
+
+    def load(self) -> None:
+        """Read the file, if there is one that can be used."""
+        if self._path is None or not self._path.exists():
+            return
+        try:
+            content = self._read(self._path)
+        except (OSError, ValueError, zstandard.ZstdError, msgspec.MsgspecError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            self.problem = f"{self._path}: could not be used: {reason} (all was read anew)"
+            return
+        if content.url != self._url:  # of a service that was at this address before
+            return
+        oldest = self._now_s - MAX_AGE_S
+        entries = content.documents.items()
+        self._documents = {uri: entry for uri, entry in entries if oldest < entry[0] <= self._now_s}
+
+    def stamp(self) -> tuple[int, int, int] | None:
+        """Return what tells the present file from one that is written later, None for none."""
+        if self._path is None:
+            return None
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def get(self, key: str) -> Json | None:
+        """Return a document by its folded URI."""
+        entry = self._documents.get(key)
+        return entry and entry[1]
+
+    def levels(self, link: Link) -> int:
+        """Return how many levels to ask for below a link: not those that are cached."""
+        return link.levels_kept if self._documents else link.levels
+
+    def save(self, documents: Iterable[tuple[str, Json]]) -> None:
+        """Write these documents, new ones with the present time."""
+        if self._path is None:
+            return
+        entries = {}
+        for uri, json in sorted(documents, key=lambda item: item[0]):
+            entry = self._documents.get(uri)
+            entries[uri] = entry if entry and entry[1] is json else (self._now_s, json)
+        self.until_s = min((at for at, _ in entries.values()), default=float("inf")) + MAX_AGE_S
+        if not entries and not self._path.exists():
+            return
+        data = msgspec.json.encode(CacheFile(VERSION, self._url, entries))
+        if len(data) > MAX_CACHE_BYTES:
+            self.problem = f"{self._path}: {format_count(len(data), 'byte')} are too many to keep"
+            return
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with files.atomic(self._path, mode=0o600, sync=False) as stream:
+                stream.write(zstandard.compress(data, 1))
+        except OSError as error:
+            self.problem = f"{self._path}: could not be written: {error.strerror}"
+
+    def _read(self, path: Path) -> CacheFile:
+        with path.open("rb") as file:
+            owner = os.fstat(file.fileno())
+            if owner.st_uid != os.geteuid() or stat.S_IMODE(owner.st_mode) & 0o077:
+                raise ValueError("others can read or write it")
+            packed = file.read(MAX_FILE_BYTES + 1)
+        if len(packed) > MAX_FILE_BYTES:
+            raise ValueError("it is too large")
+        if zstandard.frame_content_size(packed) > MAX_CACHE_BYTES:
+            raise ValueError("it holds too much")
+        data = zstandard.ZstdDecompressor().decompress(packed, max_output_size=MAX_CACHE_BYTES)
+        content = msgspec.json.decode(data, type=CacheFile)
+        is_of_place = f"{content.url} ".startswith(f"{self._place} ")
+        if content.version != VERSION or not is_of_place:
+            raise ValueError("it is of another version or pod manager")
+        return content
+
+
+def _place_digest(place: str) -> str:
+    return hashlib.sha256(place.encode()).hexdigest()[:32]
+
+
+#: Runs work in one more thread, if there may be one more for so many requests that wait.
+Start = Callable[[Callable[[], None], int], bool]
+#: Bytes of all that is remembered, about; a result of 40 blocks takes some 10,000.
+MAX_BYTES = 64 * MIB
+#: Bytes that a request takes with its digest, beside its URI.
+REQUEST_BYTES = 350
+_decode = msgspec.json.Decoder(FullPodm).decode
+
+
+class ReadRequest(NamedTuple):
+    """A request of a reading, as a connection takes it."""
+
+    uri: str
+    most: int
+    share: float
+
+
+class Answers:
+    """The answers of one reading by request; ``get`` asks the pod manager, once each.
+
+    ``digests`` has what was answered. A reading whose answers are not ``certain``, since one did
+    not come or came in two forms, must not be remembered.
+    """
+
+    def __init__(self, get: Callable[..., Answer]) -> None:
+        self._get = get
+        self._early: dict[ReadRequest, Answer | Exception] = {}
+        self.digests: dict[ReadRequest, bytes] = {}
+        self.certain = True
+
+    def get(self, uri: str, most: int = MAX_DOCUMENT_BYTES, share: float = 1.0) -> Answer:
+        """Return an answer, one that came early only once; errors as of a connection."""
+        request = ReadRequest(uri, most, share)
+        found = self._early.pop(request, None)
+        try:
+            if isinstance(found, Exception):
+                raise found
+            answer = found or self._get(uri, most, share)
+        except Exception:
+            self.certain = False
+            raise
+        digest = _digest(answer)
+        if self.digests.setdefault(request, digest) != digest:
+            self.certain = False
+        return answer
+
+    def are(self, expected: dict[ReadRequest, bytes], start: Start, parallel: int) -> bool:
+        """Send requests early, some in parallel, and return whether all answers are as expected.
+
+        Where they are not, the answers and errors are those of the first :meth:`get` of each.
+        """
+        todo, ended = deque(expected), queue.SimpleQueue[None]()
+
+        def work() -> None:
+            while todo:
+                try:
+                    request = todo.popleft()
+                except IndexError:  # another thread was faster
+                    return
+                try:
+                    self._early[request] = self._get(*request)
+                except Exception as error:
+                    self._early[request] = error
+
+        def help_out() -> None:
+            try:
+                work()
+            finally:
+                ended.put(None)
+
+        helpers = 0
+        while helpers < min(parallel, len(expected)) - 1 and start(help_out, len(todo)):
+            helpers += 1
+        work()
+        for _ in range(helpers):
+            ended.get()
+        found = self._early
+        return all(
+            not isinstance(answer := found[request], Exception) and _digest(answer) == digest
+            for request, digest in expected.items()
+        )
+
+
+class RememberedReading(NamedTuple):
+    """The result of a reading, as a document, and all that it came from.
+
+    ``basis`` is what counts beside the answers. From ``until_s`` on, seconds since 1970, documents
+    are due that were not requested for it.
+    """
+
+    basis: Hashable
+    digests: dict[ReadRequest, bytes]
+    document: bytes
+    diagnostics: tuple[Diagnostic, ...]
+    until_s: float
+
+    @property
+    def size(self) -> int:
+        """About the bytes that it takes."""
+        requests = sum(REQUEST_BYTES + len(request.uri) for request in self.digests)
+        return len(self.document) + requests
+
+    def podm(self) -> FullPodm:
+        """Return the pod manager that was read, without what its registration adds."""
+        return _decode(self.document)
+
+
+class ReadingMemory:
+    """Results by URL and name, the latest of each, up to ``most_bytes``; threads may share it."""
+
+    def __init__(self, most_bytes: int = MAX_BYTES) -> None:
+        self._most_bytes, self._bytes = most_bytes, 0
+        self._found: OrderedDict[tuple[str, str], RememberedReading] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def get(self, key: tuple[str, str], basis: Hashable, now_s: float) -> RememberedReading | None:
+        """Return a result that came from the same, but for its answers, None if there is none."""
+        with self._lock:
+            found = self._found.get(key)
+            if found is None or found.basis != basis or now_s >= found.until_s:
+                return None
+            self._found.move_to_end(key)
+            return found
+
+    def put(
+        self, key: tuple[str, str], basis: Hashable, answers: Answers, podm: FullPodm,
+        diagnostics: Sequence[Diagnostic], until_s: float,
+    ) -> None:  # fmt: skip
+        """Remember a reading in place of the one before, and forget others beyond the bytes."""
+        document, digests = to_json(podm), dict(answers.digests)
+        reading = RememberedReading(basis, digests, document, tuple(diagnostics), until_s)
+        with self._lock:
+            if (before := self._found.pop(key, None)) is not None:
+                self._bytes -= before.size
+            self._found[key] = reading
+            self._bytes += reading.size
+            while self._bytes > self._most_bytes:
+                _, oldest = self._found.popitem(last=False)
+                self._bytes -= oldest.size
+
+
+def _digest(answer: Answer) -> bytes:
+    digest = hashlib.blake2b(answer.body, digest_size=16, salt=b"%d" % answer.status)
+    return digest.digest()

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stocks: CXL memory domains, and storage pools that volumes can be made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from valence_sched.drivers.fields import Json, NamedResource
+from valence_sched.drivers.links import LinkedDocuments, link_path
+from valence_sched.drivers.redfish import schema
+from valence_sched.drivers.redfish.describe import is_persistent
+from valence_sched.drivers.redfish.plausibility import plausible
+from valence_sched.drivers.redfish.schema import (
+    CapacitySource,
+    MemoryDevice,
+    ProvidingDrive,
+    StoragePool,
+    Volume,
+    condition_of,
+    note_condition,
+)
+from valence_sched.model.inventory import Stock
+
+STORAGE = "storage_gib"
+GIB = 2**30
+#: Returns the pools that the links of zones name, None for no links.
+ZoneIds = Callable[[tuple[str, ...]], tuple[str, ...] | None]
+PoolsOf = Callable[[schema.MemoryDomain | schema.StoragePool], tuple[str, ...]]
+
+
+def stocks(
+    service: LinkedDocuments, root: schema.ServiceRoot, pools: tuple[str, ...], zone_ids: ZoneIds
+) -> tuple[Stock, ...]:
+    """Return the memory domains of all chassis and systems, and all storage pools, each once.
+
+    Redfish does not say which zones reach one, so each stands in all ``pools`` unless it says
+    itself. One that no chunk or volume can be made of is noted and left out.
+    """
+
+    def pools_of(stock: schema.MemoryDomain | StoragePool) -> tuple[str, ...]:
+        return zone_ids(stock.zones) or pools
+
+    return (*_memory(service, root, pools_of), *_storage(service, root, pools_of))
+
+
+def _storage(
+    service: LinkedDocuments, root: schema.ServiceRoot, pools_of: PoolsOf
+) -> Iterable[Stock]:
+    found: dict[str, Stock] = {}
+    for holder in service.follow((*root.storage, *root.storage_services), schema.StorageHolder,
+                                 root.uri):  # fmt: skip
+        every = list(service.follow(holder.pools, StoragePool, holder.uri))
+        for pool, total, used in pool_sizes(service, every, {}):
+            if pool.uri in found or not is_usable(pool):
+                continue
+            if volume_collection(pool.json, holder.json) is None:
+                what = "found no AllocatedVolumes, expected it: no volume can be made of it"
+                pool.notes.remark(f"{pool.uri}: {what} (left out)")
+                continue
+            found[pool.uri] = _stock(pool, total, used, pools_of(pool))
+    return found.values()
+
+
+def pool_stock(service: LinkedDocuments, pool: StoragePool) -> Stock:
+    """Return one storage pool as a stock in GiB; without a size where that is unknown."""
+    sizes = next(((total, used) for _, total, used in pool_sizes(service, [pool], {})), (None, 0.0))
+    return _stock(pool, *sizes)
+
+
+def _stock(
+    pool: StoragePool, total: float | None, used: float, pools: tuple[str, ...] = ()
+) -> Stock:
+    least, step, most = (gib(size) for size in (pool.min_bytes, pool.step_bytes, pool.max_bytes))
+    return Stock(
+        uri=pool.uri,
+        resource=STORAGE,
+        unit="GiB",
+        name=pool.name,
+        pools=pools,
+        total=gib(total),
+        used=gib(used) or 0.0,
+        min=least or 0.0,
+        max=most,
+        step=step or 0.0,
+    )
+
+
+def pool_sizes(
+    service: LinkedDocuments, pools: Iterable[StoragePool], drives: dict[str, set[str]]
+) -> Iterator[tuple[StoragePool, float | None, float]]:
+    """Yield pools with their size and what is used of it, in bytes; a size is None if unknown.
+
+    A physical volume is left out beside the group that it is part of. ``drives`` gets the URIs of
+    the drives that each pool is made of.
+    """
+    every = {pool.uri: pool for pool in pools}
+    totals = {uri: _pool_bytes(service, pool) for uri, pool in every.items()}
+    parts: dict[str, set[str]] = {}  # the pools that are made of a pool
+    for uri, pool in every.items():
+        for source in sources_of(pool):
+            for of in service.uris(source.pools, uri):
+                parts.setdefault(of, set()).add(uri)
+    for uri, pool in every.items():
+        total, used = totals[uri], pool.used_bytes
+        cut = [totals[it] for it in parts.get(uri, ())]
+        if cut and total is not None and total <= sum(size for size in cut if size):
+            continue  # a physical volume: the group that it is part of has all of it
+        if used is None and total is not None:
+            used = _bytes_of_volumes(service, pool)
+        if (used is None and total is not None) or None in cut:
+            path = StoragePool.used_bytes.path
+            what = "found none, expected bytes (what is free is unknown)"
+            pool.notes.remark(f"{uri}: {path}: {what}")
+            total = None
+        if not cut:
+            made_of = (it for source in sources_of(pool) for it in source.drives)
+            drives[uri] = set(service.uris(made_of, uri))
+        yield pool, total, max(used or 0, sum(size for size in cut if size))
+
+
+def _pool_bytes(service: LinkedDocuments, pool: StoragePool) -> float | None:
+    """Return the size of a pool: its own, else that of what it is made of, else None."""
+    if pool.total_bytes:
+        return pool.total_bytes
+    sizes = [
+        size
+        for source in sources_of(pool)
+        for size in (
+            [source.size_bytes]
+            if source.size_bytes is not None
+            else [it.size_bytes for it in service.follow(source.drives, ProvidingDrive, pool.uri)]
+            or [None]
+        )
+    ]
+    return sum_or_unknown(pool, StoragePool.total_bytes.path, pool.total_bytes, sizes)
+
+
+def _bytes_of_volumes(service: LinkedDocuments, pool: StoragePool) -> float | None:
+    """Return what the volumes of a pool hold, None if it does not link them or one is unknown."""
+    volumes = service.follow(pool.volumes, Volume, pool.uri)
+    sizes = [volume.capacity_bytes for volume in volumes] if pool.volumes else [None]
+    return None if None in sizes else sum(size for size in sizes if size)
+
+
+def sources_of(pool: StoragePool) -> Iterator[CapacitySource]:
+    """Return what a pool is made of."""
+    return (pool.part(CapacitySource, json, "CapacitySources") for json in pool.sources)
+
+
+def sum_or_unknown(
+    of: NamedResource, path: str, found: float | None, sizes: Sequence[float | None]
+) -> float | None:
+    """Return the sum of all parts, None and a note if one of them is unknown or there is none."""
+    total = sum(size for size in sizes if size)
+    if total and None not in sizes:
+        return total
+    if found == 0 and not sizes:
+        return 0.0
+    what = "none" if found is None else "0"
+    of.notes.remark(f"{of.uri}: {path}: found {what}, expected a size (what is free is unknown)")
+    return None
+
+
+def is_usable(resource: NamedResource) -> bool:
+    """Return whether a resource can be used; one that cannot, or not without doubt, is noted."""
+    condition = condition_of(resource, with_parts=False)
+    note_condition(resource, condition, "left out")
+    return condition.counts
+
+
+def volume_collection(pool: Json, holder: Json) -> str | None:
+    """Return where a volume of a pool is posted to: its own collection, or its holder's."""
+    for link in (pool.get("AllocatedVolumes"), holder.get("Volumes")):
+        if isinstance(link, dict) and isinstance(uri := link.get("@odata.id"), str) and uri:
+            return link_path(uri)
+    return None
+
+
+def holder_uri(pool: str) -> str:
+    """Return the storage system of a pool by the pool's URI."""
+    return pool.rpartition("/")[0].rpartition("/")[0]
+
+
+def gib(size_bytes: float | None) -> float | None:
+    """Return bytes in GiB."""
+    return None if size_bytes is None else round(size_bytes / GIB, 9)
+
+
+VOLATILE, PERSISTENT = "cxl_memory_mib", "cxl_pmem_mib"
+
+
+def _memory(
+    service: LinkedDocuments, root: schema.ServiceRoot, pools_of: PoolsOf
+) -> Iterable[Stock]:
+    found: dict[str, Stock] = {}
+    owners: dict[str, str] = {}  # the domain of each module
+    for domain in _domains(service, root):
+        if domain.creatable is None:
+            what = "found none, expected true or false (left out)"
+            service.notes.remark(f"{domain.uri}: {schema.MemoryDomain.creatable.path}: {what}")
+        if domain.uri not in found and domain.creatable:
+            if not domain.chunks:
+                what = "found no MemoryChunks, expected it: no chunk can be made of it"
+                service.notes.remark(f"{domain.uri}: {what} (left out)")
+            elif domain.leads:
+                stock = domain_stock(service, domain, pools_of(domain))
+                modules = _present_modules(service, domain)
+                shared = next((owners[it.uri] for it in modules if it.uri in owners), None)
+                if shared and not domain.size_mib and stock.total is not None:
+                    what = f"found modules of {shared}, expected its own (its size is unknown)"
+                    domain.notes.remark(f"{domain.uri}: {what}")
+                    stock = replace(stock, total=None)
+                owners.update(dict.fromkeys((it.uri for it in modules), domain.uri))
+                found[domain.uri] = stock
+            else:
+                note_condition(domain, condition_of(domain, with_parts=False), "left out")
+    return found.values()
+
+
+def _domains(service: LinkedDocuments, root: schema.ServiceRoot) -> Iterator[schema.MemoryDomain]:
+    for chassis in service.follow(root.chassis, schema.Chassis, root.uri):
+        yield from service.follow(chassis.domains, schema.MemoryDomain, chassis.uri)
+    for system in service.follow(root.systems, schema.ListedSystem, root.uri):
+        yield from service.follow(system.domains, schema.MemoryDomain, system.uri)
+
+
+def _present_modules(service: LinkedDocuments, domain: schema.MemoryDomain) -> list[MemoryDevice]:
+    return [module for module in _modules(service, domain) if condition_of(module).counts]
+
+
+def domain_stock(
+    service: LinkedDocuments, domain: schema.MemoryDomain, pools: tuple[str, ...] = ()
+) -> Stock:
+    """Return a memory domain as a stock in MiB."""
+    modules = _present_modules(service, domain)
+    chunks = list(service.follow(domain.chunks, schema.MemoryChunks, domain.uri))
+    is_pmem = _is_domain_persistent(chunks, modules)
+    sizes = [chunk.size_mib for chunk in chunks]
+    used = sum(size for size in sizes if size)
+    total = domain.size_mib or _size_of_modules(domain, modules, is_pmem)
+    _check_modules(domain, modules)
+    if None in sizes:
+        what = "found a chunk of unknown size (what is free is unknown)"
+        domain.notes.remark(f"{domain.uri}: {what}")
+        total = None
+    elif total and used > total and not domain.size_mib:
+        what = f"found chunks of {used} MiB, expected at most {total}, the sum of its modules"
+        domain.notes.remark(f"{domain.uri}: {what} (its size is unknown)")
+        total = None
+    return Stock(
+        uri=domain.uri,
+        resource=PERSISTENT if is_pmem else VOLATILE,
+        unit="MiB",
+        name=domain.name,
+        pools=pools,
+        total=None if total is None else float(total),
+        used=float(used),
+        min=float(domain.min_mib or 0),
+        max=None if domain.max_mib is None else float(domain.max_mib),
+        step=float(domain.step_mib or 0),
+    )
+
+
+def _size_of_modules(
+    domain: schema.MemoryDomain, modules: list[MemoryDevice], is_pmem: bool
+) -> int | None:
+    """Return the size of a domain that tells none: the sum of its modules, None if unknown.
+
+    A domain of 0 MiB that has modules tells no size either. What is volatile of a persistent
+    module belongs to a volatile domain.
+    """
+    sizes = [
+        module.volatile_mib or 0 if is_persistent(module) and not is_pmem else _size(module)
+        for module in modules
+    ]
+    known = [size for size in sizes if size is not None]
+    total = sum(known) if len(known) == len(sizes) else 0
+    path = schema.MemoryDomain.size_mib.path
+    if domain.size_mib == 0 and not total and len(known) == len(sizes):
+        return 0
+    if domain.size_mib == 0 or (known and not total):
+        found = "none" if domain.size_mib is None else 0
+        taken = f"its modules have {total} together" if total else "it is unknown"
+        what = f"found {found}, expected a size, or modules with a size each ({taken})"
+        domain.notes.remark(f"{domain.uri}: {path}: {what}")
+    return total or None
+
+
+def _is_domain_persistent(chunks: list[schema.MemoryChunks], modules: list[MemoryDevice]) -> bool:
+    """Return whether the memory is persistent, by its chunks, else by all of its modules."""
+    kinds = {chunk.kind.casefold() for chunk in chunks if chunk.kind}
+    if kinds:
+        return not kinds.isdisjoint(("pmem", "block"))
+    return bool(modules) and all(is_persistent(module) for module in modules)
+
+
+def _modules(service: LinkedDocuments, domain: schema.MemoryDomain) -> Iterator[MemoryDevice]:
+    sets = [domain.part(schema.MemorySet, json, "InterleavableMemorySets") for json in domain.sets]
+    links = (link for part in sets for link in part.modules)
+    return service.follow(links, MemoryDevice, domain.uri)
+
+
+def _size(module: MemoryDevice) -> int | None:
+    if is_persistent(module):  # of any size: some domains list all of theirs as one module
+        return module.capacity_mib
+    return plausible(module, MemoryDevice.capacity_mib)  # type: ignore[no-any-return]
+
+
+def _check_modules(domain: schema.MemoryDomain, modules: list[MemoryDevice]) -> None:
+    """Note a domain that promises more memory than its modules have."""
+    sizes = [_size(module) for module in modules]
+    known = [size for size in sizes if size is not None]
+    if not known or len(known) != len(sizes) or not domain.size_mib:
+        return
+    if sum(known) < domain.size_mib:
+        found = f"found {domain.size_mib}, expected at most {sum(known)}, all its modules together"
+        domain.notes.remark(f"{domain.uri}: MemorySizeMiB: {found}")
