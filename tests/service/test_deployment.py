@@ -27,7 +27,7 @@ from tests.service.application import EXAMPLE, SMALL, ApplicationCase
 from tests.unit.test_entry_points import declared
 from valence_sched import errors
 from valence_sched.server import main
-from valence_sched.service import state_metrics
+from valence_sched.service import metrics as service_metrics
 from valence_sched.service.metrics import Metrics
 from valence_sched.service.settings import DEFAULT_SETTINGS, Limits
 
@@ -311,6 +311,6 @@ class TestPage(unittest.TestCase):
         recorded = Metrics(lambda: None)
         recorded.count("GET", "/", 200, 0.1)
         text_of = recorded.text()[1].decode()
-        gauges = inspect.getsource(state_metrics)
+        gauges = inspect.getsource(service_metrics)
         for name in metrics:
             self.assertTrue(f"{name}{{" in text_of or f'"{name}"' in gauges, name)

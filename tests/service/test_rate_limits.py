@@ -8,7 +8,7 @@ import uuid
 
 from tests.service.application import SMALL, ApplicationCase
 from valence_sched.errors import InputError, RateLimited, ServiceBusy, UsageError
-from valence_sched.service.rate_limits import RateLimiter
+from valence_sched.service.fairness import RateLimiter
 from valence_sched.service.settings import Limits, RateSettings, ServiceSettings, check_settings
 
 REDIS = os.environ.get("VALENCE_SCHED_TEST_REDIS", "redis://127.0.0.1:6379/0")

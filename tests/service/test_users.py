@@ -11,20 +11,27 @@ import bcrypt
 from tests.service.application import SMALL, ApplicationCase, LivePodmsCase, testing_login
 from valence_sched.errors import AccessDenied, InputError, Unauthenticated, UsageError
 from valence_sched.service.settings import ServiceSettings, check_settings, is_loopback
-from valence_sched.service.users import PasswordFile, User, parse_users
+from valence_sched.service.users import BasicAccess, User, parse_users
 
 HASH = "$2b$04$abcdefghijklmnopqrstuuJjZyXgVqm7p5cOv4cO6dm2CwZ1yJ9a6"
 
 
+def user_of(users, header):
+    return users.authenticate({"HTTP_AUTHORIZATION": header})
+
+
 class TestPasswordFile(ApplicationCase):
     def test_a_user_has_a_name_a_password_and_a_role(self):
-        users = PasswordFile(self.users_file("ann:admin", "mo", "rea:reader"))
+        users = BasicAccess(self.users_file("ann:admin", "mo", "rea:reader"))
         for name, role in (("ann", "admin"), ("mo", "member"), ("rea", "reader")):
             for _ in range(2):  # the second time from what was verified
-                self.assertEqual(User(name, role), users.authenticate(testing_login(name, name)))
+                self.assertEqual(
+                    User(name, role),
+                    user_of(users, testing_login(name, name)),
+                )
 
     def test_others_are_refused_alike(self):
-        users = PasswordFile(self.users_file("ann:admin"))
+        users = BasicAccess(self.users_file("ann:admin"))
         texts = set()
         for name, password in (
             ("ann", "x"),
@@ -34,7 +41,7 @@ class TestPasswordFile(ApplicationCase):
             ("Ann", "ann"),
         ):
             with self.assertRaises(Unauthenticated) as caught:
-                users.authenticate(testing_login(name, password))
+                user_of(users, testing_login(name, password))
             texts.add(str(caught.exception))
         self.assertEqual(1, len(texts))
 
@@ -44,39 +51,39 @@ class TestPasswordFile(ApplicationCase):
         path = self.users_file("ann")
         with open(path, "a") as file:
             file.writelines(f"u{cost}:{hashed}\n" for cost, hashed in hashes.items())
-        users, spent = PasswordFile(path), {}
+        users, spent = BasicAccess(path), {}
         for name in ("ann", "u4", "u6", "u7", "unknown"):
             with (
                 mock.patch.object(bcrypt, "checkpw", wraps=bcrypt.checkpw) as checked,
                 mock.patch.object(bcrypt, "hashpw", wraps=bcrypt.hashpw) as hashed,
                 self.assertRaises(Unauthenticated),
             ):
-                users.authenticate(testing_login(name, "wrong"))
+                user_of(users, testing_login(name, "wrong"))
             salts = [call.args[1] for call in (*checked.mock_calls, *hashed.mock_calls)]
             spent[name] = sum(2 ** int(salt[4:6]) for salt in salts)
         self.assertEqual({2**7}, {*spent.values()}, spent)
 
     def test_a_header_that_is_none_is_refused(self):
-        users = PasswordFile(self.users_file("ann:admin"))
+        users = BasicAccess(self.users_file("ann:admin"))
         for header in (None, "", "Basic", "Basic !!", "Bearer abc", "Basic YW5u", "Basic /w==",
                        testing_login("ann", "x" * 73), testing_login("ann", "a\0n")):  # fmt: skip
             with self.subTest(header), self.assertRaises(Unauthenticated):
-                users.authenticate(header)
+                user_of(users, header)
 
     def test_a_file_that_changes_counts_at_once(self):
         path = self.users_file("ann:admin", "mo")
-        users = PasswordFile(path)
-        users.authenticate(testing_login("mo", "mo"))
+        users = BasicAccess(path)
+        user_of(users, testing_login("mo", "mo"))
         os.utime(self.users_file("ann:reader"), ns=(1, 1))
-        self.assertEqual("reader", users.authenticate(testing_login("ann", "ann")).role)
+        self.assertEqual("reader", user_of(users, testing_login("ann", "ann")).role)
         with self.assertRaises(Unauthenticated):
-            users.authenticate(testing_login("mo", "mo"))
+            user_of(users, testing_login("mo", "mo"))
 
     def test_a_file_that_all_can_read_is_refused(self):
         path = self.users_file("ann:admin")
         os.chmod(path, 0o644)
         with self.assertRaisesRegex(InputError, "chmod o="):
-            PasswordFile(path)
+            BasicAccess(path)
 
     def test_a_line_that_is_wrong_is_named(self):
         for text, words in (

@@ -26,7 +26,7 @@ from valence_sched.model.baremetal import CloudLogin
 from valence_sched.model.tls import default_authorities
 from valence_sched.model.verbs import Role
 from valence_sched.server.access_rules import ALL_OWNERS, AccessRules
-from valence_sched.service.microversion import SERVICE_TYPE
+from valence_sched.service.call import SERVICE_TYPE
 from valence_sched.service.settings import KeystoneSettings
 from valence_sched.service.users import BASIC, User, basic_credentials
 

@@ -15,7 +15,7 @@ from valence_sched.model.dispatch import WaitingDispatches
 from valence_sched.model.quantity import format_count
 from valence_sched.model.redact import redact_text
 from valence_sched.model.service_bodies import Health
-from valence_sched.service.state_metrics import StateFacts
+from valence_sched.service.metrics import StateFacts
 
 if TYPE_CHECKING:
     from valence_sched.model.read_options import Selection

@@ -36,10 +36,9 @@ from valence_sched.server.state_facts import StateReader
 from valence_sched.service import openapi
 from valence_sched.service.app import create_application
 from valence_sched.service.call import Schedulers, ServiceParts
-from valence_sched.service.fairness import TenantGate
+from valence_sched.service.fairness import RateLimiter, TenantGate
 from valence_sched.service.metrics import Metrics
 from valence_sched.service.operations import Operations
-from valence_sched.service.rate_limits import RateLimiter
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.service.users import Access, BasicAccess, OpenAccess
 from valence_sched.store.quarantine import Quarantine

@@ -43,12 +43,18 @@ from valence_sched.model.zone_route import (
     parse_route,
 )
 from valence_sched.model.zone_route import HEADER as ROUTE_HEADER
-from valence_sched.service import html
-from valence_sched.service.call import Call, CallResult, ServiceParts
+from valence_sched.service.call import (
+    SERVICE_TYPE,
+    VERSION_HEADER,
+    Call,
+    CallResult,
+    ServiceParts,
+    negotiated,
+)
+from valence_sched.service.fairness import RateLimiter
+from valence_sched.service.handlers.ui import HTML, HTML_HEADERS, problem_html
 from valence_sched.service.idempotency import KEY_HEADER, check_key, encoded, replayed
 from valence_sched.service.metrics import Metrics
-from valence_sched.service.microversion import HEADER, SERVICE_TYPE, negotiated
-from valence_sched.service.rate_limits import RateLimiter
 from valence_sched.service.routes import ROUTES
 from valence_sched.service.users import Access, User
 from valence_sched.service.visibility import visible_problem
@@ -58,6 +64,12 @@ NUL_FOUND, NUL_EXPECTED = "the character U+0000", "text without it"
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")  # in a text of JSON
 _CODINGS = ("", "chunked", "identity")
 _VALENCE_FIELDS = {"flavor_id", "properties"}
+LOG = logging.getLogger("valence_sched.service")
+EVENTS = "/v1/events/"
+EVENT_BYTES = 1 << 20  # of an event that a pod manager sends, at most
+REQUEST_ID = "X-Openstack-Request-Id"
+MALFORMED = (400, 406)  # before a user is known
+_REQUEST_ID = re.compile(r"req-[A-Za-z0-9-]{1,60}")
 
 
 def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
@@ -140,19 +152,6 @@ def _field_names(data: bytes) -> set[str]:
         return set()
 
 
-LOG = logging.getLogger("valence_sched.service")
-
-EVENTS = "/v1/events/"
-#: Bytes of an event that a pod manager sends, at most.
-EVENT_BYTES = 1 << 20
-
-REQUEST_ID = "X-Openstack-Request-Id"
-
-MALFORMED = (400, 406)  # before a user is known
-
-_REQUEST_ID = re.compile(r"req-[A-Za-z0-9-]{1,60}")
-
-
 def create_application(
     parts: ServiceParts, metrics: Metrics, access: Access
 ) -> falcon.App[Any, Any]:
@@ -162,7 +161,7 @@ def create_application(
     app.add_error_handler(Exception, _defect)
     app.add_error_handler(falcon.HTTPError, _http_error)
     app.add_error_handler(SchedulerError, _scheduler_error_handler(access))
-    app.set_error_serializer(_serialize)
+    app.set_error_serializer(_http_error)
     resources: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
         methods = resources.setdefault(route.path, {})
@@ -200,14 +199,14 @@ class Envelope:
             DEADLINE.set(parse_deadline(req.get_header(DEADLINE_HEADER)))
         except ValueError as error:
             raise falcon.HTTPBadRequest(description=str(error)) from None
-        resp.append_header("Vary", HEADER)
+        resp.append_header("Vary", VERSION_HEADER)
         resp.set_header("Cache-Control", "no-store")
         resp.set_header("X-Content-Type-Options", "nosniff")
         try:
-            version = negotiated(req.get_header(HEADER))
+            version = negotiated(req.get_header(VERSION_HEADER))
         except ValueError as error:
             raise falcon.HTTPNotAcceptable(description=str(error)) from None
-        resp.set_header(HEADER, f"{SERVICE_TYPE} {version}")
+        resp.set_header(VERSION_HEADER, f"{SERVICE_TYPE} {version}")
 
     def process_response(
         self, req: falcon.Request, resp: falcon.Response, _resource: object, _succeeded: bool
@@ -251,7 +250,7 @@ def _responder(route: Route, parts: ServiceParts, access: Access) -> Callable[..
         if not route.rule:
             answer(req, resp, User("-", "reader"), path)
             return
-        user = _authenticated(req, parts, access, page=route.media == html.MEDIA_TYPE)
+        user = _authenticated(req, parts, access, page=route.media == HTML)
         req.context.update({"user": user.name, "tenant": user.tenant})
         req.context["is_tenant"] = user.owner is not None
         if route.audited:
@@ -299,10 +298,7 @@ def _authenticated(req: falcon.Request, parts: ServiceParts, access: Access, *, 
 
 
 def _sender(req: falcon.Request, parts: ServiceParts, token: str) -> User:
-    """Return the pod manager of a token, as a tenant that is no user's; NothingMatches for others.
-
-    An address from which too many wrong ones came waits.
-    """
+    """Return the pod manager of a token, as a tenant that is no user's; else NothingMatches."""
     address = _client(req, parts.rates)
     parts.rates.check_address(address)
     name = parts.events.podm_of(token) if parts.events is not None else None
@@ -317,7 +313,7 @@ def _client(req: falcon.Request, rates: RateLimiter) -> str:
 
 
 def count_failure(rates: RateLimiter, address: str) -> None:
-    """Count a malformed request, which is answered whether that is possible or not."""
+    """Count a malformed request, which is answered also where Redis cannot count it."""
     try:
         rates.count_failure(address)
     except ServiceBusy as error:
@@ -385,9 +381,9 @@ def _send_problem(req: falcon.Request, resp: falcon.Response, problem: Problem) 
     req.context["code"] = problem.code
     problem = visible_problem(problem, is_tenant=_noted(req, "is_tenant", True))
     resp.status = problem.status
-    if _noted(req, "media", "") == html.MEDIA_TYPE:
-        resp.set_headers(html.HEADERS)
-        resp.data = html.problem_html(problem, req.path.count("/") - 1)
+    if _noted(req, "media", "") == HTML:
+        resp.set_headers(HTML_HEADERS)
+        resp.data = problem_html(problem, req.path.count("/") - 1)
         return
     resp.content_type = MEDIA_TYPE
     resp.data = to_json(problem)
@@ -397,7 +393,7 @@ def _scheduler_error_handler(access: Access) -> Callable[..., None]:
     def handle(
         req: falcon.Request, resp: falcon.Response, error: SchedulerError, _path: object
     ) -> None:
-        page = _noted(req, "media", "") == html.MEDIA_TYPE
+        page = _noted(req, "media", "") == HTML
         challenge = access.page_challenge if page else access.challenge
         if isinstance(error, Unauthenticated) and challenge is not None:
             resp.set_header("WWW-Authenticate", challenge)
@@ -413,7 +409,7 @@ def _scheduler_error_handler(access: Access) -> Callable[..., None]:
 
 
 def _http_error(
-    req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, _path: object
+    req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, _path: object = None
 ) -> None:
     for name, value in dict(error.headers or {}).items():
         resp.set_header(name, value)
@@ -428,7 +424,3 @@ def _defect(req: falcon.Request, resp: falcon.Response, error: Exception, _path:
     LOG.error("%s: a defect of the service", request_id, exc_info=error)
     text = f"a defect of the service: its log has {request_id}"
     _send_problem(req, resp, problem_of(SchedulerError(text), request_id))
-
-
-def _serialize(req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError) -> None:
-    _http_error(req, resp, error, None)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Call: one request to the service, and what answers it."""
+"""Call: one request to the service, in a version of its API, and what answers it."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -13,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from valence_sched.errors import AccessDenied, InputError, RequestError, UnknownName, one_line
+from valence_sched.model.claim import Claim
 from valence_sched.model.codec import check_schema
 from valence_sched.model.effect import AuditLine
 from valence_sched.model.flavor import Flavor
@@ -20,14 +22,15 @@ from valence_sched.model.request import SCHEMA, VERSION, Request, with_own_id
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.service_bodies import Health
-from valence_sched.service.fairness import TenantGate
+from valence_sched.model.zone import OfferingZone
+from valence_sched.model.zone_claim import ZoneClaimBody
+from valence_sched.model.zoned_list import SILENT_HEADER, silent_header, silent_zones
+from valence_sched.service.fairness import RateLimiter, TenantGate
 from valence_sched.service.operations import Operations
-from valence_sched.service.rate_limits import RateLimiter
 from valence_sched.service.records import EventSink, RecordStore, record_change
 from valence_sched.service.settings import Limits
 from valence_sched.service.users import User
 from valence_sched.service.visibility import own_nodes, visible
-from valence_sched.service.zone import ServedZone
 
 T = TypeVar("T")
 
@@ -45,6 +48,30 @@ class Schedulers(Protocol):
 
     def changing(self) -> AbstractContextManager[Scheduler]:
         """Yield one of the caller's own, which composes and changes all else."""
+
+
+class ServedZone(Protocol):
+    """The zone of one process; ``deadline_s`` and ``most_hops`` bound what may be asked of it."""
+
+    @property
+    def deadline_s(self) -> float: ...
+
+    @property
+    def most_hops(self) -> int: ...
+
+    def tree(self, tenant: str) -> OfferingZone:
+        """Return the zone and those below it, as they are now, asked for a tenant.
+
+        Errors as of a state.
+        """
+
+    def hold_offers(self, tenant: str, body: ZoneClaimBody, key: str | None) -> Claim:
+        """Hold what this zone and those below it offered, all or none, asked for a tenant.
+
+        Raises:
+            ClaimLost, StaleOffer: an offer is no longer there.
+            NameTaken: the key stands for something else.
+        """
 
 
 CompileSpec = Callable[[RequestSpec, Flavor | None], Request]
@@ -78,6 +105,13 @@ class CallResult(NamedTuple):
     body: Any = None
     status: int = 200
     headers: Mapping[str, str] = {}
+
+
+def listed_result(found: Iterable[object]) -> CallResult:
+    """Return a list as an answer, with a header that names the zones that it lacks."""
+    silent = silent_zones(found)
+    headers = {SILENT_HEADER: silent_header(silent)} if silent else {}
+    return CallResult(tuple(found), headers=headers)
 
 
 @dataclasses.dataclass
@@ -223,3 +257,43 @@ def _own(request: Request, asked: Request | RequestSpec, key: str | None) -> Req
     """Return a request with an id of its own, unless it was asked with a seed."""
     seeded = asked.seed is not None if isinstance(asked, RequestSpec) else asked.seed != 0
     return request if seeded else with_own_id(request, key)
+
+
+VERSION_HEADER = "OpenStack-API-Version"
+SERVICE_TYPE = "podm-scheduler"
+
+
+class Microversion(NamedTuple):
+    """A version of the API; a caller gets the one that it names, or the least."""
+
+    major: int
+    minor: int
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+
+LEAST_VERSION = Microversion(1, 0)
+GREATEST_VERSION = Microversion(1, 0)
+
+
+def negotiated(header: str | None) -> Microversion:
+    """Return the version that a header asks for, the least one where it asks for none of ours.
+
+    Raises:
+        ValueError: it names no version, or one that the service does not have.
+    """
+    for part in header.split(",") if header else ():
+        service, _, text = part.strip().partition(" ")
+        if service != SERVICE_TYPE:
+            continue
+        text = text.strip()
+        if text == "latest":
+            return GREATEST_VERSION
+        found = re.fullmatch(r"([1-9]\d{0,5})\.(\d{1,6})", text)
+        version = Microversion(int(found[1]), int(found[2])) if found else None
+        if version is None or not LEAST_VERSION <= version <= GREATEST_VERSION:
+            told = f"{VERSION_HEADER}: {SERVICE_TYPE} {text!r}"
+            raise ValueError(f"{told}: this service has {LEAST_VERSION} to {GREATEST_VERSION}")
+        return version
+    return LEAST_VERSION

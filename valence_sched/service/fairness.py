@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fairness: tenants take turns at what one request at a time has, and leave threads for others."""
+"""Fairness: tenants take turns, and each asks at most so often and so much at a time."""
 
 from __future__ import annotations
 
 import contextlib
+import ipaddress
+import math
 import threading
+import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any
 
-from valence_sched.errors import RateLimited, one_line
+from valence_sched.errors import InputError, RateLimited, SchedulerError, ServiceBusy, one_line
 from valence_sched.model.quantity import format_count
+from valence_sched.service.settings import Network, RateSettings
+
+if TYPE_CHECKING:
+    from limits import RateLimitItem
 
 
 class FairLock:
@@ -75,3 +83,118 @@ class TenantGate:
                 self._inside[tenant] -= 1
                 if not self._inside[tenant]:
                     del self._inside[tenant]
+
+
+MEMORY = "memory://"
+TIMEOUT_S = 2.0  # that Redis has
+MOST_FORWARDED_CHARS = 1000
+
+
+class RateLimiter:
+    """Counts requests in a window that moves with time; without settings it counts nothing.
+
+    ``password`` is that of Redis, ``proxies`` are those that say who their clients are.
+
+    Raises:
+        InputError: a rate is none, or the address of Redis is.
+    """
+
+    def __init__(
+        self,
+        settings: RateSettings,
+        password: str | None = None,
+        proxies: Collection[Network] = (),
+    ) -> None:
+        self._proxies = proxies
+        self._rates: dict[str, list[RateLimitItem]] = {}
+        given = {"requests": settings.requests, "changes": settings.changes,
+                 "failures": settings.failures}  # fmt: skip
+        if not any(given.values()):
+            return
+        from limits import parse_many  # only where something is limited
+        from limits.errors import ConfigurationError
+        from limits.storage import storage_from_string
+        from limits.strategies import MovingWindowRateLimiter
+
+        for name, text in given.items():
+            try:
+                self._rates[name] = parse_many(text) if text else []
+            except ValueError:
+                expected = "such as 100/second or 20/second;500/minute"
+                place = f"rate_limits: {name}"
+                raise InputError(place, "", repr(text), expected) from None
+        options: dict[str, Any] = {}
+        if settings.redis_url is not None:
+            options = {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S}
+            options |= {"password": password} if password is not None else {}
+        try:
+            storage = storage_from_string(settings.redis_url or MEMORY, **options)
+        except ConfigurationError as error:
+            text = "pip install 'valence-sched[redis]', or leave it out"
+            raise InputError("rate_limits: redis_url", "", one_line(str(error)), text) from None
+        self._storage = storage
+        self._window = MovingWindowRateLimiter(storage)
+
+    def count(self, tenant: str, *, change: bool) -> None:
+        """Count a request of a tenant; RateLimited where it asked too often, or changed too much.
+
+        ServiceBusy where Redis does not answer: what cannot be counted is not answered.
+        """
+        self._hit("requests", tenant)
+        if change:
+            self._hit("changes", tenant)
+
+    def address_of(self, peer: str, forwarded: str) -> str:
+        """Return the address of a client: of a proxy's the last one that is no proxy's."""
+        for hop in (*forwarded[-MOST_FORWARDED_CHARS:].split(","), peer)[::-1]:
+            try:
+                address = ipaddress.ip_address(hop.strip())
+            except ValueError:
+                break
+            peer = str(address)
+            if not any(address in network for network in self._proxies):
+                break
+        return peer
+
+    def check_address(self, address: str) -> None:
+        """Raise RateLimited for an address from which too many logins failed."""
+        whose = _site_of(address)
+        for rate in self._rates.get("failures", ()):
+            if not self._asked(self._window.test, rate, "failures", whose):
+                raise self._limited("failures", rate, whose)
+
+    def count_failure(self, address: str) -> None:
+        """Count a login that failed, or a request that was malformed."""
+        for rate in self._rates.get("failures", ()):
+            self._asked(self._window.hit, rate, "failures", _site_of(address))
+
+    def _hit(self, name: str, tenant: str) -> None:
+        for rate in self._rates.get(name, ()):
+            if not self._asked(self._window.hit, rate, name, tenant):
+                raise self._limited(name, rate, tenant)
+
+    def _limited(self, name: str, rate: RateLimitItem, whose: str) -> RateLimited:
+        stats = self._asked(self._window.get_window_stats, rate, name, whose)
+        error = RateLimited(one_line(f"{name} of {whose!r}: more than {rate}: wait and try again"))
+        error.retry_after_s = max(1.0, math.ceil(stats.reset_time - time.time()))
+        return error
+
+    def _asked(self, verb: Any, rate: RateLimitItem, name: str, whose: str) -> Any:
+        try:
+            return verb(rate, name, whose)
+        except SchedulerError:
+            raise
+        except self._storage.base_exceptions as error:
+            why = type(error).__name__
+            raise ServiceBusy(f"Redis cannot count requests ({why}): try again later") from None
+
+
+def _site_of(address: str) -> str:
+    """Return for whom an address counts: of IPv6 its /64, which is one client's."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return address
+    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))

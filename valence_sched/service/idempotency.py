@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import Any
 
@@ -15,6 +14,7 @@ from valence_sched.model.service_bodies import RecordedReply
 from valence_sched.model.verbs import ClaimBody, NodesBody, ReconcileBody, Route
 from valence_sched.model.zone_claim import ZoneClaimBody
 from valence_sched.service.call import Call, CallResult
+from valence_sched.service.records import digest
 from valence_sched.service.routes import HANDLERS
 from valence_sched.service.visibility import visible_error
 
@@ -46,8 +46,8 @@ def replayed(route: Route, call: Call) -> tuple[CallResult, bool]:
     user = call.user
     # also by what the user sees: an answer may name claims of others
     words = (user.tenant, user.owner or "", route.path, *call.path.values(), call.key)
-    record = PREFIX + _digest(*words)
-    content = _digest(to_json(call.body).decode(), repr(sorted(call.query.items())))
+    record = PREFIX + digest("\0".join(words).encode())
+    content = digest(to_json(call.body) + b"\0" + repr(sorted(call.query.items())).encode())
     if (found := call.parts.records.get(record)) is not None:
         return _recorded(found[0], content, call.key), True
     answer = _answer(route, call)
@@ -77,7 +77,3 @@ def _recorded(document: bytes, content: str, key: str) -> CallResult:
     if recorded.content != content:
         raise NameTaken(f"idempotency key {key!r} stands for another request: use a new one")
     return CallResult(bytes(recorded.body), recorded.status, recorded.headers)
-
-
-def _digest(*words: str) -> str:
-    return hashlib.blake2b("\0".join(words).encode(), digest_size=16).hexdigest()

@@ -1,16 +1,97 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics: counters and times of the service, summed over all of its processes."""
+"""Metrics: counters and times of all processes of the service, and gauges of its state."""
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import prometheus_client
 from prometheus_client import multiprocess
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
-from valence_sched.service.state_metrics import POSITION, StateFacts, StateMetrics
+from valence_sched.model.dispatch import WaitingDispatches
+
+POSITION = "valence_scheduler_change_log_position"
+
+
+class StateFacts(NamedTuple):
+    """What all processes of a service have in common: their pod managers, and who reads them.
+
+    ``podms`` counts them by state, ``changes`` those of the change log so far, 0 where no process
+    follows it, ``undecodable`` the rows that cannot be decoded, by table. ``waiting`` are the
+    decisions that are not posted to the controller yet.
+    """
+
+    podms: Mapping[str, int]
+    oldest_reading_s: float | None
+    reader: str | None
+    changes: int
+    undecodable: Mapping[str, int]
+    waiting: WaitingDispatches
+
+
+class StateMetrics(Collector):
+    """The metrics of other collectors, and those of the state.
+
+    Any process reads the state when it is asked: nothing of it is added up over processes. Only
+    the position in the change log is each process's own, and the least of them counts.
+    """
+
+    def __init__(
+        self,
+        collect: Callable[[], Iterable[Metric]],
+        facts: Callable[[], StateFacts | None],
+    ) -> None:
+        self._collect, self._facts = collect, facts
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric; without a state that can be used only that it cannot."""
+        position = 0.0
+        for metric in self._collect():
+            if metric.name == POSITION:
+                position = min((sample.value for sample in metric.samples), default=0.0)
+            yield metric
+        facts = self._facts()
+        up = facts is not None
+        yield _gauge("valence_scheduler_state_up", "Whether the state can be used.", int(up))
+        if facts is None:
+            return
+        text = "Registered pod managers: read, failing since their last reading, or never read."
+        yield _gauge("valence_scheduler_podms", text, facts.podms, "state")
+        if facts.oldest_reading_s is not None:
+            text = "Age of the oldest last reading of the pod managers that do not fail."
+            yield _gauge("valence_scheduler_oldest_reading_seconds", text, facts.oldest_reading_s)
+        text = "Stored rows that cannot be decoded and are left out, by table."
+        yield _gauge("valence_scheduler_undecodable_rows", text, facts.undecodable, "table")
+        waiting = facts.waiting
+        text = "Decisions that are not posted to the controller yet."
+        yield _gauge("valence_scheduler_dispatches_waiting", text, waiting.total)
+        text = "Age of the oldest of these decisions."
+        yield _gauge("valence_scheduler_dispatches_oldest_seconds", text, waiting.oldest_s)
+        text = "The process that reads the pod managers, 1; none where nobody does."
+        holders = {} if facts.reader is None else {facts.reader: 1}
+        yield _gauge("valence_scheduler_reader", text, holders, "holder")
+        text = (
+            "Changes of the state that the next decision takes in, of the process furthest behind."
+        )
+        lag = max(0.0, facts.changes - position)
+        yield _gauge("valence_scheduler_change_log_lag", text, lag)
+
+
+def _gauge(name: str, text: str, value: float | Mapping[str, int], label: str = "") -> Metric:
+    """Return a gauge of one number, or of a number for each value of a label."""
+    if not isinstance(value, Mapping):
+        return GaugeMetricFamily(name, text, value)
+    gauge = GaugeMetricFamily(name, text, labels=(label,))
+    for word, number in value.items():
+        gauge.add_metric((word,), number)
+    return gauge
+
 
 MULTIPROCESS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # set before this module is imported
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -36,7 +117,6 @@ class Metrics:
             buckets=BUCKETS_S,
             registry=self._registry,
         )
-
         self._position = prometheus_client.Gauge(
             POSITION,
             "Changes of the state that were taken in, by the process furthest behind.",

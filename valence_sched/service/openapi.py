@@ -14,11 +14,10 @@ import msgspec
 from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import MEDIA_TYPE, Problem
 from valence_sched.model.verbs import RequestBody, Route
-from valence_sched.service.handlers.verbs import FLAGS
-from valence_sched.service.html import MEDIA_TYPE as HTML
+from valence_sched.service.call import GREATEST_VERSION, SERVICE_TYPE, VERSION_HEADER
+from valence_sched.service.handlers.ui import HTML
 from valence_sched.service.idempotency import KEY_HEADER
-from valence_sched.service.microversion import GREATEST, HEADER, SERVICE_TYPE
-from valence_sched.service.routes import ROUTES
+from valence_sched.service.routes import FLAGS, ROUTES
 
 VERSION = "3.1.0"
 REFERENCE = "#/components/schemas/{name}"
@@ -63,7 +62,7 @@ def document() -> bytes:
         "openapi": VERSION,
         "info": {
             "title": "Pod manager scheduler",
-            "version": str(GREATEST),
+            "version": str(GREATEST_VERSION),
             "description": "Which pod manager, which pool and which blocks make a node.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
@@ -123,8 +122,8 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
     found = [_parameter(name, "path", {"type": "string", "minLength": 1}) for name in names]
     words: Sequence[str] = (*route.words, "name") if names else route.words
     found += [_parameter(word, "query", _query_schema(word)) for word in words]
-    version = {"type": "string", "examples": [f"{SERVICE_TYPE} {GREATEST}"]}
-    found.append(_parameter(HEADER, "header", version))
+    version = {"type": "string", "examples": [f"{SERVICE_TYPE} {GREATEST_VERSION}"]}
+    found.append(_parameter(VERSION_HEADER, "header", version))
     if route.method == "POST":
         key = {"type": "string", "minLength": 1, "maxLength": 255}
         found.append(_parameter(KEY_HEADER, "header", key))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 import uuid
@@ -19,16 +18,14 @@ from valence_sched.model.problem import problem_of
 from valence_sched.model.quantity import format_count
 from valence_sched.model.redact import redact_text
 from valence_sched.model.verbs import Operation
-from valence_sched.service.records import RecordStore
+from valence_sched.service.records import RecordStore, digest
 from valence_sched.service.visibility import visible_problem
 
 LOG = logging.getLogger(__name__)
 
 BEAT_S = 10.0  # how often a process says that it still works on an operation
 LOST_S = 6 * BEAT_S  # without a word for so long, its process is gone
-END_PATIENCE_S = (
-    3600.0  # for a state that is away when an operation ends: no other word of it is left
-)
+END_PATIENCE_S = 3600.0  # for a state that is away as it ends: no other word of it is left
 PREFIX = "operation-"
 
 
@@ -145,8 +142,8 @@ def new_operation(
     ``content`` is what the key stands for. Only the ``owner`` may see it, None: who sees all.
     """
     words = "\0".join((kind, owner or "", tenant or "", key or ""))
-    id_ = uuid.uuid4().hex if key is None else _digest(words.encode())
-    return Operation(id=id_, kind=kind, state="running", owner=owner, content=_digest(content),
+    id_ = uuid.uuid4().hex if key is None else digest(words.encode())
+    return Operation(id=id_, kind=kind, state="running", owner=owner, content=digest(content),
                      result=msgspec.Raw(b"null"))  # fmt: skip
 
 
@@ -154,10 +151,6 @@ def _same(earlier: Operation, operation: Operation) -> Operation:
     if earlier.content != operation.content:
         raise NameTaken("the idempotency key stands for another request: use a new one")
     return earlier
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def _decoded(document: bytes) -> Operation:

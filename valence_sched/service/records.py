@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
@@ -17,6 +18,11 @@ from valence_sched.model.decision_summary import DecisionSummary
 from valence_sched.model.effect import AuditLine
 
 LOG = logging.getLogger("valence_sched.audit")
+
+
+def digest(content: bytes) -> str:
+    """Return what stands for a content in the id of a record, and tells it from another."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 class RecordStore(Protocol):

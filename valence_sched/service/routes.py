@@ -11,99 +11,111 @@ from typing import Any
 from valence_sched.model.claim import Claim
 from valence_sched.model.decision_summary import DecisionSummary
 from valence_sched.model.quota import Quota, QuotaChange, QuotaLimits
+from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.service_bodies import ApiVersions, EventBody, Health
 from valence_sched.model.verbs import VERBS, Operation, Route
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer
 from valence_sched.model.zone_claim import ZoneClaimBody
-from valence_sched.service.call import Call
-from valence_sched.service.handlers import (
-    catalogue,
-    claims,
-    decisions,
-    events,
-    nodes,
-    offers,
-    podms,
-    quotas,
-    ui,
-    zone_claims,
-    zones,
-)
-from valence_sched.service.handlers.verbs import verb_handler
-from valence_sched.service.html import MEDIA_TYPE as HTML
+from valence_sched.service.call import Call, CallResult, listed_result
+from valence_sched.service.handlers import catalogue, claims, decisions, podms, ui, zones
+from valence_sched.service.handlers.ui import HTML
 
 Handler = Callable[[Call], Any]
 
 
+FLAGS = ("free", "live", "ended")  # words of a query that are true or false
+
+
+def verb_handler(route: Route) -> Callable[[Call], CallResult]:
+    """Return what answers a route by its verb, with the arguments that a call has."""
+    parameters = list(inspect.signature(getattr(Scheduler, route.verb)).parameters.values())[1:]
+    named = parameters.pop(0) if "{name}" in route.path else None
+    several = named is not None and str(named.annotation).startswith("Sequence")
+    names = [one.name for one in parameters if one.name != "password"]
+
+    def handle(call: Call) -> CallResult:
+        words: list[Any] = [] if named is None else [[call.name()] if several else call.name()]
+        schedulers = call.reading() if route.reading else call.parts.schedulers.changing()
+        with schedulers as scheduler:
+            arguments = {name: _argument(route, call, scheduler, name) for name in names}
+            found = getattr(scheduler, route.verb)(*words, **arguments)
+            for error in found if several else ():
+                raise error
+            if several:
+                found = None
+            return listed_result(found) if route.lists else CallResult(found, route.status)
+
+    return handle
+
+
+def _argument(route: Route, call: Call, scheduler: Scheduler, name: str) -> Any:
+    if name == "request":
+        compiled = call.deciding if route.decides else call.compiled
+        return compiled(scheduler, call.body)
+    if name == "requests":
+        all_compiled = call.deciding_all if route.decides else call.compiled_all
+        return all_compiled(scheduler, call.body)
+    if isinstance(route.query, type):
+        return call.query_noun(route.query)
+    if name == "owner":
+        return call.user.owner or call.text(name)
+    if name in route.query:
+        return call.flag(name) if name in FLAGS else call.text(name)
+    return getattr(call.body, name) if name in route.body.__struct_fields__ else call.body
+
+
 def _route(
-    handler: Handler, method: str, path: str, *words: Any, **named: Any
+    operation: str, handler: Handler, method: str, path: str, *words: Any, **named: Any
 ) -> tuple[Route, Handler]:
-    """Return a route that is no verb, named and described by its handler."""
-    version = "_v1" if path == "/v1" else ""
-    operation = f"{handler.__module__.rpartition('.')[2]}_{handler.__name__}{version}"
+    """Return a route that is no verb, described by its handler."""
     text = (inspect.getdoc(handler) or "").partition("\n")[0]
     return Route("", operation, method, path, text, *words, **named), handler
-
-
-def _place(route: Route) -> tuple[bool, str]:
-    """Return where a route stands in the table: by its path, the pages last."""
-    return route.path.startswith("/ui"), route.path
 
 
 _RECORDS = ("podm", "owner", "ended", "page")
 
 # fmt: off
 OWN = (
-    _route(catalogue.versions, "GET", "/", None, ApiVersions),
-    _route(catalogue.versions, "GET", "/v1", None, ApiVersions),
-    _route(catalogue.health, "GET", "/healthcheck", None, Health),
-    _route(catalogue.alive, "GET", "/healthcheck/alive", None, Health),
-    _route(catalogue.metrics, "GET", "/metrics", None, str, "metrics:get", media="text/plain"),
-    _route(catalogue.openapi, "GET", "/v1/openapi.json", None, dict[str, Any]),
-    _route(decisions.decisions, "GET", "/v1/decisions", None, tuple[DecisionSummary, ...], "decisions:list", query=("limit", "skip")),
-    _route(nodes.operation, "GET", "/v1/operations/{name}", None, Operation, "operations:get"),
-    _route(quotas.set_default, "PUT", "/v1/quotas", QuotaLimits, Quota, "quotas:update", "admin"),
-    _route(quotas.change_default, "PATCH", "/v1/quotas", QuotaChange, Quota, "quotas:update", "admin"),
-    _route(events.receive, "POST", "/v1/events/{token}", EventBody, None, status=204),
-    _route(offers.offers, "POST", "/v1/zones/offers", OfferQuery, ZoneAnswer, "zones:offers", "admin", reads=True),
-    _route(offers.group_state, "POST", "/v1/zones/group_state", OfferQuery, GroupAnswer, "zones:offers", "admin", reads=True),
-    _route(zone_claims.hold, "POST", "/v1/zones/claims", ZoneClaimBody, Claim, "zones:claims", "admin", 201),
-    _route(ui.site, "GET", "/ui", None, str, "podms:list", query=("search", "page"), media=HTML),
-    _route(ui.podm, "GET", "/ui/podms/{name}", None, str, "podms:get", media=HTML),
-    _route(ui.decisions, "GET", "/ui/decisions", None, str, "decisions:list", query=("page",), media=HTML),
-    _route(ui.decision, "GET", "/ui/decisions/{name}", None, str, "decisions:get", media=HTML),
-    _route(ui.claims, "GET", "/ui/claims", None, str, "claims:list", query=_RECORDS, media=HTML),
-    _route(ui.claim, "GET", "/ui/claims/{name}", None, str, "claims:get", media=HTML),
-    _route(ui.nodes, "GET", "/ui/nodes", None, str, "nodes:list", query=_RECORDS, media=HTML),
+    _route("catalogue_versions", catalogue.versions, "GET", "/", None, ApiVersions),
+    _route("catalogue_versions_v1", catalogue.versions, "GET", "/v1", None, ApiVersions),
+    _route("catalogue_health", catalogue.health, "GET", "/healthcheck", None, Health),
+    _route("catalogue_alive", catalogue.alive, "GET", "/healthcheck/alive", None, Health),
+    _route("catalogue_metrics", catalogue.metrics, "GET", "/metrics", None, str, "metrics:get", media="text/plain"),
+    _route("catalogue_openapi", catalogue.openapi, "GET", "/v1/openapi.json", None, dict[str, Any]),
+    _route("decisions_decisions", decisions.decisions, "GET", "/v1/decisions", None, tuple[DecisionSummary, ...], "decisions:list", query=("limit", "skip")),
+    _route("nodes_operation", claims.operation, "GET", "/v1/operations/{name}", None, Operation, "operations:get"),
+    _route("quotas_set_default", catalogue.set_default, "PUT", "/v1/quotas", QuotaLimits, Quota, "quotas:update", "admin"),
+    _route("quotas_change_default", catalogue.change_default, "PATCH", "/v1/quotas", QuotaChange, Quota, "quotas:update", "admin"),
+    _route("events_receive", podms.receive, "POST", "/v1/events/{token}", EventBody, None, status=204),
+    _route("offers_offers", zones.offers, "POST", "/v1/zones/offers", OfferQuery, ZoneAnswer, "zones:offers", "admin", reads=True),
+    _route("offers_group_state", zones.group_state, "POST", "/v1/zones/group_state", OfferQuery, GroupAnswer, "zones:offers", "admin", reads=True),
+    _route("zone_claims_hold", zones.hold, "POST", "/v1/zones/claims", ZoneClaimBody, Claim, "zones:claims", "admin", 201),
+    _route("ui_site", ui.site, "GET", "/ui", None, str, "podms:list", query=("search", "page"), media=HTML),
+    _route("ui_podm", ui.podm, "GET", "/ui/podms/{name}", None, str, "podms:get", media=HTML),
+    _route("ui_decisions", ui.decisions, "GET", "/ui/decisions", None, str, "decisions:list", query=("page",), media=HTML),
+    _route("ui_decision", ui.decision, "GET", "/ui/decisions/{name}", None, str, "decisions:get", media=HTML),
+    _route("ui_claims", ui.claims, "GET", "/ui/claims", None, str, "claims:list", query=_RECORDS, media=HTML),
+    _route("ui_claim", ui.claim, "GET", "/ui/claims/{name}", None, str, "claims:get", media=HTML),
+    _route("ui_nodes", ui.nodes, "GET", "/ui/nodes", None, str, "nodes:list", query=_RECORDS, media=HTML),
 )
 # fmt: on
 
-#: What answers a verb for which more is to be done than to call it.
+#: What answers a verb for which more is to be done than to call it, under the name of the verb.
 VERB_HANDLERS: Mapping[str, Handler] = {
-    "compile_request": decisions.compile_request,
-    "select_destinations": decisions.select_destinations,
-    "decision": decisions.decision,
-    "refresh": decisions.refresh,
-    "preview": decisions.preview,
-    "claim": claims.claim,
-    "claim_record": claims.claim_record,
-    "release": claims.release,
-    "renew": claims.renew,
-    "compose": nodes.compose,
-    "node_record": nodes.node_record,
-    "delete_nodes": nodes.delete,
-    "reconcile": nodes.reconcile,
-    "quota": quotas.quota,
-    "plugins": catalogue.plugins,
-    "register": podms.register,
-    "change_registration": podms.change_registration,
-    "block_usage": podms.usage,
-    "update_resource_stats": podms.update_stats,
-    "zone_tree": zones.zone_tree,
-    "blocks": podms.blocks,
-    "block": podms.block,
-}
-ROUTES = sorted((*VERBS.values(), *(route for route, _ in OWN)), key=_place)
+    handler.__name__: handler
+    for handler in (
+        decisions.compile_request, decisions.select_destinations, decisions.decision,
+        decisions.refresh, decisions.preview, claims.claim, claims.claim_record, claims.release,
+        claims.renew, claims.compose, claims.node_record, claims.delete_nodes, claims.reconcile,
+        catalogue.quota, catalogue.plugins, podms.register, podms.change_registration,
+        podms.block_usage, podms.update_resource_stats, podms.blocks, podms.block, zones.zone_tree,
+    )
+}  # fmt: skip
+#: By path, the pages last.
+ROUTES = sorted(
+    (*VERBS.values(), *(route for route, _ in OWN)),
+    key=lambda route: (route.path.startswith("/ui"), route.path),
+)
 HANDLERS: Mapping[str, Handler] = {
     route.operation: VERB_HANDLERS.get(route.verb) or verb_handler(route)
     for route in VERBS.values()

@@ -106,23 +106,6 @@ class OpenAccess:
         user.check(rule, role)
 
 
-class BasicAccess:
-    """Takes HTTP basic of the users of a password file."""
-
-    challenge = page_challenge = BASIC
-
-    def __init__(self, users_file: str) -> None:
-        self._users = PasswordFile(users_file)
-
-    def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
-        """Return the user of the header ``Authorization``; errors as of a password file."""
-        return self._users.authenticate(environ.get("HTTP_AUTHORIZATION"))
-
-    def check(self, user: User, rule: str, role: Role) -> None:
-        """Raise AccessDenied unless the role of the user is at least the one of a rule."""
-        user.check(rule, role)
-
-
 class UserEntry(NamedTuple):
     """A line of the file of users: the user, and the bcrypt hash of the password."""
 
@@ -135,15 +118,17 @@ class UserEntry(NamedTuple):
         return int(self.password_hash[4:6])
 
 
-class PasswordFile:
-    """The users of a file with lines ``name:hash:role``; it is read again when it changes.
+class BasicAccess:
+    """Takes HTTP basic of the users of a file with lines ``name:hash:role``.
 
-    The hash is one of bcrypt, as ``htpasswd -B`` writes it; the role is ``member`` where there is
-    none.
+    It is read again when it changes. The hash is one of bcrypt, as ``htpasswd -B`` writes it; the
+    role is ``member`` where there is none.
     """
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    challenge = page_challenge = BASIC
+
+    def __init__(self, users_file: str) -> None:
+        self._path = users_file
         self._lock = threading.Lock()
         self._secret = os.urandom(16)
         self._verified: OrderedDict[bytes, None] = OrderedDict()
@@ -151,8 +136,9 @@ class PasswordFile:
         self._read_mark: tuple[int, int] | None = None
         self._current_entries()
 
-    def authenticate(self, authorization: str | None) -> User:
-        """Return the user of a header ``Authorization``; Unauthenticated where it is not one's."""
+    def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
+        """Return the user of the header ``Authorization``; else Unauthenticated."""
+        authorization = environ.get("HTTP_AUTHORIZATION")
         name, password = basic_credentials(authorization, MAX_PASSWORD_BYTES)
         entries = self._current_entries()
         entry = entries.get(name)
@@ -160,6 +146,10 @@ class PasswordFile:
             _spend(password, entry, max(one.cost for one in entries.values()))
             raise Unauthenticated("no such user, or another password: check both")
         return entry.user
+
+    def check(self, user: User, rule: str, role: Role) -> None:
+        """Raise AccessDenied unless the role of the user is at least the one of a rule."""
+        user.check(rule, role)
 
     def _matches(self, password: bytes, known: bytes) -> bool:
         mark = hmac.digest(self._secret, known + b"\0" + password, hashlib.sha256)

@@ -23,15 +23,11 @@ OWNED = ("claim", "node", "decision", "operation")
 WALKED = (msgspec.Struct, str, tuple)
 
 
-def visible(value: Any, owner: str | None, own_nodes: Callable[[], Container[str]]) -> Any:
-    """Return an answer as an owner may see it, None: as it is.
+def visible(value: Any, owner: str, own_nodes: Callable[[], Container[str]]) -> Any:
+    """Return an answer as an owner may see it.
 
     ``own_nodes`` returns the URIs of the owner's nodes; it is called where an answer names a node.
     """
-    return value if owner is None else _visible(value, owner, own_nodes)
-
-
-def _visible(value: Any, owner: str, own_nodes: Callable[[], Container[str]]) -> Any:
     if isinstance(value, str):
         return without_foreign_texts(value)
     if isinstance(value, Podm):
@@ -44,12 +40,12 @@ def _visible(value: Any, owner: str, own_nodes: Callable[[], Container[str]]) ->
         changed = {}
         for name in value.__struct_fields__:
             before = getattr(value, name)
-            after = _visible(before, owner, own_nodes)
+            after = visible(before, owner, own_nodes)
             if after is not before:
                 changed[name] = after
         return replace(value, **changed) if changed else value
     if isinstance(value, (list, tuple)):
-        found = [_visible(one, owner, own_nodes) if isinstance(one, WALKED) else one
+        found = [visible(one, owner, own_nodes) if isinstance(one, WALKED) else one
                  for one in value]  # fmt: skip
         same = all(one is before for one, before in zip(found, value, strict=True))
         return value if same else type(value)(found)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handlers of what requests may name, and of the service itself."""
+"""Handlers of what requests may name, of quotas, and of the service itself."""
 
 from __future__ import annotations
 
 from valence_sched.errors import UnknownName
 from valence_sched.model.policy import PluginList
+from valence_sched.model.quota import Quota
 from valence_sched.model.service_bodies import ApiVersion, ApiVersions, Health
-from valence_sched.service.call import Call, CallResult
-from valence_sched.service.microversion import GREATEST, LEAST
+from valence_sched.service.call import GREATEST_VERSION, LEAST_VERSION, Call, CallResult
 
 
 def plugins(call: Call) -> PluginList:
@@ -24,8 +24,8 @@ def versions(_call: Call) -> ApiVersions:
     one = ApiVersion(
         id="v1",
         status="CURRENT",
-        min_version=str(LEAST),
-        version=str(GREATEST),
+        min_version=str(LEAST_VERSION),
+        version=str(GREATEST_VERSION),
         links=({"rel": "self", "href": "/v1"},),
     )
     return ApiVersions(versions=(one,))
@@ -51,3 +51,24 @@ def metrics(call: Call) -> CallResult:
     """Show counters and times in the text format of Prometheus."""
     media_type, text = call.parts.metrics()
     return CallResult(text, headers={"Content-Type": media_type})
+
+
+def quota(call: Call) -> Quota:
+    """Show which limits hold for an owner, and what it has."""
+    name = call.name()
+    if call.user.owner not in (None, name):
+        raise UnknownName("owner", name, ())
+    with call.parts.schedulers.changing() as scheduler:
+        return scheduler.quota(name)
+
+
+def set_default(call: Call) -> Quota:
+    """Set the limits of each owner that has none of its own."""
+    with call.parts.schedulers.changing() as scheduler:
+        return scheduler.set_quota(None, call.body.limits)
+
+
+def change_default(call: Call) -> Quota:
+    """Change limits of each owner that has none of its own; null: there is no limit."""
+    with call.parts.schedulers.changing() as scheduler:
+        return scheduler.change_quota(None, call.body.limits)

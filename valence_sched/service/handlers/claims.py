@@ -1,14 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handlers of claims: hold, list, show, renew, release."""
+"""Handlers of claims and nodes: hold, compose, delete; what takes long is an operation."""
 
 from __future__ import annotations
 
-from valence_sched.errors import AccessDenied, Undecodable, UnknownName
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from valence_sched.errors import (
+    AccessDenied,
+    SchedulerError,
+    ServiceError,
+    Undecodable,
+    UnknownName,
+    one_line,
+)
 from valence_sched.model.claim import Claim
-from valence_sched.model.lifecycle import ClaimRecord, ClaimResult
+from valence_sched.model.inventory import to_json
+from valence_sched.model.lifecycle import (
+    ClaimRecord,
+    ClaimResult,
+    NodeRecord,
+    ProvisionResult,
+    ReconcileResult,
+)
 from valence_sched.model.plan import Plan
 from valence_sched.model.scheduler import Scheduler
+from valence_sched.model.service_bodies import WaitQuery
+from valence_sched.model.verbs import NodesBody, Operation
+from valence_sched.model.zoned_list import silent_zones
 from valence_sched.service.call import Call, CallResult
+from valence_sched.service.operations import new_operation
+from valence_sched.service.visibility import visible_error
 
 
 def claim(call: Call) -> CallResult:
@@ -83,3 +106,112 @@ def check_plan(call: Call, scheduler: Scheduler, plan: Plan) -> None:
     if call.user.owner is not None and request.owner != plan.decision.request.owner:
         raise AccessDenied("the plan has no owner: make it again as the user that claims it")
     scheduler.check_plan(plan)
+
+
+def compose(call: Call) -> CallResult:
+    """Have pod managers compose a request, a plan or a claim."""
+    body: NodesBody = call.body
+    with call.parts.schedulers.changing() as scheduler:
+        verb: Callable[..., ProvisionResult]
+        if body.claim is not None:
+            check_claim(call, scheduler, body.claim)
+            verb = functools.partial(_compose_claim, claim=body.claim)
+        elif body.plan is not None:
+            check_plan(call, scheduler, body.plan)
+            verb = functools.partial(_compose_plan, plan=body.plan, key=call.key)
+        else:
+            request = call.deciding(scheduler, body)
+            verb = functools.partial(_compose, request=request, key=call.key, detail=body.detail)
+    work = functools.partial(verb, ttl_s=body.ttl_s, wait_s=body.wait_s)
+    return start(call, "compose", work, repeat=body.claim is None)
+
+
+def _compose(scheduler: Scheduler, *, request: Any, **options: Any) -> ProvisionResult:
+    return scheduler.compose(request, **options)
+
+
+def _compose_plan(scheduler: Scheduler, *, plan: Any, **options: Any) -> ProvisionResult:
+    return scheduler.compose_plan(plan, **options)
+
+
+def _compose_claim(
+    scheduler: Scheduler, *, claim: str, ttl_s: float, wait_s: float
+) -> ProvisionResult:
+    return scheduler.compose_claim(claim, wait_s=wait_s)
+
+
+def node_record(call: Call) -> NodeRecord:
+    """Show a node as its pod manager has it."""
+    with call.parts.schedulers.changing() as scheduler:
+        check_node(call, scheduler, call.name())
+        return scheduler.node_record(call.name())
+
+
+def delete_nodes(call: Call) -> CallResult:
+    """Have a node decomposed."""
+    name = call.name()
+    with call.parts.schedulers.changing() as scheduler:
+        check_node(call, scheduler, name)
+    wait_s = call.query_noun(WaitQuery).wait_s
+
+    def work(scheduler: Scheduler) -> None:
+        for error in scheduler.delete_nodes([name], wait_s=wait_s):
+            raise error
+
+    return start(call, "delete", work, repeat=True)
+
+
+def reconcile(call: Call) -> CallResult:
+    """Make claims and nodes agree with the pod managers."""
+
+    def work(scheduler: Scheduler) -> ReconcileResult:
+        return scheduler.reconcile(dry_run=call.body.dry_run, keep_s=call.body.keep_s)
+
+    return start(call, "reconcile", work, repeat=True)
+
+
+def operation(call: Call) -> Operation:
+    """Show an operation and, once it has ended, what came of it."""
+    return call.parts.operations.get(call.name(), call.user.owner)
+
+
+def start(call: Call, kind: str, work: Callable[[Scheduler], Any], *, repeat: bool) -> CallResult:
+    """Begin an operation, and answer where to poll it."""
+    user = call.user
+    changed_name = f"nodes/{call.name()}" if "name" in call.path else None
+    begun = new_operation(kind, user.owner, call.key, to_json(call.body), user.consumer)
+
+    def run() -> Any:
+        changed, outcome = [changed_name or f"operations/{begun.id}"], "failed"
+        try:
+            with call.parts.schedulers.changing() as scheduler:
+                result = call.visible(work(scheduler))
+            outcome = "done"
+            changed = [f"nodes/{one.id}" for one in getattr(result, "nodes", ())] or changed
+        except (UnknownName, Undecodable) as error:
+            outcome = error.code
+            raise visible_error(error, user.owner) from None
+        except SchedulerError as error:
+            outcome = error.code
+            raise
+        finally:
+            for name in changed:
+                call.record_change(name, outcome)
+        return result
+
+    running = call.parts.operations.start(begun, run, repeat=repeat)
+    return CallResult(running, 202, {"Location": f"/v1/operations/{running.id}"})
+
+
+def check_node(call: Call, scheduler: Scheduler, name: str) -> None:
+    """Raise UnknownName for a node of another user, ServiceError where its zone is silent."""
+    owner = call.user.owner
+    if owner is None:
+        return
+    found = scheduler.nodes(owner=owner)
+    if any(name in (status.node.id, status.node.uri) for status in found):
+        return
+    for zone in silent_zones(found):
+        if name.startswith(f"{zone.zone}/"):
+            raise ServiceError(one_line(f"zone {zone.zone}: {zone.reason}"))
+    raise UnknownName("node", name, ())

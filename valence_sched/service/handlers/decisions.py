@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -20,6 +19,7 @@ from valence_sched.model.lifecycle import PlanRefresh, Preview
 from valence_sched.model.request import Request, with_content_id
 from valence_sched.service.call import Call, CallResult
 from valence_sched.service.handlers.claims import check_plan
+from valence_sched.service.records import digest
 
 MOST_SKIPPED = 1_000_000
 
@@ -52,7 +52,7 @@ def select_destinations(call: Call) -> CallResult:
     if not body.keep:
         return CallResult(result)
     document = to_json(result.report)
-    decision_id = hashlib.blake2b(document, digest_size=16).hexdigest()
+    decision_id = digest(document)
     call.parts.records.save_decision(decision_id, result.report, document)
     return CallResult(result, headers={"Content-Location": f"/v1/decisions/{decision_id}"})
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handlers of pod managers: their overviews, blocks, pools, devices, usage and reports."""
+"""Handlers of pod managers: their blocks, usage, reports, registrations and events."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from valence_sched.model.registration import PasswordReference, RegisteredPodm
 from valence_sched.model.tenant import OTHERS
 from valence_sched.model.verbs import Generation
 from valence_sched.model.zoned_list import ZonedList, listed, silent_zones
-from valence_sched.service.call import Call, CallResult
-from valence_sched.service.handlers.verbs import listed_result
+from valence_sched.service.call import Call, CallResult, listed_result
 
 
 def listed_podms(call: Call) -> Sequence[PodmOverview]:
@@ -38,7 +37,7 @@ def block(call: Call) -> BlockOverview:
         return visible_block(call, scheduler.block(call.name(), call.text("podm")))
 
 
-def usage(call: Call) -> BlockUsage:
+def block_usage(call: Call) -> BlockUsage:
     """Show which blocks of a pod manager are in use, and by which claims."""
     owner = call.user.owner
     with call.parts.schedulers.changing() as scheduler:
@@ -74,7 +73,7 @@ def _refuse_stored(reference: object) -> None:
         raise InputError("the body", "$.password", "no reference", "exactly one of env and file")
 
 
-def update_stats(call: Call) -> Generation:
+def update_resource_stats(call: Call) -> Generation:
     """Store the statistics that a pod manager reports."""
     with call.parts.schedulers.changing() as scheduler:
         return Generation(generation=scheduler.update_resource_stats(call.name(), call.body.stats))
@@ -83,3 +82,11 @@ def update_stats(call: Call) -> Generation:
 def visible_block(call: Call, block: BlockOverview) -> BlockOverview:
     """Return a block without the names of its nodes, which may be another user's."""
     return block if call.user.owner is None else replace(block, nodes=())
+
+
+def receive(call: Call) -> CallResult:
+    """Take an event of the pod manager whose token this is, as a hint to read it."""
+    events = call.parts.events
+    assert events is not None, "else no token is one"
+    events.take(call.user.name, call.body.records)
+    return CallResult(status=204)

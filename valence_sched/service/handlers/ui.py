@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handlers of the pages that a browser shows: the site, decisions, claims and nodes."""
+"""Handlers of the pages that a browser shows: the site, decisions, records, and problems."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, NamedTuple, TypeVar
 
 from msgspec import Meta
@@ -16,6 +17,7 @@ from valence_sched.model.hardware import BlockFilter, BlockOverview, PoolOvervie
 from valence_sched.model.lifecycle import NodeStatus
 from valence_sched.model.page import Frame, Lines, Page, SearchField
 from valence_sched.model.podm_overview import PodmOverview
+from valence_sched.model.problem import Problem
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.zone_phrases import missing_line
 from valence_sched.model.zoned_list import ZonedList, silent_zones
@@ -28,7 +30,38 @@ from valence_sched.service.call import Call, CallResult
 from valence_sched.service.handlers import claims as claim_handlers
 from valence_sched.service.handlers import decisions as decision_handlers
 from valence_sched.service.handlers import podms as podm_handlers
-from valence_sched.service.html import html_result
+
+HTML = "text/html"
+
+#: A page loads nothing, runs nothing, stands in no frame, and sends its form to its own server.
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'"
+)
+HTML_HEADERS = MappingProxyType(
+    {
+        "Content-Type": f"{HTML}; charset=utf-8",
+        "Content-Security-Policy": POLICY,
+        "Referrer-Policy": "no-referrer",
+        "X-Frame-Options": "DENY",
+        "Cross-Origin-Resource-Policy": "same-origin",
+    }
+)
+
+
+def problem_html(problem: Problem, depth: int) -> bytes:
+    """Return a problem as a page that is ``depth`` steps below the first one."""
+    from valence_sched.pages.render import site_html
+
+    page = Page(
+        title=problem.title,
+        lead=problem.detail,
+        tone="bad",
+        sections=(Lines(title="For its operator", lines=(f"Status {problem.status}, {problem.code}",
+                        f"Request {problem.request_id}")),),
+    )  # fmt: skip
+    return site_html(page, Frame(links=PageLinks(depth).menu("")))
+
 
 MOST_PODMS = 24  # whose hardware one page draws
 MOST_BLOCKS = 20_000  # that one page draws; a pod manager with more is shown alone
@@ -64,8 +97,10 @@ class RecordsQuery(Noun, frozen=True, kw_only=True):
 def site(call: Call) -> CallResult:
     """Show the site, or the pod managers that a search finds, as a page."""
     wanted = call.query_noun(SiteQuery)
-    podms = podm_handlers.listed_podms(call)
-    found = [one for one in podms if _has(one, wanted.search)]
+    podms, word = podm_handlers.listed_podms(call), wanted.search.casefold()
+    found = [one for one in podms if any(
+        name and word in name.casefold() for name in (one.podm.id, one.podm.name, one.podm.zone)
+    )]  # fmt: skip
     part, around = _part(found, wanted.page, MOST_PODMS, {"search": wanted.search})
     links = PageLinks(0)
     page = site_page(found, _hardware(call, part), links)
@@ -79,7 +114,7 @@ def podm(call: Call) -> CallResult:
     with call.reading() as scheduler:
         one = scheduler.podm(call.name())
     links = PageLinks(2)
-    page = podm_page(one, _hardware(call, [one]), podm_handlers.usage(call), links)
+    page = podm_page(one, _hardware(call, [one]), podm_handlers.block_usage(call), links)
     return _shown(call, page, "", links)
 
 
@@ -108,22 +143,19 @@ def claims(call: Call) -> CallResult:
     """Show the claims that the user may see as a page, the newest first."""
     wanted = call.query_noun(RecordsQuery)
     skip = (wanted.page - 1) * MOST_ROWS
-    owner, named = _owner(call, wanted), wanted.podm or None
-    found = _over_zones(
-        call, lambda verbs: verbs.claims(podm=named, owner=owner, ended=wanted.ended)
-    )
+    owner, named, ended = call.user.owner or wanted.owner or None, wanted.podm or None, wanted.ended
+    found = _over_zones(call, lambda verbs: verbs.claims(podm=named, owner=owner, ended=ended))
     if found is None:
-        part, every = call.parts.records.newest_claims(
-            MOST_ROWS, skip, owner, named, ended=wanted.ended
-        )
+        newest = call.parts.records.newest_claims
+        part, every = newest(MOST_ROWS, skip, owner, named, ended=ended)
     else:
-        newest = sorted(found, key=lambda one: -one.created_at)
-        part, every = newest[skip : skip + MOST_ROWS], len(found)
-    around = _around(wanted.page, skip, part, skip + MOST_ROWS < every, _words(wanted), every)
-    links = PageLinks(1)
+        ordered = sorted(found, key=lambda one: -one.created_at)
+        part, every = ordered[skip : skip + MOST_ROWS], len(found)
+    links, around = PageLinks(1), _around_records(wanted, part, every)
     page = _with_silent(claims_page(part, links, every=every), found, "claims")
-    ended = SearchField(name="ended", label="", value="true")
-    fields = (*_record_fields(call, wanted), *([ended] if wanted.ended else []))
+    fields = _record_fields(call, wanted)
+    if ended:
+        fields.append(SearchField(name="ended", label="", value="true"))
     return _shown(call, page, "Claims", links, around, fields)
 
 
@@ -138,16 +170,15 @@ def nodes(call: Call) -> CallResult:
     """Show the nodes that the user may see as a page, the newest first."""
     wanted = call.query_noun(RecordsQuery)
     skip = (wanted.page - 1) * MOST_ROWS
-    owner, named = _owner(call, wanted), wanted.podm or None
+    owner, named = call.user.owner or wanted.owner or None, wanted.podm or None
     found = _over_zones(call, lambda verbs: verbs.nodes(podm=named, owner=owner))
     if found is None:
-        kept, every = call.parts.records.newest_nodes(MOST_ROWS, skip, owner, named)
-        part = [NodeStatus(node=node, state="COMPOSED") for node in kept]
+        stored, every = call.parts.records.newest_nodes(MOST_ROWS, skip, owner, named)
+        part = [NodeStatus(node=node, state="COMPOSED") for node in stored]
     else:
-        newest = sorted(found, key=lambda one: -one.node.created_at)
-        part, every = newest[skip : skip + MOST_ROWS], len(found)
-    around = _around(wanted.page, skip, part, skip + MOST_ROWS < every, _words(wanted), every)
-    links = PageLinks(1)
+        ordered = sorted(found, key=lambda one: -one.node.created_at)
+        part, every = ordered[skip : skip + MOST_ROWS], len(found)
+    links, around = PageLinks(1), _around_records(wanted, part, every)
     page = _with_silent(nodes_page(part, links, every=every), found, "nodes")
     return _shown(call, page, "Nodes", links, around, _record_fields(call, wanted))
 
@@ -170,18 +201,15 @@ def _with_silent(page: Page, found: object, noun: str) -> Page:
     return replace(page, sections=(lacking, *page.sections))
 
 
-def _has(one: PodmOverview, words: str) -> bool:
-    wanted = words.casefold()
-    names = (one.podm.id, one.podm.name or "", one.podm.zone or "")
-    return any(wanted in name.casefold() for name in names)
-
-
 class _Around(NamedTuple):
     """Which part of a list is shown, and the queries of the parts before and after it."""
 
     range: str = ""
     before: str = ""
     after: str = ""
+
+
+_WHOLE = _Around()
 
 
 def _part(
@@ -202,7 +230,7 @@ def _around(
     every: int | None = None,
 ) -> _Around:
     if page == 1 and not more:
-        return _Around()
+        return _WHOLE
     of = "" if every is None else f" of {every:,}"
     text = f"{skip + 1:,} to {skip + len(part):,}{of}" if part else f"none{of} from {skip + 1:,} on"
     query = {**words, "page": page - 1 if page > 2 else None}
@@ -241,20 +269,17 @@ def _named_podms(report: Report | Reports) -> set[str]:
     }
 
 
-def _owner(call: Call, wanted: RecordsQuery) -> str | None:
-    """Return whose claims or nodes are shown: a user of a project sees that one's alone."""
-    return call.user.owner or wanted.owner or None
+def _around_records(wanted: RecordsQuery, part: Sequence[object], every: int) -> _Around:
+    skip = (wanted.page - 1) * MOST_ROWS
+    words = {"owner": wanted.owner, "podm": wanted.podm, "ended": "true" if wanted.ended else ""}
+    return _around(wanted.page, skip, part, skip + MOST_ROWS < every, words, every)
 
 
-def _words(wanted: RecordsQuery) -> dict[str, object]:
-    return {"owner": wanted.owner, "podm": wanted.podm, "ended": "true" if wanted.ended else ""}
-
-
-def _record_fields(call: Call, wanted: RecordsQuery) -> tuple[SearchField, ...]:
-    fields = (SearchField(name="podm", label="Podm", value=wanted.podm),)
-    if call.user.owner is not None:
-        return fields
-    return (*fields, SearchField(name="owner", label="Owner", value=wanted.owner))
+def _record_fields(call: Call, wanted: RecordsQuery) -> list[SearchField]:
+    fields = [SearchField(name="podm", label="Podm", value=wanted.podm)]
+    if call.user.owner is None:
+        fields.append(SearchField(name="owner", label="Owner", value=wanted.owner))
+    return fields
 
 
 def _shown(
@@ -262,10 +287,11 @@ def _shown(
     page: Page,
     current: str,
     links: PageLinks,
-    around: _Around | None = None,
+    around: _Around = _WHOLE,
     fields: Sequence[SearchField] = (),
 ) -> CallResult:
-    around = around or _Around()
+    from valence_sched.pages.render import site_html  # Jinja2 takes long to import
+
     frame = Frame(links=links.menu(current), user=call.user.name, fields=tuple(fields),
                   range=around.range, before=around.before, after=around.after)  # fmt: skip
-    return html_result(call.visible(page), frame)
+    return CallResult(site_html(call.visible(page), frame), headers=HTML_HEADERS)
