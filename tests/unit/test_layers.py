@@ -73,7 +73,16 @@ MAY_IMPORT = {
     "remote": {"errors", "model"},  # the verbs of a scheduler over HTTP
     # HTTP to any scheduler; its settings are a file, and a browser sees its pages
     "service": {"errors", "model", "files", "pages"},
-    "zones": {"errors", "model", "planning/batch_orders", "core/ranking", "remote", "store"},
+    "zones": {
+        "errors",
+        "model",
+        "planning/batch_orders",
+        "core/explain",
+        "core/policy",
+        "core/ranking",
+        "remote",
+        "store",
+    },  # fmt: skip
     "pages": {"errors", "model"},  # what a browser shows; the commands reach it through the app
 }
 # The application wires them all, and helpers of tests may use any. The commands see neither store

@@ -85,9 +85,10 @@ def schedule(context: EvaluationContext) -> Batch:
     return batch
 
 
-def goes_by_cost(context: EvaluationContext) -> bool:
+def goes_by_cost(policy: Policy) -> bool:
     """Return whether the scheduler of a policy takes the pools in the order of their cost."""
-    return bool(getattr(_scheduler_class(context), "goes_by_cost", False))
+    scheduler = plugins.load(plugins.SCHEDULERS).get(policy.scheduler)
+    return bool(getattr(scheduler, "goes_by_cost", False))
 
 
 def plans_batches(policy: Policy) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import msgspec
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from valence_sched.core.batch import (
     Lookahead,
@@ -28,7 +29,7 @@ from valence_sched.errors import StaleOffer, one_line
 from valence_sched.model.decision import Candidate, PoolRef
 from valence_sched.model.group import GroupState
 from valence_sched.model.request import MAX_NODES, Request
-from valence_sched.model.zone import DomainValues, Offer, OfferQuery, ZoneAnswer
+from valence_sched.model.zone import DomainValues, Offer, OfferQuery, Overtaking, Rival, ZoneAnswer
 from valence_sched.view.domains import domain_values
 from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import Mask, View
@@ -63,7 +64,18 @@ def offers(
         worst_cost=context.bound.worst_cost * COST_SCALE,
         coupled=not affects_own_podm_only(context.request, context.bound, readers),
         unknown_podms=_unknown_podms(view, asked),
-    )
+        overtakings=UNSET if query.rival is None else _overtakings(context, query.rival),
+        most_free=() if query.rival is None else tuple(
+            float(view.free(need).max(initial=0.0)) for need in asked.needs
+        ),
+    )  # fmt: skip
+
+
+def _overtakings(context: EvaluationContext, rival: Rival) -> tuple[Overtaking, ...] | UnsetType:
+    from valence_sched.core.explain.sensitivity import overtakings  # for explanations alone
+
+    found = overtakings(context, rival)
+    return UNSET if found is None else tuple(found)
 
 
 def _unknown_podms(view: View, request: Request) -> tuple[str, ...]:

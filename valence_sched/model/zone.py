@@ -47,6 +47,34 @@ class OtherCandidate(Struct, frozen=True, kw_only=True):
     owner: str | None
 
 
+class Rival(Noun, frozen=True, kw_only=True):
+    """The candidate that a decision chose: its cost, its lot, and what each weigher gives it.
+
+    ``scores`` are in millionths, by the name of the weigher.
+    """
+
+    cost: Annotated[int, Meta(ge=0)]
+    lot: Annotated[int, Meta(ge=0)]
+    scores: dict[str, int]
+
+
+class Overtaking(Struct, frozen=True, kw_only=True):
+    """The first pool that overtakes a rival as the weight of a weigher changes by some ``step``.
+
+    The step is in thousandths, up or down; ``cost`` and ``lot`` are those of the pool after it.
+    ``by_lot``: another pod manager of its zone makes the node at the same cost. ``zone`` is the way
+    down to it.
+    """
+
+    weigher: str
+    step: int
+    pool: PoolRef
+    cost: int
+    lot: int
+    by_lot: bool = False
+    zone: str = ""
+
+
 class OfferQuery(Noun, frozen=True, kw_only=True):
     """One request, as each zone of a tree is asked it: every zone once, at the same time.
 
@@ -62,7 +90,8 @@ class OfferQuery(Noun, frozen=True, kw_only=True):
     has the values of its domains.
 
     No candidate costs more than ``most_cost``, whatever a zone says. ``left_out`` are the zones
-    below that gave no answer to the same decision before: they are not asked again.
+    below that gave no answer to the same decision before: they are not asked again. With a
+    ``rival`` a zone says what overtakes it at another weight, too.
 
     ``route`` are the ids of the zones from the first one down, which end a loop; ``hops`` is how
     many levels may still be asked, and ``deadline_s`` how long the answer is waited for.
@@ -79,6 +108,7 @@ class OfferQuery(Noun, frozen=True, kw_only=True):
     generations: Generations = {}
     closed: tuple[DomainValues, ...] = ()
     most_cost: Annotated[int, Meta(ge=0)] | None = None
+    rival: Rival | None = None
     left_out: Annotated[tuple[ZonePath, ...], Meta(max_length=MOST_LEFT_OUT)] = ()
     route: tuple[ZoneName, ...] = ()
     hops: Annotated[int, Meta(ge=0, le=MOST_HOPS)] = MOST_HOPS
@@ -120,6 +150,9 @@ class ZoneAnswer(Struct, frozen=True, kw_only=True):
 
     ``supplies`` are those of all their pods to the mix of the request, where that is complete and
     each of the zones tells its own: a mix that was completed by others is out of date.
+
+    ``overtakings`` of the rival are unset where weights of pools or zones differ. ``most_free`` is
+    the most that one pool has of each need of the request, where a rival was told.
     """
 
     nodes: tuple[Offer, ...] = ()
@@ -132,6 +165,8 @@ class ZoneAnswer(Struct, frozen=True, kw_only=True):
     excluded: tuple[SilentZone, ...] = ()
     answered: int = 1
     supplies: ZoneSupplies | UnsetType = UNSET
+    overtakings: tuple[Overtaking, ...] | UnsetType = UNSET
+    most_free: tuple[float, ...] = ()
 
 
 class GroupAnswer(Struct, frozen=True, kw_only=True):

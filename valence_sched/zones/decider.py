@@ -29,7 +29,7 @@ from valence_sched.model.zone import GroupAnswer, OfferingZone, SealedRequest
 from valence_sched.model.zone_depth import MOST_HOPS
 from valence_sched.planning.batch_orders import Order, all_orders, worthwhile_orders
 from valence_sched.zones import paths
-from valence_sched.zones.mixes import CompletedRequest, SupplySums, ZoneMixes
+from valence_sched.zones.mixes import CompletedRequest, SupplySums, ZoneMixes, as_asked_below
 from valence_sched.zones.result import (
     drop_conflicting_alternates,
     taken_by,
@@ -38,6 +38,7 @@ from valence_sched.zones.result import (
     zoned_results,
 )
 from valence_sched.zones.selection import OtherOffer, Selected, ZoneSelection, podm_of
+from valence_sched.zones.sensitivity import ZoneChoices
 
 MOST_REQUESTS = 4  # of which every order is tried
 MOST_TRIALS = 24  # orders of one batch: all of four requests
@@ -212,7 +213,7 @@ class ZoneDecider(Scheduler):
         self, request: Request, sealed: SealedRequest, selected: Selected, detail: Detail
     ) -> DecisionResult:
         """Return what was selected for a request as a decision; errors as to select."""
-        reasons = self._reasons(_as_sealed(request, sealed), selected, detail)
+        reasons = self._reasons(request, sealed, selected, detail)
         return zoned_result(sealed, selected, reasons)
 
     def rank(self, request: Request, limit: int) -> Ranking:
@@ -275,9 +276,7 @@ class ZoneDecider(Scheduler):
         others = sum(len(selected.nodes) for one, selected in whole
                      if len(selected.nodes) >= one.request.required_count)  # fmt: skip
         reports = [
-            zoned_result(
-                one, selected, self._reasons(_as_sealed(request, one), selected, detail, others)
-            )
+            zoned_result(one, selected, self._reasons(request, one, selected, detail, others))
             for request, one, selected in zip(requests, sealed, selections, strict=False)
         ]
         return zoned_results(requests, [one.report for one in reports])
@@ -308,7 +307,12 @@ class ZoneDecider(Scheduler):
         )
 
     def _reasons(
-        self, request: Request, selected: Selected, detail: Detail, others: int = 0
+        self,
+        request: Request,
+        sealed: SealedRequest,
+        selected: Selected,
+        detail: Detail,
+        others: int = 0,
     ) -> Report | None:
         """Return what the engine says of the decision, None where it does not know all of it.
 
@@ -320,7 +324,7 @@ class ZoneDecider(Scheduler):
         if others or (placed and not self._own_has_all and detail != "report"):
             return None
         try:
-            asked = selected.request or request
+            asked = selected.request or _as_sealed(request, sealed)
             if placed and len(selected.nodes) == request.count and not self._own_has_all:
                 asked = replace(asked, count=1, min_count=None)  # each zone explains the first node
             request_for = self._requests(asked)
@@ -334,12 +338,26 @@ class ZoneDecider(Scheduler):
         if not self._own_has_all:
             chosen = [replace(one.chosen.candidate, podm=paths.path(*podm_of(one.chosen)))
                       for one in selected.nodes if placed]  # fmt: skip
-            return with_reasons_below(report, self._reports_below(request_for, detail), chosen)
+            below = self._reports_below(request_for, detail)
+            return self._with_changes(sealed, selected, with_reasons_below(report, below, chosen))
         if report is None:
             return None
         own = [one.chosen for one in report.placements]
         same = own == [one.chosen.candidate for one in selected.nodes if placed]
         return report if same else None
+
+    def _with_changes(
+        self, sealed: SealedRequest, selected: Selected, report: Report | None
+    ) -> Report | None:
+        """Return a report whose explanation says what changes the choice of all zones."""
+        if report is None or report.explanation is None:
+            return report
+        request = as_asked_below(selected.request or sealed.request)
+        sealed = replace(sealed, request=request, needs_supplies=False)
+        selection = self._selection(sealed, self._mixes(), avoid=tuple(selected.silent.values()))
+        placed = len(selected.nodes) >= request.required_count
+        choices = ZoneChoices(selection, request, sealed.policy, selected.nodes, placed=placed)
+        return replace(report, explanation=choices.explained(report.explanation))
 
 
 def _as_sealed(request: Request, sealed: SealedRequest) -> Request:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from valence_sched.core.explain.sensitivity import NOTES
 from valence_sched.errors import InventoryIncomplete, NoPodm, SchedulerError, UnknownName, one_line
 from valence_sched.model.capacity import Capacity, ProvenMost, exhausted
 from valence_sched.model.decision import (
@@ -105,7 +106,6 @@ def _silent(counts: Mapping[str, FitCounts] | Mapping[str, Capacity]) -> Iterato
             for zone, one in counts.items() for silent in one.silent)  # fmt: skip
 
 
-OF_ONE_ZONE = "sensitivity: node 1, among the pod managers of"
 MOST_CANDIDATES = 6  # of an explanation: the chosen one and the best on other pod managers
 
 
@@ -163,8 +163,7 @@ def _verdicts(
 def _explanation(below: Mapping[str, Explanation], chosen: Sequence[Candidate]) -> Explanation:
     """Return the explanations of zones as that of one decision on all of them.
 
-    What a change of the request would choose instead each zone knows of its own pod managers: that
-    of the zone of the first node is kept with a note, and of all zones where no node is placed.
+    What a change of the request would choose instead no zone knows of the others: it is left out.
     """
     first = chosen[0] if chosen else None
     candidates = [
@@ -177,24 +176,8 @@ def _explanation(below: Mapping[str, Explanation], chosen: Sequence[Candidate]) 
         candidates = [replace(one, outcome="chosen") for one in candidates if _is(first, one)] + [
             one for one in candidates if one.podm != first.podm
         ]
-    flips, notes, in_part = [], [], len(below) > 1
-    for zone, explanation in below.items():
-        in_part |= any(note.startswith(OF_ONE_ZONE) for note in explanation.notes)
-        notes += [paths.line_below(zone, note) for note in explanation.notes
-                  if not note.startswith(OF_ONE_ZONE)]  # fmt: skip
-        for flip in explanation.flips:
-            named = replace(
-                flip,
-                podm=flip.podm and paths.path(zone, flip.podm),
-                instead_of=flip.instead_of and paths.path(zone, flip.instead_of),
-            )
-            if named.instead_of == (first and first.podm):
-                flips.append(named)
-    if first is not None and flips and in_part:
-        zone = first.podm.rpartition("/")[0]
-        notes.append(f"{OF_ONE_ZONE} {f'zone {zone}' if zone else 'this zone'} only")
-        if any(one.podm.rpartition("/")[0] != zone for one in candidates):
-            flips = [flip for flip in flips if flip.podm is not None]  # it may fit elsewhere
+    notes = [paths.line_below(zone, note) for zone, explanation in below.items()
+             for note in explanation.notes if not note.startswith(NOTES)]  # fmt: skip
     return Explanation(
         candidates=tuple(candidates[:MOST_CANDIDATES]),
         runner_up=_runner_up(candidates) if first is not None else None,
@@ -203,7 +186,6 @@ def _explanation(below: Mapping[str, Explanation], chosen: Sequence[Candidate]) 
             for zone, explanation in below.items()
             for miss in explanation.nearest_misses
         ),
-        flips=tuple(flips),
         notes=tuple(notes),
     )
 

@@ -20,6 +20,7 @@ from valence_sched.errors import UnknownName
 from valence_sched.model.decision import PoolRef
 from valence_sched.model.decision_zones import SilentZone
 from valence_sched.model.group import GroupState
+from valence_sched.model.need import Alternative
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import MAX_NODES, Request
 from valence_sched.model.zone import (
@@ -30,6 +31,7 @@ from valence_sched.model.zone import (
     OfferingZone,
     OfferQuery,
     OtherNode,
+    Rival,
     Token,
     ZoneAnswer,
     ZoneSupplies,
@@ -155,11 +157,34 @@ class ZoneSelection:
         return offers, self._noted
 
     def _ranking(self, limit: int) -> Sequence[Offer]:
-        one = self._alternative(1, count=1)
-        query = replace(self._query, request=one, order="cost", limit=limit)
+        query = replace(self._query, order="cost", limit=limit)
+        return self._first_node(query, self._request.alternatives[0]).ranking[:limit]
+
+    def first_node(
+        self, alternative: Alternative, limit: int, rival: Rival | None = None
+    ) -> ZoneAnswer:
+        """Return what zones answer for one node by an alternative, with so many candidates.
+
+        With a rival also what overtakes it. Errors as of ``nodes``.
+        """
+        per_podm = self._policy.pick.best_of == 1
+        query = replace(self._query, limit=limit, per_podm=per_podm, rival=rival)
+        return self._first_node(query, alternative)
+
+    def _first_node(self, query: OfferQuery, alternative: Alternative) -> ZoneAnswer:
+        query = replace(query, request=_by_alternative(self._request, alternative, count=1))
         if query.request.group is not None or query.request.owner is not None:
             query = self._with_group_state(query)
-        return self._ask(query).ranking[:limit]
+        return self._ask(query)
+
+    def drawn(self, offers: Sequence[Offer], turn: int = 1) -> Offer | None:
+        """Return the one of some offers that the lots of the request choose."""
+        return min(offers, key=lambda one: self._lot(one, turn), default=None)
+
+    @property
+    def silent(self) -> frozenset[str]:
+        """Return the zones that gave no answer."""
+        return frozenset(self._noted.silent)
 
     def most_nodes(self) -> int:
         """Return a bound of how many nodes of the request all zones make, by each need alone."""
@@ -189,7 +214,7 @@ class ZoneSelection:
     def _begin_anew(self, supplies: ZoneSupplies | UnsetType = UNSET) -> None:
         """Forget what was found, and complete the mix by what zones supply now."""
         self._noted.undecided.clear()
-        vars(self).pop("_needs_anchor", None)
+        vars(self).pop("needs_anchor", None)
         self._complete_mix(anew=True, supplies=supplies)
 
     def _complete_mix(
@@ -215,7 +240,7 @@ class ZoneSelection:
         self._query = replace(self._query, request=self._request)
 
     def _nodes(self) -> list[PlacedOffer]:
-        if len(self._request.alternatives) > 1 and self._needs_anchor:
+        if len(self._request.alternatives) > 1 and self.needs_anchor:
             return self._best_by_anchor(self._attempt, self._request.count)
         return self._attempt(())
 
@@ -249,7 +274,7 @@ class ZoneSelection:
             first = functools.partial(self._placed, query, choice)
             if nodes or closed:
                 nodes += first(() if nodes else closed)
-            elif self._needs_anchor:
+            elif self.needs_anchor:
                 nodes += self._best_by_anchor(first, missing)
             else:
                 nodes += first(())
@@ -282,9 +307,9 @@ class ZoneSelection:
                 current = self._with_group_state(current)
             answer = self._ask(current)
             offers = answer.ranking[:best_of] if limit else answer.nodes[:1]
-            if not offers:
+            chosen = self.drawn(offers, 1 + turn)
+            if chosen is None:
                 break
-            chosen = min(offers, key=lambda one: self._lot(one, 1 + turn))
             found.append(chosen)
             taken.append(self._take(chosen))
         return found
@@ -320,14 +345,10 @@ class ZoneSelection:
 
     def _alternative(self, choice: int, count: int) -> Request:
         """Return the request for so many nodes by one of its alternatives, numbered from 1."""
-        alternative = self._request.alternatives[choice - 1]
-        return replace(
-            self._request, needs=alternative.needs, bonds=alternative.bonds, fallbacks=(),
-            count=count, min_count=None,
-        )  # fmt: skip
+        return _by_alternative(self._request, self._request.alternatives[choice - 1], count)
 
     @functools.cached_property
-    def _needs_anchor(self) -> bool:
+    def needs_anchor(self) -> bool:
         """Return whether the first node decides where all the others must be."""
         group = self._request.group
         if group is None or not group.affinity:
@@ -383,6 +404,13 @@ class ZoneSelection:
     @staticmethod
     def _note(zones: Iterable[SilentZone], noted: dict[str, SilentZone]) -> None:
         noted.update((one.zone, one) for one in zones)
+
+
+def _by_alternative(request: Request, alternative: Alternative, count: int) -> Request:
+    return replace(
+        request, needs=alternative.needs, bonds=alternative.bonds, fallbacks=(), count=count,
+        min_count=None,
+    )  # fmt: skip
 
 
 def podm_of(offer: Offer) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from valence_sched.errors import SchedulerError, StaleOffer, one_line
@@ -34,6 +34,7 @@ from valence_sched.model.zone import (
     OfferQuery,
     OtherCandidate,
     OtherNode,
+    Overtaking,
     Token,
     ZoneAnswer,
 )
@@ -193,7 +194,10 @@ class ZoneTree:
             excluded=(*children.excluded, *_named(parts, "excluded")),
             answered=1 + sum(part.answer.answered for part in parts if part.child),
             supplies=supplies_with_offers(told, len(mix.shares)) if mix.scarcity else UNSET,
-        )
+            overtakings=_overtakings(parts, order),
+            most_free=tuple(map(max, zip(*(part.answer.most_free for part in parts
+                                           if part.answer.most_free), strict=False))),
+        )  # fmt: skip
 
     def group_state(self, query: OfferQuery) -> GroupAnswer:
         """Return the group state of the request on this zone and on those below it.
@@ -426,6 +430,17 @@ def _group_state(zone: OfferingZone, query: OfferQuery) -> GroupAnswer:
     return zone.group_state(query)
 
 
+def _overtakings(parts: Sequence[Part], order: OfferOrder) -> tuple[Overtaking, ...] | UnsetType:
+    """Return what overtakes a rival in all parts; unset where costs of one count otherwise."""
+    found: list[Overtaking] = []
+    for part in parts:
+        told, plain = part.answer.overtakings, part.weighting == PLAIN
+        if told is UNSET or not plain or (told and part.answer.worst_cost != order.worst_cost):
+            return UNSET
+        found += (replace(one, zone=_path(part.child, one.zone)) for one in told)
+    return tuple(found)
+
+
 def _bounded(answer: ZoneAnswer, query: OfferQuery) -> ZoneAnswer:
     """Return no more of an answer of a child than was asked for."""
     return replace(
@@ -437,6 +452,8 @@ def _bounded(answer: ZoneAnswer, query: OfferQuery) -> ZoneAnswer:
         excluded=answer.excluded[:MOST_NAMED],
         worst_cost=max(0, answer.worst_cost),
         answered=min(max(1, answer.answered), 1_000_000),
+        overtakings=UNSET if answer.overtakings is UNSET else answer.overtakings[:MOST_NAMED],
+        most_free=answer.most_free[: len(query.request.needs)],
     )
 
 

@@ -271,10 +271,9 @@ class TestCosts(unittest.TestCase):
     """Whether a scheduler goes by the costs of the pools."""
 
     def test_the_filter_scheduler_does_and_chance_does_not(self):
-        seen, asked = view({"id": "a"}), request({"processor": {"total_cores": 8}})
         for scheduler, by_cost in (("filter", True), ("chance", False)):
             policy = bind(Policy(name="mine", scheduler=scheduler))
-            self.assertIs(by_cost, goes_by_cost(context_of(seen, asked, policy)))
+            self.assertIs(by_cost, goes_by_cost(policy.policy))
 
 
 class TestStrict(unittest.TestCase):

@@ -20,40 +20,6 @@ def refused(*names):
     return decision_report(engine_of(*site).select_destinations(HUGE))
 
 
-def explained(*names):
-    """Return the report of pod managers of which each has a block less than the one before."""
-    site = ({"id": name, "blocks": cpus(3 - number)} for number, name in enumerate(names))
-    found = engine_of(*site).select_destinations(request({"processor": {"total_cores": 8}}))
-    return decision_report(found)
-
-
-class TestSensitivity(unittest.TestCase):
-    """Each zone knows what would be chosen instead among its own pod managers."""
-
-    def changes(self, below, chosen):
-        """Return the report of zones with a choice by its path, the texts of changes, the notes."""
-        own = below.pop("", None)
-        first = replace(explained("a").placements[0].chosen, podm=chosen)
-        found = with_reasons_below(own, below, [first])
-        return found, [one.text for one in found.explanation.flips], found.explanation.notes
-
-    def test_a_note_names_the_zone_and_what_may_fit_elsewhere_is_not_denied(self):
-        self.assertIn("nothing fits", "".join(one.text for one in explained("a").explanation.flips))
-        for chosen, name in (("east/c", "zone east"), ("a", "this zone")):
-            below = {"": explained("a", "b"), "east": explained("c", "d")}
-            found, texts, notes = self.changes(below, chosen)
-            self.assertEqual((f"sensitivity: node 1, among the pod managers of {name} only",),
-                             notes)  # fmt: skip
-            self.assertRegex(" ".join(texts), "^[a-z/]+ instead, if the weight of room is 0 [^;]*$")
-            _, again, notes = self.changes({"north": found}, f"north/{chosen}")
-            self.assertEqual(([f"north/{one}" for one in texts], 1), (again, len(notes)))
-            self.assertIn(f"zone north/{chosen}".rpartition("/")[0], notes[0])
-
-    def test_what_fits_in_no_other_zone_is_said(self):
-        _, texts, _ = self.changes({"": refused("a"), "east": explained("c")}, "east/c")
-        self.assertIn("nothing fits, with 25 cores", "".join(texts))
-
-
 class TestReasons(unittest.TestCase):
     """Verdicts have the way to their pod manager; steps of funnels add up."""
 

@@ -12,17 +12,22 @@ from hypothesis import strategies as st
 from tests.unit.core.deciders import built_in, cpu, engine, gpu
 from tests.unit.core.sites import quietly
 from valence_sched.core.decider import Decider
+from valence_sched.core.explain.report import decision_report
+from valence_sched.core.explain.sensitivity import NOTES
 from valence_sched.errors import RequestError
+from valence_sched.model.explanation import Explanation
 from valence_sched.model.group import Group, Spread
 from valence_sched.model.need import Alternative, Need, Test
 from valence_sched.model.policy import Pick
 from valence_sched.model.request import Request
 from valence_sched.testing import view
 from valence_sched.zones.selection import ZoneSelection
+from valence_sched.zones.sensitivity import ZoneChoices
 from valence_sched.zones.tokens import Tokens
 from valence_sched.zones.tree import ChildZone, ZoneTree
 
 MOST_DEPTH = 4
+WEIGHED = ["default", "pack", "balanced", "fragmentation", "picky"]
 CORES = Need(kind="processor", measure="cores", amount=8)
 CARD = Need(kind="accelerator", measure="devices", amount=1,
             tests=(Test("kind", "equal", "gpu"),))  # fmt: skip
@@ -161,3 +166,41 @@ class TestTree(unittest.TestCase):
             offers, selected = ZoneSelection(zones, policy, sealed).ranking(limit)
             self.assertEqual(whole[:limit], tuple(one.candidate for one in offers))
             self.assertEqual({}, selected.silent)
+
+    @quietly(60)
+    @given(st.integers(0, 2**32))
+    def test_a_tree_tells_the_same_changes_as_a_flat_zone(self, seed):
+        random = Random(seed)
+        podms = [podm(number, random) for number in range(random.randint(1, 9))]
+        flat = decider(podms)
+        asked = msgspec.structs.replace(request(random), policy=random.choice(WEIGHED))
+        if random.random() < 0.3:
+            asked = msgspec.structs.replace(asked, min_count=asked.count)
+        try:
+            decision = flat.select_destinations(asked)
+            sealed = flat.seal(asked)
+        except RequestError:
+            return
+        expected = decision_report(decision).explanation
+        policy = next(one for one in flat.policies() if one.name == asked.policy)
+        zones = tree(podms, random)
+        nodes = ZoneSelection(zones, policy, sealed).nodes().nodes
+        placed = len(nodes) >= sealed.required_count
+        selection = ZoneSelection(zones, policy, sealed)
+        choices = ZoneChoices(selection, sealed, policy, nodes, placed=placed)
+        found = choices.explained(Explanation())
+        self.assertEqual([flat_names(one) for one in expected.flips],
+                         [flat_names(one) for one in found.flips])  # fmt: skip
+        told = tuple(note for note in expected.notes if note.startswith(NOTES))
+        self.assertEqual(told, found.notes)
+
+
+def flat_names(change):
+    """Return a change with the pod managers as they are named without their zones.
+
+    A tie with a pool behind both pools of one pod manager is not told over zones.
+    """
+    podm, before = (
+        (name or "").rpartition("/")[2] or None for name in (change.podm, change.instead_of)
+    )
+    return msgspec.structs.replace(change, podm=podm, instead_of=before)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from valence_sched.core.batch import Attempt
+from valence_sched.core.batch import Attempt, goes_by_cost
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import funnel
 from valence_sched.core.explain.unknown import undecided_text, unknown_terms
@@ -127,8 +127,9 @@ def explain_decision(decision: Decision) -> Explanation:
     rows = [] if chosen is None else [chosen]
     rows += itertools.islice(_others(decision, chosen), MOST_CANDIDATES - len(rows))
     search = NearMissSearch(decision, notes)
-    changes = sorted(sensitivity.choice_changes(decision, chosen, notes),
-                     key=sensitivity.relative_size)  # fmt: skip
+    choices = sensitivity.FlatChoices(decision, chosen)
+    changes = sorted(sensitivity.choice_changes(choices, notes), key=sensitivity.relative_size)
+    is_by_cost = choices.policy.pick.best_of == 1 and goes_by_cost(choices.policy)
     misses = search.run()
     if undecided := spending.undecided:
         questions = format_count(undecided, "question")
@@ -136,7 +137,7 @@ def explain_decision(decision: Decision) -> Explanation:
                      "the answer is left out")  # fmt: skip
     return Explanation(
         candidates=tuple(_contender(decision, row, chosen) for row in rows),
-        runner_up=_runner_up(decision, rows) if sensitivity.is_by_cost(decision) else None,
+        runner_up=_runner_up(decision, rows) if is_by_cost else None,
         nearest_misses=misses,
         flips=tuple(changes),
         notes=tuple(notes),

@@ -9,8 +9,9 @@ changes while one step before it does not.
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -24,102 +25,216 @@ from valence_sched.core.evaluation import (
 )
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.policy import COST_SCALE, INFINITE_COST, WEIGHT_UNITS
-from valence_sched.core.ranking import order_by_lot
+from valence_sched.core.ranking import batch_lots
+from valence_sched.model.decision import PoolRef
 from valence_sched.model.explanation import Sensitivity
 from valence_sched.model.need import Alternative, Need
+from valence_sched.model.policy import Policy
+from valence_sched.model.request import Request
+from valence_sched.model.zone import Overtaking, Rival
 from valence_sched.view.view import Ints
 
 MOST_WEIGHT = 1000 * WEIGHT_UNITS
 MOST_FITS = 2000  # fits tried for one weight and direction
 MOST_TIES = 64  # fits tried of pools of equal cost
+MOST_TRIES = 160  # tries for all needs of a request together
+GIB_IN_MIB = 1024
+
+#: How the notes of ``choice_changes`` begin.
+NOTES = ("flips: ", "drawn by lot among ", "the scheduler ")
 
 
-def schedule_one(context: EvaluationContext) -> Batch:
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What makes the first node: a pool, None where none does, and whether lots decide it.
+
+    ``undecided``: a better pool may make it.
+    """
+
+    pool: PoolRef | None
+    undecided: bool
+    has_ties: Callable[[], bool]
+
+
+class Choices(Protocol):
+    """The choice of a decision's first node, and what it is if one thing is asked otherwise.
+
+    ``attempt_index`` is the alternative of the request that makes the node; those before it make
+    none.
+    """
+
+    request: Request
+    policy: Policy
+    chosen: PoolRef | None
+    attempt_index: int
+
+    def needs_anchor(self) -> bool:
+        """Return whether the first node decides where the others of its group must be."""
+
+    def choose(self, alternative: Alternative) -> Choice:
+        """Return what makes one node of another alternative. It keeps the request's lots."""
+
+    def weight_changes(self) -> Iterator[Sensitivity] | None:
+        """Return the least change of each weight that changes the choice; None: weights vary."""
+
+    def most_free(self, need: Need) -> float:
+        """Return the most that one pool has free of a need."""
+
+
+def choice_changes(choices: Choices, notes: list[str]) -> Iterator[Sensitivity]:
+    """Yield the least changes of weights and needs that change the choice; the notes tell of none.
+
+    Weights are whole thousandths within 0..1000.
+    """
+    request, pick = choices.request, choices.policy.pick
+    weights = None
+    if choices.chosen is None:
+        if choices.choose(request.alternatives[choices.attempt_index]).pool:
+            notes.append("flips: one node would fit, not as many as must")
+            return
+    elif request.count > 1 and choices.needs_anchor():
+        notes.append("flips: the first node goes where all of its group fit: "
+                     "no other weight or need was tried")  # fmt: skip
+        return
+    elif pick.best_of > 1:
+        notes.append(f"drawn by lot among the best {pick.best_of}: another seed may choose another")
+        return
+    elif not goes_by_cost(choices.policy):
+        notes.append(f"the scheduler {choices.policy.scheduler!r} does not go by weights: "
+                     "another seed may choose another")  # fmt: skip
+        return
+    elif (weights := choices.weight_changes()) is None:
+        notes.append("flips: weights differ by aggregate or zone: no other weight was tried")
+    yield from weights or ()
+    amounts = AmountSearch(choices)
+    yield from amounts.changes()
+    if amounts.out_of_tries:
+        notes.append(f"flips: stopped after {MOST_TRIES} tries of other amounts")
+
+
+class FlatChoices:
+    """The choices of a decision on one view."""
+
+    def __init__(self, decision: Decision, row: int | None) -> None:
+        """``row`` is that of the first node, None where there is none."""
+        context = decision.context
+        self._context, self._row = context, row
+        self.request = decision.request
+        self.policy = context.bound.policy
+        self.chosen = None if row is None else _pool(context, row)
+        self.attempt_index = len(decision.failed_attempts)
+        # what the tries memoise is dropped with them
+        self._tried = dataclasses.replace(context, view=context.view.with_own_memo())
+
+    def needs_anchor(self) -> bool:
+        return needs_anchor(self._context.request)
+
+    def choose(self, alternative: Alternative) -> Choice:
+        context, needs, bonds = self._tried, alternative.needs, alternative.bonds
+        request = msgspec.structs.replace(context.request, needs=needs, bonds=bonds)
+        tried = context_of(context.view, request, context.bound, other_nodes=context.other_nodes,
+                           spending=context.spending)  # fmt: skip
+        tried = dataclasses.replace(tried, strict=context.strict)
+        batch = _schedule_one(tried)
+        undecided = bool(batch.undecided_rows)
+        if not batch.nodes:
+            return Choice(None, undecided, lambda: False)
+        row = batch.nodes[0].chosen.row
+        return Choice(_pool(tried, row), undecided, lambda: _has_ties(tried, row))
+
+    def weight_changes(self) -> Iterator[Sensitivity] | None:
+        context, row = self._context, self._row
+        assert row is not None, "no weight makes a node fit"
+        scores = np.rint(context.evaluation.scores[:, row] * COST_SCALE).astype(np.int64).tolist()
+        names = [weigher.name for weigher in context.bound.weighers]
+        rival = Rival(
+            cost=int(context.evaluation.cost[row]),
+            lot=int(batch_lots(context.view, context.request)[row]),
+            scores=dict(zip(names, scores, strict=True)),
+        )
+        found = overtakings(context, rival)
+        return None if found is None else weight_changes(self.policy, rival, self.chosen, found)
+
+    def most_free(self, need: Need) -> float:
+        return float(self._context.view.free(need).max(initial=0.0))
+
+
+def _pool(context: EvaluationContext, row: int) -> PoolRef:
+    return PoolRef(podm=context.view.podm(row).id, pool=context.view.pools[row].id)
+
+
+def _schedule_one(context: EvaluationContext) -> Batch:
     """Return the batch in which the policy's scheduler places the first node, if any fits."""
     alone = msgspec.structs.replace(context.request, count=1, min_count=None, alternates=0)
     return schedule(dataclasses.replace(context, request=alone))
 
 
-def has_ties(context: EvaluationContext, row: int) -> bool:
+def _has_ties(context: EvaluationContext, row: int) -> bool:
     """Return whether another podm makes the node at the same cost: then lots decided."""
     equal = context.evaluation.cost == context.evaluation.cost[row]
     others = np.flatnonzero(equal & (context.view.podm_of != context.view.podm_of[row]))[:MOST_TIES]
     return any(isinstance(context.fit(context.view, other), Fit) for other in others.tolist())
 
 
-def is_by_cost(decision: Decision) -> bool:
-    """Return whether cost alone decides the choice, and lots only between equals."""
-    best_of = decision.context.bound.policy.pick.best_of
-    return best_of == 1 and goes_by_cost(decision.context)
-
-
-def choice_changes(
-    decision: Decision, chosen: int | None, notes: list[str]
+def weight_changes(
+    policy: Policy, rival: Rival, chosen: PoolRef | None, found: Sequence[Overtaking]
 ) -> Iterator[Sensitivity]:
-    """Yield the least changes of weights and needs that change the choice; the notes tell of none.
+    """Yield for each weight of a policy the least change at which a pool overtakes the chosen one.
 
-    ``chosen`` is the row of the first node, None where there is none.
+    ``found`` are those of some zones, of which no two have a pod manager in common.
     """
-    context = decision.context
-    if chosen is None:
-        if schedule_one(context).nodes:
-            notes.append("flips: one node would fit, not as many as must")
-            return
-    elif context.request.count > 1 and needs_anchor(context.request):
-        notes.append("flips: the first node goes where all of its group fit: "
-                     "no other weight or need was tried")  # fmt: skip
-        return
-    elif context.bound.policy.pick.best_of > 1:
-        notes.append(f"drawn by lot among the best {context.bound.policy.pick.best_of}: "
-                     "another seed may choose another")  # fmt: skip
-        return
-    elif not is_by_cost(decision):
-        notes.append(f"the scheduler {context.bound.policy.scheduler!r} does not go by weights: "
-                     "another seed may choose another")  # fmt: skip
-        return
-    elif context.bound.weights_vary:
-        notes.append("flips: weights differ by aggregate or zone: no other weight was tried")
-    else:
-        yield from weight_changes(context, chosen)
-    alternatives, earlier = decision.request.alternatives, len(decision.failed_attempts)
-    amounts = AmountSearch(context, chosen, alternatives, earlier)
-    yield from amounts.changes()
-    if amounts.out_of_tries:
-        notes.append(f"flips: stopped after {MOST_TRIES} tries of other amounts")
+    assert chosen is not None, "no weight makes a node fit"
+    for use in policy.weighers:
+        mine = [one for one in found if one.weigher == use.name and one.step]
+        if not mine:
+            continue
+        step = min((one.step for one in mine), key=lambda step: (abs(step), step))
+        best, *others = sorted((one for one in mine if one.step == step),
+                               key=lambda one: (one.cost, one.lot))  # fmt: skip
+        loss = COST_SCALE - rival.scores.get(use.name, 0)
+        ties = [one.cost for one in others]
+        if best.pool.podm != chosen.podm:
+            ties.append(rival.cost + step * loss)
+        yield Sensitivity(
+            of="weight",
+            name=use.name,
+            unit="",
+            was=round(use.weight * WEIGHT_UNITS) / WEIGHT_UNITS,
+            becomes=(round(use.weight * WEIGHT_UNITS) + step) / WEIGHT_UNITS,
+            podm=best.pool.podm,
+            pool=best.pool.pool,
+            instead_of=chosen.podm,
+            instead_of_pool=chosen.pool,
+            by_lot=best.by_lot or best.cost in ties,
+        )
 
 
-def weight_changes(context: EvaluationContext, chosen: int) -> Iterator[Sensitivity]:
-    """Yield for each weight the smallest change that makes another pool the choice, if any.
+def overtakings(context: EvaluationContext, rival: Rival) -> list[Overtaking] | None:
+    """Return for each weight, up and down, the pool that is the first to overtake a rival.
 
-    Weights are whole thousandths within 0..1000. Only for the filter scheduler that takes the
+    None where the weights of pools differ. Only for the filter scheduler that takes the
     best: with others, cost alone does not decide the choice.
     """
-    rows, margin, ahead = _contenders_behind(context, chosen)
-    losses = COST_SCALE - np.rint(context.evaluation.scores * COST_SCALE).astype(np.int64)
+    if context.bound.weights_vary:
+        return None
+    cost = context.evaluation.cost
+    rows = np.flatnonzero((cost != INFINITE_COST) & (cost >= rival.cost))  # cheaper ones do not fit
+    margin = cost[rows] - rival.cost
+    ahead = (batch_lots(context.view, context.request)[rows] < np.uint64(rival.lot)).astype(
+        np.int64
+    )
+    scores = np.rint(context.evaluation.scores[:, rows] * COST_SCALE).astype(np.int64)
+    found = []
     for number, weigher in enumerate(context.bound.weighers):
-        gain = losses[number, chosen] - losses[number, rows]
-        steps_by_sign = []
+        if weigher.name not in rival.scores:
+            continue
+        gain = scores[number] - rival.scores[weigher.name]
         for sign, most in ((1, MOST_WEIGHT - weigher.weight), (-1, weigher.weight)):
             step = _least_step(context, rows, margin, ahead, sign * gain, most)
-            if step is not None:
-                steps_by_sign.append(sign * step)
-        for step in sorted(steps_by_sign, key=lambda step: (abs(step), step)):
-            change = _verify(context, chosen, number, weigher.weight + step)
-            if change is not None:
-                yield change
-                break
-
-
-def _contenders_behind(context: EvaluationContext, chosen: int) -> tuple[Ints, Ints, Ints]:
-    """Return the other rows that pass, how far behind each is, and 1 where its lot is better."""
-    cost = context.evaluation.cost
-    passed = np.flatnonzero(cost != INFINITE_COST)
-    order = order_by_lot(context.view, passed, context.request)
-    position = np.empty(len(context.view), dtype=np.int64)
-    position[order] = np.arange(len(order))
-    rows = passed[(passed != chosen) & (cost[passed] >= cost[chosen])]  # cheaper ones do not fit
-    ahead = (position[rows] < position[chosen]).astype(np.int64)
-    return rows, cost[rows] - cost[chosen], ahead
+            change = step and _verify(context, rival, number, sign * step)
+            if change:
+                found.append(change)
+    return found
 
 
 def _least_step(
@@ -127,7 +242,7 @@ def _least_step(
 ) -> int | None:
     """Return the least step, in thousandths, at which a row that makes the node gets ahead.
 
-    ``gain`` is how much each step closes the gap to the chosen row; at equal cost, lots decide.
+    ``gain`` is how much each step closes the gap to the rival; at equal cost, lots decide.
     """
     able = np.flatnonzero(gain > 0)
     gain, margin, ahead = gain[able], margin[able], ahead[able]
@@ -141,42 +256,24 @@ def _least_step(
     return None
 
 
-def _verify(
-    context: EvaluationContext, chosen: int, number: int, weight: int
-) -> Sensitivity | None:
-    """Return the change of choice at another weight, after adding up and ranking again."""
-    old = context.bound.weighers[number]
+def _verify(context: EvaluationContext, rival: Rival, number: int, step: int) -> Overtaking | None:
+    """Return what overtakes a rival at another weight, after adding up and ranking again."""
     weighers = list(context.bound.weighers)
-    weighers[number] = msgspec.structs.replace(old, weight=weight)
+    old = weighers[number]
+    weighers[number] = msgspec.structs.replace(old, weight=old.weight + step)
     bound = msgspec.structs.replace(context.bound, weighers=tuple(weighers))
     evaluation = context.evaluation.copy()
     write_costs(evaluation, bound)
     changed = dataclasses.replace(context, bound=bound, evaluation=evaluation)
-    batch = schedule_one(changed)
-    if batch.undecided_rows or not batch.nodes or batch.nodes[0].chosen.row == chosen:
+    batch = _schedule_one(changed)
+    if batch.undecided_rows or not batch.nodes:
         return None
-    change = "weight", old.name, "", old.weight / WEIGHT_UNITS, weight / WEIGHT_UNITS
-    return choice_change(changed, *change, batch.nodes[0].chosen.row, chosen)
-
-
-def choice_change(
-    context: EvaluationContext, of: str, name: str, unit: str, was: float, becomes: float,
-    row: int | None, chosen: int | None,
-) -> Sensitivity:  # fmt: skip
-    """Return a change from row ``chosen`` to ``row``, of the context after it; None: no row."""
-    view = context.view
-    return Sensitivity(
-        of=of,  # type: ignore[arg-type]
-        name=name,
-        unit=unit,
-        was=was,
-        becomes=becomes,
-        podm=None if row is None else view.podm(row).id,
-        pool=None if row is None else view.pools[row].id,
-        instead_of=None if chosen is None else view.podm(chosen).id,
-        instead_of_pool=None if chosen is None else view.pools[chosen].id,
-        by_lot=row is not None and has_ties(context, row),
-    )
+    row = batch.nodes[0].chosen.row
+    cost, lot = int(evaluation.cost[row]), int(batch_lots(context.view, context.request)[row])
+    if (cost, lot) >= (rival.cost + step * (COST_SCALE - rival.scores[old.name]), rival.lot):
+        return None  # the rival, or what is behind it
+    return Overtaking(weigher=old.name, step=step, pool=_pool(context, row), cost=cost, lot=lot,
+                      by_lot=_has_ties(changed, row))  # fmt: skip
 
 
 def relative_size(change: Sensitivity) -> float:
@@ -184,42 +281,33 @@ def relative_size(change: Sensitivity) -> float:
     return abs(change.becomes - change.was) / change.was if change.was else math.inf
 
 
-MOST_TRIES = 160  # tries for all needs of a request together
-GIB_IN_MIB = 1024
-
-
 @dataclass(slots=True)
 class AmountSearch:
     """Tries other amounts of each need; ``out_of_tries`` if the number of tries ran out.
 
-    The request keeps its identity, and so its lots: only the need changes. ``alternatives`` are
-    all those of the request; number ``attempt_index`` is that of the context, and those before it
-    make no node. A need that all alternatives begin with changes in all of them.
+    The request keeps its identity, and so its lots: only the need changes. A need that all
+    alternatives begin with changes in all of them.
     """
 
-    context: EvaluationContext
-    chosen: int | None
-    alternatives: tuple[Alternative, ...] = ()
-    attempt_index: int = 0
+    choices: Choices
     out_of_tries: bool = False
     _undecided: bool = False  # an amount that the present search came across
     _tries: int = 0
-    _row_by_amount: dict[tuple[int, float], int | None] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        view = self.context.view  # what the tries memoise is dropped with them
-        self.context = dataclasses.replace(self.context, view=view.with_own_memo())
-        self.alternatives = self.alternatives or self.context.request.alternatives
+    _choice_by_amount: dict[tuple[int, float], Choice] = field(default_factory=dict)
 
     def changes(self) -> Iterator[Sensitivity]:
         """Yield for each need the least more and the least less that change the choice."""
-        for number, need in enumerate(self.context.request.needs):
+        present = self.choices.request.alternatives[self.choices.attempt_index]
+        for number, need in enumerate(present.needs):
             yield from self._decreases(number, need)
-            if self.chosen is not None:
-                yield from self._increases(number, need)
+            if self.choices.chosen is not None:
+                most = self.choices.most_free(need)
+                steps = max(1, int((most - need.amount) // _step(need)) + 1)
+                yield from self._smallest_change(number, need, 1, steps)
 
     def _decreases(self, number: int, need: Need) -> Iterator[Sensitivity]:
-        changed = [self.alternatives[index] for index in self._changed_alternatives(number)]
+        alternatives = self.choices.request.alternatives
+        changed = [alternatives[index] for index in self._changed_alternatives(number)]
         bonds = [bond for one in changed for bond in one.bonds]
         protected = any(len(one.needs) == 1 for one in changed)
         protected = protected or any(bond.applies_to(need) for bond in bonds)
@@ -227,12 +315,6 @@ class AmountSearch:
         if protected and steps * _step(need) == need.amount:
             steps -= 1  # an amount of 0 would leave the need out
         yield from self._smallest_change(number, need, -1, steps)
-
-    def _increases(self, number: int, need: Need) -> Iterator[Sensitivity]:
-        free = self.context.view.free(need)
-        most = float(free.max()) if len(free) else 0.0
-        steps = max(1, int((most - need.amount) // _step(need)) + 1)
-        yield from self._smallest_change(number, need, 1, steps)
 
     def _smallest_change(
         self, number: int, need: Need, sign: int, most: int
@@ -250,55 +332,60 @@ class AmountSearch:
                 unchanged = middle
         if step and not (self.out_of_tries or self._undecided):
             amount = need.amount + sign * step * _step(need)
-            context, row = self._decide(number, need, amount)
-            change = "need", need.label, need.unit, need.amount, amount
-            yield choice_change(context, *change, row, self.chosen)
+            choice, chosen = self._choice_by_amount[number, amount], self.choices.chosen
+            pool = choice.pool
+            yield Sensitivity(
+                of="need",
+                name=need.label,
+                unit=need.unit,
+                was=need.amount,
+                becomes=amount,
+                podm=pool.podm if pool else None,
+                pool=pool.pool if pool else None,
+                instead_of=chosen.podm if chosen else None,
+                instead_of_pool=chosen.pool if chosen else None,
+                by_lot=pool is not None and choice.has_ties(),
+            )
 
     def _differs(self, number: int, need: Need, steps: int) -> bool:
         """Return whether so many steps change the choice; True when that cannot be told."""
         amount = need.amount + steps * _step(need)
         key = number, amount
-        if key not in self._row_by_amount:
+        if key not in self._choice_by_amount:
             if self._tries >= MOST_TRIES:
                 self.out_of_tries = True
                 return True
-            _, row = self._decide(number, need, amount)
+            choice = self._decide(number, need, amount)
             if self._undecided:
                 return True
-            self._row_by_amount[key] = row
-        return self._row_by_amount[key] != self.chosen
+            self._choice_by_amount[key] = choice
+        return self._choice_by_amount[key].pool != self.choices.chosen
 
     def _changed_alternatives(self, number: int) -> list[int]:
         """Return which alternatives change with a need: all, if all begin with the same needs."""
-        beginnings = {alternative.needs[: number + 1] for alternative in self.alternatives}
-        return [self.attempt_index] if len(beginnings) > 1 else list(range(len(self.alternatives)))
+        alternatives = self.choices.request.alternatives
+        beginnings = {alternative.needs[: number + 1] for alternative in alternatives}
+        return (
+            [self.choices.attempt_index] if len(beginnings) > 1 else list(range(len(alternatives)))
+        )
 
-    def _decide(
-        self, number: int, need: Need, amount: float
-    ) -> tuple[EvaluationContext, int | None]:
-        """Return the context of the alternative that makes the node at an amount, and its row."""
-        context, changing = self.context, self._changed_alternatives(number)
-        for index, alternative in enumerate(self.alternatives):
+    def _decide(self, number: int, need: Need, amount: float) -> Choice:
+        """Return what the first alternative that makes the node at an amount chooses for it."""
+        changing = self._changed_alternatives(number)
+        choice = Choice(None, False, lambda: False)
+        for index, alternative in enumerate(self.choices.request.alternatives):
             needs = list(alternative.needs)
             if index in changing:
                 changed = [msgspec.structs.replace(need, amount=amount)] if amount else []
                 needs[number : number + 1] = changed
-            elif index < self.attempt_index or self.chosen is None:
+            elif index < self.choices.attempt_index or self.choices.chosen is None:
                 continue  # it makes no node, as before
             self._tries += 1
-            context = self._context_of(Alternative(tuple(needs), alternative.bonds))
-            batch = schedule_one(context)
-            self._undecided = self._undecided or bool(batch.undecided_rows)
-            if batch.nodes:
-                return context, batch.nodes[0].chosen.row
-        return context, None
-
-    def _context_of(self, alternative: Alternative) -> EvaluationContext:
-        context, needs, bonds = self.context, alternative.needs, alternative.bonds
-        request = msgspec.structs.replace(context.request, needs=needs, bonds=bonds)
-        tried = context_of(context.view, request, context.bound, other_nodes=context.other_nodes,
-                           spending=context.spending)  # fmt: skip
-        return dataclasses.replace(tried, strict=context.strict)
+            choice = self.choices.choose(Alternative(tuple(needs), alternative.bonds))
+            self._undecided = self._undecided or choice.undecided
+            if choice.pool:
+                break
+        return choice
 
 
 def _step(need: Need) -> int:
