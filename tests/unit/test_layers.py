@@ -82,7 +82,7 @@ MAY_IMPORT = {
         "core/ranking",
         "remote",
         "store",
-    },  # fmt: skip
+    },
     "pages": {"errors", "model"},  # what a browser shows; the commands reach it through the app
 }
 # The application wires them all, and helpers of tests may use any. The commands see neither store
