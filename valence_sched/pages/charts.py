@@ -5,9 +5,11 @@ A chart over time is drawn for a wide and for a narrow screen, so that its lette
 of the text around it on both; the style of the page shows one of them.
 """
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import markupsafe
 import pygal  # type: ignore[import-untyped]
 from markupsafe import Markup
 
@@ -17,11 +19,88 @@ from valence_sched.model.page import (
     ChartSeries,
     Measure,
     PageTable,
+    TableCell,
     TimeChart,
 )
-from valence_sched.pages.comparison import amount_text, best_values, measured_text
-from valence_sched.pages.svg import inline_svg
-from valence_sched.pages.text import shown_text
+from valence_sched.pages.tables import amount_text, measured_text, shown_text, table
+
+
+def best_values(measure: Measure) -> tuple[bool, ...]:
+    """Return which values are the best; none where all are equal or none is better."""
+    known = [value for value in measure.values if value is not None]
+    if not measure.better or len(set(known)) < 2:
+        return tuple(False for _ in measure.values)
+    best = max(known) if measure.better == "higher" else min(known)
+    return tuple(value == best for value in measure.values)
+
+
+def comparison_table(section: BarComparison) -> PageTable:
+    """Return the numbers of a comparison, the best of each measure marked."""
+    columns = [[_cell(measure, value, is_best)
+                for value, is_best in zip(measure.values, best_values(measure), strict=True)]
+               for measure in section.measures]  # fmt: skip
+    titles = [measure.name for measure in section.measures]
+    rows = zip(section.names, *columns, strict=True)
+    return table(f"{section.title}: numbers", ("", *titles), rows, titles)
+
+
+def _cell(measure: Measure, value: float | None, is_best: bool) -> TableCell:
+    if value is None:
+        return TableCell(text="unknown")
+    return TableCell(text=measured_text(value, measure.unit), best=is_best)
+
+
+COLOURS = 6  # of lines, in the style of the page; then they begin again
+_SHAPES = frozenset(("svg", "g", "path", "rect", "circle", "line", "text"))
+_ATTRIBUTES = frozenset(
+    ("class", "cx", "cy", "d", "height", "r", "rx", "ry", "style", "transform", "viewBox", "width",
+     "x", "x1", "x2", "y", "y1", "y2")
+)  # fmt: skip
+#: Groups and shapes of the library that nobody sees without its scripts.
+_HIDDEN = frozenset(("background", "tooltip-overlay", "legends", "tooltip", "titles"))
+_COLOUR = re.compile(r"\bcolor-(\d+)")
+_LONG_NUMBER = re.compile(r"-?(?<!\d)\d++\.\d++")
+_NUMBERS = frozenset(_ATTRIBUTES - {"class", "style"})
+
+
+def inline_svg(root: Any, label: str, name: str) -> Markup:
+    """Return a tree of SVG as markup; ``label`` says what it shows, ``name`` is its class."""
+    view_box = _attribute("viewBox", root.get("viewBox", ""))
+    parts = [Markup('<svg role="img" class="{}" aria-label="{}"').format(name, shown_text(label)),
+             view_box, Markup(">")]  # fmt: skip
+    for child in root:
+        parts += _markup(child)
+    return Markup("").join([*parts, Markup("</svg>")])
+
+
+def _markup(element: Any) -> Iterator[Markup]:
+    tag = element.tag if isinstance(element.tag, str) else ""  # a comment has none
+    tag = tag.rpartition("}")[2]
+    classes = frozenset(str(element.get("class", "")).split())
+    if tag not in _SHAPES or classes & _HIDDEN:
+        return
+    inner = [part for child in element for part in _markup(child)]
+    text = markupsafe.escape(shown_text(str(element.text or ""))) if tag == "text" else Markup("")
+    if tag in ("g", "text") and not inner and not text:
+        return
+    attributes = [
+        _attribute(name, str(value))
+        for name, value in sorted(element.attrib.items())
+        if name in _ATTRIBUTES and value != ""
+    ]
+    yield Markup("<{}{}>").format(tag, Markup("").join(attributes))
+    yield text
+    yield from inner
+    yield Markup("</{}>").format(tag)
+
+
+def _attribute(name: str, value: str) -> Markup:
+    if name == "class":
+        value = _COLOUR.sub(lambda colour: f"color-{int(colour[1]) % COLOURS}", value)
+    if name in _NUMBERS:
+        value = _LONG_NUMBER.sub(lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), value)
+    return Markup(' {}="{}"').format(name, value)
+
 
 MOST_POINTS = 400  # of a line: more than a screen has room for
 WIDTHS = {"wide": 720, "narrow": 350}
@@ -156,22 +235,15 @@ def stepped(points: Points) -> Points:
 def grid_table(section: ChartGrid) -> PageTable:
     """Return the numbers of the charts of a grid, as :func:`series_table` does of one."""
     tables = [(chart.title, series_table(chart)) for chart in section.charts]
-    return PageTable(
-        title=f"{section.title}: numbers",
-        columns=("Chart", *_NUMBER_COLUMNS),
-        numbers=frozenset(_NUMBER_COLUMNS[1:]),
-        rows=tuple((title, *row) for title, table in tables for row in table.rows),
-    )
+    rows = ((title, *row) for title, numbers in tables for row in numbers.rows)
+    columns = ("Chart", *_NUMBER_COLUMNS)
+    return table(f"{section.title}: numbers", columns, rows, _NUMBER_COLUMNS[1:])
 
 
 def series_table(section: TimeChart) -> PageTable:
     """Return the numbers of a chart: where each line begins and ends, its least and its most."""
-    return PageTable(
-        title=f"{section.title}: numbers",
-        columns=_NUMBER_COLUMNS,
-        numbers=frozenset(_NUMBER_COLUMNS[1:]),
-        rows=tuple((one.name, *_extremes(one, section.unit)) for one in section.series),
-    )
+    rows = ((one.name, *_extremes(one, section.unit)) for one in section.series)
+    return table(f"{section.title}: numbers", _NUMBER_COLUMNS, rows, _NUMBER_COLUMNS[1:])
 
 
 def _extremes(one: ChartSeries, unit: str) -> Iterable[str]:

@@ -22,6 +22,7 @@ from valence_sched.model.phrases import excess_phrases, request_phrase
 from valence_sched.model.quantity import format_count
 from valence_sched.model.reason_phrases import ReasonPhrases
 from valence_sched.pages.hardware import HardwareListing, decision_map, tail
+from valence_sched.pages.tables import Facts, bar, table
 
 MANY = 16  # pod managers, above which their reasons are counted first
 MOST_ROWS = 500  # of pod managers in a table: the report has all
@@ -32,8 +33,6 @@ TONES: dict[str, Tone] = {
     "undecided": "part",
 }
 _WORDS = {"chosen": "chosen", "alternate": "alternate", "fits": "fits"}
-
-Facts = tuple[tuple[str, str], ...]
 
 
 def decision_page(document: Report | Reports, hardware: HardwareListing, facts: Facts = ()) -> Page:
@@ -47,11 +46,7 @@ def decision_page(document: Report | Reports, hardware: HardwareListing, facts: 
         return _decisions_page(document, hardware, facts)
     document = _as_in(hardware, document)
     request = document.request
-    own = (
-        ("Policy", document.policy.name),
-        ("Seed", f"{document.seed}"),
-        ("Request ID", request.id),
-    )
+    flips = tuple(one.text for one in document.explanation.flips) if document.explanation else ()
     return Page(
         title=f"Decision: {request.flavor or request.id or 'request'}",
         lead=_lead(document),
@@ -59,11 +54,18 @@ def decision_page(document: Report | Reports, hardware: HardwareListing, facts: 
         facts=(
             ("Asked for", request_phrase(request)),
             *facts,
-            *own,
+            ("Policy", document.policy.name),
+            ("Seed", f"{document.seed}"),
+            ("Request ID", request.id),
             *_zone_facts(document),
             *_inventory_facts(document),
         ),
-        sections=(*_sections(document), decision_map(hardware, [document]), *_closing(document)),
+        sections=(
+            *_sections(document),
+            decision_map(hardware, [document]),
+            *([Lines(title="What would change the choice", lines=flips)] if flips else []),
+            *_warnings(document),
+        ),
     )
 
 
@@ -75,14 +77,13 @@ def _as_in(hardware: HardwareListing, report: Report) -> Report:
 
 def _decisions_page(document: Reports, hardware: HardwareListing, facts: Facts) -> Page:
     reports = document.decisions
-    rows = tuple(
+    rows: list[Row] = [
         (request_phrase(one.request), one.outcome.replace("_", " "),
          f"{one.placed:,} of {one.requested:,}",
          ", ".join(dict.fromkeys(node.chosen.podm for node in one.placements)))
         for one in reports
-    )  # fmt: skip
-    table = PageTable(title="Requests", columns=("Request", "Outcome", "Nodes", "Podms"), rows=rows,
-                      numbers=frozenset(("Nodes",)))  # fmt: skip
+    ]  # fmt: skip
+    requests = table("Requests", ("Request", "Outcome", "Nodes", "Podms"), rows, ("Nodes",))
     short = [one for one in reports if one.placed < one.requested and one.funnel]
     details = [section for one in short for section in _reasons(one, request_phrase(one.request))]
     return Page(
@@ -91,7 +92,7 @@ def _decisions_page(document: Reports, hardware: HardwareListing, facts: Facts) 
         f"{document.placed:,} of {document.requested:,} nodes",
         tone=TONES[document.outcome],
         facts=(*facts, *_inventory_facts(document)),
-        sections=(table, *details, decision_map(hardware, reports), *_warnings(document)),
+        sections=(requests, *details, decision_map(hardware, reports), *_warnings(document)),
     )
 
 
@@ -149,23 +150,12 @@ def _reasons(report: Report, name: str = "") -> Iterator[Section]:
     """Yield the funnel and why pod managers were not chosen; ``name`` is that of the request."""
     after = f" ({name})" if name else ""
     if report.funnel:
-        yield FunnelChart(
-            title=f"Filters{after}",
-            steps=report.funnel,
-            text="How many pools were left after each filter, of those that came in.",
-        )
+        text = "How many pools were left after each filter, of those that came in."
+        yield FunnelChart(title=f"Filters{after}", steps=report.funnel, text=text)
     yield from _not_chosen(report, after)
     misses = report.explanation.nearest_misses if report.explanation else ()
     if misses:
         yield Lines(title=f"Nearest misses{after}", lines=tuple(one.text for one in misses))
-
-
-def _closing(report: Report) -> Iterator[Section]:
-    explanation = report.explanation
-    if explanation is not None and explanation.flips:
-        lines = tuple(flip.text for flip in explanation.flips)
-        yield Lines(title="What would change the choice", lines=lines)
-    yield from _warnings(report)
 
 
 def _warnings(document: Report | Reports) -> Iterator[Section]:
@@ -183,8 +173,7 @@ def _nodes(report: Report) -> PageTable:
         for placement in report.placements
         for rank, one in enumerate((placement.chosen, *placement.alternates), 1)
     ]  # fmt: skip
-    return PageTable(title="Nodes", rows=tuple(rows), numbers=frozenset(("Score",)),
-                     columns=("Node", "Choice", "Podm", "Pool", "Score", "Made of"))  # fmt: skip
+    return table("Nodes", ("Node", "Choice", "Podm", "Pool", "Score", "Made of"), rows, ("Score",))
 
 
 def _parts(one: Candidate) -> str:
@@ -205,13 +194,9 @@ def _candidates(explanation: Explanation) -> PageTable:
         chosen = "chosen" if one.outcome == "chosen" else "fits"
         rows.append((one.podm, one.pool, chosen, _score(one.score), *shares,
                      ", ".join(excess_phrases(one.excess))))  # fmt: skip
-    return PageTable(
-        title="Candidates",
-        columns=("Podm", "Pool", "Choice", "Score", *weighers, "Over-allocated"),
-        rows=tuple(rows),
-        numbers=frozenset(("Score", *weighers)),
-        text="What each weigher adds to the score. A bar is the weigher's own answer, from 0 to 1.",
-    )
+    text = "What each weigher adds to the score. A bar is the weigher's own answer, from 0 to 1."
+    columns = ("Podm", "Pool", "Choice", "Score", *weighers, "Over-allocated")
+    return table("Candidates", columns, rows, ("Score", *weighers), text)
 
 
 def _score(score: float) -> TableCell:
@@ -230,12 +215,8 @@ def _not_chosen(report: Report, after: str) -> Iterator[PageTable]:
     text = f"{len(others):,} of {report.inventory.podms:,} pod managers."
     if more > 0:
         text += f" The first {MOST_ROWS} are listed; podm schedule --report has all."
-    yield PageTable(
-        title=f"Not chosen{after}",
-        columns=("Podm", "Pool", "Why"),
-        rows=tuple(row for one in others[:MOST_ROWS] for row in _why(one, words)),
-        text=text,
-    )
+    rows = (row for one in others[:MOST_ROWS] for row in _why(one, words))
+    yield table(f"Not chosen{after}", ("Podm", "Pool", "Why"), rows, text=text)
 
 
 def _by_reason(verdicts: Sequence[PodmVerdict], words: ReasonPhrases, title: str) -> PageTable:
@@ -244,12 +225,11 @@ def _by_reason(verdicts: Sequence[PodmVerdict], words: ReasonPhrases, title: str
         groups[words.of_pool([one.reason] if one.reason else [])].append(one.podm)
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     rows: list[Row] = [
-        (reason, TableCell(text=f"{len(podms):,}", share=len(podms) / len(verdicts)),
+        (reason, bar(len(podms), len(verdicts)),
          ", ".join(podms[:3]) + (" and others" if len(podms) > 3 else ""))
         for reason, podms in ordered[:MOST_ROWS]
     ]  # fmt: skip
-    return PageTable(title=title, columns=("Why", "Pod managers", "Such as"), rows=tuple(rows),
-                     numbers=frozenset(("Pod managers",)))  # fmt: skip
+    return table(title, ("Why", "Pod managers", "Such as"), rows, ("Pod managers",))
 
 
 def _why(verdict: PodmVerdict, words: ReasonPhrases) -> Iterator[tuple[str, str, str]]:

@@ -11,6 +11,7 @@ from valence_sched.model.phrases import short_model
 from valence_sched.model.podm_overview import PodmOverview, PodmSummary
 from valence_sched.model.quantity import format_mib
 from valence_sched.pages.hardware import HardwareListing, inventory_map
+from valence_sched.pages.tables import table
 
 Pair = tuple[float | None, float | None]
 
@@ -64,8 +65,7 @@ def totals_table(podms: Sequence[PodmOverview]) -> PageTable:
         if any(pair != (0, 0) for pair in each)
     ]
     columns = ("Resource", "Free", "Total", "Not free")
-    return PageTable(title="What is free", columns=columns, rows=tuple(rows),
-                     numbers=frozenset(columns[1:]), text=_BARS)  # fmt: skip
+    return table("What is free", columns, rows, columns[1:], _BARS)
 
 
 def _total_texts(title: str, pairs: Sequence[Pair]) -> Iterable[str | TableCell]:
@@ -106,9 +106,7 @@ def device_table(hardware: HardwareListing) -> PageTable:
         for one in devices
     ]  # fmt: skip
     columns = ("Device", "Model", "Free", "Total", "Not free", "On podms")
-    return PageTable(
-        title="Devices", columns=columns, rows=tuple(rows), numbers=frozenset(columns[2:])
-    )
+    return table("Devices", columns, rows, columns[2:])
 
 
 def podm_table(
@@ -117,23 +115,14 @@ def podm_table(
     """Return pod managers, a row each; ``href`` gives the page of one where it has one."""
     titles = [title for field, title in _MEASURES if field in _IN_TABLE]
     rows: list[Row] = [
-        (_name(one.podm.id, href),
+        (TableCell(text=one.podm.id, href=page) if (page := href(one.podm.id)) else one.podm.id,
          one.podm.status if one.podm.enabled else f"{one.podm.status}, disabled",
          one.podm.zone or "", *_free_cells(one.amounts), f"{len(one.podm.nodes):,}",
          one.podm.read_at or "")
         for one in podms
     ]  # fmt: skip
-    return PageTable(
-        title="Pod managers",
-        columns=("Podm", "Status", "Zone", *titles, "Nodes", "Read at"),
-        rows=tuple(rows),
-        numbers=frozenset((*titles, "Nodes")),
-        text=f"Free of all. {_BARS}",
-    )
-
-
-def _name(podm: str, href: Callable[[str], str]) -> str | TableCell:
-    return TableCell(text=podm, href=href(podm)) if href(podm) else podm
+    columns = ("Podm", "Status", "Zone", *titles, "Nodes", "Read at")
+    return table("Pod managers", columns, rows, (*titles, "Nodes"), f"Free of all. {_BARS}")
 
 
 def _free_cells(amounts: PodmSummary) -> Iterable[TableCell]:

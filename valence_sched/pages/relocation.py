@@ -12,7 +12,6 @@ from valence_sched.model.page import (
     Role,
     Row,
     Section,
-    TableCell,
     Tone,
 )
 from valence_sched.model.phrases import device_phrases
@@ -34,12 +33,11 @@ from valence_sched.pages.hardware import (
     map_podm,
     tail,
 )
+from valence_sched.pages.tables import Facts, bar, first_of, table
 
 MOST_ROWS = 2000  # of nodes in a table
 MOST_REASONS = 3  # against a node that is stuck
 _TITLES = {"failed": "Failure", "drained": "Drain"}
-
-Facts = tuple[tuple[str, str], ...]
 
 
 def relocation_page(result: Relocation, hardware: HardwareListing, facts: Facts = ()) -> Page:
@@ -143,8 +141,8 @@ def _stuck(stuck: Sequence[StuckNode]) -> Iterator[PageTable]:
         for one in stuck[:MOST_ROWS]
     ]
     if rows:
-        yield PageTable(title="No place", columns=("Node", "Podm", "Owner", "Hardware", "Why"),
-                        rows=tuple(rows), text=_first("nodes", len(stuck)))  # fmt: skip
+        columns = ("Node", "Podm", "Owner", "Hardware", "Why")
+        yield table("No place", columns, rows, text=first_of(MOST_ROWS, len(stuck), "nodes"))
 
 
 def _why(one: StuckNode, words: ReasonPhrases) -> str:
@@ -165,11 +163,9 @@ def _moves(moves: Sequence[NodeMove]) -> Iterator[PageTable]:
     ]  # fmt: skip
     columns = ("Step", "Node", "From", "To", "Pool", "Blocks", "Hardware", "Owner")
     if rows:
-        text = " ".join(filter(None, (
-            "In this order. A node asks again for the hardware that it has.",
-            _first("moves", len(moves)),
-        )))  # fmt: skip
-        yield PageTable(title="Moves", columns=columns, rows=tuple(rows), text=text)
+        text = "In this order. A node asks again for the hardware that it has. "
+        text += first_of(MOST_ROWS, len(moves), "moves")
+        yield table("Moves", columns, rows, text=text.rstrip())
 
 
 def _by_podm(result: Relocation) -> Iterator[PageTable]:
@@ -179,23 +175,13 @@ def _by_podm(result: Relocation) -> Iterator[PageTable]:
     left = Counter(one.podm for one in (*result.moves, *result.stuck))
     most = max((*landed.values(), *left.values()))
     order = sorted({*landed, *left}, key=lambda podm: (-landed[podm], podm))
-    rows: list[Row] = [(podm, *(_bar(one[podm], most) for one in (landed, left)))
-                       for podm in order[:MOST_ROWS]]  # fmt: skip
+    rows = ((podm, bar(landed[podm], most), bar(left[podm], most)) for podm in order[:MOST_ROWS])
     numbers = ("Land here", "Leave")
-    yield PageTable(title="Nodes by pod manager", columns=("Podm", *numbers), rows=tuple(rows),
-                    numbers=frozenset(numbers))  # fmt: skip
-
-
-def _bar(number: int, most: int) -> TableCell:
-    return TableCell(text=f"{number:,}", share=number / most)
+    yield table("Nodes by pod manager", ("Podm", *numbers), rows, numbers)
 
 
 def _hardware(one: MovedNode) -> str:
     return ", ".join(device_phrases(one.devices, brief=True))
-
-
-def _first(noun: str, number: int) -> str:
-    return f"The first {MOST_ROWS:,} of {number:,} {noun}." if number > MOST_ROWS else ""
 
 
 def _notes(notes: tuple[str, ...]) -> Iterator[Section]:

@@ -6,12 +6,15 @@ escaped, and what turns the direction of text or does not print is written out a
 """
 
 import functools
-from collections.abc import Callable
-from typing import Any
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import jinja2
 from markupsafe import Markup
 
+from valence_sched.model.hardware import BlockUse
 from valence_sched.model.page import (
     BarComparison,
     ChartGrid,
@@ -19,13 +22,110 @@ from valence_sched.model.page import (
     FunnelChart,
     HardwareMap,
     Lines,
+    MapBlock,
+    MapGroup,
+    MapPodm,
     Page,
     PageTable,
     TimeChart,
 )
-from valence_sched.pages import charts, comparison, map_markup
-from valence_sched.pages.svg import COLOURS
-from valence_sched.pages.text import shown_text
+from valence_sched.pages import charts
+from valence_sched.pages.charts import COLOURS, comparison_table
+from valence_sched.pages.tables import shown_text
+
+#: How much of a map is drawn; names are what a pointer over a square shows.
+MapDetail = Literal["names", "squares", "bars"]
+MOST_NAME = 40  # characters of the name of a block
+MOST_BYTES = {"names": 700_000, "squares": 2_000_000}  # of a map with this detail
+
+_USES: tuple[BlockUse, ...] = ("free", "shared", "used", "unusable")
+_CLASSES = {"free": "f", "shared": "s", "used": "u", "unusable": "x"}
+_ROLE_WORDS = {"chosen": "chosen", "alternate": "alternate", "left": "left by a node"}
+_ROLE_CLASSES = {"chosen": "c", "alternate": "a", "left": "o"}
+_ORDER = {"c": 0, "a": 1, "o": 2, "f": 3, "s": 4, "u": 5, "x": 6}
+TAKER_COLOURS = 5  # in the style of the page; then they begin again
+MOST_SHARERS = 3  # of a block, whose numbers it has
+MOST_TAKERS = 40  # that the legend names
+_BYTES = {"names": 24, "squares": 15, "group": 130}  # of the markup of a square or a group
+_DIGITS = re.compile(r"([0-9]+)")
+
+
+def map_detail(section: HardwareMap) -> MapDetail:
+    """Return how much of a map is drawn: less of a large one."""
+    groups = [group for podm in section.podms for pool in podm.pools for group in pool.groups]
+    names = [min(len(block.name), MOST_NAME) for group in groups for block in group.blocks]
+    labels = sum(len(group.label) + _BYTES["group"] for group in groups)
+    if labels + len(names) * _BYTES["names"] + sum(names) <= MOST_BYTES["names"]:
+        return "names"
+    whole = labels + len(names) * _BYTES["squares"] <= MOST_BYTES["squares"]
+    return "squares" if whole else "bars"
+
+
+def squares(group: MapGroup, detail: MapDetail, takers: Sequence[str] = ()) -> Markup:
+    """Return a square for each block, without names where the detail has none."""
+    names = detail == "names"
+    return Markup("").join(_square(one, takers, names) for one in sorted(group.blocks, key=_rank))
+
+
+def _square(block: MapBlock, takers: Sequence[str], names: bool) -> Markup:
+    """Return a square; one that is taken has the numbers of its takers, and the first's colour."""
+    if not takers or not block.takers:
+        if not names:
+            return Markup("<i class={}></i>").format(_class(block))
+        return Markup('<i class={} title="{}"></i>').format(_class(block), _name(block))
+    shown = block.takers[:MOST_SHARERS]
+    more = f" +{len(block.takers) - len(shown)}" if len(block.takers) > len(shown) else ""
+    who = ", ".join(shown_text(takers[number - 1], MOST_NAME) for number in shown)
+    return Markup('<i class="{}" title="{}: {}{}">{}{}</i>').format(
+        _taker_class(shown[0]), _name(block), who, more, " ".join(map(str, shown)), more
+    )
+
+
+def block_roles(section: HardwareMap) -> list[tuple[str, str]]:
+    """Return class and word of the roles that blocks of a map have, for its legend."""
+    found = {block.role for podm in section.podms for pool in podm.pools for group in pool.groups
+             for block in group.blocks if not (block.takers and section.takers)}  # fmt: skip
+    return [(_ROLE_CLASSES[role], word) for role, word in _ROLE_WORDS.items() if role in found]
+
+
+def takers_legend(section: HardwareMap) -> tuple[list[tuple[str, int, str]], int]:
+    """Return class, number and name of the takers of a map, and how many more there are."""
+    named = [(_taker_class(number), number, name)
+             for number, name in enumerate(section.takers[:MOST_TAKERS], 1)]  # fmt: skip
+    return named, len(section.takers) - len(named)
+
+
+def _taker_class(number: int) -> str:
+    return f"t t{(number - 1) % TAKER_COLOURS}"
+
+
+def use_shares(uses: dict[BlockUse, int]) -> list[tuple[str, int]]:
+    """Return the parts of a bar of uses: the class of each and its number."""
+    return [(_CLASSES[use], uses[use]) for use in _USES if uses.get(use)]
+
+
+def use_text(podm: MapPodm | MapGroup) -> str:
+    """Return uses in words: ``3 of 8 free, 1 unusable``; a shared one is free for another."""
+    uses = Counter(block.use for block in podm.blocks) if isinstance(podm, MapGroup) else podm.uses
+    free = uses.get("free", 0) + uses.get("shared", 0)
+    unusable = f", {uses['unusable']:,} unusable" if uses.get("unusable") else ""
+    return f"{free:,} of {sum(uses.values()):,} free{unusable}"
+
+
+def _rank(block: MapBlock) -> tuple[int, tuple[int, ...], list[tuple[int, str]]]:
+    """Return the place of a square: by its role, use and taker, then by its name with numbers."""
+    parts = _DIGITS.split(block.name)
+    order = _ORDER[_class(block)]
+    return order, block.takers, [(len(one) if n % 2 else 0, one) for n, one in enumerate(parts)]
+
+
+def _class(block: MapBlock) -> str:
+    return _ROLE_CLASSES.get(block.role) or _CLASSES[block.use]
+
+
+def _name(block: MapBlock) -> str:
+    return shown_text(block.name, MOST_NAME)
+
 
 MOST_OPEN_ROWS = 30  # of a table, above which a reader opens it
 ROLES = {
@@ -81,18 +181,18 @@ def _environment() -> jinja2.Environment:
     )
     functions: dict[str, Callable[..., Any]] = {
         "kind": lambda section: _KINDS[type(section)],
-        "squares": map_markup.squares,
+        "squares": squares,
         "idle_filters": _idle_filters,
-        "detail": map_markup.map_detail,
-        "block_roles": map_markup.block_roles,
-        "takers_legend": map_markup.takers_legend,
-        "use_shares": map_markup.use_shares,
-        "use_text": map_markup.use_text,
+        "detail": map_detail,
+        "block_roles": block_roles,
+        "takers_legend": takers_legend,
+        "use_shares": use_shares,
+        "use_text": use_text,
         "time_charts": charts.time_charts,
         "small_chart": charts.small_chart,
         "grid_table": charts.grid_table,
         "series_table": charts.series_table,
-        "comparison_table": comparison.comparison_table,
+        "comparison_table": comparison_table,
         "bar_chart": charts.bar_chart,
     }
     environment.globals.update(

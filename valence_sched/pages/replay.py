@@ -1,33 +1,185 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of a replay: how its runs compare, what was refused and why, and what was replayed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 
 from valence_sched.model.age import format_age
 from valence_sched.model.page import (
+    BarComparison,
+    ChartGrid,
+    ChartSeries,
     FunnelChart,
     Lines,
+    Measure,
     Page,
     PageTable,
     Row,
     Section,
     TableCell,
+    TimeChart,
     Tone,
 )
-from valence_sched.model.quantity import format_count
+from valence_sched.model.quantity import format_count, resource_title
 from valence_sched.model.reason_phrases import ReasonPhrases, is_amount
 from valence_sched.model.replay import FirstRefusal, Replay, ReplayResult
-from valence_sched.model.replay_measures import measures
+from valence_sched.model.replay_measures import RunMeasure, measures
 from valence_sched.model.scenario import EditEffect
-from valence_sched.pages.measures import side_by_side
-from valence_sched.pages.replay_series import share_percent, time_sections
+from valence_sched.pages.charts import COLOURS
+from valence_sched.pages.tables import Facts, bar, first_of, in_sentence, measured_text, table
+
+Values = Sequence[float]
+_USED_TEXT = "The share of each resource that no further node can have."
+
+
+def time_sections(runs: Sequence[ReplayResult]) -> Iterator[Section]:
+    """Yield the charts of one run, a line for each resource, or of several, a line for each.
+
+    Of more runs than there are colours the first ones are drawn.
+    """
+    if len(runs) != 1:
+        yield _runs_grid(runs)
+        return
+    (run,) = runs
+    resources = sorted(run.series.used.items(), key=lambda item: -max(item[1], default=0.0))
+    if not run.duration_s:
+        yield _used_table(run)
+        return
+    lines = [_line(run, resource_title(name), _percent(values)) for name, values in resources]
+    for start in range(0, len(lines), COLOURS):
+        after = "" if start == 0 else ", less used resources"
+        yield TimeChart(title=f"Utilisation over time{after}", unit="%", text=_USED_TEXT,
+                        series=tuple(lines[start : start + COLOURS]))  # fmt: skip
+    yield _grid("Nodes over time", _counts(runs))
+
+
+def _used_table(run: ReplayResult) -> PageTable:
+    """Return the utilisation of a run in which all arrives at one moment."""
+    rows: list[Row] = [
+        (resource_title(name), TableCell(text=f"{share_percent(values[-1])} %", share=values[-1]))
+        for name, values in run.series.used.items() if values
+    ]  # fmt: skip
+    return table("Utilisation", ("Resource", "In use"), rows, ("In use",), _USED_TEXT)
+
+
+def used_title(resource: str) -> str:
+    """Return the title of the share of a resource that is in use."""
+    title = f"{resource_title(resource)} in use"
+    return title[:1].upper() + title[1:]
+
+
+def share_percent(share: float) -> float:
+    """Return a share as a percentage with one decimal, as it is shown and compared."""
+    return round(100 * share, 1)
+
+
+def _runs_grid(runs: Sequence[ReplayResult]) -> ChartGrid:
+    drawn = runs[:COLOURS]
+    few = first_of(COLOURS, len(runs), "runs are drawn")
+    return _grid("Over time", (*_counts(drawn), *_used(drawn)), few)
+
+
+def _grid(title: str, charts: Iterable[TimeChart], text: str = "") -> ChartGrid:
+    """Return charts side by side; one whose lines never change is a few words instead."""
+    drawn, constant = [], []
+    for chart in charts:
+        values = {value for line in chart.series for _, value in line.points}
+        if len(values) == 1:
+            constant += [f"{in_sentence(chart.title)} {measured_text(value, chart.unit)}"
+                         for value in values if value is not None]  # fmt: skip
+        elif any(len(line.points) > 1 for line in chart.series):
+            drawn.append(chart)
+    texts = [text, f"The same at all times: {', '.join(constant)}." if constant else ""]
+    return ChartGrid(title=title, charts=tuple(drawn), text=" ".join(filter(None, texts)))
+
+
+def _used(runs: Sequence[ReplayResult]) -> Iterator[TimeChart]:
+    """Yield a chart for each resource with a line for each run."""
+    for name in dict.fromkeys(name for run in runs for name in run.series.used):
+        lines = (_line(run, run.name, _percent(run.series.used.get(name, ()))) for run in runs)
+        yield TimeChart(title=used_title(name), unit="%", series=tuple(lines))
+
+
+def _counts(runs: Sequence[ReplayResult]) -> Iterator[TimeChart]:
+    """Yield the charts that one run has as well as several: refusals, fragmentation, nodes."""
+    kinds: tuple[tuple[str, str, Callable[[ReplayResult], Values | None]], ...] = (
+        ("Refused nodes so far", "", lambda run: tuple(accumulate(run.series.refused))),
+        ("Fragmentation", "%", lambda run: _known_percent(run.series.fragmentation)),
+        ("Nodes in use", "", lambda run: run.series.nodes),
+        ("Pod managers with nodes", "", lambda run: run.series.podms),
+    )
+    for title, unit, read in kinds:
+        found = [(run, read(run)) for run in runs]
+        if any(values is not None for _, values in found):
+            yield TimeChart(
+                title=title,
+                unit=unit,
+                series=tuple(_line(run, run.name, values or ()) for run, values in found),
+            )
+
+
+def _known_percent(shares: Values | None) -> Values | None:
+    return None if shares is None else _percent(shares)
+
+
+def _percent(shares: Iterable[float]) -> Values:
+    return [share_percent(share) for share in shares]
+
+
+def _line(run: ReplayResult, name: str, values: Values) -> ChartSeries:
+    """Return the values of the buckets of a run as a line; the last one lasts until its end."""
+    width_s = run.series.bucket_s
+    points = [(number * width_s, value) for number, value in enumerate(values)]
+    if points and points[-1][0] < run.duration_s:
+        points.append((run.duration_s, points[-1][1]))
+    return ChartSeries(name=name, points=tuple(points))
+
+
+MOST_MEASURES = 10
+#: What is compared, in this order, with its title; of a measure with a dot what stands before it.
+_TITLES = {
+    "placed": "Placed", "refused": "Refused", "undecided": "Undecided",
+    "podms_needed": "Podms needed", "fragmentation": "Fragmentation", "cost": "Cost",
+    "utilisation": "",
+}  # fmt: skip
+
+
+def side_by_side(
+    names: Sequence[str], found: Sequence[Mapping[str, RunMeasure]], text: str
+) -> BarComparison:
+    """Return the comparison of runs by these names; a measure that is equal in all is words."""
+    known = {name: one for by_name in found for name, one in by_name.items()}
+    ordered = [one for group in _TITLES for name, one in known.items()
+               if name.partition(".")[0] == group]  # fmt: skip
+    compared, equal = [], []
+    for one in ordered:
+        values = [by_name[one.name].value if one.name in by_name else None for by_name in found]
+        measure = _measure(one, values)
+        if len(set(measure.values)) > 1:
+            compared.append(measure)
+        elif (value := measure.values[0]) is not None:
+            equal.append(f"{in_sentence(measure.name)} {measured_text(value, measure.unit)}")
+    if equal and len(names) > 1:
+        text += f" The same in each: {', '.join(equal)}."
+    return BarComparison(title="Side by side", names=tuple(names),
+                         measures=tuple(compared[:MOST_MEASURES]), text=text)  # fmt: skip
+
+
+def _measure(one: RunMeasure, values: Sequence[float | None]) -> Measure:
+    """Return the values of a measure as they are shown; shares become percentages."""
+    _, dot, resource = one.name.partition(".")
+    title = used_title(resource) if dot else _TITLES[one.name]
+    shown = [None if value is None else share_percent(value) if one.is_share else round(value, 2)
+             for value in values]  # fmt: skip
+    return Measure(name=title, values=tuple(shown), unit="%" if one.is_share else "",
+                   better=one.better or "")  # fmt: skip
+
 
 MOST_ROWS = 500  # of pod managers, and of reasons
 MOST_COLUMNS = 8  # of runs, where each has a column
 MOST_NAMED = 3  # runs that the first line names
 NO_FLAVOR = "without flavor"
 
-Facts = tuple[tuple[str, str], ...]
 Edits = Mapping[str, Sequence[EditEffect]]  # by the site of a run
 
 
@@ -107,13 +259,13 @@ def _refusals(runs: Sequence[ReplayResult], alone: bool) -> Iterator[Section]:
         return
     most = max(one.nodes for _, one in rows)
     steps: list[Row] = [
-        (*_name(run, alone), one.flavor or NO_FLAVOR, one.step, _bar(one.nodes, most))
+        (*_name(run, alone), one.flavor or NO_FLAVOR, one.step, bar(one.nodes, most))
         for run, one in rows[:MOST_ROWS]
     ]
-    yield PageTable(title="Refused nodes", columns=(*_run_title(alone), "Flavor", "Step", "Nodes"),
-                    rows=tuple(steps), numbers=frozenset(("Nodes",)),
-                    text="A step is the filter that no pool passed; fit is where no pool has the "
-                    "blocks that make the node.")  # fmt: skip
+    text = "A step is the filter that no pool passed; fit is where no pool has the blocks that "
+    text += "make the node."
+    columns = (*_run_title(alone), "Flavor", "Step", "Nodes")
+    yield table("Refused nodes", columns, steps, ("Nodes",), text)
     if alone:
         for first in runs[0].first_refusals:
             yield FunnelChart(
@@ -134,13 +286,13 @@ def _reasons(runs: Sequence[ReplayResult], alone: bool) -> PageTable:
             if one.reason is not None:
                 near = one.nearest if is_amount(one.reason) and one.reason.have else ""
                 rows.append((*_name(run, alone), _flavor(first), format_age(first.time_s),
-                             words.of_reason(one.reason), _bar(one.podms, most), near))  # fmt: skip
-    return PageTable(
-        title="Why the first nodes were refused",
-        columns=(*_run_title(alone), "Flavor", "After", "Why", "Pod managers", "Nearest"),
-        rows=tuple(rows[:MOST_ROWS]),
-        numbers=frozenset(("After", "Pod managers")),
-        text="Of each flavor the first request that was refused, and what the pod managers lacked "
+                             words.of_reason(one.reason), bar(one.podms, most), near))  # fmt: skip
+    return table(
+        "Why the first nodes were refused",
+        (*_run_title(alone), "Flavor", "After", "Why", "Pod managers", "Nearest"),
+        rows[:MOST_ROWS],
+        ("After", "Pod managers"),
+        "Of each flavor the first request that was refused, and what the pod managers lacked "
         "then. The nearest had most of it.",
     )
 
@@ -149,12 +301,11 @@ def _by_flavor(runs: Sequence[ReplayResult], alone: bool) -> PageTable:
     numbers = ("Requested", "Placed", "Refused", "Undecided")
     rows: list[Row] = [
         (*_name(run, alone), one.flavor or NO_FLAVOR, f"{one.requested:,}",
-         TableCell(text=f"{one.placed:,}", share=one.placed / max(one.requested, 1)),
+         bar(one.placed, max(one.requested, 1)),
          f"{one.refused:,}", f"{one.undecided:,}")
         for run in runs for one in run.by_flavor
     ]  # fmt: skip
-    return PageTable(title="Flavors", columns=(*_run_title(alone), "Flavor", *numbers),
-                     rows=tuple(rows), numbers=frozenset(numbers))  # fmt: skip
+    return table("Flavors", (*_run_title(alone), "Flavor", *numbers), rows, numbers)
 
 
 def _by_podm(runs: Sequence[ReplayResult]) -> PageTable:
@@ -164,18 +315,15 @@ def _by_podm(runs: Sequence[ReplayResult]) -> PageTable:
     sums = {name: sum(run.spread.placed.get(name, 0) for run in shown) for name in names}
     most = max((count for run in shown for count in run.spread.placed.values()), default=0)
     ordered = sorted(names, key=lambda name: (-sums[name], name))
-    texts = []
-    if len(runs) > len(shown):
-        texts.append(f"The first {len(shown)} of {format_count(len(runs), 'run')}.")
-    if len(ordered) > MOST_ROWS:
-        texts.append(f"The first {MOST_ROWS} of {len(ordered):,} pod managers.")
+    texts = [first_of(len(shown), len(runs), "runs"),
+             first_of(MOST_ROWS, len(ordered), "pod managers")]  # fmt: skip
     titles = tuple(run.name if len(runs) > 1 else "Nodes" for run in shown)
     rows: list[Row] = [
-        (name, *(_bar(run.spread.placed.get(name, 0), most) for run in shown))
+        (name, *(bar(run.spread.placed.get(name, 0), most) for run in shown))
         for name in ordered[:MOST_ROWS]
     ]
-    return PageTable(title="Nodes placed by pod manager", columns=("Podm", *titles),
-                     rows=tuple(rows), numbers=frozenset(titles), text=" ".join(texts))  # fmt: skip
+    text = " ".join(filter(None, texts))
+    return table("Nodes placed by pod manager", ("Podm", *titles), rows, titles, text)
 
 
 def _made_of(runs: Sequence[ReplayResult], edits: Edits, alone: bool) -> Iterator[Section]:
@@ -192,8 +340,7 @@ def _made_of(runs: Sequence[ReplayResult], edits: Edits, alone: bool) -> Iterato
         for run in runs
     ]  # fmt: skip
     columns = ("Run", "Policy", "Edits", "Podms", "Blocks", "Inventory")
-    yield PageTable(title="Runs", columns=columns, rows=tuple(rows),
-                    numbers=frozenset(("Podms", "Blocks")))  # fmt: skip
+    yield table("Runs", columns, rows, ("Podms", "Blocks"))
 
 
 def _name(run: ReplayResult, alone: bool) -> tuple[str, ...]:
@@ -206,7 +353,3 @@ def _run_title(alone: bool) -> tuple[str, ...]:
 
 def _flavor(first: FirstRefusal) -> str:
     return first.flavor or NO_FLAVOR
-
-
-def _bar(number: int, most: int) -> TableCell:
-    return TableCell(text=f"{number:,}", share=number / most if most else None)

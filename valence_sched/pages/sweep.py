@@ -8,15 +8,13 @@ from valence_sched.model.quantity import format_count
 from valence_sched.model.replay_measures import RunMeasure, run_measure
 from valence_sched.model.scenario import EditEffect
 from valence_sched.model.sweep import SweepRun
-from valence_sched.pages.comparison import amount_text
-from valence_sched.pages.measures import side_by_side
-from valence_sched.pages.replay_series import share_percent
+from valence_sched.pages.replay import share_percent, side_by_side
+from valence_sched.pages.tables import Facts, amount_text, bar, table
 
 MOST_ROWS = 2000  # of runs in the table
 _SPREAD = (("placed", "Placed"), ("refused", "Refused"), ("podms_needed", "Podms needed"),
            ("fragmentation", "Fragmentation"), ("cost", "Cost"))  # fmt: skip
 
-Facts = tuple[tuple[str, str], ...]
 Variations = dict[str, list[SweepRun]]  # by the name of a scenario and a policy
 
 
@@ -87,9 +85,8 @@ def _spread(variations: Variations) -> PageTable:
         (variation, *(_range_text(name, runs) for name, _ in columns))
         for variation, runs in variations.items()
     ]
-    titles = tuple(title for _, title in columns)
-    return PageTable(title="Least and most over seeds", columns=("Variation", *titles),
-                     rows=tuple(rows[:MOST_ROWS]), numbers=frozenset(titles))  # fmt: skip
+    titles = [title for _, title in columns]
+    return table("Least and most over seeds", ("Variation", *titles), rows[:MOST_ROWS], titles)
 
 
 def _range_text(name: str, runs: Sequence[SweepRun]) -> str:
@@ -108,14 +105,13 @@ def _runs(runs: Sequence[SweepRun]) -> PageTable:
         cells: list[str | TableCell] = [
             _shown(run_measure(name, run.measures.get(name))) for name, _ in _SPREAD
         ]
-        placed = run.measures.get("placed") or 0
-        cells[0] = TableCell(text=f"{placed:,}", share=placed / requested if requested else None)
+        cells[0] = bar(run.measures.get("placed") or 0, requested)
         rows.append((run.scenario, run.policy or "of each request", f"{run.seed}", *cells))
     text = "A bar is the part of the requested nodes that is placed."
     if len(runs) > MOST_ROWS:
         text += f" The first {MOST_ROWS:,} of {format_count(len(runs), 'run')}: --output has all."
-    return PageTable(title="Runs", columns=("Scenario", "Policy", "Seed", *titles),
-                     rows=tuple(rows), numbers=frozenset(("Seed", *titles)), text=text)  # fmt: skip
+    columns = ("Scenario", "Policy", "Seed", *titles)
+    return table("Runs", columns, rows, ("Seed", *titles), text)
 
 
 def _shown(one: RunMeasure) -> str:
@@ -128,4 +124,4 @@ def _edits(edits: Mapping[str, Sequence[EditEffect]]) -> Iterator[PageTable]:
     rows: list[Row] = [(name, "; ".join(one.text for one in effects) or "none")
                        for name, effects in edits.items()]  # fmt: skip
     if any(edits.values()):
-        yield PageTable(title="Scenarios", columns=("Scenario", "Edits"), rows=tuple(rows))
+        yield table("Scenarios", ("Scenario", "Edits"), rows)

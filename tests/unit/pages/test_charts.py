@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ElementTree
 
 from valence_sched.model.page import BarComparison, ChartGrid, ChartSeries, Measure, TimeChart
 from valence_sched.pages import charts
-from valence_sched.pages.comparison import amount_text, best_values, comparison_table
-from valence_sched.pages.svg import COLOURS
+from valence_sched.pages.charts import COLOURS, best_values, comparison_table
+from valence_sched.pages.tables import amount_text
 
 HOUR_S = 3600.0
 

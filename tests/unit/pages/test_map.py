@@ -8,10 +8,9 @@ from tests.unit.pages.inventories import CORES, PODMS, block, decided, engine
 from valence_sched.model.page import HardwareMap, MapBlock, MapGroup, MapPodm, MapPool, Page
 from valence_sched.model.podm_overview import PodmOverview
 from valence_sched.pages import hardware as pages_hardware
-from valence_sched.pages import map_markup as drawing
 from valence_sched.pages.hardware import decision_map, inventory_map, read_hardware
 from valence_sched.pages.inventory import inventory_page
-from valence_sched.pages.render import page_html
+from valence_sched.pages.render import MOST_TAKERS, map_detail, page_html, squares, use_text
 from valence_sched.testing import request
 from valence_sched.testing.random_podms import podms
 
@@ -96,15 +95,15 @@ class TestMap(unittest.TestCase):
 
     def test_a_block_of_many_takers_counts_the_others(self):
         shared = MapGroup(label="l", blocks=(MapBlock("b", "shared", "chosen", (1, 2, 3, 4, 5)),))
-        text = drawing.squares(shared, "names", tuple("abcde"))
+        text = squares(shared, "names", tuple("abcde"))
         self.assertEqual('<i class="t t0" title="b: a, b, c +2">1 2 3 +2</i>', text)
 
     def test_more_takers_than_the_legend_has_room_for_are_counted(self):
-        names = tuple(f"n{number}" for number in range(drawing.MOST_TAKERS + 3))
+        names = tuple(f"n{number}" for number in range(MOST_TAKERS + 3))
         section = HardwareMap(title="m", podms=(), takers=names)
         html = page_html(Page(title="t", sections=(section,))).decode()
         self.assertIn("<li>and 3 more</li>", html)
-        self.assertNotIn(f"n{drawing.MOST_TAKERS}<", html)
+        self.assertNotIn(f"n{MOST_TAKERS}<", html)
 
     def test_only_named_pod_managers_are_read(self):
         scheduler = engine(*PODMS)
@@ -156,23 +155,21 @@ class TestDrawing(unittest.TestCase):
     def test_squares_are_sorted_by_colour_and_then_by_number(self):
         blocks = [MapBlock("b10", "free"), MapBlock("b9", "used"), MapBlock("b2", "free"),
                   MapBlock("a", "unusable", "chosen"), MapBlock("b1", "shared")]  # fmt: skip
-        markup = drawing.squares(MapGroup(label="l", blocks=tuple(blocks)), "names")
+        markup = squares(MapGroup(label="l", blocks=tuple(blocks)), "names")
         self.assertEqual(
             '<i class=c title="a"></i><i class=f title="b2"></i><i class=f title="b10"></i>'
             '<i class=s title="b1"></i><i class=u title="b9"></i>', markup)  # fmt: skip
 
     def test_what_is_shared_counts_as_free(self):
         podm = MapPodm(name="p", uses={"free": 2, "shared": 1, "used": 4, "unusable": 1})
-        self.assertEqual("3 of 8 free, 1 unusable", drawing.use_text(podm))
-        self.assertEqual("0 of 0 free", drawing.use_text(MapGroup(label="", blocks=())))
+        self.assertEqual("3 of 8 free, 1 unusable", use_text(podm))
+        self.assertEqual("0 of 0 free", use_text(MapGroup(label="", blocks=())))
 
     def test_a_large_map_loses_names_and_then_squares(self):
         def detail(count: int) -> str:
             group = MapGroup(label="l", blocks=(MapBlock("x" * 36),) * count)
             pool = MapPool(name="p", groups=(group,))
-            return drawing.map_detail(
-                HardwareMap(title="", podms=(MapPodm(name="a", pools=(pool,)),))
-            )
+            return map_detail(HardwareMap(title="", podms=(MapPodm(name="a", pools=(pool,)),)))
 
         self.assertEqual(
             ["names", "squares", "bars"], [detail(n) for n in (9_000, 90_000, 900_000)]

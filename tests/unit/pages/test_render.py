@@ -28,7 +28,7 @@ from valence_sched.model.page import (
 )
 from valence_sched.pages import render
 from valence_sched.pages.render import page_html
-from valence_sched.pages.text import MOST_CHARACTERS
+from valence_sched.pages.tables import MOST_CHARACTERS
 
 MARKUP = "</title></style></svg><script>alert(1)</script><img src=x onerror=alert(1)>\"'`&{{7*7}}"
 NAMES = (MARKUP, EVIL, 'a" onmouseover="alert(1)', "javascript:alert(1)", "]]>-->", "%s{0}")

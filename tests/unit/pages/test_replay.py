@@ -24,9 +24,9 @@ from valence_sched.model.replay import (
     ReplaySeries,
 )
 from valence_sched.model.scenario import EditEffect
+from valence_sched.pages.charts import COLOURS
 from valence_sched.pages.render import page_html
 from valence_sched.pages.replay import replay_page
-from valence_sched.pages.svg import COLOURS
 
 REASON = Reason(filter="capacity", label="cores", unit="", need=32, have=12)
 

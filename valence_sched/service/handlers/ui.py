@@ -23,9 +23,16 @@ from valence_sched.model.zone_phrases import missing_line
 from valence_sched.model.zoned_list import ZonedList, silent_zones
 from valence_sched.pages.decision import decision_page
 from valence_sched.pages.hardware import HardwareListing, hardware_listing
-from valence_sched.pages.page_links import PageLinks, query_text
-from valence_sched.pages.records import claim_page, claims_page, decisions_page, nodes_page
-from valence_sched.pages.site import podm_page, site_page
+from valence_sched.pages.site import (
+    PageLinks,
+    claim_page,
+    claims_page,
+    decisions_page,
+    nodes_page,
+    podm_page,
+    query_text,
+    site_page,
+)
 from valence_sched.service.call import Call, CallResult
 from valence_sched.service.handlers import claims as claim_handlers
 from valence_sched.service.handlers import decisions as decision_handlers
