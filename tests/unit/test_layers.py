@@ -109,8 +109,6 @@ MAY_IMPORT["valence_sched_cli"] = {"errors", "model", "app", "streams"}
 FLOORS = {
     "drivers/redfish": 9,
     "model": 14,
-    "planning": 7,
-    "planning/optimise": 7,
     "service": 7,
     "simulator/server": 9,
     "store": 12,
