@@ -1,19 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures: they hold every pod manager that could be read, and no password."""
+"""Captures, and how they are made anonymous."""
 
+import base64
+import io
+import json
 import os
 import tempfile
 import unittest
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
 
 from valence_sched.app import App
 from valence_sched.drivers.crawl.reading import Reading
+from valence_sched.drivers.identity import root_identity
 from valence_sched.drivers.recorded import Record
-from valence_sched.drivers.redfish.render import documents_of
+from valence_sched.drivers.redfish.render import documents_of, read_back
 from valence_sched.errors import InputError, PodmError
-from valence_sched.inventory import capture
+from valence_sched.inventory import anonymise, capture
 from valence_sched.inventory.anonymise import Aliases
 from valence_sched.model.inventory import (
     Devices,
@@ -21,10 +29,15 @@ from valence_sched.model.inventory import (
     FullBlock,
     FullPodm,
     Inventory,
+    Node,
     Pool,
     Status,
+    Stock,
+    to_json,
 )
 from valence_sched.model.read_options import Selection
+from valence_sched.model.request_spec import RequestSpec
+from valence_sched.testing import random_podms
 
 CANARY = "kAn4ry-Wellensittich"
 ROOT = "/redfish/v1"
@@ -141,3 +154,190 @@ class TestCapture(unittest.TestCase):
         )
         self.assertEqual("https://a.example.org/redfish/v1", captured.podm.url)
         self.assertNotIn(CANARY, str(captured.documents))
+
+
+SITE = Path(__file__).parents[3] / "examples" / "site.json"
+
+SECRETS = {
+    "SerialNumber": "SN-7QX-99812", "UUID": "1f3b9a52-77aa-4c11-9e7e-3a5b6c7d8e9f",
+    "MACAddress": "b0:7b:25:aa:01:fe", "PermanentMACAddress": "B07B25AA01FE",
+    "HostName": "wolfsburg-bmc17", "FQDN": "wolfsburg-bmc17.factory.example",
+    "AssetTag": "Inventar 4711/b", "SKU": "5XYZ123", "PartNumber": "0PN77-A01",
+    "Name": "Röntgenraum Süd", "Description": "the one behind the door", "Id": "Rack_Keller2",
+    "Address": "10.47.11.202", "IPv6": "fd00:47:11::202", "Location": "Halle 9 bei Ingeborg",
+    "DurableName": "naa.5000C500DEADBEEF", "VendorThing": "unknown-ship-name",
+    "UserName": "ingeborg", "Client": "dept-astro", "LocationIndicator": "behind-tesla-coil",
+}  # fmt: skip
+
+
+def traces(text: str) -> Iterator[str]:
+    """Yield what would show a text: as it is, in other case, in URLs, in JSON, in base64."""
+    for one in (text, text.strip("-_ ")):
+        yield from (one, quote(one), quote(one, safe=""), json.dumps(one)[1:-1])
+        yield base64.b64encode(one.encode()).decode()
+
+
+class CanaryTest(unittest.TestCase):
+    def assert_silent(self, data: bytes, names: list[str]) -> None:
+        text = data.decode().casefold()
+        for name in names:
+            for trace in traces(name):
+                self.assertNotIn(trace.casefold(), text)
+
+    def test_no_document_names_anything_of_the_site(self) -> None:
+        document: dict = {"@odata.id": f"{ROOT}/Systems/{SECRETS['Id']}", "Model": "X1"}
+        document |= SECRETS
+        keys = {SECRETS["SerialNumber"]: 1, SECRETS["HostName"]: "x"}
+        document["Oem"] = {"V": {**keys, "Serial": 471147114711, "All": [*SECRETS.values()]}}
+        document["Links"] = {"Chassis": [f"{ROOT}/Chassis/{quote(SECRETS['Name'])}"]}
+        document["See"] = f"https://{SECRETS['FQDN']}:8443{ROOT}/Systems/{SECRETS['UUID']}?x=1#/a"
+        document["Next"] = f"{ROOT}/Systems?$skiptoken={SECRETS['SerialNumber']}"
+        documents = anonymise.anonymise_documents(Aliases(b"k"), {document["@odata.id"]: document})
+        data = json.dumps(documents, ensure_ascii=False).encode()
+        self.assert_silent(data, [*SECRETS.values(), "471147114711", "skiptoken"])
+        self.assertEqual("X1", next(iter(documents.values()))["Model"])
+
+    def test_no_pod_manager_names_anything_of_the_site(self) -> None:
+        """Every text field of every noun is a canary, but for words of the standard."""
+        names = [f"canary-{number:04d}-Ü" for number in range(60)]
+        name = iter(names).__next__
+        uri, pool = f"{ROOT}/Systems/{name()}", name()
+        podm = FullPodm(
+            id=name(), name=name(), url=f"https://{name()}:1/{name()}", zone=name(),
+            identity=f"address:{name()}:443",
+            aggregates=(name(),), generation=3,
+            facts={"rack": name(), "location": f"{name()}/{name()}", "several": (name(), name()),
+                   "address": f"https://{name()}/x"},
+            pools=(Pool(id=pool, name=name()),),
+            blocks=(FullBlock(uri=uri, name=name(), pools=(pool,), status=Status(client=name()),
+                              places={"switch": name(), "chassis": f"/c/{name()}"}),),
+            stocks=(Stock(uri=f"/s/{name()}", resource="watts", name=name(), pools=(pool,)),
+                    Stock(uri=f"declared:power#{pool}", resource="power", pools=(pool,))),
+            nodes=(Node(uri=f"/n/{name()}", name=name(), owner=name(), group=name(),
+                        blocks=(uri,)),),
+        )  # fmt: skip
+        alias = anonymise.anonymise_podm(Aliases(b"k"), podm)
+        self.assert_silent(to_json(alias), names)
+        self.assertEqual(alias.blocks[0].uri, alias.nodes[0].blocks[0])
+        self.assertEqual((alias.pools[0].id,), alias.blocks[0].pools)
+        self.assertEqual(f"declared:power#{alias.pools[0].id}", alias.stocks[1].uri)
+        self.assertRegex(alias.facts["location"], r"^x\w+/x\w+$")
+
+    def test_the_example_site_is_not_to_be_recognised(self) -> None:
+        site = msgspec.json.decode(SITE.read_bytes(), type=Inventory)
+        aliases = Aliases(b"k")
+        for podm in site.podms:
+            names = [podm.id, podm.name, podm.zone, podm.url.split("/")[2], podm.facts["location"]]
+            names += [block.name for block in podm.blocks] + [node.name for node in podm.nodes]
+            names += [block.uri.rpartition("/")[2] for block in podm.blocks]
+            names = [name for name in names if name and len(name) > 3]
+            documents = anonymise.anonymise_documents(aliases, documents_of(podm))
+            captures = [
+                to_json(anonymise.anonymise_podm(aliases, podm)),
+                json.dumps(documents).encode(),
+            ]
+            for data in captures:
+                self.assert_silent(data, names)
+
+
+class AliasesTest(unittest.TestCase):
+    def test_one_name_has_one_alias_under_one_key_and_another_under_another(self) -> None:
+        self.assertEqual(Aliases(b"k").of("x"), Aliases(b"k").of("x"))
+        self.assertNotEqual(Aliases(b"k").of("x"), Aliases(b"l").of("x"))
+        self.assertNotEqual(Aliases(b"k").of("x"), Aliases(b"k").of("X"))
+
+    def test_an_identity_has_the_alias_of_its_document_in_every_spelling(self) -> None:
+        uuid = SECRETS["UUID"]
+        for text in (uuid, uuid.upper(), uuid.replace("-", ""), f"{{{uuid}}}"):
+            aliases = Aliases(b"k")
+            root = {"@odata.id": ROOT, "UUID": text}
+            manager = {"@odata.id": f"{ROOT}/Managers/1", "ServiceEntryPointUUID": text}
+            documents = anonymise.anonymise_documents(
+                aliases, {ROOT: root, f"{ROOT}/Managers/1": manager}
+            )
+            podm = anonymise.anonymise_podm(aliases, FullPodm(id="p", identity=f"uuid:{uuid}"))
+            self.assertEqual(podm.identity, root_identity(documents[ROOT]))
+            self.assertEqual(
+                documents[ROOT]["UUID"],
+                documents[f"{ROOT}/Managers/1"]["ServiceEntryPointUUID"],
+            )
+            self.assertNotIn(uuid, f"{podm.identity}{documents}")
+        alias = anonymise.anonymise_podm(aliases, FullPodm(id="p", identity="address:h-7:443"))
+        self.assertRegex(alias.identity or "", r"^address:x\w+$")
+
+    def test_structure_stays(self) -> None:
+        aliases = Aliases(b"k")
+        name = aliases.segment("CPU-Süd")
+        for given_, expected in (
+            (f"{ROOT}/Systems/1/Processors/CPU-Süd", f"{ROOT}/Systems/1/Processors/{name}"),
+            (f"{ROOT}/Systems/CPU-S%C3%BCd", f"{ROOT}/Systems/{name}"),
+            (f"{ROOT}/Systems?$skip=100", f"{ROOT}/Systems?$skip=100"),
+            (f"{ROOT}/Systems/", f"{ROOT}/Systems/"),
+            (f"{ROOT}/$metadata", f"{ROOT}/$metadata"),
+        ):
+            self.assertEqual(expected, aliases.uri(given_))
+
+    @given(st.lists(st.text(max_size=12), min_size=2, max_size=2, unique=True))
+    def test_two_texts_never_share_an_alias(self, texts: list[str]) -> None:
+        aliases = Aliases(b"k")
+        self.assertEqual(2, len(set(map(aliases.of, texts))))
+
+
+class SameDecisionTest(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self) -> None:
+        site = msgspec.json.decode(SITE.read_bytes(), type=Inventory)
+        self.podms = [*site.podms, *(
+            msgspec.json.decode(line, type=FullPodm) for line in random_podms.podms(20, 30, 5, 3, 4)
+        )]  # fmt: skip
+
+    def test_reading_anonymous_documents_gives_the_anonymous_pod_manager(self) -> None:
+        aliases = Aliases(b"k")
+        for podm in self.podms:
+            documents = documents_of(podm)
+            self.assertEqual(
+                anonymise.anonymise_podm(aliases, read_back(documents, podm.id)),
+                read_back(
+                    anonymise.anonymise_documents(aliases, documents), aliases.segment(podm.id)
+                ),
+            )
+
+    def test_the_same_pod_manager_and_pool_are_chosen_and_blocks_that_cost_alike(self) -> None:
+        # of equal blocks the first by URI is taken, which differs by alias
+        aliases = Aliases(b"k")
+        plain = b"\n".join(map(to_json, self.podms))
+        hidden = b"\n".join(to_json(anonymise.anonymise_podm(aliases, podm)) for podm in self.podms)
+        for flavor in ("gpu-large", "medium", "storage-large"):
+            with self.subTest(flavor):
+                before, after = (self.ranked(data, flavor) for data in (plain, hidden))
+                self.assertTrue(before)
+                expected = {
+                    (aliases.segment(podm), aliases.segment(pool)): (
+                        *scores, len(blocks), sorted(map(aliases.uri, grants))
+                    )
+                    for (podm, pool), (*scores, blocks, grants) in before.items()
+                }  # fmt: skip
+                self.assertEqual(expected.keys(), after.keys())
+                same = sum(expected[pool] == (*scores[:2], len(scores[2]), sorted(scores[3]))
+                           for pool, scores in after.items())  # fmt: skip
+                self.assertEqual(len(expected), same)
+                best = min(cost for cost, *_ in before.values())
+                top = {pool for pool, (cost, *_) in expected.items() if cost == best}
+                self.assertEqual(top, {pool for pool, (cost, *_) in after.items() if cost == best})
+
+    def ranked(self, data: bytes, flavor: str) -> dict:
+        """Return the cost, blocks and grants of a flavor in each pool."""
+        app = App({}, io.BytesIO(data))
+        scheduler = app.engine(Selection(sources=("-",)))
+        request = app.config.compile_request(
+            RequestSpec(flavor=flavor), app.config.flavors()[flavor]
+        )
+        return {
+            (candidate.podm, candidate.pool): (
+                candidate.cost, candidate.waste,
+                [block.uri for block in candidate.blocks],
+                [grant.uri for grant in candidate.grants],
+            )
+            for candidate in scheduler.rank(request, 10_000).candidates
+        }  # fmt: skip

@@ -1,9 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a claim to a node on served pod managers, and back."""
+"""Composing: the steps, what pod managers answer to them, and what is stored."""
 
 import unittest
 
-from tests.unit.lifecycle.site import request, site
+import sqlalchemy as sa
+from msgspec.structs import replace
+
+from tests.unit.lifecycle.scripted import (
+    ABSENT,
+    COMPOSED,
+    DOWN,
+    LONG,
+    PART,
+    URI,
+    ComposeCase,
+    Watched,
+)
+from tests.unit.lifecycle.site import Site, request, site
+from tests.unit.store.engines import StoreCase
+from tests.unit.store.site import expire
+from tests.unit.store.test_database_errors import ServerCase
+from tests.unit.trees import tree
+from valence_sched.errors import ClaimLost, ClaimState, ComposeFailed, Unverified
+from valence_sched.lifecycle.compose import RECONCILE_HINT
+from valence_sched.model.composition import ComposedNode, composition_request
+from valence_sched.model.inventory import to_json
+from valence_sched.store import tables
 
 
 class TestComposing(unittest.TestCase):
@@ -115,3 +137,244 @@ class TestComposeFaults(unittest.TestCase):
             done = here.provisioner.provision(request(count=3, podms=[podm]))
             self.assertEqual((), done.nodes)
             self.assertEqual((free, []), (here.free_blocks(), here.node_names()))
+
+
+class TestComposed(ComposeCase):
+    """A node that is made."""
+
+    def test_each_step_is_marked_and_each_state_told(self):
+        node = self.composer(Watched()).compose(self.claim)
+        self.assertEqual(["held", "intent", "checked", "reserved", "specific", "read back",
+                          "confirmed"], self.points)  # fmt: skip
+        subject = f"node vs-{self.claim.id} on p"
+        self.assertEqual([(subject, "checking"), (subject, "specific")], self.states)
+        self.assertEqual([node], [replace(one, created_at=0.0) for one in self.store.nodes.list()])
+        name = f"vs-{self.claim.id}"
+        self.assertEqual((name, name, "p", URI, ("c0",)),
+                         (node.id, node.name, node.podm, node.uri, node.blocks))  # fmt: skip
+        self.assertEqual([f"node {name} is composed on p: {URI}, claim {self.claim.id}"],
+                         self.lines())  # fmt: skip
+
+    def test_without_a_reservation_that_is_marked(self):
+        self.composer(Watched(reserve=False)).compose(self.claim)
+        self.assertEqual("not reserved", self.points[3])
+
+    def test_every_question_is_about_the_very_node(self):
+        known = self.store.load_podms()["p"]
+        wanted = composition_request(self.claim, self.claim.parts[0].shares[0], known)
+        self.assertTrue(wanted.devices.processors)
+        scripted = Watched(compose=PART)
+        self.error(ComposeFailed, scripted)
+        verbs = ["refusal", "conflicts", "reserve", "compose", "remove", "unreserve"]
+        self.assertEqual([(verb, wanted) for verb in verbs], scripted.requests)
+        subject = f"node vs-{self.claim.id} on p"
+        told = [(subject, "checking"), (subject, "specific"), (subject, "removing it")]
+        self.assertEqual(told, self.states)
+        self.assertEqual("taken back", self.points[-1])
+
+    def test_after_an_error_the_very_node_is_read_back(self):
+        scripted = Watched(compose=DOWN, read_node=COMPOSED)
+        self.composer(scripted).compose(self.claim)
+        requests = dict(scripted.requests)
+        self.assertEqual(requests["compose"], requests["read_node"])
+
+    def test_what_happens_is_in_the_history(self):
+        self.composer(Watched()).compose(self.claim)
+        kinds = [one.kind for one in self.store.events(self.claim.id)]
+        self.assertEqual(["held", "composing", "reserving", "composed"], kinds)
+
+    def test_the_intent_lasts_as_long_as_the_composer_says(self):
+        def compose(_request, _watch):
+            claim = self.store.claims.show(self.claim.id)
+            self.assertAlmostEqual(77.0, claim.expires_at - claim.created_at, delta=5.0)
+            line = f"claim {claim.id} is COMPOSING as vs-{claim.id} on p: {RECONCILE_HINT}"
+            self.assertEqual([line], self.lines())
+            return COMPOSED
+
+        scripted = Watched()
+        scripted.compose = compose
+        self.composer(scripted, ttl_s=77.0).compose(self.claim)
+
+    def test_what_is_not_held_is_not_begun(self):
+        expire(self, self.claim)
+        self.error(ClaimState, Watched())
+        self.assertEqual(["held"], self.points)
+
+
+class TestNotBegun(ComposeCase):
+    """Nothing was written to the pod manager: the claim is given up, and the note says why."""
+
+    def check(self, kind, scripted, line, note, points):
+        error = self.error(kind, scripted)
+        self.assertEqual((line, "p"), (str(error), error.podm))
+        self.assertEqual(("FAILED", note), self.ended())
+        self.assertEqual(points, self.points)
+        self.assertEqual([], self.lines())
+
+    def test_it_refuses(self):
+        self.check(ComposeFailed, Watched(refusal="none of these"), "p: none of these",
+                   "not begun: none of these", ["held", "intent", "checked"])  # fmt: skip
+
+    def test_it_does_not_answer(self):
+        for scripted in (DOWN, Watched(refusal=DOWN), Watched(conflicts=DOWN)):
+            self.setUp()
+            self.check(ComposeFailed, scripted, "p: connection refused",
+                       "not begun: connection refused", ["held", "intent"])  # fmt: skip
+
+    def test_a_refusal_is_enough(self):
+        scripted = Watched(refusal="no", conflicts=DOWN)
+        self.check(ComposeFailed, scripted, "p: no", "not begun: no", ["held", "intent", "checked"])
+
+    def test_a_block_is_in_use_by_now(self):
+        for conflicts, more in ((("c0: found Composed",), ""),
+                                (("c0: found Composed", "c1"), ", and 1 more"),
+                                (("c0: found Composed", "c1", "c2"), ", and 2 more")):  # fmt: skip
+            self.setUp()
+            line = f"p: c0: found Composed{more}, expected it free"
+            note = "no longer free: c0: found Composed"
+            points = ["held", "intent", "checked"]
+            self.check(ClaimLost, Watched(conflicts=conflicts), line, note, points)
+
+    def test_another_was_faster_to_reserve(self):
+        self.check(ClaimLost, Watched(reserve=ClaimLost("c0: found reserved")),
+                   "p: c0: found reserved, expected it free", "no longer free: c0: found reserved",
+                   ["held", "intent", "checked"])  # fmt: skip
+
+    def test_long_reasons_are_cut_in_the_note(self):
+        self.error(ComposeFailed, Watched(refusal=LONG))
+        self.assertEqual(200, len(self.ended()[1]))
+
+    def test_what_cannot_be_given_up_is_said(self):
+        lost = ClaimLost("taken")
+        for scripted, point, why in (
+            (Watched(refusal="no"), "checked", "not begun: no"),
+            (DOWN, "intent", "not begun: connection refused"),
+            (Watched(conflicts=("taken",)), "checked", "no longer free: taken"),
+            (Watched(compose=lost), "reserved", "no longer free: taken"),
+            (Watched(compose=ABSENT), "read back", "nothing is there"),
+        ):
+            with self.subTest(why, point=point):
+                self.setUp()
+                error = self.error(Unverified, scripted, checkpoint=self.break_at(point))
+                start = "p: nothing is composed, and that could not be noted: "
+                self.assertTrue(str(error).startswith(f"{start}{self.store.address}: "), error)
+                end = f": claim {self.claim.id} stays COMPOSING ({RECONCILE_HINT}): {why}"
+                self.assertTrue(str(error).endswith(end), error)
+                self.assertEqual("COMPOSING", self.state())
+
+
+POINTS = (
+    "held",
+    "intent",
+    "checked",
+    "reserved",
+    "composing (specific)",
+    "answered",
+    "read back",
+    "confirmed",
+)
+PODM = "gpu-east"
+MOST_PAGES = 1 << 30
+
+
+class Restarted:
+    """All connections are cut in mid-compose, and those that are made after that are well."""
+
+    def test_the_node_is_composed_and_noted_once(self):
+        documents = tree(PODM)
+        for point in POINTS:
+            with self.subTest(point), site(
+                source=None, documents={PODM: {**documents}}, url=self.named()
+            ) as here:  # fmt: skip
+                self.cut_at(here, point)
+                done = here.provisioner.provision(request())
+                self.assertEqual(((), ()), (done.failures, done.unverified))
+                (node,) = done.nodes
+                self.assertEqual([node.name], here.node_names())
+                self.assertEqual("COMPOSED", here.store.claims.show(node.claim).state)
+                here.composer.remove(node)
+
+    def cut_at(self, here: Site, point: str) -> None:
+        seen = here.points.append
+
+        def mark(now: str) -> None:
+            seen(now)
+            if now == point:
+                self.cut()
+
+        object.__setattr__(here.composer, "checkpoint", mark)
+
+
+class TestRestarted_postgresql(Restarted, ServerCase):  # noqa: N801
+    """On PostgreSQL."""
+
+    engine = "postgresql"
+
+
+class TestRestarted_mysql(Restarted, ServerCase):  # noqa: N801
+    """On MariaDB."""
+
+    engine = "mysql"
+
+
+class TestFull(StoreCase):
+    """No room for the row of a node that is there."""
+
+    def test_the_node_is_said_to_be_there_and_noted_once_there_is_room(self):
+        with site(source=None, documents={PODM: tree(PODM)}, url=self.url, ttl_s=0.01) as here:
+            limit = [MOST_PAGES]
+
+            def limited(connection, _record, _proxy):
+                connection.execute(f"PRAGMA max_page_count = {limit[0]}")
+
+            def mark(now: str) -> None:
+                if now == "read back":
+                    limit[0] = self.fill()
+
+            sa.event.listen(here.store._database.writer, "checkout", limited)
+            object.__setattr__(here.composer, "checkpoint", mark)
+            (error,) = here.provisioner.provision(request()).unverified
+            self.assertNotIn("\n", str(error))
+            there = f"^{PODM}: /redfish/v1/Systems/.* is composed, and that could not be noted: "
+            self.assertRegex(str(error), f"{there}.*disk is full .make room.*podm claim reap")
+            self.execute(sa.delete(tables.nodes))
+            self.assertEqual(["COMPOSING"], [one.state for one in here.store.claims.list()])
+            limit[0] = MOST_PAGES
+            self.assertRegex(here.reconcile()[0], "composed: found /redfish/v1/Systems/")
+            (node,) = here.store.nodes.list()
+            self.assertEqual([node.name], here.node_names())
+
+    def fill(self) -> int:
+        """Fill the table of nodes, and return how many pages there are then."""
+        filler = ComposedNode(id="f", podm="f", uri="f", claim="f")
+        engine = sa.create_engine(self.url, poolclass=sa.StaticPool)
+        with engine.connect() as connection:
+            pages = int(connection.exec_driver_sql("PRAGMA page_count").scalar() or 0)
+            connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+            for number in range(100_000):
+                row = {"id": f"f{number:06}", "podm_key": "f", "claim_id": "f",
+                       "document": to_json(filler)}  # fmt: skip
+                try:
+                    connection.execute(sa.insert(tables.nodes), row)
+                    connection.commit()
+                except sa.exc.OperationalError:
+                    connection.rollback()
+                    break
+        engine.dispose()
+        return pages
+
+
+class TestAgain(unittest.TestCase):
+    """Changes whose commit had its effect though its answer was lost."""
+
+    def test_noting_the_same_nodes_again_changes_nothing(self):
+        with site(source=None, documents={PODM: tree(PODM)}) as here:
+            node = here.composer.compose(here.claim(request()))
+            here.store.claims.finish_composing(node.claim, [node])
+            self.assertEqual([node.id], [one.id for one in here.store.nodes.list()])
+
+    def test_splitting_again_gives_the_same_claims(self):
+        with site(source=None, documents={PODM: tree(PODM)}) as here:
+            claim = here.claim(request(count=2))
+            first = [one.id for one in here.store.claims.split(claim.id)]
+            self.assertEqual(first, [one.id for one in here.store.claims.split(claim.id)])

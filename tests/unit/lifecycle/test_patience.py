@@ -1,17 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A database that is away when a node was composed or removed is waited for; the claim lasts."""
+"""Patience with a pod manager, and work that is given up."""
 
 import itertools
 import unittest
 
 import sqlalchemy as sa
+from msgspec.structs import replace
 
+from tests.unit.lifecycle.scripted import (
+    ABSENT,
+    BUSY,
+    COMPOSED,
+    DOWN,
+    PART,
+    UNKNOWN,
+    URI,
+    USED,
+    ComposeCase,
+    Scripted,
+    Watched,
+)
 from tests.unit.lifecycle.site import Site, request, site
 from tests.unit.store.engines import StoreCase
 from tests.unit.store.proxy import Proxy
+from tests.unit.store.site import part
 from tests.unit.trees import tree
-from valence_sched.errors import StoreError
+from valence_sched.errors import ComposeFailed, PodmError, StillComposing, StoreError, Unverified
 from valence_sched.lifecycle.access import PodmAccess
+from valence_sched.lifecycle.compose import RECONCILE_HINT
+from valence_sched.model.composition import ComposedNode, CompositionRequest, CompositionResult
 from valence_sched.store.database import PATIENCE_S, Database
 from valence_sched.store.store import Store
 from valence_sched.store.url import StoreUrl
@@ -165,6 +182,155 @@ class TestLease(StoreCase):
         self.assertLess(short, longer)
         self.assertGreater(short, 2 * 10.0 + PATIENCE_S)
         self.assertGreater(longer, 2 * 10.0 + 4 * 60.0 + PATIENCE_S)
+
+
+class TestGivenUp(ComposeCase):
+    """What an error says, and what stays."""
+
+    def test_nothing_is_left(self):
+        for scripted, why in (
+            (Watched(compose=DOWN), "connection refused; nothing is there"),
+            (Watched(compose=ABSENT), "nothing is there"),
+            (Watched(compose=PART), "c0 is idle"),
+            (Watched(compose=DOWN, read_node=PART), "connection refused; c0 is idle"),
+            (Watched(compose=ValueError("a bug")),
+             "ValueError: a bug (please report this); nothing is there"),
+            (Watched(compose=CompositionResult(state="absent")),
+             "it answered that it composed, and composed nothing"),
+            (Watched(reserve=DOWN), "connection refused; nothing is there"),
+        ):  # fmt: skip
+            with self.subTest(why):
+                self.setUp()
+                error = self.error(ComposeFailed, scripted)
+                self.assertEqual((f"p: {why}", "p"), (str(error), error.podm))
+                self.assertEqual(("FAILED", why), self.ended())
+
+    def test_something_may_be_left(self):
+        unread = "could not be read back: "
+        for scripted, what in (
+            (Watched(compose=USED), "c0 is in use"),
+            (Watched(compose=UNKNOWN), UNKNOWN.reason),
+            (Watched(compose=DOWN, read_node=DOWN),
+             f"connection refused; {unread}connection refused"),
+            (Watched(compose=DOWN, read_node=ValueError("a bug")),
+             f"connection refused; {unread}ValueError: a bug (please report this)"),
+            (Watched(compose=PART, remove=PART), "c0 is idle"),
+            (Watched(compose=PART, remove=USED), "c0 is idle; c0 is in use"),
+            (Watched(compose=PART, remove=DOWN), f"c0 is idle; {unread}connection refused"),
+            (Watched(compose=ABSENT, unreserve=DOWN), "nothing is there; connection refused"),
+            (Watched(compose=PART, unreserve=ValueError("a bug")),
+             "c0 is idle; ValueError: a bug (please report this)"),
+        ):  # fmt: skip
+            with self.subTest(what):
+                self.setUp()
+                error = self.error(Unverified, scripted)
+                line = f"p: claim {self.claim.id} stays COMPOSING: {what} ({RECONCILE_HINT})"
+                self.assertEqual((line, "COMPOSING"), (str(error), self.state()))
+                name = f"vs-{self.claim.id}"
+                self.assertEqual([f"claim {self.claim.id} is COMPOSING as {name} on p: "
+                                  f"{RECONCILE_HINT}"], self.lines())  # fmt: skip
+
+    def test_a_pod_manager_that_goes_on_is_named_with_the_node_to_be(self):
+        error = self.error(StillComposing, Watched(compose=BUSY))
+        self.assertEqual((f"vs-{self.claim.id}", "p", self.claim.id),
+                         (error.node, error.podm, error.claim))  # fmt: skip
+        line = f"p: claim {self.claim.id} stays COMPOSING: the task runs ({RECONCILE_HINT})"
+        self.assertEqual(line, str(error))
+
+    def test_one_that_went_on_after_an_error_too(self):
+        error = self.error(StillComposing, Watched(compose=DOWN, read_node=BUSY))
+        self.assertIn("COMPOSING: connection refused; the task runs (", str(error))
+
+    def test_a_node_of_anothers_block_is_taken_back(self):
+        other = self.store.claims.create([part("p", 1, "c1")])
+        scripted = Watched(compose=replace(COMPOSED, blocks=("c1",)))
+        error = self.error(ComposeFailed, scripted)
+        lost = f"block c1 of pod manager 'p' is held by claim {other.id}"
+        self.assertEqual(f"p: {lost}", str(error))
+        self.assertEqual(["reserve", "compose", "remove", "unreserve"], scripted.calls)
+        requests = dict(scripted.requests)
+        self.assertEqual([requests["compose"]] * 2, [requests["remove"], requests["unreserve"]])
+        self.assertEqual(("FAILED", lost), self.ended())
+        self.assertEqual([], self.store.nodes.list())
+
+    def test_a_node_whose_claim_was_given_up_meanwhile_is_taken_back(self):
+        def compose(request, watch):
+            self.store.claims.fail(self.claim.id, "reaped")
+            return Scripted.compose(scripted, request, watch)
+
+        scripted = Watched()
+        scripted.compose = compose
+        error = self.error(ComposeFailed, scripted)
+        self.assertIn(f"claim {self.claim.id} is FAILED: it was not being composed", str(error))
+        self.assertEqual(("FAILED", "reaped"), self.ended())
+
+    def test_a_node_that_cannot_be_noted_is_named(self):
+        error = self.error(Unverified, Watched(), checkpoint=self.break_at("read back"))
+        start = f"p: {URI} is composed, and that could not be noted: {self.store.address}: "
+        self.assertTrue(str(error).startswith(start), error)
+        self.assertTrue(str(error).endswith(f": claim {self.claim.id}: {RECONCILE_HINT}"), error)
+
+    def test_what_cannot_be_begun_is_not_begun(self):
+        scripted = Watched()
+        with self.assertRaises(StoreError):
+            composer = self.composer(scripted, checkpoint=self.break_at("held"))
+            composer.compose(self.claim)
+        self.assertEqual(([], []), (scripted.calls, scripted.requests))
+
+
+class TestRemoved(ComposeCase):
+    """A node that is taken apart."""
+
+    def setUp(self):
+        super().setUp()
+        self.node = self.composer(Watched()).compose(self.claim)
+        self.points.clear()
+        self.states.clear()
+        self.store.effects.forget("node", self.node.id)
+
+    def fails(self, kind, scripted, **words):
+        with self.assertRaises(kind) as caught:
+            self.composer(scripted, **words).remove(self.node)
+        self.assertIs(kind, type(caught.exception))
+        return str(caught.exception)
+
+    def test_it_is_asked_for_by_name_blocks_and_uri_and_forgotten(self):
+        scripted = Watched()
+        self.composer(scripted).remove(self.node)
+        wanted = CompositionRequest(name=self.node.id, pool="all", blocks=("c0",))
+        self.assertEqual([("remove", wanted)], scripted.requests)
+        self.assertEqual(["removing", "removed", "forgotten"], self.points)
+        subject = f"node vs-{self.claim.id} on p"
+        self.assertEqual([(subject, "connecting"), (subject, "removing it")], self.states)
+        self.assertEqual(([], "RELEASED"), (self.store.nodes.list(), self.state()))
+        self.assertEqual([f"node {self.node.id} of p is deleted"], self.lines())
+
+    def test_one_whose_pod_manager_cannot_be_reached_stays(self):
+        self.assertEqual(f"p: {URI}: connection refused", self.fails(PodmError, DOWN))
+        self.assertEqual((["removing"], []), (self.points, self.lines()))
+        self.assertEqual(1, len(self.store.nodes.list()))
+
+    def test_what_stays_of_it_is_said(self):
+        unsure = [f"node {self.node.id} of p may be gone: {RECONCILE_HINT}"]
+        for remove, why in ((PART, "c0 is idle"),
+                            (DOWN, "could not be read back: connection refused")):  # fmt: skip
+            self.assertEqual(f"p: {why}: look there, then try again",
+                             self.fails(Unverified, Watched(remove=remove)))  # fmt: skip
+            self.assertEqual(unsure, self.lines())
+        self.assertEqual(["removing", "removed"] * 2, self.points)
+        self.assertEqual("COMPOSED", self.state())
+
+    def test_one_that_cannot_be_forgotten_is_said(self):
+        line = self.fails(Unverified, Watched(), checkpoint=self.break_at("removed"))
+        start = f"p: {URI} is taken apart, and that could not be noted: {self.store.address}: "
+        self.assertTrue(line.startswith(start), line)
+        self.assertTrue(line.endswith(f": {RECONCILE_HINT}"), line)
+
+    def test_another_system_reads_it_by_its_id_where_it_has_no_name(self):
+        scripted = Watched()
+        node = ComposedNode(id="n", podm="p", uri=URI, claim=self.claim.id)
+        self.composer(scripted).remove(node)
+        self.assertEqual("n", scripted.requests[0][1].name)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.unit.core.sites import quietly
-from tests.unit.zones.test_merge import offer
 from tests.unit.zones.test_scarcity_as_flat import NO_INVENTORY
+from tests.unit.zones.test_selection import offer
 from tests.unit.zones.test_tree_as_flat import CARD, CORES, decider, podm, tree
 from valence_sched.errors import NoPodm, UnknownName
 from valence_sched.model.request import Request

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tests.unit.core.deciders import cpu, engine_of
 from tests.unit.zones.test_batch import FlatPodms
-from tests.unit.zones.test_merge import offer
+from tests.unit.zones.test_selection import offer
 from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import (
     InventoryIncomplete,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reaping nodes that are gone, and nodes that came after their claim had ended."""
+"""Reaping: nodes and claims that are left behind, and what pod managers answer."""
 
 import contextlib
 
@@ -13,10 +13,12 @@ from tests.unit.lifecycle.scripted import (
     PART,
     UNKNOWN,
     URI,
+    USED,
     Noting,
     ReapCase,
 )
 from tests.unit.store.site import expire, part, podm
+from tests.unit.store.test_claims import usage
 from valence_sched.lifecycle.reconcile import Reconciler
 from valence_sched.model.claim import ClaimPart, Grant, NodeAllocation
 from valence_sched.model.composition import ComposedNode, CompositionRequest, CompositionResult
@@ -209,3 +211,163 @@ class TestNodes(ReapCase):
         expire(self, self.claim)
         self.readings["p"] = podm(nodes=[{"uri": "/S/9", "name": "vs-0123"}])
         self.assertEqual(["claim", "node"], [action.kind for action in self.reap(Noting())])
+
+
+class TestClaims(ReapCase):
+    """What becomes of a claim whose process died."""
+
+    def test_a_pod_manager_is_asked_for_the_node_with_all_that_is_known_of_it(self):
+        self.store.remember(podm())
+        self.start()
+        self.store.claims.note_reserving(self.claim.id)
+        composer = Noting(read_node=PART)
+        self.claim_line(composer)
+        wanted = self.wanted()
+        self.assertTrue(wanted.devices.processors)
+        self.assertTrue(wanted.substitutes["c0"])
+        expected = [("read_node", wanted, None), ("remove", wanted, URI),
+                    ("unreserve", wanted, None)]  # fmt: skip
+        self.assertEqual(expected, composer.arguments)
+        self.assertEqual([(f"claim {self.claim.id} on p", "reconciling")], self.told)
+
+    def test_an_amount_without_a_node_is_taken_back_too(self):
+        self.start()
+        amount_left = CompositionResult(state="left", amounts=(AMOUNT,), reason="a chunk")
+        composer = Noting(read_node=amount_left, remove=amount_left)
+        self.assertEqual("left as it is: a chunk", self.claim_line(composer))
+        self.assertEqual(("remove", self.wanted(), ""), composer.arguments[-1])
+        self.assertEqual("COMPOSING", self.state())
+        gone = Noting(read_node=amount_left)
+        self.assertEqual("freed what it held: nothing was composed", self.claim_line(gone))
+        self.assertEqual("FAILED", self.state())
+
+    def test_a_node_that_cannot_be_taken_back_stays_with_its_claim(self):
+        self.start()
+        self.store.claims.note_reserving(self.claim.id)
+        composer = Noting(read_node=PART, remove=PART)
+        self.assertEqual("left as it is: c0 is idle", self.claim_line(composer))
+        self.assertEqual(["read_node", "remove"], composer.calls)
+        self.assertEqual("COMPOSING", self.state())
+
+    def test_what_is_not_known_stays_too(self):
+        self.start()
+        for answer in (UNKNOWN, replace(UNKNOWN, node=URI), replace(UNKNOWN, amounts=(AMOUNT,))):
+            self.assertEqual(f"left as it is: {UNKNOWN.reason}",
+                             self.claim_line(Noting(read_node=answer)))  # fmt: skip
+        self.assertEqual("COMPOSING", self.state())
+
+    def test_a_reservation_is_given_back_only_where_the_claim_made_it(self):
+        for began, calls in ((False, ["read_node"]), (True, ["read_node", "unreserve"])):
+            for answer in (COMPOSED, ABSENT, UNKNOWN):
+                with self.subTest(began=began, answer=answer):
+                    self.begin()
+                    self.start()
+                    if began:
+                        self.store.claims.note_reserving(self.claim.id)
+                    composer = Noting(read_node=answer)
+                    self.claim_line(composer)
+                    self.assertEqual(calls, composer.calls)
+
+    def test_the_reservation_of_another_claim_is_not_its_own(self):
+        other = self.store.claims.create([part("p", 1, "c1")])
+        self.store.claims.start_composing(other.id)
+        self.store.claims.note_reserving(other.id)
+        self.start()
+        composer = Noting()
+        self.claim_line(composer)
+        self.assertEqual(["read_node"], composer.calls)
+
+    def test_each_node_of_a_claim_is_looked_for(self):
+        shares = tuple(NodeAllocation(node=n, pool="all", blocks=(f"c{n}",)) for n in (1, 2))
+        self.start(ClaimPart(podm="p", generation=1, shares=shares))
+        names = [f"vs-{self.claim.id}-{number}" for number in (1, 2)]
+        found = {name: CompositionResult(state="composed", node=f"/S/{n}", blocks=(f"c{n}",))
+                 for n, name in enumerate(names, 1)}  # fmt: skip
+        composer = Noting(by_name=found)
+        self.assertEqual("composed: found /S/1, /S/2", self.claim_line(composer))
+        nodes = [(node.id, node.podm, node.uri, node.blocks) for node in self.store.nodes.list()]
+        expected = [(name, "p", f"/S/{n}", (f"c{n}",)) for n, name in enumerate(names, 1)]
+        self.assertEqual(expected, nodes)
+
+    def test_all_that_remains_is_named_and_noted(self):
+        shares = tuple(NodeAllocation(node=n, pool="all", blocks=(f"c{n}",)) for n in (1, 2))
+        self.start(ClaimPart(podm="p", generation=1, shares=shares))
+        used = {f"vs-{self.claim.id}-{n}": replace(USED, reason=f"c{n} is in use") for n in (1, 2)}
+        note = "nothing was composed, but look at c1 is in use; c2 is in use"
+        self.assertEqual(f"freed what it held: {note}", self.claim_line(Noting(by_name=used)))
+        claim = self.store.claims.show(self.claim.id)
+        self.assertEqual(("FAILED", note), (claim.state, claim.note))
+
+    def test_long_reasons_are_cut(self):
+        long = "x" * 300
+        for answer, start, length in (
+            (type(DOWN)(long), "left as it is: p does not tell: x", 200),
+            (replace(PART, reason=long, works=True), "left as it is: p goes on: x", 200),
+            (replace(UNKNOWN, reason=long), "left as it is: x", 200),
+            (replace(USED, reason=long), "freed what it held: nothing was composed, but look at x",
+             200 + len("freed what it held: ")),
+        ):  # fmt: skip
+            with self.subTest(start):
+                self.begin()
+                self.start()
+                line = self.claim_line(Noting(read_node=answer))
+                self.assertEqual((start, length, "…"), (line[: len(start)], len(line), line[-1]))
+
+    def test_claims_of_several_pod_managers_name_them(self):
+        self.store.remember(podm("q"))
+        claim = self.store.claims.create([part("p", 1, "c1"), part("q", 1, "c0")])
+        self.store.claims.renew(claim.id, 1e-6)
+        done = "expired: freed what it held"
+        expected = [Action(kind="claim", id=claim.id, podm="p, q", done=done)]
+        self.assertEqual(expected, self.reap(Noting()))
+
+
+class TestLost(ReapCase):
+    """A node that is made of a block which another claim holds: it must not stay."""
+
+    def setUp(self):
+        super().setUp()
+        self.start()
+        self.other = self.store.claims.create([part("p", 1, "c1")])
+        self.found = CompositionResult(state="composed", node=URI, blocks=("c1",))
+        self.lost = f"block c1 of pod manager 'p' is held by claim {self.other.id}"
+
+    def test_it_is_taken_apart_and_its_claim_given_up(self):
+        composer = Noting(read_node=self.found)
+        self.assertEqual(f"taken apart, and freed what it held: {self.lost}",
+                         self.claim_line(composer))  # fmt: skip
+        claim = self.store.claims.show(self.claim.id)
+        self.assertEqual(("FAILED", self.lost), (claim.state, claim.note))
+        verb, request, uri = composer.arguments[-1]
+        self.assertEqual(("remove", f"vs-{self.claim.id}", ("c1",), URI),
+                         (verb, request.name, request.blocks, uri))  # fmt: skip
+        self.assertEqual({"c1": 1}, usage(self.store).blocks)
+
+    def test_what_stays_of_it_is_said_and_the_claim_stays_too(self):
+        composer = Noting(read_node=self.found, remove=PART)
+        self.assertEqual(f"left as it is: {self.lost}; c0 is idle", self.claim_line(composer))
+        composer = Noting(read_node=self.found, remove=DOWN)
+        self.assertEqual("left as it is: p does not tell: connection refused",
+                         self.claim_line(composer))  # fmt: skip
+        self.assertEqual("COMPOSING", self.state())
+
+    def test_long_reasons_are_cut(self):
+        for remove in (replace(PART, reason="x" * 300), type(DOWN)("x" * 300)):
+            line = self.claim_line(Noting(read_node=self.found, remove=remove))
+            self.assertEqual((200, "x…"), (len(line), line[-2:]))
+
+    def test_a_long_name_of_the_lost_block_is_cut_in_line_and_note(self):
+        long = "x" * 300
+        self.store.remember(podm(blocks=[{"uri": "c0"}, {"uri": long}]))
+        self.store.claims.create([part("p", 2, long)])
+        found = replace(self.found, blocks=(long,))
+        line = self.claim_line(Noting(read_node=found))
+        note = self.store.claims.show(self.claim.id).note
+        self.assertEqual([(200, "x…")] * 2, [(len(text), text[-2:]) for text in (line, note)])
+
+    def test_a_dry_run_takes_nothing_apart(self):
+        self.dry_run = True
+        composer = Noting(read_node=self.found)
+        self.assertEqual("composed: found /S/1", self.claim_line(composer))
+        self.assertEqual(["read_node"], composer.calls)
+        self.assertEqual("COMPOSING", self.state())
