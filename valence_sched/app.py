@@ -40,7 +40,6 @@ from valence_sched.model.progress import Progress
 from valence_sched.model.read_options import DEFAULT_SELECTION, ReadOptions, Selection
 
 if TYPE_CHECKING:
-    from valence_sched.inventory.background_reader import BackgroundReader
     from valence_sched.inventory.capture import Captures
     from valence_sched.inventory.registry import Registry
     from valence_sched.lifecycle.dispatch import DispatchSender
@@ -50,11 +49,9 @@ if TYPE_CHECKING:
     from valence_sched.model.decision import Report, Reports
     from valence_sched.model.dispatch import Dispatch, DispatchSettings, Receipt
     from valence_sched.model.effect import EffectLog
-    from valence_sched.model.event_address import EventAddress
     from valence_sched.model.messaging import MessagingSettings
     from valence_sched.model.page import Page
     from valence_sched.model.plan import Plan
-    from valence_sched.model.podm_overview import PodmOverview
     from valence_sched.model.read_pace import ReadPace
     from valence_sched.model.registration import PasswordReference
     from valence_sched.model.relocation import Relocation, Survival
@@ -68,7 +65,6 @@ if TYPE_CHECKING:
     from valence_sched.model.zone_file import RecordedZone
     from valence_sched.model.zone_registry import ZoneInfo, ZoneRegistration
     from valence_sched.model.zone_settings import ZoneSettings
-    from valence_sched.pages.hardware import HardwareListing
     from valence_sched.planning.checks import Checker
     from valence_sched.planning.site import Site as Site
     from valence_sched.planning.sweep import Sweep as Sweep
@@ -149,34 +145,6 @@ class App:
     ) -> Engine:
         """Return the scheduler over a selection; ``effects`` as of an engine."""
         return Engine(self.config, self.sources, self.loader, selection, effects=effects)
-
-    def background_reader(
-        self,
-        live: ReadOptions,
-        store: Store,
-        tell: Callable[[str], object],
-        *,
-        pace: ReadPace,
-        threads: int,
-        lease_s: float = 30.0,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], object] = time.sleep,
-        changed: Callable[[Sequence[str]], object] = lambda _names: None,
-        address: EventAddress | None = None,
-    ) -> BackgroundReader:
-        """Return what keeps the registered pod managers in a store fresh; arguments as of it."""
-        return self.sources.background_reader(
-            live,
-            store,
-            pace,
-            tell,
-            threads,
-            lease_s=lease_s,
-            clock=clock,
-            sleep=sleep,
-            changed=changed,
-            address=address,
-        )
 
     def zone_poller(
         self,
@@ -272,7 +240,7 @@ class App:
                 )
                 words["changed"] = fanout.send
             store = stack.enter_context(registry.store())
-            reader = self.background_reader(live, store, tell, pace=pace, threads=threads, **words)
+            reader = self.sources.background_reader(live, store, pace, tell, threads, **words)
             if fanout is not None:
                 fanout.start()
                 stack.callback(fanout.close)
@@ -766,47 +734,6 @@ class App:
             yield lambda page: pending.write(page_html(page))
         finally:
             pending.discard()
-
-    def hardware(
-        self, scheduler: Scheduler, podms: Sequence[PodmOverview] | None = None
-    ) -> HardwareListing:
-        """Return what a scheduler decides on, or of it some pod managers, for a page."""
-        from valence_sched.pages.hardware import read_hardware
-
-        return read_hardware(scheduler, podms)
-
-    def inventory_page(self, hardware: HardwareListing) -> Page:
-        """Return the page of an inventory."""
-        from valence_sched.pages.inventory import inventory_page
-
-        return inventory_page(hardware)
-
-    def decision_page(
-        self,
-        document: Report | Reports,
-        hardware: HardwareListing,
-        facts: tuple[tuple[str, str], ...] = (),
-    ) -> Page:
-        """Return the page of one decision or several; ``facts`` say what became of it."""
-        from valence_sched.pages.decision import decision_page
-
-        return decision_page(document, hardware, facts)
-
-    def replay_page(
-        self, replay: Replay, sites: Sequence[Site], facts: tuple[tuple[str, str], ...] = ()
-    ) -> Page:
-        """Return the page of a replay on these sites; ``facts`` say of which workload."""
-        from valence_sched.pages.replay import replay_page
-
-        return replay_page(replay, {site.name: site.effects for site in sites}, facts)
-
-    def sweep_page(
-        self, runs: Sequence[SweepRun], sites: Sequence[Site], facts: tuple[tuple[str, str], ...]
-    ) -> Page:
-        """Return the page of a sweep over these sites; ``facts`` say of which workload."""
-        from valence_sched.pages.sweep import sweep_page
-
-        return sweep_page(runs, {site.name: site.effects for site in sites}, facts)
 
     def relocation_page(self, result: Relocation | Survival, site: Site) -> Page:
         """Return the page of a failure or a drain on a site, with the map of it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -140,9 +141,9 @@ class SourceReader:
         tell: Callable[[str], object],
         threads: int,
         *,
-        lease_s: float,
-        clock: Callable[[], float],
-        sleep: Callable[[float], object],
+        lease_s: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
         changed: Callable[[Sequence[str]], object] = lambda _names: None,
         address: EventAddress | None = None,
     ) -> BackgroundReader:

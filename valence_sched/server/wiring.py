@@ -263,11 +263,10 @@ class ServiceProcess:
         live = replace(selection_of(settings).live, timeout_s=chosen.request_timeout_s)
         hints = self.hints
         words = {} if hints is None else {"changed": lambda names: hints.start().send(names)}
-        reader = self._make_app().background_reader(
+        reader = self._make_app().sources.background_reader(
             live,
             self._state.store(),
-            tell,
-            pace=ReadPace(
+            ReadPace(
                 interval_s=chosen.interval_s,
                 jitter=chosen.jitter,
                 backoff_s=chosen.max_interval_s,
@@ -275,7 +274,8 @@ class ServiceProcess:
                 events=chosen.events != "off",
                 event_pause_s=chosen.event_pause_s,
             ),
-            threads=chosen.readers,
+            tell,
+            chosen.readers,
             lease_s=chosen.lease_s,
             clock=self._clock,
             sleep=sleep,

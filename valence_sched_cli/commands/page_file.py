@@ -36,27 +36,38 @@ class PageFile:
         self, scheduler: Scheduler, podms: Sequence[PodmOverview] | None = None
     ) -> None:
         """Read what the page is about: all that a scheduler decides on, or some pod managers."""
-        self._hardware = self._app.hardware(scheduler, podms)
+        from valence_sched.pages.hardware import read_hardware  # the libraries of pages
+
+        self._hardware = read_hardware(scheduler, podms)
 
     def write_inventory(self) -> None:
         """Write the page of the inventory; InputError if it cannot be written."""
-        self.write(self._app.inventory_page(self._hardware))
+        from valence_sched.pages.inventory import inventory_page
+
+        self.write(inventory_page(self._hardware))
 
     def write_decision(self, document: Report | Reports, facts: Sequence[tuple[str, str]]) -> None:
         """Write the page of a decision; InputError if it cannot be written."""
-        self.write(self._app.decision_page(document, self._hardware, tuple(facts)))
+        from valence_sched.pages.decision import decision_page
+
+        self.write(decision_page(document, self._hardware, tuple(facts)))
 
     def write_replay(
         self, replay: Replay, sites: Sequence[Site], facts: Sequence[tuple[str, str]]
     ) -> None:
         """Write the page of a replay on these sites; InputError if it cannot be written."""
-        self.write(self._app.replay_page(replay, sites, tuple(facts)))
+        from valence_sched.pages.replay import replay_page
+
+        effects = {site.name: site.effects for site in sites}
+        self.write(replay_page(replay, effects, tuple(facts)))
 
     def write_sweep(
         self, runs: Sequence[SweepRun], sites: Sequence[Site], facts: Sequence[tuple[str, str]]
     ) -> None:
         """Write the page of a sweep over these sites; InputError if it cannot be written."""
-        self.write(self._app.sweep_page(runs, sites, tuple(facts)))
+        from valence_sched.pages.sweep import sweep_page
+
+        self.write(sweep_page(runs, {site.name: site.effects for site in sites}, tuple(facts)))
 
     def write_relocation(self, result: Relocation | Survival, site: Site) -> None:
         """Write the page of a failure or a drain on a site; InputError if it cannot be written."""

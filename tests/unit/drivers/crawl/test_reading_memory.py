@@ -143,10 +143,9 @@ class ReadingMemoryTest(LiveTest):
         target = ReadTarget(Registration(name="p", url=server.url))
         with Store(url) as store:
             app = App(environ={"HOME": folder.name, "XDG_CACHE_HOME": folder.name})
-            reader = app.background_reader(
-                ReadOptions(state=url), store, lambda _line: None, threads=1,
-                pace=ReadPace(events=False),
-            )  # fmt: skip
+            reader = app.sources.background_reader(
+                ReadOptions(state=url), store, ReadPace(events=False), lambda _line: None, 1
+            )
             parsed = []
             for _ in range(4):
                 with mock.patch.object(
