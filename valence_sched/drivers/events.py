@@ -8,13 +8,14 @@ at, and deleted in the end.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urljoin
 
 import msgspec
@@ -25,7 +26,7 @@ from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.document_shape import current_form
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, flag, links, text, words
 from valence_sched.drivers.http.connection import Connection, enter_service
-from valence_sched.drivers.http.exchange import GONE, Answer, Deadline
+from valence_sched.drivers.http.exchange import GONE, Deadline
 from valence_sched.drivers.http.stdlib_transport import AnswerStream
 from valence_sched.drivers.http.tls import TlsContexts
 from valence_sched.drivers.links import ROOT, collection_pages
@@ -46,10 +47,7 @@ _MOST_TEXT = 120
 
 
 def hint_of(data: bytes) -> str | None:
-    """Return the first record of an event that may change a reading, None where none does.
-
-    What cannot be parsed is no hint.
-    """
+    """Return the hint of an event, as :func:`hint_of_records`; what cannot be parsed is none."""
     try:
         event = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -70,20 +68,12 @@ def _hint_of_record(record: Json) -> str | None:
     kind, message = _text(record, "EventType"), _text(record, "MessageId")
     registry, _, rest = message.partition(".")
     name = rest.rpartition(".")[2] if registry in REGISTRIES and rest else kind
-    origin = _origin(record)
-    if origin:
+    linked: Any = record.get("OriginOfCondition")  # a link, or text of older services
+    if origin := _text(linked if isinstance(linked, dict) else {"@odata.id": linked}, "@odata.id"):
         inner = origin.lower().removeprefix(ROOT).strip("/").split("/")
         other = inner[0] in OTHER_SERVICES or "logservices" in inner
         return None if other else f"{name or 'event'} {origin}"
     return name if registry in REGISTRIES or kind in TYPES else None
-
-
-def _origin(record: Json) -> str:
-    """Return the path of the resource of an event: a link, or text of older services."""
-    origin: Any = record.get("OriginOfCondition")
-    if isinstance(origin, dict):
-        origin = origin.get("@odata.id")
-    return origin if isinstance(origin, str) else ""
 
 
 def _text(record: Json, name: str) -> str:
@@ -160,10 +150,24 @@ class NoEvents(PodmError):
 
 
 class EventService(Resource):
-    """EventService, for its stream."""
+    """EventService, for its stream and its subscriptions."""
 
     enabled = Field("ServiceEnabled", flag, "whether it sends events")
     stream_uri = Field("ServerSentEventUri", text, "where its stream is")
+    subscriptions = Field("Subscriptions", links, "the collection of its subscriptions")
+    registries = Field("RegistryPrefixes", words, "the registries of messages it filters by")
+    types = Field("EventTypesForSubscription", words, "the types of events it filters by")
+
+
+def _event_services(connection: Connection) -> Iterator[EventService]:
+    """Log in, and yield the event services that are not switched off."""
+    for link in links(current_form(enter_service(connection), root=True).get("EventService")):
+        uri = connection.local_path(link) if link else ""
+        answer = connection.get(uri) if uri else None
+        if answer is not None and answer.status == 200:
+            service = EventService(uri, answer.json(uri), NO_NOTES)
+            if service.enabled is not False:
+                yield service
 
 
 class EventStream:
@@ -181,7 +185,7 @@ class EventStream:
         quiet_s: float = QUIET_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._timeout_s, self._quiet_s, self._clock = timeout_s, quiet_s, clock
+        self._quiet_s, self._clock = quiet_s, clock
         self._connection = Connection(
             target.registered, target.password, Deadline(timeout_s), tls=tls
         )
@@ -207,33 +211,21 @@ class EventStream:
             self._connection.close()
 
     def cut(self) -> None:
-        """End the stream."""
         self._connection.cut()
 
     def _open(self) -> AnswerStream:
-        connection = self._connection
-        stream = connection.open_stream(self._stream_uri(enter_service(connection)))
+        found = (it.stream_uri for it in _event_services(self._connection) if it.stream_uri)
+        if (uri := next(found, None)) is None:
+            raise NoEvents("offers no event stream")
+        stream = self._connection.open_stream(self._connection.local_path(uri))
         kind = stream.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if stream.status == 200 and kind == STREAM_TYPE:
             return stream
         stream.close()
         if 300 <= stream.status < 400:
             raise PodmError("redirects its event stream, which is not followed")
-        found = f"HTTP {stream.status}" if stream.status != 200 else (kind or "no content type")
-        raise PodmError(f"its event stream: found {found}, expected {STREAM_TYPE}")
-
-    def _stream_uri(self, root: Json | None) -> str:
-        connection = self._connection
-        entries = current_form(root, root=True) if root is not None else {}
-        for link in links(entries.get("EventService")):
-            uri = connection.local_path(link) if link else ""
-            answer = connection.get(uri) if uri else None
-            if answer is None or answer.status != 200:
-                continue
-            service = EventService(uri, answer.json(uri), NO_NOTES)
-            if service.stream_uri and service.enabled is not False:
-                return connection.local_path(service.stream_uri)
-        raise NoEvents("offers no event stream")
+        what = f"HTTP {stream.status}" if stream.status != 200 else (kind or "no content type")
+        raise PodmError(f"its event stream: found {what}, expected {STREAM_TYPE}")
 
     def _read(self, stream: AnswerStream, hint: Callable[[str], object]) -> None:
         parser = EventParser()
@@ -261,24 +253,11 @@ class SubscriptionLeft(PodmError):
     """A subscription that could not be deleted: the pod manager goes on sending to it."""
 
 
-class PushService(Resource):
-    """EventService, for its subscriptions."""
-
-    enabled = Field("ServiceEnabled", flag, "whether it sends events")
-    registries = Field("RegistryPrefixes", words, "the registries of messages it filters by")
-    types = Field("EventTypesForSubscription", words, "the types of events it filters by")
-
-
 class EventDestination(Resource):
     """EventDestination, a subscription."""
 
     destination = Field("Destination", text, "where its events go")
     context = Field("Context", text, "the words of the client that made it")
-
-
-class _Offer(NamedTuple):
-    collection: str
-    filters: Json
 
 
 class EventSubscription:
@@ -315,9 +294,12 @@ class EventSubscription:
                 asked for, or has dropped it.
         """
         with self._connection(self._timeout_s) as connection:
-            offer = self._offer(connection)
-            self._delete_leftovers(connection, offer.collection)
-            uri = self._create(connection, offer)
+            found = (it for it in _event_services(connection) if any(it.subscriptions))
+            if (service := next(found, None)) is None:
+                raise NoEvents("offers neither an event stream nor subscriptions")
+            collection = connection.local_path(next(filter(None, service.subscriptions)))
+            self._delete_leftovers(connection, collection)
+            uri = self._create(connection, collection, _filters(service))
         try:
             self._check(uri)
             opened()
@@ -331,7 +313,6 @@ class EventSubscription:
             self._delete(uri)
 
     def cut(self) -> None:
-        """End it."""
         self._ended.set()
         if (connection := self._current) is not None:
             connection.cut()
@@ -341,21 +322,6 @@ class EventSubscription:
         made = Connection(target.registered, target.password, Deadline(timeout_s), tls=self._tls)
         self._current = made
         return made
-
-    def _offer(self, connection: Connection) -> _Offer:
-        root = enter_service(connection)
-        entries = current_form(root, root=True) if root is not None else {}
-        for link in links(entries.get("EventService")):
-            uri = connection.local_path(link) if link else ""
-            answer = connection.get(uri) if uri else None
-            if answer is None or answer.status != 200:
-                continue
-            document = answer.json(uri)
-            service = PushService(uri, document, NO_NOTES)
-            collections = [one for one in links(document.get("Subscriptions")) if one]
-            if collections and service.enabled is not False:
-                return _Offer(connection.local_path(collections[0]), _filters(service))
-        raise NoEvents("offers neither an event stream nor subscriptions")
 
     def _delete_leftovers(self, connection: Connection, collection: str) -> None:
         def read(uri: str) -> Json | None:
@@ -371,23 +337,19 @@ class EventSubscription:
             if found is not None and self._address.owns(found.destination or ""):
                 connection.delete(uri)
 
-    def _create(self, connection: Connection, offer: _Offer) -> str:
-        body = {
-            "Destination": self._destination,
-            "Protocol": "Redfish",
-            "Context": self._context,
-            **offer.filters,
-        }
-        answer = connection.post(offer.collection, body)
-        if reason := _refusal(answer, offer.collection):
+    def _create(self, connection: Connection, collection: str, filters: Json) -> str:
+        body = {"Destination": self._destination, "Protocol": "Redfish", "Context": self._context}
+        answer = connection.post(collection, body | filters)
+        told = None
+        with contextlib.suppress(InputError):  # the status counts
+            told = answer.json(collection) if answer.body else None
+        if reason := refusal(Reply(answer.status, answer.headers, told)):
             raise PodmError(f"refuses to send events: {self._plain(reason)}")
-        location = next(
-            (value for name, value in answer.headers.items() if name.lower() == "location"), None
-        )
-        link = location or (answer.json(offer.collection).get("@odata.id") if answer.body else None)
+        location = answer.headers.get("Location")
+        link = location or (answer.json(collection).get("@odata.id") if answer.body else None)
         if not isinstance(link, str) or not link:
             raise PodmError("made a subscription without saying where it is")
-        return connection.local_path(urljoin(offer.collection, link))
+        return connection.local_path(urljoin(collection, link))
 
     def _check(self, uri: str) -> None:
         """Raise PodmError unless the pod manager has the subscription that was asked for."""
@@ -432,19 +394,17 @@ class PushedEvents:
         self._stream, self._subscription = stream, subscription
 
     def follow(self, opened: Callable[[], object], hint: Callable[[str], object]) -> None:
-        """Follow the one or the other; errors as for both."""
         try:
             self._stream.follow(opened, hint)
         except NoEvents:
             self._subscription.follow(opened, hint)
 
     def cut(self) -> None:
-        """End both."""
         self._subscription.cut()
         self._stream.cut()
 
 
-def _filters(service: PushService) -> Json:
+def _filters(service: EventService) -> Json:
     """Return what of its filters is asked for: events of resources, as far as it tells them."""
     if registries := [one for one in REGISTRIES if one in service.registries]:
         return {"RegistryPrefixes": registries}
@@ -453,20 +413,9 @@ def _filters(service: PushService) -> Json:
 
 
 def _destination(connection: Connection, uri: str) -> EventDestination | None:
-    """Return the subscription at a URI, None where there is none."""
     answer = connection.get(uri)
     if answer.status in GONE:
         return None
     if answer.status != 200:
         raise InputError(uri, "", f"HTTP {answer.status}", "a subscription")
     return EventDestination(uri, answer.json(uri), NO_NOTES)
-
-
-def _refusal(answer: Answer, uri: str) -> str | None:
-    body = None
-    if answer.body:
-        try:
-            body = answer.json(uri)
-        except InputError:
-            body = None  # the status counts
-    return refusal(Reply(answer.status, answer.headers, body))

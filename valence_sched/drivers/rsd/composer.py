@@ -17,13 +17,7 @@ from msgspec.structs import replace
 from valence_sched.drivers.composer import SendResult, Session, Watch, get_document, write
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, text
 from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
-from valence_sched.drivers.links import (
-    ROOT,
-    LinkedDocuments,
-    collection_pages,
-    fold_uri,
-    link_path,
-)
+from valence_sched.drivers.links import ROOT, LinkedDocuments, collection_pages, fold_uri, link_path
 from valence_sched.drivers.redfish.schema import Volume
 from valence_sched.drivers.redfish.stocks import GIB
 from valence_sched.drivers.rsd.reader import FabricOffer, RackUsage, read_podm
