@@ -7,14 +7,15 @@ node. No write is sent twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urljoin
 
 from valence_sched.drivers.document_shape import check_content
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.exchange import BUSY_STATUSES, GATEWAY_STATUSES, GONE, Patience
-from valence_sched.drivers.links import link_path
+from valence_sched.drivers.links import collection_pages, link_path
 from valence_sched.errors import InputError, PodmError, one_line
 from valence_sched.model.composition import CompositionRequest, CompositionResult
 
@@ -111,6 +112,18 @@ def get_document(session: Session, uri: str | None) -> Json | None:
         return check_content(reply.body, uri)
     except InputError as error:
         raise PodmError(str(error)) from None
+
+
+def member_uris(session: Session, collection: str | None) -> Iterator[str]:
+    """Yield the URIs of all members of a collection; errors as for :func:`get_document`."""
+    for page in collection_pages(functools.partial(get_document, session), collection):
+        yield from filter(None, map(link_path, page.members))
+
+
+def unread_result(error: PodmError, node: str | None = None) -> CompositionResult:
+    """Return that a node could not be read back."""
+    reason = f"could not be read back: {error}"
+    return CompositionResult(state="unknown", node=node, reason=reason)
 
 
 def describe_reply(reply: Reply) -> str:

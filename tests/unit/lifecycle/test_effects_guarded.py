@@ -14,7 +14,7 @@ WRITES = {"post", "patch", "put", "delete"}
 #: composer, or says here why it changes no hardware.
 WRITERS = {
     "drivers/connect": "the session that composers write with",
-    "drivers/events/subscription": "asks for events",
+    "drivers/events": "asks for events",
     "drivers/redfish/amounts": "a part of the composer",
     "drivers/redfish/composer": "a composer",
     "drivers/rsd/composer": "a composer",

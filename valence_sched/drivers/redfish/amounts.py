@@ -7,15 +7,21 @@ name, it is the one that came with our write; what may be another's is never del
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from valence_sched.drivers.composer import SendResult, Session, Watch, get_document, write
+from valence_sched.drivers.composer import (
+    SendResult,
+    Session,
+    Watch,
+    get_document,
+    member_uris,
+    write,
+)
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.exchange import LATE_READS, Patience
-from valence_sched.drivers.links import LinkedDocuments, collection_pages, fold_uri, link_path
+from valence_sched.drivers.links import LinkedDocuments, fold_uri, link_path
 from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.stocks import (
     GIB,
@@ -219,9 +225,7 @@ class AmountComposer:
                 yield Grant(uri, size_of(json) or 0.0)
 
     def _members(self, collection: str) -> set[str]:
-        """Return the URIs of all members of a collection."""
-        pages = collection_pages(functools.partial(get_document, self._session), collection)
-        return {uri for page in pages for uri in map(link_path, page.members) if uri}
+        return set(member_uris(self._session, collection))
 
     def _source(self, uri: str) -> Source | None:
         """Return what makes an amount of a stock, None where nothing does."""

@@ -19,14 +19,16 @@ from valence_sched.drivers.composer import (
     Session,
     Watch,
     refusal,
+    unread_result,
     write,
 )
 from valence_sched.drivers.http.exchange import LATE_READS, Patience
 from valence_sched.drivers.redfish import methods
 from valence_sched.drivers.redfish.amounts import AmountComposer
 from valence_sched.drivers.redfish.methods import ComposeCapabilities, read_capabilities
+from valence_sched.drivers.redfish.reader import own_status
 from valence_sched.drivers.redfish.schema import ResourceBlock
-from valence_sched.drivers.redfish.verify import NodeReader, Written, describe_block, status_of
+from valence_sched.drivers.redfish.verify import NodeReader, Written, describe_block
 from valence_sched.errors import ClaimLost, PodmError
 from valence_sched.model.claim import Grant
 from valence_sched.model.composition import CompositionRequest, CompositionResult, NodeState
@@ -95,7 +97,7 @@ class BlockReservations:
     ) -> list[ResourceBlock]:
         """Return the blocks that one node has to itself: a shared block is not reserved."""
         blocks = (read(uri) for uri in request.blocks)
-        return [block for block in blocks if block and not status_of(block).shareable]
+        return [block for block in blocks if block and not own_status(block).shareable]
 
     def _clear_flag(self, uri: str) -> str:
         """Clear the flag; return why it may still be set, empty when it is not."""
@@ -205,15 +207,15 @@ class RedfishComposer:
         return outcome
 
     def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
-        result = self._read_node(request, node, node is None, confirmed=node is None)
+        is_unnamed = node is None
+        result = self._reader.read_node(request, node, same_blocks=is_unnamed, confirmed=is_unnamed)
         if result.state == "unknown" or not (request.amounts or request.made_grants):
             return result
         try:
             found = self._amounts.find(request)
             suspects = [] if found.made or result.node else self._amounts.suspects(request)
         except PodmError as error:
-            reason = f"could not be read back: {error}"
-            return replace(result, state="unknown", reason=reason)
+            return replace(result, state="unknown", reason=unread_result(error).reason)
         if result.node is None and found.made:
             there = f"{', '.join(it.uri for it in found.made)} is there without its node"
             reason = "; ".join(filter(None, (result.reason, there)))
@@ -234,15 +236,14 @@ class RedfishComposer:
         if before.state == "unknown":
             return before
         if before.node is None:
-            return (
-                self._without_amounts(before, before.amounts, watch) if before.amounts else before
-            )
+            amounts = before.amounts
+            return self._without_amounts(before, amounts, watch) if amounts else before
         uri = before.node
         watch("decomposing")
         marked = self._block_reservations.reserved_among(before.blocks)
         sent = write(
             self._session, uri, lambda: self._session.delete(uri), self._patience(), watch,
-            lambda: self._read_node(request, uri, False).node == uri,
+            lambda: self._reader.read_node(request, uri).node == uri,
         )  # fmt: skip
         outcome = self._wait_until_stable(request, uri, watch, deleted=True)
         if outcome.state == "absent":
@@ -274,7 +275,7 @@ class RedfishComposer:
 
         def is_undone() -> bool:
             """Return whether there is no node, and no other one has a block meanwhile."""
-            found = self._read_node(request, None, True, Written(before))
+            found = self._reader.read_node(request, None, same_blocks=True, written=Written(before))
             return found.state == "absent" and not found.reason
 
         sent = write(
@@ -311,9 +312,10 @@ class RedfishComposer:
         patience, late = self._patience(), LATE_READS
 
         def read(node: str | None) -> CompositionResult:
-            return self._read_node(
-                request, node, lost, written, confirmed=written is not None, deleted=deleted
-            )
+            return self._reader.read_node(
+                request, node, same_blocks=lost, written=written, confirmed=written is not None,
+                deleted=deleted,
+            )  # fmt: skip
 
         outcome = read(node)
         while (outcome.works or (late > 0 and _may_change(outcome, lost))) and patience.pause():
@@ -321,25 +323,6 @@ class RedfishComposer:
             watch("reading back")
             outcome = read(node or outcome.node)
         return outcome
-
-    def _read_node(
-        self,
-        request: CompositionRequest,
-        node: str | None,
-        same_blocks: bool,
-        written: Written | None = None,
-        *,
-        confirmed: bool = False,
-        deleted: bool = False,
-    ) -> CompositionResult:
-        try:
-            return self._reader.read_node(
-                request, node, same_blocks=same_blocks, written=written,
-                confirmed=confirmed, deleted=deleted,
-            )  # fmt: skip
-        except PodmError as error:
-            reason = f"could not be read back: {error}"
-            return CompositionResult(state="unknown", node=node, reason=reason)
 
     def _capabilities(self, request: CompositionRequest | None = None) -> ComposeCapabilities:
         if self._known_capabilities is None:

@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from valence_sched.drivers.composer import Reply, Session, get_document
+from valence_sched.drivers.composer import Reply, Session, get_document, member_uris, unread_result
 from valence_sched.drivers.fields import NO_NOTES
-from valence_sched.drivers.links import collection_pages, fold_uri, link_path
+from valence_sched.drivers.links import fold_uri, link_path
 from valence_sched.drivers.redfish import methods
+from valence_sched.drivers.redfish.device_owners import IN_USE
 from valence_sched.drivers.redfish.methods import ComposeCapabilities
 from valence_sched.drivers.redfish.reader import is_free_host, own_status
 from valence_sched.drivers.redfish.schema import ListedSystem, ResourceBlock
@@ -20,8 +20,6 @@ from valence_sched.model.composition import CompositionRequest, CompositionResul
 from valence_sched.model.inventory import Status
 
 Blocks = Mapping[str, ResourceBlock | None]
-#: States of a block that a node has.
-IN_USE = ("Composing", "Composed", "ComposedAndAvailable")
 
 
 class ReadSystems(NamedTuple):
@@ -38,7 +36,6 @@ class Written(NamedTuple):
     succeeded: bool = False
 
     def is_new(self, system: ListedSystem) -> bool:
-        """Return whether a system came after the write."""
         return fold_uri(system.uri) not in self.before
 
 
@@ -62,7 +59,7 @@ class NodeReader:
             if why := self.block_conflict(uri):
                 yield f"{uri}: {why}"
             elif block := self._last[uri]:
-                self._free[uri] = status_of(block)
+                self._free[uri] = own_status(block)
 
     def read_node(
         self,
@@ -81,41 +78,42 @@ class NodeReader:
         ``same_blocks`` a system of another name that is made of the very blocks leaves it unknown,
         and so does ours where it must be ``confirmed`` by a block, and is by none. The node that
         was ``deleted`` here is absent where nothing stands at its URI and its blocks are free.
-
-        Raises:
-            PodmError: it cannot be read.
+        One that cannot be read is unknown.
         """
         self._read.clear()
-        blocks = {uri: self.block(uri) for uri in request.blocks}
-        seen = ReadSystems([], [])
-        if deleted and node and self._is_let_go(node, blocks, seen):
-            return CompositionResult(state="absent")
-        system = next(self._own_systems(request, node, blocks, seen, written), None)
-        if system is not None:
-            return self._result_of(request, system, blocks, confirmed)
-        if seen.problems and not all(block and is_free(block) for block in blocks.values()):
-            raise seen.problems[0]
-        if doubtful := self._doubtful(request, seen.systems, same_blocks, written):
-            return CompositionResult(state="unknown", reason=doubtful)
-        return _without_node(blocks, seen.systems)
+        try:
+            blocks = {uri: self.block(uri) for uri in request.blocks}
+            seen = ReadSystems([], [])
+            if deleted and node and self._is_let_go(node, blocks, seen):
+                return CompositionResult(state="absent")
+            system = next(self._own_systems(request, node, blocks, seen, written), None)
+            if system is not None:
+                return self._result_of(request, system, blocks, confirmed)
+            if seen.problems and not all(block and is_free(block) for block in blocks.values()):
+                raise seen.problems[0]
+            if doubtful := self._doubtful(request, seen.systems, same_blocks, written):
+                return CompositionResult(state="unknown", reason=doubtful)
+            return _without_node(blocks, seen.systems)
+        except PodmError as error:
+            return unread_result(error, node)
 
     def system_uris(self) -> frozenset[str]:
         """Return the URIs of all systems, in the form that all spellings have in common."""
-        return frozenset(fold_uri(uri) for uri in map(link_path, self._systems()) if uri)
+        return frozenset(map(fold_uri, self._systems()))
 
     def block_conflict(self, uri: str) -> str | None:
         """Return the state of a block that no more nodes can have, None when one can."""
         block = self.block(uri)
-        if block is None or not status_of(block).slots:
+        if block is None or not own_status(block).slots:
             return describe_block(block)
-        users = [] if status_of(block).shareable else list(self._holders(block))
-        return f"found {status_of(block).state}, and part of {', '.join(users)}" if users else None
+        users = [] if own_status(block).shareable else list(self._holders(block))
+        return f"found {own_status(block).state}, and part of {', '.join(users)}" if users else None
 
     def _is_let_go(self, node: str, blocks: Blocks, seen: ReadSystems) -> bool:
         """Return whether nothing stands at the URI of a node, and no block says that it has one."""
         if self._system_or_none(node, seen) is not None or seen.problems:
             return False
-        shared = (bool(it and status_of(it).shareable) for it in blocks.values())
+        shared = (bool(it and own_status(it).shareable) for it in blocks.values())
         return all(
             block
             and (is_shared or is_free(block))
@@ -153,7 +151,7 @@ class NodeReader:
         for uri, block in made_of.items():
             if block is None:
                 continue
-            now, before = status_of(block), self._free.get(uri)
+            now, before = own_status(block), self._free.get(uri)
             was = (before.state, before.compositions) if before else None
             is_new = now.state in IN_USE and (now.state, now.compositions) != was
             if is_new or _links(block, system):
@@ -182,10 +180,10 @@ class NodeReader:
         A block that does not even say that it is composed may link no system either, so all
         systems are read for it.
         """
-        own = [block for block in made_of.values() if block and not status_of(block).shareable]
+        own = [block for block in made_of.values() if block and not own_status(block).shareable]
         others = {uri for block in own for uri in self._composed_systems(block)}
         if idle := {fold_uri(block.uri) for block in own if is_free(block)}:
-            every = filter(None, map(self._system, map(link_path, self._systems())))
+            every = filter(None, map(self._system, self._systems()))
             others.update(it.uri for it in every if it.is_composed and idle & _folded(it.blocks))
         return {uri for uri in others if fold_uri(uri) != fold_uri(system.uri)}
 
@@ -224,11 +222,12 @@ class NodeReader:
         ):
             self._made.add((request.name, fold_uri(named.uri)))
             yield named
-        near = [link for block in blocks.values() if block for link in block.in_systems]
+        links = (link for block in blocks.values() if block for link in block.in_systems)
+        near = [uri for uri in map(link_path, links) if uri]
         known: set[str] = set()
         if written is not None:  # none of those that were there before is ours
-            known |= written.before - {fold_uri(uri) for uri in map(link_path, near) if uri}
-        for uri in filter(None, map(link_path, itertools.chain(near, self._systems()))):
+            known |= written.before - {fold_uri(uri) for uri in near}
+        for uri in itertools.chain(near, self._systems()):
             system = None if fold_uri(uri) in known else self._system_or_none(uri, seen)
             known.add(fold_uri(uri))
             if system is not None and request.names(system.name, system.uri):
@@ -268,9 +267,7 @@ class NodeReader:
         return system
 
     def _systems(self) -> Iterator[str]:
-        read = functools.partial(get_document, self._session)
-        for page in collection_pages(read, self._capabilities().systems):
-            yield from page.members
+        return member_uris(self._session, self._capabilities().systems)
 
     def _system(self, uri: str | None) -> ListedSystem | None:
         """Return a system as it is now; of one reading, once."""
@@ -302,7 +299,7 @@ class NodeReader:
     def free_among(self, uris: Iterable[str]) -> tuple[str, ...]:
         """Return the blocks that a node can have, as they were read last."""
         known = ((uri, self._last.get(uri)) for uri in uris)
-        return tuple(uri for uri, block in known if block and status_of(block).slots)
+        return tuple(uri for uri, block in known if block and own_status(block).slots)
 
     def told_block(self, uri: str, reply: Reply) -> ResourceBlock | None:
         """Return a block as the answer to a change shows it, None where it does not."""
@@ -320,7 +317,7 @@ def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> Compositio
     shareable block says nothing of this node.
     """
     used = {uri: block for uri, block in blocks.items()
-            if block is None or not (is_free(block) or status_of(block).shareable)}  # fmt: skip
+            if block is None or not (is_free(block) or own_status(block).shareable)}  # fmt: skip
     foreign = {uri for it in systems if it.is_composed for uri in _folded(it.blocks)}
     ours = [uri for uri, block in used.items() if block and not block.in_systems
             and fold_uri(uri) not in foreign]  # fmt: skip
@@ -329,21 +326,16 @@ def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> Compositio
     return CompositionResult(state="left" if ours else "absent", reason=reason, works=works)
 
 
-def status_of(block: ResourceBlock) -> Status:
-    """Return how far a block is in use."""
-    return own_status(block)
-
-
 def is_free(block: ResourceBlock) -> bool:
     """Return whether no node uses a block, reserved or not."""
-    return status_of(block).state in ("Unused", "Unknown")
+    return own_status(block).state in ("Unused", "Unknown")
 
 
 def describe_block(block: ResourceBlock | None) -> str:
     """Return in words how a block stands."""
     if block is None:
         return "found no such block"
-    status = status_of(block)
+    status = own_status(block)
     words = [status.state, "reserved" if status.reserved else "", status.health or ""]
     by = ", ".join(filter(None, (link_path(link) for link in block.in_systems)))
     return "found " + ", ".join(filter(None, words)) + (f" by {by}" if by else "")
@@ -375,4 +367,4 @@ def _is_ours(system: ListedSystem, request: CompositionRequest) -> bool:
 
 
 def _state(block: ResourceBlock | None) -> str | None:
-    return status_of(block).state if block else None
+    return own_status(block).state if block else None

@@ -7,19 +7,27 @@ failed may return by itself while there is time to wait.
 
 from __future__ import annotations
 
-import functools
+import itertools
 import math
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from valence_sched.drivers.composer import SendResult, Session, Watch, get_document, write
+from valence_sched.drivers.composer import (
+    SendResult,
+    Session,
+    Watch,
+    get_document,
+    member_uris,
+    unread_result,
+    write,
+)
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, text
 from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
-from valence_sched.drivers.links import ROOT, LinkedDocuments, collection_pages, fold_uri, link_path
+from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_path
 from valence_sched.drivers.redfish.schema import Volume
-from valence_sched.drivers.redfish.stocks import GIB
+from valence_sched.drivers.redfish.stocks import gib
 from valence_sched.drivers.rsd.reader import FabricOffer, RackUsage, read_podm
 from valence_sched.drivers.rsd.schema import (
     Endpoint,
@@ -38,7 +46,6 @@ from valence_sched.model.quantity import format_count
 
 ALLOCATED, ASSEMBLED = "allocated", "assembled"
 TRANSIENT_STATES = ("allocating", "assembling")
-WHOSE = "whose it is cannot be told"
 
 
 class _RequestedResource(Resource):
@@ -56,7 +63,6 @@ class RsdComposer:
         self._allocate: str | None = None
 
     def refusal(self, request: CompositionRequest) -> str | None:
-        """Return that it offers no Allocate action, where it offers none."""
         found = None if self._target() else "found no Allocate action on its nodes"
         return found and f"{found}, so it cannot compose {request.name}"
 
@@ -67,7 +73,6 @@ class RsdComposer:
         return list(self._conflicts(request, nodes))
 
     def preview(self, request: CompositionRequest) -> str | None:
-        """Raise: there is none."""
         raise PodmError("Rack Scale Design offers no preview: its Allocate takes what it finds")
 
     def reserve(self, request: CompositionRequest) -> bool:
@@ -111,8 +116,7 @@ class RsdComposer:
         try:
             return self._read_node(request, node, same_blocks)
         except PodmError as error:
-            reason = f"could not be read back: {error}"
-            return CompositionResult(state="unknown", node=node, reason=reason)
+            return unread_result(error, node)
 
     def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
         """DELETE the node, by force where it is stuck, and read back."""
@@ -148,7 +152,7 @@ class RsdComposer:
             stays = [it for it in before.amounts if get_document(self._session, it.uri) is not None]
             freed = [uri for uri in before.blocks if self._is_free_system(uri)]
         except PodmError as error:
-            return replace(outcome, state="unknown", reason=f"could not be read back: {error}")
+            return replace(outcome, state="unknown", reason=unread_result(error).reason)
         if not stays:
             return replace(outcome, freed=tuple(freed))
         words = f"its volume {', '.join(it.uri for it in stays)} is still there"
@@ -177,18 +181,13 @@ class RsdComposer:
         return self._allocate
 
     def _lists(self) -> Iterator[str]:
-        """Yield the URIs of the collections of nodes that the root links."""
         root = RackRoot(ROOT, get_document(self._session, ROOT) or {}, NO_NOTES)
         links = map(link_path, (*root.rack_nodes, *root.nodes))
         yield from filter(None, dict.fromkeys(links))
 
     def _node_uris(self) -> frozenset[str]:
-        """Return the URIs of all nodes, in the form that all spellings have in common."""
-        read = functools.partial(get_document, self._session)
-        pages = (it for uri in self._lists() for it in collection_pages(read, uri))
-        return frozenset(
-            fold_uri(it) for page in pages for it in map(link_path, page.members) if it
-        )
+        every = (member_uris(self._session, uri) for uri in self._lists())
+        return frozenset(map(fold_uri, itertools.chain.from_iterable(every)))
 
     def _body(self, request: CompositionRequest) -> Json:
         body: Json = {"Name": request.name, "Description": request.name}
@@ -218,7 +217,8 @@ class RsdComposer:
         uris = dict.fromkeys(filter(None, map(link_path, (*found.remote, *found.storage))))
         made = [uri for uri in uris if uri not in node.blocks and not _is_local(uri, found)]
         documents = ((uri, get_document(self._session, uri) or {}) for uri in made)
-        return tuple(Grant(uri, _size_gib(uri, json)) for uri, json in documents
+        return tuple(Grant(uri, gib(Volume(uri, json, NO_NOTES).capacity_bytes) or 0.0)
+                     for uri, json in documents
                      if _kind(json) not in ("Drive", "Processor"))  # fmt: skip
 
     def _cpu_requests(self, system: str, json: Json) -> Iterator[Json]:
@@ -251,10 +251,7 @@ class RsdComposer:
         if new and sent.succeeded:
             self._made.add((request.name, fold_uri(new[0].uri)))
             return self.read_node(request, new[0].uri)
-        if new:
-            words = f"{new[0].uri} has the very blocks, under the name {new[0].name!r}"
-            return CompositionResult(state="unknown", reason=f"{words}: {WHOSE}")
-        return outcome
+        return _doubtful(new[0]) if new else outcome
 
     def _assemble(self, node: str, watch: Watch) -> SendResult:
         if self._state(node) != ALLOCATED:
@@ -292,8 +289,7 @@ class RsdComposer:
                 raise self._unread[0]
             same = [it for it in self._nouns(request, nodes) if _is_made_of(it, request)]
             if same_blocks and same:
-                words = f"{same[0].uri} has the very blocks, under the name {same[0].name!r}"
-                return CompositionResult(state="unknown", reason=f"{words}: {WHOSE}")
+                return _doubtful(same[0])
             why = "; ".join(self._conflicts(request, nodes))
             return CompositionResult(state="absent", reason=why)
         state = self._state(node.uri)
@@ -396,14 +392,12 @@ class RsdComposer:
                 yield f"{uri}: found {status.state}"
 
     def _is_free_system(self, uri: str) -> bool:
-        """Return whether a block is a system that its pod manager would compose again."""
         json = get_document(self._session, uri) or {}
         system = RackSystem(uri, json, NO_NOTES)
         status = RackUsage(self._service(), [], [], [system], set()).system_status(system)
         return _kind(json) == "ComputerSystem" and status.slots > 0
 
     def _statuses(self) -> dict[str, Status]:
-        """Read the whole pod manager; return the status of each block."""
         podm = read_podm(self._service(), "podm", "rsd")
         return {block.uri: block.status or Status() for block in podm.blocks}
 
@@ -450,6 +444,11 @@ def _is_local(uri: str, node: RackNode) -> bool:
     return uri in local or any(system and uri.startswith(f"{system}/") for system in systems)
 
 
+def _doubtful(node: Node) -> CompositionResult:
+    words = f"{node.uri} has the very blocks, under the name {node.name!r}"
+    return CompositionResult(state="unknown", reason=f"{words}: whose it is cannot be told")
+
+
 def _is_made_of(node: Node, request: CompositionRequest) -> bool:
     return bool(request.blocks) and set(node.blocks) == set(request.blocks)
 
@@ -472,11 +471,6 @@ def _device_status(
     is_zoned = any(end.zones or end.uri in zoned for end in ends)
     offer = FabricOffer(device, _kind(device.json) == "Drive", frozenset(), (), is_zoned)
     return RackUsage(service, nodes, [], [], {device.uri}).offer_status(offer, set())
-
-
-def _size_gib(uri: str, json: Json) -> float:
-    size = Volume(uri, json, NO_NOTES).capacity_bytes
-    return round((size or 0) / GIB, 9)
 
 
 def _kind(json: Json) -> str:
