@@ -669,7 +669,8 @@ class App:
             InventoryIncomplete: with ``strict``, a document had to be skipped.
             SchedulerError: as for the simulator.
         """
-        from valence_sched.simulator.server import serve, sessions
+        from valence_sched.simulator.server import serve
+        from valence_sched.simulator.server.services import Account
 
         if (username is None) != (password is None):
             raise UsageError("a login needs --username and one of --password-env, --password-file")
@@ -677,7 +678,7 @@ class App:
             from valence_sched.config.credentials import read_password
 
             text = read_password(password, "podm serve", self.config.environ, None)
-            options["login"] = sessions.Account(username, text or "")
+            options["login"] = Account(username, text or "")
 
         def check_and_report(urls: list[tuple[str, str]]) -> None:
             self.loader.check(len(urls), selection)

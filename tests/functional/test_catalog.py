@@ -9,7 +9,7 @@ from tests.functional.cloud import PASSWORD, TOKEN, Cloud
 from tests.functional.programs import ROOT, Case, Done, run
 from tests.unit.zones.in_process import made_nodes, served_tree
 from valence_sched.simulator.server.podm import SimulatorSettings
-from valence_sched.simulator.server.sessions import Account
+from valence_sched.simulator.server.services import Account
 from valence_sched.testing.served import served
 
 RACK = "rack-mockup"

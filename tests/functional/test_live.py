@@ -19,7 +19,7 @@ from tests.functional.programs import BIN, PROGRAMS, ROOT, SITE, Case, Done, env
 from tests.unit.simulator import site
 from valence_sched.simulator.server.faults import faults_of
 from valence_sched.simulator.server.podm import SimulatorSettings
-from valence_sched.simulator.server.sessions import Account
+from valence_sched.simulator.server.services import Account
 from valence_sched.testing.served import ServedPodm, served
 
 RACK = "rack-mockup"

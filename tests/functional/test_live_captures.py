@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.functional.programs import PROGRAMS
 from tests.functional.test_live import RACK, TREE, Live
 from valence_sched.simulator.server.podm import SimulatorSettings
-from valence_sched.simulator.server.sessions import Account
+from valence_sched.simulator.server.services import Account
 from valence_sched.testing.served import served
 
 TWO = ("gpu-east", "mem-1")

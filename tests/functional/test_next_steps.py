@@ -6,7 +6,7 @@ import re
 from tests.functional.programs import PROGRAMS
 from tests.functional.test_live import Live
 from valence_sched.simulator.server.podm import SimulatorSettings
-from valence_sched.simulator.server.sessions import Account
+from valence_sched.simulator.server.services import Account
 from valence_sched.store.store import Store
 
 GPU = ("--flavor", "gpu-large", "--seed", "7")

@@ -9,7 +9,7 @@ from tests.functional.test_canary import CANARY, FORMS
 from tests.functional.test_live import Live
 from valence_sched.model.registration import Registration
 from valence_sched.simulator.server.podm import SimulatorSettings
-from valence_sched.simulator.server.sessions import Account
+from valence_sched.simulator.server.services import Account
 from valence_sched.store.store import Store
 
 SMALL = ("schedule", "--flavor", "small")

@@ -43,7 +43,6 @@ def parse_checks(data: bytes, file: str) -> tuple[list[Check], list[str]]:
 
 
 def _check(item: dict[str, Any], file: str, path: str, line: int) -> Check:
-    """Return the expectation that the verb among the keys of a map names."""
     verbs = [key for key in item if key in EXPECTATIONS]
     if len(verbs) != 1:
         hint = "" if verbs or not item else suggest(str(next(iter(item))), EXPECTATIONS)

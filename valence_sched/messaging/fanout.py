@@ -147,7 +147,6 @@ class HintFanout:
         ))  # fmt: skip
 
     def _take_report(self, podm: object, stats: object, sender: object) -> None:
-        """Pass on a report as far as it is one."""
         if self._reported is None or sender == self._id:
             return
         if isinstance(podm, str) and 0 < len(podm) <= MAX_NAME and isinstance(stats, dict):
@@ -212,7 +211,6 @@ def _options(settings: MessagingSettings) -> Any:
 
 
 def _as_is(value: Any) -> Any:
-    """Return the value of an option that was parsed before."""
     return value
 
 

@@ -115,7 +115,6 @@ def _lead(report: Report) -> str:
 
 
 def _zone_facts(report: Report) -> Facts:
-    """Return the zone of each node, and which zones had no part in the decision."""
     if not report.zones:
         return ()
     chosen = [
@@ -147,7 +146,6 @@ def _sections(report: Report) -> Iterator[Section]:
 
 
 def _reasons(report: Report, name: str = "") -> Iterator[Section]:
-    """Yield the funnel and why pod managers were not chosen; ``name`` is that of the request."""
     after = f" ({name})" if name else ""
     if report.funnel:
         text = "How many pools were left after each filter, of those that came in."
@@ -204,7 +202,6 @@ def _score(score: float) -> TableCell:
 
 
 def _not_chosen(report: Report, after: str) -> Iterator[PageTable]:
-    """Yield why pod managers take no node, counted by reason where they are many."""
     others = [one for one in report.podms if one.outcome in ("rejected", "undecided")]
     if not others:
         return

@@ -118,7 +118,6 @@ def _rank(verdict: PodmVerdict | None) -> tuple[int, float]:
 
 
 def _block_marks(reports: Sequence[Report]) -> tuple[BlockMarks, list[str]]:
-    """Return what decisions make of blocks, and who takes them."""
     takers: list[str] = []
     taken: list[tuple[int, Candidate]] = []
     alternates: list[Candidate] = []
@@ -163,7 +162,6 @@ def map_podm(
 
 
 def _labels(podm: LeanPodm) -> Iterable[str]:
-    """Yield what sets a pod manager apart, as the map shows it beside its name."""
     if podm.name and podm.name != podm.id:
         yield podm.name
     if podm.status != "Online":

@@ -94,7 +94,6 @@ def _grid(title: str, charts: Iterable[TimeChart], text: str = "") -> ChartGrid:
 
 
 def _used(runs: Sequence[ReplayResult]) -> Iterator[TimeChart]:
-    """Yield a chart for each resource with a line for each run."""
     for name in dict.fromkeys(name for run in runs for name in run.series.used):
         lines = (_line(run, run.name, _percent(run.series.used.get(name, ()))) for run in runs)
         yield TimeChart(title=used_title(name), unit="%", series=tuple(lines))
@@ -166,7 +165,6 @@ def side_by_side(
 
 
 def _measure(one: RunMeasure, values: Sequence[float | None]) -> Measure:
-    """Return the values of a measure as they are shown; shares become percentages."""
     _, dot, resource = one.name.partition(".")
     title = used_title(resource) if dot else _TITLES[one.name]
     shown = [None if value is None else share_percent(value) if one.is_share else round(value, 2)
@@ -230,7 +228,6 @@ def _lead(runs: Sequence[ReplayResult]) -> tuple[str, Tone]:
 
 
 def _shared_facts(runs: Sequence[ReplayResult]) -> Iterator[tuple[str, str]]:
-    """Yield the facts that all runs share: the workload is the same one."""
     yield "Requests", f"{runs[0].requests:,}"
     yield "Duration", format_age(runs[0].duration_s)
     if len(runs) > 1:
@@ -253,7 +250,6 @@ def _run_facts(run: ReplayResult) -> Iterator[tuple[str, str]]:
 
 
 def _refusals(runs: Sequence[ReplayResult], alone: bool) -> Iterator[Section]:
-    """Yield where refused nodes were refused, and why the first of each flavor was."""
     rows = [(run, one) for run in runs for one in run.refusals]
     if not rows:
         return
@@ -309,7 +305,6 @@ def _by_flavor(runs: Sequence[ReplayResult], alone: bool) -> PageTable:
 
 
 def _by_podm(runs: Sequence[ReplayResult]) -> PageTable:
-    """Return how many nodes each pod manager took: a column for each run."""
     shown = runs[:MOST_COLUMNS]
     names = dict.fromkeys(name for run in shown for name in run.spread.placed)
     sums = {name: sum(run.spread.placed.get(name, 0) for run in shown) for name in names}
@@ -327,7 +322,6 @@ def _by_podm(runs: Sequence[ReplayResult]) -> PageTable:
 
 
 def _made_of(runs: Sequence[ReplayResult], edits: Edits, alone: bool) -> Iterator[Section]:
-    """Yield what was replayed on: the edits of each site, and its inventory."""
     if alone:
         lines = tuple(one.text for one in edits.get(runs[0].site, ()))
         if lines:

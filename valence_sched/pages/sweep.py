@@ -46,7 +46,6 @@ def sweep_page(
 
 
 def _lead(variations: Variations) -> str:
-    """Return which variation places the largest share of the nodes that are requested."""
     shares = {name: _placed_percent(found) for name, found in variations.items()}
     most = max(shares.values(), default=0.0)
     best = [name for name, share in shares.items() if share == most]

@@ -148,7 +148,6 @@ class EnginePool:
 
 
 def _files(app: App, selection: Selection) -> list[str]:
-    """Return the paths of all that an engine is made of, those of the user's own files as well."""
     named = (
         *app.sources.named_sources(selection),
         *selection.flavor_files,

@@ -229,7 +229,6 @@ def cloud_login(settings: KeystoneSettings, password: str) -> CloudLogin:
 
 
 def _login(settings: KeystoneSettings, password: str) -> tuple[str, dict[str, str | None]]:
-    """Return the kind of the login of the service, and its options."""
     if settings.application_credential_id is not None:
         return "v3applicationcredential", {
             "application_credential_id": settings.application_credential_id,

@@ -304,12 +304,10 @@ def _checked_settings(arguments: argparse.Namespace, environ: Mapping[str, str])
 
 
 def _is_away(problem: Exception) -> bool:
-    """Return whether a problem is a database that does not answer now, and may later."""
     return isinstance(problem, StoreError) and problem.away
 
 
 def _settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> ServiceSettings:
-    """Return the settings of the file and of the command line; errors as of a file."""
     from valence_sched.service.settings import (
         DEFAULT_SETTINGS,
         ServiceSettings,

@@ -104,14 +104,12 @@ class StateReader:
         return [f"{len(unread):,} of {of} not read yet"]
 
     def _names(self) -> set[str]:
-        """Return the names of the pod managers that are read to be decided on."""
         app, live = self._make_app(), self._selection.live
         if self._recorded(app) and not live.selects_live:
             return set()
         return {one.registration.name for one in app.registry(live.state).members(live)}
 
     def _recorded(self, app: App) -> bool:
-        """Return whether recordings are decided on, which follow no change log."""
         return bool(app.sources.named_sources(self._selection))
 
     def _log(self, error: SchedulerError) -> None:

@@ -210,7 +210,6 @@ class ServiceProcess:
             self.hints.start().send()
 
     def _take_report(self, podm: str, stats: dict[str, Any]) -> None:
-        """Store what a pod manager reports over the broker, as a report to the API is stored."""
         try:
             size, most = len(to_json(stats)), self._settings.limits.body_bytes
             if size > most:
@@ -455,7 +454,6 @@ def configuration_problems(
 
 
 def _check_tls(settings: ServiceSettings) -> None:
-    """Raise InputError where certificate and private key cannot be used together."""
     if settings.certificate is None or settings.private_key is None:
         return
     if not all(os.path.exists(path) for path in _tls_files(settings)):

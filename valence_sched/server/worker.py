@@ -427,7 +427,6 @@ class ServiceWorker(Worker):  # type: ignore[misc]
 
 
 def _raise_descriptors() -> int:
-    """Raise the limit of file descriptors as far as this process may; return it."""
     soft, hard = (MOST_DESCRIPTORS if one == resource.RLIM_INFINITY else one
                   for one in resource.getrlimit(resource.RLIMIT_NOFILE))  # fmt: skip
     wanted = min(hard, MOST_DESCRIPTORS)

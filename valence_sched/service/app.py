@@ -327,7 +327,6 @@ def _record_change(
     resp: falcon.Response,
     status: int,
 ) -> None:
-    """Leave a line about a request that changed something, or was refused, in the audit."""
     route, call = change
     name = route.path.removeprefix("/v1/")
     if "name" in call.path:
@@ -353,7 +352,6 @@ def _check_words(where: str, words: Mapping[str, Any]) -> None:
 
 
 def _loggable(path: str) -> str:
-    """Return a path without a token in it."""
     if EVENTS in path:
         path = path[: path.index(EVENTS) + len(EVENTS)] + "***"
     return redact_text(one_line(path, 200))

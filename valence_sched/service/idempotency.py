@@ -63,7 +63,6 @@ def encoded(body: Any) -> bytes:
 
 
 def _answer(route: Route, call: Call) -> CallResult:
-    """Return what the handler answers, as the user may see it."""
     try:
         result = HANDLERS[route.operation](call)
     except (UnknownName, Undecodable) as error:

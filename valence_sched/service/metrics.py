@@ -84,7 +84,6 @@ class StateMetrics(Collector):
 
 
 def _gauge(name: str, text: str, value: float | Mapping[str, int], label: str = "") -> Metric:
-    """Return a gauge of one number, or of a number for each value of a label."""
     if not isinstance(value, Mapping):
         return GaugeMetricFamily(name, text, value)
     gauge = GaugeMetricFamily(name, text, labels=(label,))
@@ -137,7 +136,6 @@ class Metrics:
     def _labelled(
         self, method: str, route: str, status: int
     ) -> tuple[prometheus_client.Counter, prometheus_client.Histogram]:
-        """Return what counts requests of these labels, and their times."""
         counter = self._requests.labels(method, route, str(status))
         return counter, self._seconds.labels(method, route)
 

@@ -89,7 +89,6 @@ def _require_one(schema: dict[str, Any], choices: Sequence[str]) -> None:
 
 
 def _members(noun: Any) -> tuple[Any, ...]:
-    """Return the nouns of a body or an answer: none, one, or each of several."""
     if isinstance(noun, types.UnionType):
         return get_args(noun)
     return () if noun is None else (noun,)

@@ -62,7 +62,6 @@ def check_weigher(function: Callable[..., Any], **options: Any) -> None:
 
 
 def _scenes() -> list[contract.Scene]:
-    """Return views and requests that together have every case a plug-in may meet."""
     requests = [request(properties, **fields) for properties, fields in scenes.REQUESTS]
     requests += [_allow_unknown(request_) for request_ in requests]
     return [

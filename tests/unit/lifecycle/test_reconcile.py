@@ -22,7 +22,7 @@ from valence_sched.lifecycle.reconcile import Reconciler
 from valence_sched.model.composition import CompositionRequest, composition_request
 from valence_sched.model.registration import Registration
 from valence_sched.simulator.server.podm import SimulatorSettings
-from valence_sched.simulator.server.sessions import Account
+from valence_sched.simulator.server.services import Account
 from valence_sched.store.store import Store
 from valence_sched.testing.served import served
 

@@ -7,7 +7,7 @@ from tests.unit.drivers.files.test_tree import documents_of
 from tests.unit.drivers.racks import PCIE
 from tests.unit.simulator.server.test_podm import Case
 from tests.unit.simulator.site import BLOCKS, ROOT, SYSTEMS, documents, links, message_key
-from valence_sched.simulator.redfish.machine import RESETS
+from valence_sched.simulator.redfish.system import RESETS
 
 RESET = "Actions/ComputerSystem.Reset"
 

@@ -118,7 +118,6 @@ def _is_wrapped(document: dict[Any, Any]) -> bool:
 
 
 def _compile(template: NovaFlavor, specs: _ExtraSpecs, known: FlavorLookup) -> Flavor:
-    """Return the flavor of ours that a template and its extra specs mean."""
     hardware = specs.hardware
     flavor = Flavor(
         name=template.name,

@@ -75,7 +75,6 @@ def _order_properties(order: Order) -> dict[str, Any]:
 
 
 def _uuids(answer: Any) -> dict[str, str | None]:
-    """Return the UUIDs of the nodes that Valence lists, by their names."""
     nodes = answer.get("nodes") if isinstance(answer, dict) else answer
     found = [one for one in nodes if isinstance(one, dict)] if isinstance(nodes, list) else []
     return {one["name"]: _uuid(one) for one in found if isinstance(one.get("name"), str)}

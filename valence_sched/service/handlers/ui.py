@@ -200,7 +200,6 @@ def _over_zones(call: Call, ask: Callable[[Scheduler], Sequence[T]]) -> ZonedLis
 
 
 def _with_silent(page: Page, found: object, noun: str) -> Page:
-    """Return a page that says which zones gave no answer, so that it lacks what they have."""
     silent = silent_zones(found)
     if not silent:
         return page
@@ -222,7 +221,6 @@ _WHOLE = _Around()
 def _part(
     found: Sequence[T], page: int, most: int, words: Mapping[str, object]
 ) -> tuple[Sequence[T], _Around]:
-    """Return the part of a list that a page shows, and what is around it."""
     skip = (page - 1) * most
     part = found[skip : skip + most]
     return part, _around(page, skip, part, skip + most < len(found), words, len(found))
@@ -266,7 +264,6 @@ def _hardware(call: Call, podms: Sequence[PodmOverview]) -> HardwareListing:
 
 
 def _named_podms(report: Report | Reports) -> set[str]:
-    """Return the pod managers that a decision chose or named as alternates, in zones by path."""
     reports = report.decisions if isinstance(report, Reports) else (report,)
     return {
         one.podm

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.links import LinkedDocuments
@@ -11,21 +11,22 @@ from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.stocks import GIB, domain_stock, holder_uri, pool_stock
 from valence_sched.model.inventory import Stock
 from valence_sched.model.stock import grant_size
-from valence_sched.simulator.server.composing_habits import Habits
 from valence_sched.simulator.server.documents import (
+    OK,
     DocumentTree,
     Json,
+    RequestRefused,
     SimulatedReply,
+    links_to,
     object_of,
     uri_of,
     uris,
     value_at,
 )
-from valence_sched.simulator.server.errors import RequestRefused
+from valence_sched.simulator.server.habits import Habits
 
 #: How the types of what can be deleted here begin.
 TYPES = ("#MemoryChunks.", "#Volume.")
-_OK = {"State": "Enabled", "Health": "OK"}
 
 
 class AmountSource(NamedTuple):
@@ -64,13 +65,12 @@ def create_amount(
         "@odata.id": f"{collection}/{id_}",
         "Id": id_,
         "Name": wanted or f"{kind} {id_}",
-        "Status": _OK,
+        "Status": OK,
         **{key: body[key] for key in ("AddressRangeType", "InterleaveSets") if key in body},
         name: size,
-        **({"CapacitySources": _sources(uri)} if kind == "Volume" else {}),
+        **({"CapacitySources": [{"ProvidingPools": links_to([uri])}]} if kind == "Volume" else {}),
     }
-    documents.put(document["@odata.id"], document)
-    documents.list_member(collection, document["@odata.id"])
+    documents.add_member(collection, document)
     if kind == "Volume":
         _consume(documents, uri, size)
     return habits.created(document["@odata.id"])
@@ -81,8 +81,7 @@ def delete_amount(documents: DocumentTree, uri: str) -> SimulatedReply:
     json = documents.get(uri) or {}
     for pool in uris(value_at((json.get("CapacitySources") or [{}])[0], "ProvidingPools")):
         _consume(documents, pool, -int(json.get("CapacityBytes") or 0))
-    documents.remove(uri)
-    documents.unlist_member(uri.rpartition("/")[0], uri)
+    documents.remove_member(uri.rpartition("/")[0], uri)
     return SimulatedReply(204)
 
 
@@ -103,10 +102,6 @@ def _source(documents: DocumentTree, collection: str, body: Json) -> AmountSourc
             pool = schema.StoragePool(uri, json, NO_NOTES)
             return AmountSource(uri, pool_stock(service, pool), "CapacityBytes", GIB)
     return None
-
-
-def _sources(pool: str) -> list[Any]:
-    return [{"ProvidingPools": [{"@odata.id": pool}]}]
 
 
 def _consume(documents: DocumentTree, pool: str, size: int) -> None:

@@ -9,15 +9,16 @@ from typing import Any
 from valence_sched.simulator.server.documents import (
     DocumentTree,
     Json,
+    RequestRefused,
     array_of,
+    composition_service,
+    links_to,
+    number_of,
     object_of,
     uri_of,
     uris,
     value_at,
 )
-from valence_sched.simulator.server.errors import RequestRefused
-
-ROOT = "/redfish/v1"
 
 
 def is_block(json: Json | None) -> bool:
@@ -49,7 +50,7 @@ def has_room(json: Json) -> bool:
         return True
     if state != "ComposedAndAvailable" or not is_shareable(json):
         return False
-    return _number(status.get("NumberOfCompositions")) < _most(status)
+    return number_of(status.get("NumberOfCompositions")) < _most(status)
 
 
 def check_sound(uri: str, json: Json) -> None:
@@ -76,13 +77,13 @@ def attach(documents: DocumentTree, uri: str, system: str) -> None:
     if json is None:
         return
     status = {**json["CompositionStatus"]}
-    count = _number(status.get("NumberOfCompositions")) + 1
+    count = number_of(status.get("NumberOfCompositions")) + 1
     more = is_shareable(json) and count < _most(status)
     status["CompositionState"] = "ComposedAndAvailable" if more else "Composed"
     if "NumberOfCompositions" in status or "MaxCompositions" in status or is_shareable(json):
         status["NumberOfCompositions"] = count
     links = {**object_of(json, "Links")}
-    links["ComputerSystems"] = [*(array_of(links, "ComputerSystems")), {"@odata.id": system}]
+    links["ComputerSystems"] = [*array_of(links, "ComputerSystems"), *links_to([system])]
     changed = {**json, "CompositionStatus": status, "Links": links}
     documents.put(uri, changed)
     _move_to_pool(documents, uri, changed, "Active")
@@ -94,15 +95,17 @@ def detach(documents: DocumentTree, uri: str, system: str) -> None:
     if json is None or not is_block(json):
         return
     status = {**json["CompositionStatus"]}
-    count = max(0, _number(status.get("NumberOfCompositions"), 1) - 1) if is_shareable(json) else 0
+    count = (
+        max(0, number_of(status.get("NumberOfCompositions"), 1) - 1) if is_shareable(json) else 0
+    )
     status["CompositionState"] = "ComposedAndAvailable" if count else "Unused"
     if "NumberOfCompositions" in status:
         status["NumberOfCompositions"] = count
     if status.get("Reserved"):
         status["Reserved"] = False
-    links = {**object_of(json, "Links")}
+    links = object_of(json, "Links")
     others = [link for link in array_of(links, "ComputerSystems") if uri_of(link) != system]
-    links["ComputerSystems"] = others
+    links = {**links, "ComputerSystems": others}
     changed = {**json, "CompositionStatus": status, "Links": links}
     documents.put(uri, changed)
     if not count:
@@ -110,8 +113,7 @@ def detach(documents: DocumentTree, uri: str, system: str) -> None:
 
 
 def _move_to_pool(documents: DocumentTree, uri: str, json: Json, name: str) -> None:
-    """Move a block to a pool, where the pod manager has pools."""
-    service = documents.get(uri_of(value_at(documents.get(ROOT), "CompositionService")))
+    service = composition_service(documents)
     pools = {word: uri_of(value_at(service, f"{word}Pool")) for word in ("Free", "Active")}
     if "Pool" in json or any(pools.values()):
         documents.put(uri, {**json, "Pool": name})
@@ -123,20 +125,14 @@ def _move_to_pool(documents: DocumentTree, uri: str, json: Json, name: str) -> N
 
 def zones(documents: DocumentTree) -> list[tuple[str, Json, list[str]]]:
     """Return every zone of resource blocks: URI, document, its blocks."""
-    service = documents.get(uri_of(value_at(documents.get(ROOT), "CompositionService")))
-    found = []
-    for uri in uris(value_at(documents.get(uri_of(value_at(service, "ResourceZones"))), "Members")):
-        json = documents.get(uri)
-        if json is not None and json.get("ZoneType", "ZoneOfResourceBlocks") == (
-            "ZoneOfResourceBlocks"
-        ):
-            found.append((uri, json, uris(value_at(json, "Links", "ResourceBlocks"))))
-    return found
-
-
-def _number(value: Any, otherwise: int = 0) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
+    zones = uri_of(value_at(composition_service(documents), "ResourceZones"))
+    usual = "ZoneOfResourceBlocks"
+    return [
+        (uri, json, uris(value_at(json, "Links", "ResourceBlocks")))
+        for uri in documents.member_uris(zones)
+        if (json := documents.get(uri)) is not None and json.get("ZoneType", usual) == usual
+    ]
 
 
 def _most(status: Json) -> int:
-    return _number(status.get("MaxCompositions"), 1_000_000)
+    return number_of(status.get("MaxCompositions"), 1_000_000)

@@ -8,18 +8,22 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from valence_sched.drivers.links import ROOT
 from valence_sched.simulator.redfish import blocks
 from valence_sched.simulator.redfish.composition import Composition
 from valence_sched.simulator.server.documents import (
     DocumentTree,
     Json,
+    RequestRefused,
     SimulatedReply,
     collection_document,
+    error_body,
+    links_to,
+    not_found,
     uri_of,
     uris,
     value_at,
 )
-from valence_sched.simulator.server.errors import RequestRefused, error_body, not_found
 from valence_sched.simulator.server.reads import ExpandQuery, expand_document
 
 REQUEST_TYPES = ("Preview", "PreviewReserve", "Apply")
@@ -60,13 +64,16 @@ class ComposeAction:
     def _responses(
         self, stanzas: list[Json], manifest: Json, client: str, reservation: str, blocks: list[str]
     ) -> tuple[list[Json], bool]:
-        """Return the stanzas with a response each, and whether all of them could be done."""
         done: list[Json] = []
         for number, stanza in enumerate(stanzas):
             try:
                 response = self._response(stanza, manifest, client, reservation, blocks)
             except RequestRefused as refused:
-                responses = [_undone_error(str(one.get("StanzaId"))) for one in stanzas]
+                text = "Not done, because another stanza cannot be done."
+                responses = [
+                    error_body("UnableToProcessStanzaRequest", text, str(one.get("StanzaId")))
+                    for one in stanzas
+                ]
                 responses[number] = refused.answer.body or {}
                 pairs = zip(stanzas, responses, strict=True)
                 return [{**one, "Response": answer} for one, answer in pairs], False
@@ -125,13 +132,7 @@ def _stanzas(manifest: Any) -> list[Json]:
     return stanzas
 
 
-def _undone_error(stanza: str) -> Json:
-    text = "Not done, because another stanza cannot be done."
-    return error_body("UnableToProcessStanzaRequest", text, stanza)
-
-
 DEFAULT_S = 3 * 3600.0
-
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII)
 
 
@@ -151,7 +152,7 @@ class Reservations:
     @property
     def service(self) -> str:
         """Return the URI of the composition service, empty when there is none."""
-        return uri_of(value_at(self._documents.get(blocks.ROOT), "CompositionService"))
+        return uri_of(value_at(self._documents.get(ROOT), "CompositionService"))
 
     @property
     def collection(self) -> str:
@@ -179,17 +180,16 @@ class Reservations:
         number = self._documents.free_id(self.collection)
         uri = f"{self.collection}/{number}"
         now = datetime.datetime.fromtimestamp(self._clock(), datetime.UTC)
-        self._documents.put(uri, {
+        self._documents.add_member(self.collection, {
             "@odata.type": "#CompositionReservation.v1_0_2.CompositionReservation",
             "@odata.id": uri,
             "Id": number,
             "Name": f"Composition Reservation {number}",
             "ReservationTime": now.isoformat(timespec="seconds").replace("+00:00", "Z"),
             "Client": client or "anonymous",
-            "ReservedResourceBlocks": [{"@odata.id": block} for block in held],
+            "ReservedResourceBlocks": links_to(held),
             "Manifest": manifest,
         })  # fmt: skip
-        self._documents.list_member(self.collection, uri)
         self._ends_s[uri] = self._clock() + self._duration_s()
         for block in held:
             self._composition.reservations[block] = number
@@ -203,8 +203,7 @@ class Reservations:
         for block in self.blocks(uri):
             if self._composition.reservations.pop(block, None) is not None:
                 blocks.set_status(self._documents, block, Reserved=False)
-        self._documents.unlist_member(self.collection, uri)
-        self._documents.remove(uri)
+        self._documents.remove_member(self.collection, uri)
         return SimulatedReply(204)
 
     def tick(self) -> None:

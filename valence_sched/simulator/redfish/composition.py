@@ -4,24 +4,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from valence_sched.drivers.links import ROOT
 from valence_sched.model.quantity import format_count
-from valence_sched.simulator.redfish import assembly, blocks
-from valence_sched.simulator.redfish.assembly import COLLECTIONS, devices_of
-from valence_sched.simulator.redfish.blocks import ROOT, zones
-from valence_sched.simulator.server.composing_habits import Habits
+from valence_sched.simulator.redfish import blocks
+from valence_sched.simulator.redfish.blocks import zones
+from valence_sched.simulator.redfish.system import (
+    COLLECTIONS,
+    devices_of,
+    put_system,
+    remove_system,
+)
 from valence_sched.simulator.server.documents import (
     DocumentTree,
     Json,
+    RequestRefused,
     SimulatedReply,
     array_of,
+    composition_service,
+    not_found,
     uri_of,
     uris,
     value_at,
 )
-from valence_sched.simulator.server.errors import RequestRefused, not_found
+from valence_sched.simulator.server.habits import Habits
 
 SPECIFIC = "ComputerSystemComposition"
 CONSTRAINED = "ComputerSystemConstrainedComposition"
@@ -38,18 +47,10 @@ class SimulatedCapability(NamedTuple):
 
 def capabilities(documents: DocumentTree) -> list[SimulatedCapability]:
     """Return the capabilities that collections and zones state."""
-    root = documents.get(ROOT)
-    service = documents.get(uri_of(value_at(root, "CompositionService")))
-    holders = [
-        uri_of(link)
-        for link in (
-            value_at(root, "Systems"),
-            value_at(root, "ResourceBlocks"),
-            value_at(service, "ResourceBlocks"),
-            value_at(service, "ResourceZones"),
-        )
-    ]
-    found = [one for uri in holders for one in _stated(documents, uri, ())]
+    root, service = documents.get(ROOT), composition_service(documents)
+    links = [value_at(root, name) for name in ("Systems", "ResourceBlocks")]
+    links += [value_at(service, name) for name in ("ResourceBlocks", "ResourceZones")]
+    found = [one for link in links for one in _stated(documents, uri_of(link), ())]
     for uri, _, _ in zones(documents):
         found += _stated(documents, uri, (uri,))
     return found
@@ -68,8 +69,7 @@ def _stated(
 
 def check_required(every: Iterable[SimulatedCapability], use_case: str, body: Json) -> None:
     """Refuse a body without a property that all capabilities of a use case require."""
-    objects = [one.object for one in every if one.use_case == use_case]
-    required = [set(_required(json)) for json in objects]
+    required = [set(_required(one.object)) for one in every if one.use_case == use_case]
     for name in sorted(set.intersection(*required)) if required else []:
         if name not in body:
             text = f"The property {name} is required to compose a system."
@@ -80,15 +80,12 @@ def limit_violation(
     every: Iterable[SimulatedCapability], zone: str, kinds: Iterable[Iterable[str]]
 ) -> str:
     """Return the fault of the number of blocks of a type in a zone, empty for none."""
-    counts: dict[str, int] = {}
-    for types in kinds:
-        for kind in map(str, types):
-            counts[kind] = counts.get(kind, 0) + 1
+    counts = Counter(str(kind) for types in kinds for kind in types)
     for one in every:
         if one.use_case not in (SPECIFIC, CONSTRAINED) or (one.zones and zone not in one.zones):
             continue
         for name, limit in _limits(one.object):
-            count = counts.get(name[3:], 0)
+            count = counts[name[3:]]
             if (name[:3] == "Max" and count > limit) or (name[:3] == "Min" and count < limit):
                 return f"{format_count(count, 'block')} of type {name[3:]}, and {name} is {limit}"
     return ""
@@ -187,7 +184,6 @@ def choose_blocks(
 
 
 def _flat_devices(documents: DocumentTree, uri: str) -> list[tuple[str, Json]]:
-    """Return the devices of a block, drives behind a storage as drives."""
     found = devices_of(documents, documents.get(uri) or {})
     flat = [(kind, json) for kind, devices in found.items() for json in devices.values()]
     for json in found["Storage"].values():
@@ -241,7 +237,7 @@ class Composition:
     @property
     def systems(self) -> str:
         """Return the URI of the collection of systems."""
-        return uri_of(value_at(self._documents.get(blocks.ROOT), "Systems"))
+        return uri_of(value_at(self._documents.get(ROOT), "Systems"))
 
     def targets(self) -> set[str]:
         """Return the collections to which a system is posted."""
@@ -264,9 +260,8 @@ class Composition:
             check_required(every, SPECIFIC, body)
             self._check_zones(named, every)
             return CompositionPlan(self._habits.with_equals(named), body)
-        return CompositionPlan(
-            self._choose_blocks(named, shapes, body, every, client, reservation), body
-        )
+        found = self._choose_blocks(named, shapes, body, every, client, reservation)
+        return CompositionPlan(found, body)
 
     def compose(self, plan: CompositionPlan) -> str:
         """Compose and return the URI of the system."""
@@ -275,7 +270,7 @@ class Composition:
         name = self._habits.name_of(wanted) or "Composed System"
         for block in plan.blocks:
             self._attach(block, uri)
-        assembly.put_system(self._documents, uri, name, plan.blocks, plan.body)
+        put_system(self._documents, uri, name, plan.blocks, plan.body)
         self._documents.list_member(self.systems, uri)
         return uri
 
@@ -291,7 +286,7 @@ class Composition:
             blocks.detach(self._documents, block, uri)
             self.owners.pop(block, None)
         self._documents.unlist_member(self.systems, uri)
-        assembly.remove_system(self._documents, uri)
+        remove_system(self._documents, uri)
         return SimulatedReply(204)
 
     def change(self, uri: str, wanted: Sequence[str], client: str = "") -> None:
@@ -307,7 +302,7 @@ class Composition:
                 blocks.detach(self._documents, block, uri)
         for block in come:
             self._attach(block, uri)
-        assembly.put_system(self._documents, uri, str(json.get("Name")), wanted, json)
+        put_system(self._documents, uri, str(json.get("Name")), wanted, json)
 
     def _attach(self, block: str, uri: str) -> None:
         if not self._habits.stays_unused(block):
@@ -335,7 +330,6 @@ class Composition:
             raise RequestRefused(409, "ResourceBlockInUse", text, uri)
 
     def _check_zones(self, named: Sequence[str], every: Sequence[SimulatedCapability]) -> None:
-        """Raise RequestRefused unless the blocks stand in one zone and keep its limits."""
         zones = blocks.zones(self._documents)
         common = [zone for zone, _, inside in zones if set(named) <= set(inside)]
         if zones and not common:
@@ -384,9 +378,8 @@ class Composition:
 
     def _free_uri(self, name: str) -> str:
         stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:64] or "Composed"
-        taken: Iterable[str] | Mapping[str, Json] = self._documents
         uri, number = f"{self.systems}/{stem}", 1
-        while uri in taken:
+        while uri in self._documents:
             number += 1
             uri = f"{self.systems}/{stem}-{number}"
         return uri

@@ -75,21 +75,17 @@ def _more(value: Any) -> str | None:
     return None if is_number and value > 0 else "a number above 0"
 
 
-def _text(value: Any) -> str | None:
-    return None if isinstance(value, str) else "text"
+def _kind(kind: type, text: str) -> Check:
+    return lambda value: None if isinstance(value, kind) else text
 
 
-def _flag(value: Any) -> str | None:
-    return None if isinstance(value, bool) else "true or false"
+_text, _flag = _kind(str, "text"), _kind(bool, "true or false")
+_object, _array = _kind(dict, "an object"), _kind(list, "an array")
 
 
 def _link(value: Any) -> str | None:
     is_link = isinstance(value, dict) and isinstance(value.get("@odata.id"), str)
     return None if is_link else "a link with @odata.id"
-
-
-def _object(value: Any) -> str | None:
-    return None if isinstance(value, dict) else "an object"
 
 
 def _oem(value: Any) -> str | None:
@@ -101,10 +97,6 @@ def _oem(value: Any) -> str | None:
         if not isinstance(part, dict) or not (words is None or is_list):
             return "Brand and Capabilities, an array of text"
     return None
-
-
-def _array(value: Any) -> str | None:
-    return None if isinstance(value, list) else "an array"
 
 
 def _word(*words: str) -> Check:

@@ -24,8 +24,8 @@ from valence_sched.drivers.rsd.schema import RackSystem
 from valence_sched.drivers.rsd.stocks import drives_of_storage
 from valence_sched.model.inventory import Status
 from valence_sched.simulator.rsd.bodies import requested_resources
-from valence_sched.simulator.server.composing_habits import content_of
 from valence_sched.simulator.server.documents import DocumentTree, Json, value_at
+from valence_sched.simulator.server.habits import content_of
 
 AWAY = ("absent", "unavailableoffline", "standbyoffline", "disabled")
 

@@ -7,23 +7,109 @@ filters; what is asynchronous happens in :meth:`Rsd.tick` by the clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from valence_sched.simulator.redfish.machine import complete_system
+from valence_sched.drivers.fields import links
+from valence_sched.drivers.links import ROOT
+from valence_sched.drivers.redfish.schema import (
+    Device,
+    DriveDevice,
+    EthernetInterface,
+    MemoryDevice,
+    ProcessorDevice,
+)
+from valence_sched.simulator.redfish.system import complete_system, power_after
 from valence_sched.simulator.rsd import bodies as replies
-from valence_sched.simulator.rsd import nodes, tree
-from valence_sched.simulator.rsd import volumes as rsd_volumes
+from valence_sched.simulator.rsd import tree
 from valence_sched.simulator.rsd.bodies import requested_resources, violations
-from valence_sched.simulator.rsd.choice import AWAY, SystemChooser
-from valence_sched.simulator.server.composing_habits import Habits
-from valence_sched.simulator.server.documents import DocumentTree, Json, SimulatedReply, value_at
+from valence_sched.simulator.rsd.choice import AWAY, ChosenSystem, SystemChooser
+from valence_sched.simulator.rsd.tree import cut, give_back
+from valence_sched.simulator.server.documents import (
+    DocumentTree,
+    Json,
+    SimulatedReply,
+    links_to,
+    value_at,
+)
 from valence_sched.simulator.server.faults import Faults
+from valence_sched.simulator.server.habits import Habits
 
-_POWER = {
-    "On": "On", "ForceOn": "On", "ForceRestart": "On", "GracefulRestart": "On",
-    "ForceOff": "Off", "GracefulShutdown": "Off",
-}  # fmt: skip
+RESETS = (
+    "On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "Nmi", "ForceOn",
+    "PushPowerButton",
+)  # fmt: skip
+
+
+def node_document(
+    uri: str, body: Json, chosen: ChosenSystem, volumes: Iterable[str], version: str
+) -> Json:
+    """Return the document of a node that was allocated just now."""
+    id_ = uri.rpartition("/")[2]
+    there = chosen.devices.values()
+    cpus = [it for it in there if isinstance(it, ProcessorDevice) and (it.type or "CPU") == "CPU"]
+    memory = sum(it.capacity_mib or 0 for it in there if isinstance(it, MemoryDevice))
+    status = {"State": "Enabled", "Health": "OK", "HealthRollup": "OK"}
+    return {
+        "@odata.type": "#ComposedNode.v1_1_0.ComposedNode",
+        "@odata.id": uri,
+        "Id": id_,
+        "Name": body.get("Name") or f"Node {id_}",
+        "Description": body.get("Description") or "",
+        "UUID": str(uuid.uuid5(uuid.NAMESPACE_URL, uri)),
+        "PowerState": "Off",
+        "Status": status,
+        "ComposedNodeState": "Allocated",
+        "Processors": {
+            "Count": len(cpus), "Model": cpus[0].model if cpus else None, "Status": status,
+        },
+        "Memory": {"TotalSystemMemoryGiB": memory / 1024, "Status": status},
+        "Links": _links(chosen, volumes),
+        "Actions": _actions(uri, version),
+    }  # fmt: skip
+
+
+def node_assets(node: Json) -> list[str]:
+    """Return the assets that a node cannot be without: its system, and devices outside of it."""
+    systems = [uri for uri in links(value_at(node, "Links", "ComputerSystem")) if uri]
+    rest = [
+        uri
+        for key in ("Processors", "LocalDrives")
+        for uri in links(value_at(node, "Links", key))
+        if uri and not any(uri.startswith(f"{system}/") for system in systems)
+    ]
+    return list(dict.fromkeys([*systems, *rest]))
+
+
+def node_volumes(node: Json) -> list[str]:
+    """Return the volumes and targets that a node links."""
+    return [uri for uri in links(value_at(node, "Links", "RemoteDrives")) if uri]
+
+
+def _links(chosen: ChosenSystem, volumes: Iterable[str]) -> Json:
+    def of(type_: type[Device]) -> list[Json]:
+        own = (uri for uri, it in chosen.devices.items() if isinstance(it, type_))
+        return links_to(uri for uri in own if "#" not in uri)
+
+    pooled = links_to(chosen.pooled)
+    drives = [link for link in pooled if "/Drives/" in link["@odata.id"]]
+    return {
+        "ComputerSystem": {"@odata.id": chosen.system.uri},
+        "Processors": [*of(ProcessorDevice), *(it for it in pooled if it not in drives)],
+        "Memory": of(MemoryDevice),
+        "EthernetInterfaces": of(EthernetInterface),
+        "LocalDrives": [*of(DriveDevice), *drives],
+        "RemoteDrives": links_to(volumes),
+    }
+
+
+def _actions(uri: str, version: str) -> Json:
+    names = ["Assemble", "Reset", *(["ForceDelete"] if version >= "2.5" else [])]
+    target = f"{uri}/Actions/ComposedNode"
+    found: Json = {f"#ComposedNode.{name}": {"target": f"{target}.{name}"} for name in names}
+    found["#ComposedNode.Reset"]["ResetType@Redfish.AllowableValues"] = list(RESETS)
+    return found
 
 
 class NodesService:
@@ -46,7 +132,9 @@ class NodesService:
         self._assemble_s, self._host = assemble_s, host
         self._habits = habits or Habits(documents, Faults())
         if "odd-actions" in self._habits:
-            self._rename_actions()
+            for collection in tree.root_links(documents, "Nodes"):
+                tree.change(documents, collection, lambda json: json.update(
+                    Actions=_renamed(json.get("Actions") or {})))  # fmt: skip
         self._due: dict[str, float] = {}
         self._before: dict[str, str] = {}
         self._status: dict[str, Any] = {}
@@ -104,7 +192,7 @@ class NodesService:
             return refusal
         collections = tree.root_links(self._documents, "Nodes")
         if not collections:
-            return replies.missing_reply(tree.ROOT)
+            return replies.missing_reply(ROOT)
         if wrong := violations(body, lambda uri: uri in self._documents):
             return replies.invalid_reply(wrong)
         named = {uri for some in requested_resources(body).values() for uri in some}
@@ -119,10 +207,10 @@ class NodesService:
         for wanted in body.get("RemoteDrives") or ():
             half = {**wanted, "CapacityGiB": wanted["CapacityGiB"] / 2}
             short = "short-amounts" in self._habits
-            uri = rsd_volumes.cut(self._documents, half if short else wanted)
+            uri = cut(self._documents, half if short else wanted)
             if uri is None:
                 for volume in volumes:
-                    rsd_volumes.give_back(self._documents, volume)
+                    give_back(self._documents, volume)
                 protocol = wanted.get("Protocol") or "any protocol"
                 what = f"{wanted['CapacityGiB']} GiB over {protocol}"
                 reason = f"There is no storage pool with room for {what}."
@@ -131,10 +219,12 @@ class NodesService:
         collection = collections[0]
         uri = f"{collection}/{self._free_id(collection, body)}"
         renamed = {**body, "Name": self._habits.name_of(body.get("Name"))}
-        node = nodes.node_document(uri, renamed, chosen, volumes, self._version())
+        rack = value_at(self._documents.get(ROOT), "Oem", "Intel_RackScale")
+        version = str(value_at(rack, "ApiVersion") or "")
+        node = node_document(uri, renamed, chosen, volumes, version)
         if "odd-actions" in self._habits:
             node["Actions"] = _renamed(node["Actions"])
-        tree.add_member(self._documents, collection, node)
+        self._documents.add_member(collection, node)
         complete_system(self._documents, chosen.system.uri)
         headers = {"Location": f"{self._host}{uri}"}
         return SimulatedReply(201, None, {} if "no-location" in self._habits else headers)
@@ -148,8 +238,8 @@ class NodesService:
         if (state := node.get("ComposedNodeState")) != "Allocated":
             reason = f"Only an Allocated node can be assembled; this one is {state}."
             return replies.conflict_reply("Assembly action could not be completed", [reason])
-        host, *devices = nodes.assets(node) or [""]
-        tree.connect(self._documents, [*devices, *nodes.volumes(node)], host)
+        host, *devices = node_assets(node) or [""]
+        tree.connect(self._documents, [*devices, *node_volumes(node)], host)
         self._due[uri] = self._clock() + self._assemble_s
         self._put(uri, ComposedNodeState="Assembling")
         return replies.NO_CONTENT
@@ -160,16 +250,13 @@ class NodesService:
         if refusal := self._refusal(uri, "reset"):
             return refusal
         kind = body.get("ResetType") if isinstance(body, dict) else None
-        if kind not in nodes.RESETS:
-            return replies.invalid_reply([f"ResetType: expected one of {', '.join(nodes.RESETS)}"])
+        if kind not in RESETS:
+            return replies.invalid_reply([f"ResetType: expected one of {', '.join(RESETS)}"])
         node = self._node(uri)
         if (state := node.get("ComposedNodeState")) != "Assembled":
             reason = f"Only an Assembled node can be reset; this one is {state}."
             return replies.conflict_reply("Reset action could not be completed", [reason])
-        power = _POWER.get(kind, node.get("PowerState"))
-        if kind == "PushPowerButton":
-            power = "Off" if node.get("PowerState") == "On" else "On"
-        self._power(uri, power)
+        self._power(uri, power_after(str(kind), node.get("PowerState")))
         return replies.NO_CONTENT
 
     def delete(self, uri: str) -> SimulatedReply:
@@ -192,36 +279,30 @@ class NodesService:
     def _free(self, uri: str) -> SimulatedReply:
         node = self._node(uri)
         self._power(uri, "Off")
-        assets, volumes = nodes.assets(node), nodes.volumes(node)
+        assets, volumes = node_assets(node), node_volumes(node)
         tree.disconnect(self._documents, [*assets, *volumes])
         for volume in volumes:
-            rsd_volumes.give_back(self._documents, volume)
+            give_back(self._documents, volume)
         for asset in assets:
             tree.change(self._documents, asset, _erase)
         for collection in tree.root_links(self._documents, "Nodes"):
-            tree.remove_member(self._documents, collection, uri)
+            self._documents.remove_member(collection, uri)
         self._due.pop(uri, None)
         self._before.pop(uri, None)
         return replies.NO_CONTENT
 
     def _refusal(self, uri: str, verb: str) -> SimulatedReply | None:
-        """Return why nothing can be done with a node now, None when something can."""
         if refusal := self._injected_fault(verb):
             return refusal
         if uri not in self._nodes():
             return replies.missing_reply(uri)
-        away = [it for it in nodes.assets(self._node(uri)) if self._is_away(it)]
+        away = [it for it in node_assets(self._node(uri)) if self._is_away(it)]
         return replies.unavailable_reply(away) if away else None
 
     def _free_id(self, collection: str, body: Json) -> str:
         wanted = body.get("Name") if "uri-names" in self._habits else None
         taken = wanted is None or f"{collection}/{wanted}" in self._documents
         return self._documents.free_id(collection) if taken else str(wanted)
-
-    def _rename_actions(self) -> None:
-        for collection in tree.root_links(self._documents, "Nodes"):
-            tree.change(self._documents, collection, lambda json: json.update(
-                Actions=_renamed(json.get("Actions") or {})))  # fmt: skip
 
     def _node(self, uri: str) -> Json:
         return self._documents.get(uri) or {}
@@ -235,7 +316,7 @@ class NodesService:
 
     def _update_state(self, uri: str, node: Json) -> None:
         state = node.get("ComposedNodeState")
-        if any(self._is_away(asset) for asset in nodes.assets(node)):
+        if any(self._is_away(asset) for asset in node_assets(node)):
             if state != "Failed":
                 self._before[uri] = str(state)
                 self._put(uri, ComposedNodeState="Failed", Status=_status("Critical"))
@@ -267,13 +348,8 @@ class NodesService:
         listed = (uri for some in found for uri in tree.members(self._documents, some))
         return [uri.rstrip("/") for uri in listed if uri in self._documents]
 
-    def _version(self) -> str:
-        root = self._documents.get(tree.ROOT)
-        return str(value_at(root, "Oem", "Intel_RackScale", "ApiVersion") or "")
-
 
 def _renamed(actions: Json) -> Json:
-    """Return actions with other words before the last part of their names."""
     return {f"#Rack.Nodes.{name.rpartition('.')[2]}": value for name, value in actions.items()}
 
 
@@ -287,7 +363,6 @@ def _status(health: str) -> Json:
 
 
 def _erase(device: Json) -> None:
-    """Erase a pooled device, unless its document says that it is not erased."""
     rack = value_at(device, "Oem", "Intel_RackScale")
     if not isinstance(rack, dict):
         return

@@ -5,22 +5,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from aiohttp import web
+import msgspec
+from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
-from valence_sched.simulator.server.composing_habits import BODIES
-from valence_sched.simulator.server.errors import error_body, refusal
-from valence_sched.simulator.server.event_service import events_of
+from valence_sched.simulator.server.documents import Json, error_body, refusal
 from valence_sched.simulator.server.faults import Fault
+from valence_sched.simulator.server.habits import BODIES
 from valence_sched.simulator.server.podm import SimulatedPodm, encode_reply
 from valence_sched.simulator.server.reads import HttpRequest
+from valence_sched.simulator.server.services import Destination, bodies_of, events_of
 
-#: How often a stream looks for changes, and after how many looks without one it sends a comment.
+#: How often events look for changes, and after how many looks without one a stream sends a comment.
 LOOK_S, QUIET_LOOKS = 0.05, 20
 ENDLESS_BYTES = 1 << 30
-_PIECE = b"of-a-line-without-an-end" * 2730  # about 64 KiB
 
 
 async def stream_events(request: web.BaseRequest, podm: SimulatedPodm) -> web.StreamResponse | None:
@@ -35,7 +36,7 @@ async def stream_events(request: web.BaseRequest, podm: SimulatedPodm) -> web.St
     await response.prepare(request)
     await response.write(b": events follow\n\n")
     if "stream-endless" in podm.faults:
-        await _send_endless(response)
+        await _send_endless(response, b"data: ")
     most, copies = podm.faults.number("stream-cut"), podm.faults.number("stream-storm") or 1
     sent = quiet = 0
     while most is None or sent < most:
@@ -54,16 +55,7 @@ async def stream_events(request: web.BaseRequest, podm: SimulatedPodm) -> web.St
     return None
 
 
-async def _send_endless(response: web.StreamResponse) -> None:
-    await response.write(b"data: ")
-    sent = 0
-    while sent < ENDLESS_BYTES:
-        await response.write(_PIECE)
-        sent += len(_PIECE)
-
-
 WRITES = ("POST", "PATCH", "PUT", "DELETE")
-HUGE_BYTES = 1 << 30
 NESTING_DEPTH = 100_000
 _PIECE = b'{"@odata.id":"/redfish/v1/Chassis/of-very-many"},' * 1338  # about 64 KiB
 
@@ -116,7 +108,6 @@ class SimulatorApp:
             traffic.last.append(SeenRequest(request.method, request.path_qs, status))
 
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse | None:
-        """Return the response, None when the connection is to be cut."""
         body = await request.read() if request.can_read_body else b""
         headers = {name.lower(): value for name, value in request.headers.items()}
         http_request = HttpRequest(request.method, request.path, dict(request.query), headers, body)
@@ -159,7 +150,6 @@ class SimulatorApp:
             await asyncio.Event().wait()
 
     async def _fault_response(self, request: web.BaseRequest) -> web.StreamResponse | None:
-        """Return the response that a fault rule gives in place of the right one, if one does."""
         if fault := self._take_fault("status", request):
             text = "This service is told to answer so."
             reply = encode_reply(refusal(fault.number, "GeneralError", text))
@@ -193,7 +183,6 @@ def _cut(request: web.BaseRequest) -> web.Response:
 
 
 async def _stream_half(request: web.BaseRequest, content: bytes) -> None:
-    """Send half of a body that was announced whole."""
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     response.content_length = len(content)
     await response.prepare(request)
@@ -201,12 +190,46 @@ async def _stream_half(request: web.BaseRequest, content: bytes) -> None:
 
 
 async def _stream_huge(request: web.BaseRequest) -> web.StreamResponse:
-    """Send a list that goes on until the client has had enough, or 1 GB."""
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     await response.prepare(request)
-    await response.write(b'{"Members":[')
-    sent = 0
-    while sent < HUGE_BYTES:
-        await response.write(_PIECE)
-        sent += len(_PIECE)
+    await _send_endless(response, b'{"Members":[')
     return response
+
+
+async def _send_endless(response: web.StreamResponse, begin: bytes) -> None:
+    await response.write(begin)
+    for _ in range(0, ENDLESS_BYTES, len(_PIECE)):
+        await response.write(_PIECE)
+
+
+RECEIVER_S = 2.0  # that a receiver of events may take
+
+
+async def deliver_events(podms: Sequence[SimulatedPodm]) -> None:
+    """Send events until this is cancelled; a receiver that is away loses some."""
+    positions = [podm.documents.changes for podm in podms]
+    sent = 0
+    async with ClientSession(timeout=ClientTimeout(total=RECEIVER_S)) as session:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            posts = []
+            for index, podm in enumerate(podms):
+                position, positions[index] = positions[index], podm.documents.changes
+                if position == positions[index]:
+                    continue
+                wanted = list(podm.subscriptions.destinations())
+                changes = podm.documents.changes_since(position) if wanted else []
+                for body in bodies_of(changes, sent + 1, older="stream-older" in podm.faults):
+                    sent += 1
+                    posts += [_post(session, one, body) for one in wanted]
+            await asyncio.gather(*posts)
+
+
+async def _post(session: ClientSession, to: Destination, body: Json) -> None:
+    data = msgspec.json.encode({**body, "Context": to.context})
+    headers = {"Content-Type": "application/json"}
+    try:
+        async with session.post(to.url, data=data, headers=headers, allow_redirects=False):
+            pass
+    except (ClientError, TimeoutError):
+        return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The document tree of a simulated pod manager, its links and collections."""
+"""The document tree of a simulated pod manager, its links and collections, and its replies."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from valence_sched.drivers.links import path_of
+from valence_sched.drivers.links import ROOT, path_of
 
 Json = dict[str, Any]
+OK = {"State": "Enabled", "Health": "OK"}  # the status of what works
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +117,25 @@ class DocumentTree:
                     found.setdefault(member, document)
         return list(found.items())
 
+    def add_member(self, collection: str, json: Json) -> None:
+        """Put a document and list it in its collection, if that is there."""
+        self.put(json["@odata.id"], json)
+        self.list_member(collection, json["@odata.id"])
+
+    def remove_member(self, collection: str, uri: str) -> None:
+        """Remove a document and its place in its collection."""
+        self.remove(uri)
+        self._replace_member(collection, uri, [])
+
+    def remove_below(self, uri: str) -> None:
+        """Remove a document and all whose URIs begin with its own."""
+        for other in self:
+            if other == uri or other.startswith(f"{uri}/"):
+                self.remove(other)
+
     def list_member(self, collection: str, uri: str) -> None:
         """Add a member to a collection, if that is there."""
-        self._replace_member(collection, uri, [{"@odata.id": uri}])
+        self._replace_member(collection, uri, links_to([uri]))
 
     def unlist_member(self, collection: str, uri: str) -> None:
         """Remove a member from a collection, if they are there."""
@@ -180,9 +197,24 @@ def array_of(json: Json | None, key: str) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
+def number_of(value: Any, otherwise: int = 0) -> int:
+    """Return a whole number as it is, for any other value another."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
+
+
+def links_to(uris: Iterable[str]) -> list[Json]:
+    """Return a link to each URI."""
+    return [{"@odata.id": uri} for uri in uris]
+
+
+def composition_service(documents: DocumentTree) -> Json | None:
+    """Return the composition service that the root links, None without one."""
+    return documents.get(uri_of(value_at(documents.get(ROOT), "CompositionService")))
+
+
 def collection_document(uri: str, type_: str, name: str, members: Iterable[str] = ()) -> Json:
     """Return the document of a collection."""
-    links = [{"@odata.id": member} for member in members]
+    links = links_to(members)
     return {
         "@odata.type": f"#{type_}.{type_}",
         "@odata.id": uri,
@@ -190,3 +222,57 @@ def collection_document(uri: str, type_: str, name: str, members: Iterable[str] 
         "Members@odata.count": len(links),
         "Members": links,
     }
+
+
+#: The registry of each message that is sent; every other is of Base.
+COMPOSITION_MESSAGES = (
+    "ResourceBlockInUse",
+    "EmptyManifest",
+    "UnableToProcessStanzaRequest",
+    "ResourceBlockInvalid",
+    "ResourceBlockNotFound",
+    "NoResourceMatch",
+    "IncompatibleZone",
+    "SpecifiedResourceAlreadyReserved",
+    "ConstrainedResourceAlreadyReserved",
+)
+
+
+class RequestRefused(Exception):
+    """A request that cannot be done; nothing was changed."""
+
+    def __init__(self, status: int, id_: str, text: str, *args: str) -> None:
+        super().__init__(text)
+        self.answer = refusal(status, id_, text, *args)
+
+
+def refusal(status: int, id_: str, text: str, *args: str) -> SimulatedReply:
+    """Return an answer with one message: its id without registry, its text and arguments."""
+    return SimulatedReply(status, error_body(id_, text, *args))
+
+
+def error_body(id_: str, text: str, *args: str, severity: str = "Critical") -> Json:
+    """Return the body of an error with one message."""
+    registry = "Composition.1.1.3" if id_ in COMPOSITION_MESSAGES else "Base.1.18.1"
+    message = {
+        "@odata.type": "#Message.v1_2_0.Message",
+        "MessageId": f"{registry}.{id_}",
+        "Message": text,
+        "MessageArgs": list(args),
+        "MessageSeverity": severity,
+        "Severity": severity,
+        "Resolution": "None." if severity == "OK" else "Correct the request and send it again.",
+    }
+    error = {"code": f"{registry}.{id_}", "message": text, "@Message.ExtendedInfo": [message]}
+    return {"error": error}
+
+
+def not_found(uri: str) -> SimulatedReply:
+    """Return the answer about a resource that is not there."""
+    return refusal(404, "ResourceMissingAtURI", f"There is no resource at {uri}.", uri)
+
+
+def method_not_allowed(method: str, uri: str) -> SimulatedReply:
+    """Return the answer about a method that a resource does not know."""
+    text = f"{uri} does not know the method {method}."
+    return SimulatedReply(405, error_body("OperationNotAllowed", text), {"Allow": "GET, HEAD"})

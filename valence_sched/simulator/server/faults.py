@@ -162,14 +162,10 @@ def faults_of(rules: Sequence[str], podms: Sequence[str]) -> dict[str, Faults]:
         UnknownName, UsageError: no such rule or pod manager; a rule does not say what it must.
     """
     every = [_fault(rule, podms) for rule in rules]
+    # each pod manager has a fault of its own, since it counts
     return {
-        id_: Faults(_copy(fault) for fault in every if fault.podm in ("", id_)) for id_ in podms
+        id_: Faults(replace(fault) for fault in every if fault.podm in ("", id_)) for id_ in podms
     }
-
-
-def _copy(fault: Fault) -> Fault:
-    """Return a fault of its own for each pod manager, since it counts."""
-    return replace(fault)
 
 
 def _fault(text: str, podms: Sequence[str]) -> Fault:

@@ -9,19 +9,22 @@ from typing import Any
 
 from valence_sched.drivers.document_shape import current_form
 from valence_sched.drivers.files.tree import tree_documents
+from valence_sched.drivers.links import ROOT
 from valence_sched.drivers.recorded import Record
 from valence_sched.drivers.redfish.render import documents_of
 from valence_sched.errors import DuplicateId, InputError
 from valence_sched.model.codec import decode
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm
-from valence_sched.simulator.redfish.blocks import ROOT, blocks
-from valence_sched.simulator.redfish.machine import complete_system
+from valence_sched.simulator.redfish.blocks import blocks
+from valence_sched.simulator.redfish.system import complete_system
 from valence_sched.simulator.server.documents import (
     DocumentTree,
     Json,
     array_of,
     collection_document,
+    composition_service,
+    links_to,
     object_of,
     uri_of,
     uris,
@@ -51,7 +54,6 @@ def vary(documents: DocumentTree, faults: Faults) -> None:
 
 
 def _without(value: Any, name: str, keep: bool) -> Any:
-    """Return a document without a property wherever it stands, or with null for its value."""
     if isinstance(value, list):
         return [_without(item, name, keep) for item in value]
     if not isinstance(value, dict):
@@ -72,15 +74,15 @@ def _list_twice(documents: DocumentTree) -> None:
         changed = dict(block)
         if drives:
             copies = _put_copies(documents, f"{uri}/Storage/Again/Drives", drives.values())
-            again = {"Name": "Again", "Drives": _links(copies)}
+            again = {"Name": "Again", "Drives": links_to(copies)}
             simple = {"Name": "Again", "Devices": [_device(json) for json in drives.values()]}
             changed |= {
                 "Drives": [
                     *(own if isinstance(own, list) else [own]),
-                    *_links(it for it in drives if it not in direct),
+                    *links_to(it for it in drives if it not in direct),
                 ],
-                "Storage": _links([_put(documents, f"{uri}/Storage/Again", again)]),
-                "SimpleStorage": _links([_put(documents, f"{uri}/SimpleStorage/Again", simple)]),
+                "Storage": links_to([_put(documents, f"{uri}/Storage/Again", again)]),
+                "SimpleStorage": links_to([_put(documents, f"{uri}/SimpleStorage/Again", simple)]),
             }
         system: Json = {"Name": "Again", "SystemType": "Physical"}
         for kind in _BY_SYSTEM:
@@ -90,7 +92,7 @@ def _list_twice(documents: DocumentTree) -> None:
                 documents.put(below, collection_document(below, "Collection", kind, copies))
                 system[kind] = {"@odata.id": below}
         if len(system) > 2 and not block.get("ComputerSystems"):
-            changed["ComputerSystems"] = _links([_put(documents, f"{uri}/Again", system)])
+            changed["ComputerSystems"] = links_to([_put(documents, f"{uri}/Again", system)])
         documents.put(uri, changed)
 
 
@@ -103,7 +105,7 @@ def _omit_sizes(documents: DocumentTree) -> None:
             own = {key: value for key, value in json.items() if key != "MemorySizeMiB"}
             if not any(uris(value_at(it, "MemorySet")) for it in json.get(_SETS) or ()):
                 module = _put(documents, f"{uri}/Memory/Again", {"CapacityMiB": size})
-                own[_SETS] = [{"MemorySet": _links([module])}]
+                own[_SETS] = [{"MemorySet": links_to([module])}]
             documents.put(uri, own)
         elif "StoragePools/" in uri and data.get("AllocatedBytes"):
             provided = {"Data": {"AllocatedBytes": data["AllocatedBytes"]}}
@@ -112,12 +114,11 @@ def _omit_sizes(documents: DocumentTree) -> None:
             documents.put(uri, {**json, "Capacity": {"Data": used}, "CapacitySources": sources})
         elif json.get("Mode") in _GROUPS and json.get("CapacityGiB"):
             drive = _put(documents, f"{uri}/Drive", {"CapacityGiB": json["CapacityGiB"]})
-            links = {**(json.get("Links") or {}), "PhysicalDrives": _links([drive])}
+            links = {**(json.get("Links") or {}), "PhysicalDrives": links_to([drive])}
             documents.put(uri, {**json, "CapacityGiB": None, "Links": links})
 
 
 def _list_physical_volumes(documents: DocumentTree) -> None:
-    """List the physical volume of each storage pool and group beside it."""
     for uri in documents:
         json = documents.get(uri) or {}
         collection = uri.rpartition("/")[0]
@@ -125,11 +126,11 @@ def _list_physical_volumes(documents: DocumentTree) -> None:
             size = {"AllocatedBytes": json["Capacity"]["Data"]["AllocatedBytes"]}
             volume: Json = {"Name": "Physical volume", "Capacity": {"Data": size}}
             volume["CapacitySources"] = json.get("CapacitySources") or []
-            of = {"CapacitySources": [{"ProvidingPools": _links([f"{uri}-PV"])}]}
+            of = {"CapacitySources": [{"ProvidingPools": links_to([f"{uri}-PV"])}]}
             documents.put(uri, {**json, **of})
         elif json.get("Mode") in _GROUPS:
             links = {"PhysicalDrives": value_at(json, "Links", "PhysicalDrives") or []}
-            links["UsedBy"] = _links([uri])
+            links["UsedBy"] = links_to([uri])
             volume = {"Mode": "PV", "CapacityGiB": json.get("CapacityGiB"), "Links": links}
         else:
             continue
@@ -137,13 +138,11 @@ def _list_physical_volumes(documents: DocumentTree) -> None:
 
 
 def _omit_limits(documents: DocumentTree) -> None:
-    """State no limit anywhere."""
     for uri in documents:
         documents.put(uri, _without(documents.get(uri), _CAPABILITIES, False))
 
 
 def _join_blocks(documents: DocumentTree) -> None:
-    """Make a composed system of the first two free compute blocks, and state no limit."""
     _omit_limits(documents)
     free = [
         uri
@@ -154,7 +153,7 @@ def _join_blocks(documents: DocumentTree) -> None:
     systems = uri_of(value_at(documents.get(ROOT), "Systems"))
     if len(free) < 2 or not systems:
         return
-    node = {"Name": "Joined", "SystemType": "Composed", "Links": {"ResourceBlocks": _links(free)}}
+    node = {"Name": "Joined", "SystemType": "Composed", "Links": {"ResourceBlocks": links_to(free)}}
     documents.list_member(systems, _put(documents, f"{systems}/Joined", node))
     for uri in free:
         json = documents.get(uri) or {}
@@ -168,17 +167,12 @@ def _put(documents: DocumentTree, uri: str, json: Json) -> str:
 
 
 def _put_copies(documents: DocumentTree, below: str, devices: Iterable[Json]) -> list[str]:
-    """Put devices below a URI without what tells which they are; return their URIs."""
     copies = [{key: it for key, it in json.items() if key not in _NAMES} for json in devices]
     return [_put(documents, f"{below}/{n}", json) for n, json in enumerate(copies, 1)]
 
 
 def _device(drive: Json) -> Json:
     return {key: drive[key] for key in ("Name", "CapacityBytes", "Model") if key in drive}
-
-
-def _links(uris: Iterable[str]) -> list[Json]:
-    return [{"@odata.id": uri} for uri in uris]
 
 
 _CHANGES: dict[str, Callable[[DocumentTree], None]] = {
@@ -241,9 +235,8 @@ def _put_systems(documents: DocumentTree) -> None:
 
 
 def _blocks_collection(documents: DocumentTree) -> str:
-    root = documents.get(ROOT)
-    service = documents.get(uri_of(value_at(root, "CompositionService")))
-    return uri_of(value_at(service, "ResourceBlocks")) or uri_of(value_at(root, "ResourceBlocks"))
+    holders = (composition_service(documents), documents.get(ROOT))
+    return next(filter(None, (uri_of(value_at(one, "ResourceBlocks")) for one in holders)), "")
 
 
 def _add(documents: DocumentTree, collection: str, link: str) -> None:

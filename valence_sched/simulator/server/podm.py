@@ -10,37 +10,40 @@ from typing import Any
 
 import msgspec
 
+from valence_sched.drivers.links import ROOT
 from valence_sched.errors import InputError
 from valence_sched.model.codec import check_depth, escape_json
-from valence_sched.simulator.redfish import amounts, blocks, machine
+from valence_sched.simulator.redfish import amounts, blocks
 from valence_sched.simulator.redfish.compose_action import ComposeAction, Reservations, target
 from valence_sched.simulator.redfish.composition import Composition, CompositionPlan
+from valence_sched.simulator.redfish.system import media_action, reset
 from valence_sched.simulator.rsd.service import NodesService
-from valence_sched.simulator.server.composing_habits import Habits
 from valence_sched.simulator.server.documents import (
     DocumentTree,
     Json,
+    RequestRefused,
     SimulatedReply,
+    error_body,
     etag_of,
+    method_not_allowed,
+    not_found,
     object_of,
     uri_of,
     uris,
     value_at,
 )
-from valence_sched.simulator.server.errors import (
-    RequestRefused,
-    error_body,
-    method_not_allowed,
-    not_found,
-)
-from valence_sched.simulator.server.event_service import add_event_service
 from valence_sched.simulator.server.faults import Faults
-from valence_sched.simulator.server.habits import is_root_elsewhere
+from valence_sched.simulator.server.habits import Habits, is_root_elsewhere
 from valence_sched.simulator.server.load import complete
 from valence_sched.simulator.server.reads import DocumentReads, HttpRequest
-from valence_sched.simulator.server.sessions import Account, Sessions, add_session_service
-from valence_sched.simulator.server.subscriptions import Subscriptions
-from valence_sched.simulator.server.tasks import Tasks
+from valence_sched.simulator.server.services import (
+    Account,
+    Sessions,
+    Subscriptions,
+    Tasks,
+    add_event_service,
+    add_session_service,
+)
 
 
 class DocumentWrites:
@@ -100,7 +103,7 @@ class DocumentWrites:
             return made
         media, mark, action = path.rpartition("/Actions/VirtualMedia.")
         if mark and action and media in self._documents:
-            return machine.media_action(self._documents, media, action, json)
+            return media_action(self._documents, media, action, json)
         if path in self._documents:
             return method_not_allowed("POST", path)
         return not_found(path)
@@ -122,12 +125,10 @@ class DocumentWrites:
         return self._habits.created(uri)
 
     def _store(self, json: Json) -> SimulatedReply:
-        """Make a member of the systems of what was sent, as servers of recordings do."""
         systems = self.composition.systems
         uri = f"{systems}/{self._documents.free_id(systems)}"
         own = {"@odata.id": uri, "@odata.type": "#ComputerSystem.v1_20_1.ComputerSystem"}
-        self._documents.put(uri, {**own, "Id": uri.rpartition("/")[2], **json})
-        self._documents.list_member(systems, uri)
+        self._documents.add_member(systems, {**own, "Id": uri.rpartition("/")[2], **json})
         return SimulatedReply(201, None, {"Location": uri})
 
     def _delete(self, path: str) -> SimulatedReply:
@@ -140,8 +141,7 @@ class DocumentWrites:
         if "ghost" in self._faults and json is not None:
             return SimulatedReply(204)
         if "stores" in self._faults and json is not None:
-            self._documents.remove(path)
-            self._documents.unlist_member(self.composition.systems, path)
+            self._documents.remove_member(self.composition.systems, path)
             return SimulatedReply(204)
         if type_.startswith(amounts.TYPES):
             return amounts.delete_amount(self._documents, path)
@@ -150,7 +150,6 @@ class DocumentWrites:
     def _rack_reply(
         self, rack: NodesService, method: str, path: str, json: Json
     ) -> SimulatedReply | None:
-        """Return the answer of the Nodes service, None when the request is not for it."""
         if "ghost" in self._faults and method == "DELETE" and path in self._documents:
             return SimulatedReply(204)
         nodes, mark, _ = path.partition("/Actions/")
@@ -166,7 +165,7 @@ class DocumentWrites:
         had = uris(value_at(self._documents.get(system), "Links", "ResourceBlocks"))
         named = uris(json.get("ResourceBlock"))
         if action == "Reset":
-            return machine.reset(self._documents, system, json)
+            return reset(self._documents, system, json)
         if action not in ("AddResourceBlock", "RemoveResourceBlock"):
             return not_found(f"{system}/Actions/ComputerSystem.{action}")
         if not named or (action == "RemoveResourceBlock" and named[0] not in had):
@@ -194,8 +193,7 @@ class DocumentWrites:
 
 
 def _is_rack(documents: DocumentTree) -> bool:
-    """Return whether the root is that of an Intel RSD pod manager."""
-    root = documents.get(blocks.ROOT)
+    root = documents.get(ROOT)
     return bool(value_at(root, "Nodes") or value_at(root, "Oem", "Intel_RackScale"))
 
 

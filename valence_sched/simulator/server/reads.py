@@ -10,16 +10,18 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from valence_sched.model.quantity import format_count
-from valence_sched.simulator.server.documents import DocumentTree, Json, SimulatedReply, object_of
-from valence_sched.simulator.server.errors import RequestRefused, not_found, refusal
+from valence_sched.simulator.server.documents import (
+    DocumentTree,
+    Json,
+    RequestRefused,
+    SimulatedReply,
+    not_found,
+    object_of,
+    refusal,
+)
 from valence_sched.simulator.server.faults import Faults
 from valence_sched.simulator.server.habits import shaped_document
-from valence_sched.simulator.server.tasks import Tasks
-
-
-def page_number(query: Mapping[str, str], size: int) -> int:
-    """Return the number, from 1, of the page of a query, where a page has this many members."""
-    return query_number(query, "$skip", 0) // size + 1 if size else 1
+from valence_sched.simulator.server.services import Tasks
 
 
 def page_of(json: Json, uri: str, query: Mapping[str, str], size: int) -> Json:
@@ -93,8 +95,8 @@ class DocumentReads:
             return not_found(request.path)
         if (page := self._documents.get(_page_uri(request))) is not None:
             return SimulatedReply(200, self._expanded(page, request))
-        unknown = [name for name in request.query if name.startswith("$")]
-        unknown = [name for name in unknown if name not in ("$expand", "$skip", "$top")]
+        known = ("$expand", "$skip", "$top")
+        unknown = [one for one in request.query if one.startswith("$") and one not in known]
         if unknown:
             text = f"The query parameter {unknown[0]} is not supported."
             return refusal(501, "QueryNotSupported", text)
@@ -102,10 +104,11 @@ class DocumentReads:
 
     def _page(self, json: Json, request: HttpRequest) -> Json:
         size, lost = self._page_size, self._faults.number("page-missing")
-        if lost is not None and "Members" in json and page_number(request.query, size) == lost:
-            raise RequestRefused(
-                404, "ResourceMissingAtURI", f"There is no page {lost}.", request.path
-            )
+        if lost is not None and "Members" in json:
+            number = query_number(request.query, "$skip", 0) // size + 1 if size else 1
+            if number == lost:
+                text = f"There is no page {lost}."
+                raise RequestRefused(404, "ResourceMissingAtURI", text, request.path)
         return page_of(json, request.path.rstrip("/"), request.query, size)
 
     def _expanded(self, json: Json, request: HttpRequest) -> Json:
@@ -113,32 +116,26 @@ class DocumentReads:
         if value is None or "expand-ignored" in self._faults:
             return json
         if "expand-404" in self._faults:
-            raise RequestRefused(
-                404, "ResourceMissingAtURI", "There is no such resource.", request.path
-            )
+            text = "There is no such resource."
+            raise RequestRefused(404, "ResourceMissingAtURI", text, request.path)
         root = self._documents.get("/redfish/v1")
         offered = object_of(object_of(root, "ProtocolFeaturesSupported"), "ExpandQuery")
-        found = expand_document(
-            self._documents, json, request.path.rstrip("/"), parse_expand(value, offered)
-        )
-        return _without_names(found) if "expand-drops" in self._faults else found
+        expand = parse_expand(value, offered)
+        found = expand_document(self._documents, json, request.path.rstrip("/"), expand)
+        members = found.get("Members")
+        if "expand-drops" not in self._faults or not isinstance(members, list):
+            return found
+        bare = [
+            {key: value for key, value in member.items() if key not in ("Id", "Name")}
+            for member in members
+        ]
+        return {**found, "Members": bare}
 
 
 def _page_uri(request: HttpRequest) -> str:
     """Return where the page of a collection that was recorded in pages stands."""
     words = (f"{name}={value}" for name, value in request.query.items() if name != "$expand")
     return f"{request.path.rstrip('/')}?{'&'.join(words)}"
-
-
-def _without_names(json: Json) -> Json:
-    members = json.get("Members")
-    if not isinstance(members, list):
-        return json
-    bare = [
-        {key: value for key, value in member.items() if key not in ("Id", "Name")}
-        for member in members
-    ]
-    return {**json, "Members": bare}
 
 
 MAX_LEVELS = 6

@@ -20,7 +20,7 @@ from valence_sched.simulator.server.documents import DocumentTree
 from valence_sched.simulator.server.faults import Faults, faults_of
 from valence_sched.simulator.server.load import load_documents
 from valence_sched.simulator.server.podm import SimulatedPodm, SimulatorSettings
-from valence_sched.simulator.server.sessions import Account
+from valence_sched.simulator.server.services import Account
 
 if TYPE_CHECKING:
     from valence_sched.simulator.server.app import SimulatorApp
@@ -145,7 +145,7 @@ async def listen(
     """Answer on these sockets while the context lasts; a fault rule may keep one from it."""
     from aiohttp import web  # an extra, needed only to serve
 
-    from valence_sched.simulator.server.event_delivery import deliver_events
+    from valence_sched.simulator.server.app import deliver_events
 
     runners = []
     delivery: asyncio.Task[None] | None = None

@@ -15,7 +15,7 @@ from valence_sched.drivers.files.tree import join_pages
 from valence_sched.model.inventory import to_json
 from valence_sched.model.registration import Registration
 from valence_sched.simulator.server.podm import SimulatorSettings
-from valence_sched.simulator.server.sessions import Account
+from valence_sched.simulator.server.services import Account
 from valence_sched.testing.served import served
 
 V = "/redfish/v1"

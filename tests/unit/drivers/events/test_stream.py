@@ -17,7 +17,7 @@ from valence_sched.drivers.http.login import LoginRefused
 from valence_sched.errors import InputError, PodmError
 from valence_sched.model.registration import Registration
 from valence_sched.simulator.server.podm import SimulatorSettings
-from valence_sched.simulator.server.sessions import Account
+from valence_sched.simulator.server.services import Account
 from valence_sched.testing.served import served
 
 PATIENCE_S = 30

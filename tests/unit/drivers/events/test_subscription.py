@@ -20,7 +20,7 @@ from valence_sched.errors import InputError, PodmError
 from valence_sched.model.event_address import EventAddress
 from valence_sched.model.registration import Registration
 from valence_sched.simulator.server.podm import SimulatorSettings
-from valence_sched.simulator.server.sessions import Account
+from valence_sched.simulator.server.services import Account
 from valence_sched.testing.served import served
 
 PATIENCE_S = 30

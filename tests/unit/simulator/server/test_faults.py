@@ -26,7 +26,7 @@ from tests.unit.simulator.site import (
 from tests.unit.trees import tree
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched.simulator.server.faults import RULES, faults_of
-from valence_sched.simulator.server.sessions import Account
+from valence_sched.simulator.server.services import Account
 from valence_sched.testing.served import served
 
 RECORDED = Path(__file__).parents[3] / "recorded"

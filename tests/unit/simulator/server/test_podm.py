@@ -19,7 +19,7 @@ from tests.unit.simulator.site import (
     message_key,
 )
 from valence_sched.simulator.server.podm import SimulatorSettings
-from valence_sched.simulator.server.sessions import Account
+from valence_sched.simulator.server.services import Account
 from valence_sched.testing.served import served
 
 SESSIONS = f"{ROOT}/SessionService/Sessions"

@@ -1,23 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the owner of a system uses: its power, boot override, interfaces, manager, virtual media."""
+"""Computer systems: composed of blocks, with power, boot, interfaces, a manager and its media."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from valence_sched.simulator.redfish.blocks import ROOT
+from valence_sched.drivers.links import ROOT
 from valence_sched.simulator.server.documents import (
+    OK,
     DocumentTree,
     Json,
+    RequestRefused,
     SimulatedReply,
     collection_document,
+    links_to,
+    not_found,
+    number_of,
     object_of,
     uri_of,
     uris,
     value_at,
 )
-from valence_sched.simulator.server.errors import RequestRefused, not_found
 
 #: The power state after each type of reset; None: as it was, an empty one: the other one.
 RESETS: Mapping[str, str | None] = {
@@ -37,7 +43,6 @@ BOOT: Json = {
 }
 _EMPTY: Json = {"Image": None, "ImageName": None, "Inserted": False, "WriteProtected": True,
                 "ConnectedVia": "NotConnected"}  # fmt: skip
-_OK = {"State": "Enabled", "Health": "OK"}
 
 
 def complete_system(documents: DocumentTree, uri: str) -> None:
@@ -64,21 +69,18 @@ def complete_system(documents: DocumentTree, uri: str) -> None:
         json["EthernetInterfaces"] = {"@odata.id": below}
     for interface, device in documents.linked(json["EthernetInterfaces"]):
         if not device.get("MACAddress"):
-            found = {"Status": _OK, **device, "MACAddress": _mac_address(interface)}
+            found = {"Status": OK, **device, "MACAddress": _mac_address(interface)}
             documents.put(interface, found)
     links = object_of(json, "Links")
     if not uris(links.get("ManagedBy")):
-        json["Links"] = {**links, "ManagedBy": [{"@odata.id": _put_manager(documents, uri)}]}
+        json["Links"] = {**links, "ManagedBy": links_to([_put_manager(documents, uri)])}
     documents.put(uri, json)
 
 
-def remove_manager(documents: DocumentTree, system: str) -> None:
-    """Remove the manager that was made for a system."""
-    manager = _manager_uri(documents, system)
-    documents.unlist_member(manager.rpartition("/")[0], manager)
-    for uri in documents:
-        if uri == manager or uri.startswith(f"{manager}/"):
-            documents.remove(uri)
+def power_after(reset_type: str, was: Any) -> Any:
+    """Return the power state after a reset of a type of ``RESETS``."""
+    power = RESETS[reset_type]
+    return was if power is None else power or ("Off" if was == "On" else "On")
 
 
 def reset(documents: DocumentTree, system: str, body: Json) -> SimulatedReply:
@@ -89,7 +91,7 @@ def reset(documents: DocumentTree, system: str, body: Json) -> SimulatedReply:
         raise RequestRefused(400, "ActionParameterNotSupported", text, "ResetType", "Reset")
     json = documents.get(system) or {}
     was = json.get("PowerState", "On")
-    power = {None: was, "": "Off" if was == "On" else "On"}.get(RESETS[kind], RESETS[kind])
+    power = power_after(kind, was)
     boot = object_of(json, "Boot")
     starts = power == "On" and (was != "On" or kind not in ("On", "ForceOn", "Nmi"))
     if starts and boot.get("BootSourceOverrideEnabled") == "Once":
@@ -119,7 +121,6 @@ def media_action(documents: DocumentTree, uri: str, action: str, body: Json) -> 
 
 
 def _put_manager(documents: DocumentTree, system: str) -> str:
-    """Put the manager of a system, with one virtual CD; return its URI."""
     uri = _manager_uri(documents, system)
     if uri in documents:  # its system changes its blocks
         return uri
@@ -131,14 +132,14 @@ def _put_manager(documents: DocumentTree, system: str) -> str:
     media, disc = f"{uri}/VirtualMedia", f"{uri}/VirtualMedia/Cd"
     documents.put(uri, {
         "@odata.type": "#Manager.v1_19_0.Manager", "@odata.id": uri, "Id": id_,
-        "Name": f"Manager of {id_}", "ManagerType": "BMC", "Status": _OK, "PowerState": "On",
+        "Name": f"Manager of {id_}", "ManagerType": "BMC", "Status": OK, "PowerState": "On",
         "VirtualMedia": {"@odata.id": media},
-        "Links": {"ManagerForServers": [{"@odata.id": system}]},
+        "Links": {"ManagerForServers": links_to([system])},
     })  # fmt: skip
     documents.put(media, collection_document(media, "VirtualMediaCollection", "Media", [disc]))
     documents.put(disc, {
         "@odata.type": "#VirtualMedia.v1_6_3.VirtualMedia", "@odata.id": disc, "Id": "Cd",
-        "Name": "Virtual CD", "MediaTypes": ["CD", "DVD"], "Status": _OK, **_EMPTY,
+        "Name": "Virtual CD", "MediaTypes": ["CD", "DVD"], "Status": OK, **_EMPTY,
         "Actions": {
             f"#VirtualMedia.{action}": {"target": f"{disc}/Actions/VirtualMedia.{action}"}
             for action in ("InsertMedia", "EjectMedia")
@@ -154,6 +155,113 @@ def _manager_uri(documents: DocumentTree, system: str) -> str:
 
 
 def _mac_address(uri: str) -> str:
-    """Return an address of the locally administered ones, the same one for each interface."""
     digest = hashlib.blake2b(uri.encode(), digest_size=5).hexdigest()
     return ":".join(["02", *(digest[at : at + 2] for at in range(0, 10, 2))])
+
+
+#: Device collections of a system: property, type of its collection.
+COLLECTIONS = {
+    "Processors": "ProcessorCollection",
+    "Memory": "MemoryCollection",
+    "Storage": "StorageCollection",
+    "SimpleStorage": "SimpleStorageCollection",
+    "EthernetInterfaces": "EthernetInterfaceCollection",
+    "NetworkInterfaces": "NetworkInterfaceCollection",
+}
+
+#: The properties of a system that a client may set when it composes one.
+CLIENT_PROPERTIES = ("Description", "HostName", "Boot", "AssetTag")
+
+Devices = dict[str, dict[str, Json]]
+
+
+def devices_of(documents: DocumentTree, block: Json) -> Devices:
+    """Return the devices of a block by kind and URI, those of its computer systems too."""
+    found: Devices = {kind: {} for kind in (*COLLECTIONS, "Drives")}
+    systems = [json for _, json in documents.linked(block.get("ComputerSystems"))]
+    for holder in (block, *systems):
+        for kind, devices in found.items():
+            devices.update(documents.linked(holder.get(kind)))
+    for _, storage in tuple(found["Storage"].items()):
+        for uri, _ in documents.linked(storage.get("Drives")):
+            found["Drives"].pop(uri, None)  # it is reached through its storage
+    return found
+
+
+def put_system(
+    documents: DocumentTree, uri: str, name: str, blocks: Sequence[str], body: Json
+) -> None:
+    """Put the documents of a system that is made of these blocks; what stood there goes."""
+    before = documents.get(uri) or {}
+    documents.remove_below(uri)
+    devices: Devices = {kind: {} for kind in (*COLLECTIONS, "Drives")}
+    for block in blocks:
+        for kind, found in devices_of(documents, documents.get(block) or {}).items():
+            devices[kind].update(found)
+    _put_drives(documents, uri, devices)
+    memory_mib = sum(number_of(one.get("CapacityMiB")) for one in devices["Memory"].values())
+    json: Json = {
+        "@odata.type": "#ComputerSystem.v1_20_1.ComputerSystem",
+        "@odata.id": uri,
+        "Id": uri.rpartition("/")[2],
+        "Name": name,
+        "SystemType": "Composed",
+        "UUID": str(uuid.uuid5(uuid.NAMESPACE_URL, uri)),
+        "PowerState": before.get("PowerState", "On"),
+        "Status": OK,
+        **{key: body[key] for key in CLIENT_PROPERTIES if key in body},
+        "ProcessorSummary": _processors(devices["Processors"].values()),
+        "MemorySummary": {"TotalSystemMemoryGiB": memory_mib / 1024},
+    }
+    for kind, type_ in COLLECTIONS.items():
+        if devices[kind]:
+            below, name = f"{uri}/{kind}", type_.removesuffix("Collection")
+            json[kind] = {"@odata.id": below}
+            documents.put(below, collection_document(below, type_, name, devices[kind]))
+    json["Links"] = {"ResourceBlocks": links_to(blocks)}
+    json["Actions"] = {
+        f"#ComputerSystem.{action}": {"target": f"{uri}/Actions/ComputerSystem.{action}"}
+        for action in ("AddResourceBlock", "RemoveResourceBlock")
+    }
+    documents.put(uri, json)
+    complete_system(documents, uri)
+
+
+def remove_system(documents: DocumentTree, uri: str) -> None:
+    """Remove the documents of a system, all below it, and the manager that was made for it."""
+    manager = _manager_uri(documents, uri)
+    documents.unlist_member(manager.rpartition("/")[0], manager)
+    documents.remove_below(manager)
+    documents.remove_below(uri)
+
+
+def _put_drives(documents: DocumentTree, uri: str, devices: Devices) -> None:
+    """Give drives that stand in no storage one: a system links none directly."""
+    drives = devices["Drives"]
+    if not drives:
+        return
+    storage = f"{uri}/Storage/Blocks"
+    json = {
+        "@odata.type": "#Storage.v1_15_1.Storage",
+        "@odata.id": storage,
+        "Id": "Blocks",
+        "Name": "Drives of resource blocks",
+        "Status": OK,
+        "Drives": links_to(drives),
+        "Drives@odata.count": len(drives),
+    }
+    documents.put(storage, json)
+    devices["Storage"][storage] = json
+
+
+def _processors(devices: Iterable[Json]) -> Json:
+    cpus = [json for json in devices if json.get("ProcessorType", "CPU") == "CPU"]
+    summary: Json = {
+        "Count": len(cpus),
+        "CoreCount": sum(number_of(json.get("TotalCores")) for json in cpus),
+        "LogicalProcessorCount": sum(number_of(json.get("TotalThreads")) for json in cpus),
+    }
+    models = [json["Model"] for json in cpus if "Model" in json]
+    if models and all(model == models[0] for model in models):
+        summary["Model"] = models[0]
+    return summary

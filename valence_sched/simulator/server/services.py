@@ -1,0 +1,443 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The services of a simulated pod manager beside composing: sessions, events, tasks."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import ipaddress
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from valence_sched.drivers.links import ROOT
+from valence_sched.model.quantity import format_count
+from valence_sched.simulator.redfish import blocks
+from valence_sched.simulator.redfish.composition import Composition, CompositionPlan
+from valence_sched.simulator.server.documents import (
+    OK,
+    Change,
+    DocumentTree,
+    Json,
+    SimulatedReply,
+    collection_document,
+    error_body,
+    not_found,
+    object_of,
+    refusal,
+    uri_of,
+    value_at,
+)
+from valence_sched.simulator.server.faults import Faults
+
+SESSION_SERVICE = f"{ROOT}/SessionService"
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The account that can log in; without a name a login is possible and not required."""
+
+    username: str = ""
+    password: str = field(default="", repr=False)
+
+    def matches(self, username: str, password: str) -> bool:
+        """Return whether this is the user."""
+        known = hmac.compare_digest(self.username.encode(), username.encode())
+        right = hmac.compare_digest(self.password.encode(), password.encode())
+        return not self.username or (known and right)
+
+
+@dataclass(slots=True)
+class _Session:
+    username: str
+    token: str = field(repr=False)
+    used: float
+
+
+class Sessions:
+    """The sessions of one pod manager; each ends when it is not used for ``timeout_s``.
+
+    ``changes`` is how many changes of the documents were theirs.
+    """
+
+    def __init__(
+        self,
+        documents: DocumentTree,
+        clock: Clock,
+        login: Account,
+        *,
+        limit: int = 64,
+        timeout_s: float = 300.0,
+        collection: str = f"{SESSION_SERVICE}/Sessions",
+    ) -> None:
+        self._documents, self._clock, self._login = documents, clock, login
+        self._limit, self._timeout_s = limit, timeout_s
+        self.collection = collection
+        self._open: dict[str, _Session] = {}
+        self._count = self.changes = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def user(self, headers: Mapping[str, str]) -> str | None:
+        """Return the user of a request, None for an unknown one; headers in lower case."""
+        if token := headers.get("x-auth-token"):
+            for session in self._open.values():
+                if hmac.compare_digest(session.token.encode(), token.encode()):
+                    session.used = self._clock()
+                    return session.username
+            return None
+        scheme, _, text = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "basic":
+            try:
+                plain = base64.b64decode(text, validate=True).decode()
+            except (binascii.Error, ValueError):
+                return None
+            username, _, password = plain.partition(":")
+            return username if self._login.matches(username, password) else None
+        return None if self._login.username else ""
+
+    def create(self, body: Json) -> SimulatedReply:
+        """Log in: 201 with the token, or why not."""
+        username, password = body.get("UserName"), body.get("Password")
+        if not isinstance(username, str) or not isinstance(password, str):
+            text = "A session needs UserName and Password."
+            return refusal(400, "CreateFailedMissingReqProperties", text, "UserName")
+        if not self._login.matches(username, password):
+            text = "Nobody with this name and password is known here."
+            return refusal(401, "ResourceAtUriUnauthorized", text)
+        if len(self._open) >= self._limit:
+            text = f"No more than {format_count(len(self._open), 'session')} at a time."
+            return refusal(503, "SessionLimitExceeded", text)
+        self._count += 1
+        uri = f"{self.collection}/{self._count}"
+        session = _Session(username, secrets.token_hex(16), self._clock())
+        self._open[uri] = session
+        json = {
+            "@odata.type": "#Session.v1_7_0.Session",
+            "@odata.id": uri,
+            "Id": str(self._count),
+            "Name": f"Session {self._count}",
+            "UserName": username,
+        }
+        before = self._documents.changes
+        self._documents.add_member(self.collection, json)
+        self.changes += self._documents.changes - before
+        return SimulatedReply(201, json, {"Location": uri, "X-Auth-Token": session.token})
+
+    def delete(self, uri: str) -> SimulatedReply:
+        """Log out."""
+        if self._open.pop(uri.rstrip("/"), None) is None:
+            return not_found(uri)
+        before = self._documents.changes
+        self._documents.remove_member(self.collection, uri)
+        self.changes += self._documents.changes - before
+        return SimulatedReply(204)
+
+    def tick(self) -> None:
+        """End the sessions that were not used for long."""
+        now = self._clock()
+        for uri, session in tuple(self._open.items()):
+            if now - session.used > self._timeout_s:
+                self.delete(uri)
+
+
+def add_session_service(documents: DocumentTree, timeout_s: float) -> str:
+    """Give a tree a session service without sessions; return the URI of their collection."""
+    root = documents.get(ROOT) or {}
+    service_uri = uri_of(value_at(root, "SessionService")) or SESSION_SERVICE
+    service = documents.get(service_uri) or {
+        "@odata.type": "#SessionService.v1_1_9.SessionService",
+        "@odata.id": service_uri,
+        "Id": "SessionService",
+        "Name": "Session Service",
+        "ServiceEnabled": True,
+    }
+    uri = uri_of(value_at(service, "Sessions")) or f"{service_uri}/Sessions"
+    for old in documents.member_uris(uri):
+        documents.remove(old)
+    documents.put(
+        service_uri, {**service, "SessionTimeout": int(timeout_s), "Sessions": {"@odata.id": uri}}
+    )
+    empty = collection_document(uri, "SessionCollection", "Sessions")
+    documents.put(
+        uri, {**empty, **(documents.get(uri) or {}), "Members": [], "Members@odata.count": 0}
+    )
+    links = {**object_of(root, "Links"), "Sessions": {"@odata.id": uri}}
+    documents.put(ROOT, {**root, "SessionService": {"@odata.id": service_uri}, "Links": links})
+    return uri
+
+
+EVENT_SERVICE = f"{ROOT}/EventService"
+#: The messages of a change, and what services before them call it.
+MESSAGES = {
+    "ResourceAdded": ("ResourceCreated", "The resource was created successfully."),
+    "ResourceUpdated": ("ResourceChanged", "One or more resource properties have changed."),
+    "ResourceRemoved": ("ResourceRemoved", "The resource was removed successfully."),
+}
+#: The properties that say where events can be had.
+OFFERS = ("ServerSentEventUri", "Subscriptions")
+#: Events of one message.
+MOST_EVENTS = 100
+
+
+def add_event_service(documents: DocumentTree, faults: Faults) -> str:
+    """Give a tree an event service; return the URI of its stream, empty where it has none.
+
+    Subscriptions of a recording are not its own, and go.
+    """
+    root = documents.get(ROOT) or {}
+    service_uri = uri_of(value_at(root, "EventService")) or EVENT_SERVICE
+    known = documents.get(service_uri)
+    if "no-events" in faults:
+        if known is not None:
+            documents.put(service_uri, _without_offers(known))
+        return ""
+    service: Json = known or {
+        "@odata.type": "#EventService.v1_10_3.EventService",
+        "@odata.id": service_uri,
+        "Id": "EventService",
+        "Name": "Event Service",
+        "ServiceEnabled": True,
+        "Status": OK,
+    }
+    stream = "" if "no-stream" in faults else f"{service_uri}/SSE"
+    collection = uri_of(value_at(service, "Subscriptions")) or f"{service_uri}/Subscriptions"
+    for old in documents.member_uris(collection):
+        documents.remove(old)
+    type_ = "EventDestinationCollection"
+    documents.put(collection, collection_document(collection, type_, "Subscriptions"))
+    offered: Json = {"Subscriptions": {"@odata.id": collection}}
+    offered |= {"ServerSentEventUri": stream} if stream else {}
+    documents.put(service_uri, {**_without_offers(service), **offered})
+    documents.put(ROOT, {**root, "EventService": {"@odata.id": service_uri}})
+    return stream
+
+
+def _without_offers(service: Json) -> Json:
+    return {name: value for name, value in service.items() if name not in OFFERS}
+
+
+def events_of(changes: Iterable[Change], number: int, *, older: bool = False) -> Iterator[bytes]:
+    """Yield the messages of changes as server-sent events, as :func:`bodies_of`."""
+    for index, body in enumerate(bodies_of(changes, number, older=older)):
+        yield b"id: %d\ndata: %s\n\n" % (number + index, msgspec.json.encode(body))
+
+
+def bodies_of(changes: Iterable[Change], number: int, *, older: bool = False) -> Iterator[Json]:
+    """Yield the messages of changes, each resource once, numbered from ``number``.
+
+    ``older`` services name a type in place of a message, and an origin that is no link.
+    """
+    kinds: dict[str, str] = {}
+    for change in changes:
+        first = kinds.get(change.uri)
+        kinds[change.uri] = first if first and change.kind == "ResourceUpdated" else change.kind
+    named = list(kinds.items())
+    for start in range(0, len(named), MOST_EVENTS):
+        records = [
+            _record(kind, uri, index, older=older)
+            for index, (uri, kind) in enumerate(named[start : start + MOST_EVENTS])
+        ]
+        yield {
+            "@odata.type": "#Event.v1_2_0.Event" if older else "#Event.v1_10_0.Event",
+            "Id": str(number),
+            "Name": "Event Array",
+            "Events": records,
+        }
+        number += 1
+
+
+def _record(kind: str, uri: str, index: int, *, older: bool) -> Json:
+    message, text = MESSAGES[kind]
+    record: Json = {
+        "MemberId": str(index),
+        "EventId": str(index),
+        "EventTimestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "Message": text,
+    }
+    if older:
+        return {**record, "EventType": kind, "MessageId": "Base.1.0.Success",
+                "OriginOfCondition": uri}  # fmt: skip
+    return {**record, "EventType": "Other", "MessageId": f"ResourceEvent.1.3.{message}",
+            "MessageSeverity": "OK", "OriginOfCondition": {"@odata.id": uri}}  # fmt: skip
+
+
+MOST_SUBSCRIPTIONS = 20
+
+
+class Destination(NamedTuple):
+    """Where events are sent, and the words of the client that asked for them."""
+
+    url: str
+    context: str
+
+
+class Subscriptions:
+    """The subscriptions of one pod manager; its documents are theirs."""
+
+    def __init__(self, documents: DocumentTree) -> None:
+        self._documents = documents
+        service = value_at(documents.get(ROOT), "EventService")
+        found = value_at(documents.get(uri_of(service) or EVENT_SERVICE), "Subscriptions")
+        self.collection = uri_of(found)
+
+    def destinations(self) -> Iterator[Destination]:
+        """Yield where events are sent."""
+        for uri in self._documents.member_uris(self.collection) if self.collection else ():
+            json = self._documents.get(uri) or {}
+            yield Destination(str(json.get("Destination")), str(json.get("Context") or ""))
+
+    def create(self, body: Json) -> SimulatedReply:
+        """Subscribe: 201 with where it is, or why not."""
+        destination, protocol = body.get("Destination"), body.get("Protocol")
+        if not isinstance(destination, str) or not isinstance(protocol, str):
+            text = "A subscription needs Destination and Protocol."
+            return refusal(400, "CreateFailedMissingReqProperties", text, "Destination")
+        if protocol != "Redfish" or not _on_loopback(destination):
+            text = "Events are sent by the protocol Redfish, to http URLs on this machine."
+            return refusal(400, "PropertyValueNotInList", text, protocol, "Protocol")
+        if len(self._documents.member_uris(self.collection)) >= MOST_SUBSCRIPTIONS:
+            text = f"No more than {MOST_SUBSCRIPTIONS} subscriptions at a time."
+            return refusal(503, "EventSubscriptionLimitExceeded", text)
+        id_ = self._documents.free_id(self.collection)
+        uri = f"{self.collection}/{id_}"
+        context = body.get("Context")
+        json: Json = {
+            "@odata.type": "#EventDestination.v1_13_0.EventDestination",
+            "@odata.id": uri,
+            "Id": id_,
+            "Name": f"Subscription {id_}",
+            "Destination": destination,
+            "Protocol": protocol,
+            "Context": context if isinstance(context, str) else None,
+            "SubscriptionType": "RedfishEvent",
+        }
+        self._documents.add_member(self.collection, json)
+        return SimulatedReply(201, json, {"Location": uri})
+
+    def delete(self, uri: str) -> SimulatedReply:
+        """Unsubscribe."""
+        if uri not in self._documents.member_uris(self.collection):
+            return not_found(uri)
+        self._documents.remove_member(self.collection, uri)
+        return SimulatedReply(204)
+
+
+def _on_loopback(url: str) -> bool:
+    """Return whether a URL is of this machine: a simulator sends nothing anywhere else."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+        return parts.scheme == "http" and loopback and (parts.port or 80) > 0
+    except ValueError:
+        return False
+
+
+TASK_SERVICE = f"{ROOT}/TaskService"
+
+
+@dataclass(slots=True)
+class _Task:
+    plan: CompositionPlan
+    due_s: float
+    before: dict[str, Json]
+    system: str = ""
+    failed: bool = False
+
+
+class Tasks:
+    """The tasks of one pod manager; a task takes ``duration_s``."""
+
+    def __init__(
+        self, documents: DocumentTree, composition: Composition, clock: Callable[[], float], *,
+        duration_s: float = 0.2, fail: bool = False,
+    ) -> None:  # fmt: skip
+        self._documents, self._composition, self._clock = documents, composition, clock
+        self._duration_s, self._fail = duration_s, fail
+        self._tasks: dict[str, _Task] = {}
+
+    def start(self, plan: CompositionPlan) -> SimulatedReply:
+        """Begin to compose: 202 with the task monitor; the blocks are Composing meanwhile."""
+        if not self._tasks:
+            self._add_task_service()
+        id_ = str(len(self._tasks) + 1)
+        before = {uri: self._documents.get(uri) or {} for uri in plan.blocks}
+        self._tasks[id_] = _Task(plan, self._clock() + self._duration_s, before)
+        for uri in plan.blocks:
+            blocks.set_status(self._documents, uri, CompositionState="Composing")
+        self._documents.list_member(f"{TASK_SERVICE}/Tasks", f"{TASK_SERVICE}/Tasks/{id_}")
+        return self._running(id_, self._put(id_))
+
+    def monitor(self, uri: str) -> SimulatedReply | None:
+        """Return how a task stands, None when the URI is no task monitor."""
+        start, _, id_ = uri.rpartition("/")
+        if start != f"{TASK_SERVICE}/TaskMonitors" or id_ not in self._tasks:
+            return None
+        task = self._tasks[id_]
+        if task.failed:
+            return SimulatedReply(500, error_body("InternalError", "The composition failed."))
+        if task.system:
+            return SimulatedReply(201, self._documents.get(task.system), {"Location": task.system})
+        return self._running(id_, self._documents.get(f"{TASK_SERVICE}/Tasks/{id_}") or {})
+
+    def tick(self) -> None:
+        """Finish the tasks whose time has come."""
+        now = self._clock()
+        for id_, task in self._tasks.items():
+            if task.system or task.failed or task.due_s > now:
+                continue
+            for uri, json in task.before.items():
+                state = value_at(json, "CompositionStatus", "CompositionState")
+                blocks.set_status(self._documents, uri, CompositionState=state)
+            if self._fail:
+                task.failed = True
+            else:
+                task.system = self._composition.compose(task.plan)
+            self._put(id_)
+
+    def _running(self, id_: str, json: Json) -> SimulatedReply:
+        headers = {"Location": f"{TASK_SERVICE}/TaskMonitors/{id_}", "Retry-After": "1"}
+        return SimulatedReply(202, json, headers)
+
+    def _put(self, id_: str) -> Json:
+        task = self._tasks[id_]
+        state = "Exception" if task.failed else "Completed" if task.system else "Running"
+        uri = f"{TASK_SERVICE}/Tasks/{id_}"
+        json: Json = {
+            "@odata.type": "#Task.v1_7_3.Task",
+            "@odata.id": uri,
+            "Id": id_,
+            "Name": f"Composition {id_}",
+            "TaskState": state,
+            "TaskStatus": "Critical" if task.failed else "OK",
+            "TaskMonitor": f"{TASK_SERVICE}/TaskMonitors/{id_}",
+        }
+        if task.failed:
+            failure = error_body("InternalError", "The composition failed.")
+            json["Messages"] = failure["error"]["@Message.ExtendedInfo"]
+        self._documents.put(uri, json)
+        return json
+
+    def _add_task_service(self) -> None:
+        self._documents.put(TASK_SERVICE, {
+            "@odata.type": "#TaskService.v1_2_1.TaskService",
+            "@odata.id": TASK_SERVICE,
+            "Id": "TaskService",
+            "Name": "Task Service",
+            "ServiceEnabled": True,
+            "Tasks": {"@odata.id": f"{TASK_SERVICE}/Tasks"},
+        })  # fmt: skip
+        tasks = collection_document(f"{TASK_SERVICE}/Tasks", "TaskCollection", "Tasks")
+        self._documents.put(f"{TASK_SERVICE}/Tasks", tasks)
+        root = self._documents.get(ROOT) or {}
+        self._documents.put(ROOT, {**root, "Tasks": {"@odata.id": TASK_SERVICE}})
