@@ -16,7 +16,7 @@ SOAK ?= 300
 PIP_ARGS ?=
 ROOM ?= weighers
 
-.PHONY: help install demo demo-live test proofs bench mutants lint check format types docs notes clean
+.PHONY: help install demo demo-live test cover proofs bench mutants lint check format types docs notes clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo 'make demo-live             the same against four live pod managers that it serves itself'
 	@echo 'make test                  all tests but the proofs; TESTS=regex chooses of all, ARGS=... goes to stestr run'
 	@echo 'make proofs                deaths, cut links and races in full size; SOAK= for the size of CI'
+	@echo 'make cover                 the tests with coverage of both packages, which fails below the gate'
 	@echo 'make bench                 the benchmarks, a JSON line each; ARGS=name runs one'
 	@echo 'make mutants ROOM=weighers  changes of lines that the tests of a room do not notice'
 	@echo 'make lint                  ruff check, ruff format --check, mypy --strict'
@@ -46,6 +47,12 @@ test: .venv/installed-test
 
 proofs: .venv/installed-test
 	VALENCE_SCHED_SOAK=$(SOAK) PYTHON=$(BIN)/python $(BIN)/stestr run '$(PROOFS)$(if $(SOAK),|tests\.unit\.(core|store\.test_races|lifecycle\.test_reconcile)\.)' $(ARGS)
+
+cover: .venv/installed-test
+	$(BIN)/coverage erase
+	PYTHON='$(BIN)/coverage run' $(BIN)/stestr run --exclude-regex '$(PROOFS)' $(ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 bench: .venv/installed-test
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
@@ -72,7 +79,7 @@ notes: .venv/installed-docs
 	$(BIN)/reno -q lint
 
 clean:
-	rm -rf .venv .tox .stestr .hypothesis .mutants .mypy_cache .ruff_cache build dist doc/build cover *.egg-info
+	rm -rf .venv .stestr .hypothesis .mutants .mypy_cache .ruff_cache build dist doc/build cover *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/installed: $(PACKAGING)

@@ -19,6 +19,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "dialect_fields",
     "plugins",
+    "reno.sphinxext",  # reads the notes from git
     "source",
 ]
 exclude_patterns = ["_ext"]

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.functional.programs import ROOT, Done, environment
 
 NOT_SOURCE = shutil.ignore_patterns(
-    ".git", ".venv", ".tox", ".stestr", ".*_cache", ".hypothesis", "__pycache__", "*.egg-info",
+    ".git", ".venv", ".stestr", ".*_cache", ".hypothesis", "__pycache__", "*.egg-info",
     "build", "dist",
 )  # fmt: skip
 

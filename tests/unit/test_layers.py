@@ -313,3 +313,13 @@ class TestFiles(unittest.TestCase):
             for folder in path.relative_to(ROOT).parents[:-1]:
                 with self.subTest(str(folder)):
                     self.assertTrue((ROOT / folder / "__init__.py").exists())
+
+
+class TestOwners(unittest.TestCase):
+    """CODEOWNERS names what is there."""
+
+    def test_each_pattern_is_a_path(self):
+        lines = (ROOT / "CODEOWNERS").read_text().splitlines()
+        patterns = [line.split()[0] for line in lines if line and not line.startswith("#")]
+        self.assertEqual("*", patterns.pop(0))
+        self.assertEqual([], [one for one in patterns if not (ROOT / one.strip("/")).exists()])
