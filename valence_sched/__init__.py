@@ -51,9 +51,9 @@ if TYPE_CHECKING:
         Memory as Memory, Nic as Nic, Node as Node, Podm as Podm, Pool as Pool,
         Processor as Processor, Status as Status, Stock as Stock, to_json as to_json
     )
-    from valence_sched.model.liveness import Sign as Sign
+    from valence_sched.model.reading import Sign as Sign
     from valence_sched.model.proximity import Place as Place
-    from valence_sched.model.read_options import Selection as Selection
+    from valence_sched.model.reading import Selection as Selection
     from valence_sched.model.request import Request as Request, sealed as sealed
     from valence_sched.model.scheduler import Scheduler as Scheduler
     from valence_sched.schedulers.filter import FilterScheduler as FilterScheduler
@@ -93,9 +93,8 @@ _MODULES = {
             Accelerator Block Devices Drive FullBlock FullPodm Inventory Limit Memory
             Nic Node Podm Pool Processor Status Stock to_json
         """,
-        "model.liveness": "Sign",
         "model.proximity": "Place",
-        "model.read_options": "Selection",
+        "model.reading": "Selection Sign",
         "model.request": "Request sealed",
         "model.scheduler": "Scheduler",
         "schedulers.filter": "FilterScheduler",

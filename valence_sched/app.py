@@ -34,10 +34,9 @@ from valence_sched.errors import (
 )
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.sources import Now, SourceReader, process_name
-from valence_sched.model.diagnostic import Diagnostics
+from valence_sched.model.diagnostic import Diagnostics, Progress
 from valence_sched.model.effect import AuditLine
-from valence_sched.model.progress import Progress
-from valence_sched.model.read_options import DEFAULT_SELECTION, ReadOptions, Selection
+from valence_sched.model.reading import DEFAULT_SELECTION, ReadOptions, Selection
 
 if TYPE_CHECKING:
     from valence_sched.inventory.capture import Captures
@@ -52,19 +51,17 @@ if TYPE_CHECKING:
     from valence_sched.model.messaging import MessagingSettings
     from valence_sched.model.page import Page
     from valence_sched.model.plan import Plan
-    from valence_sched.model.read_pace import ReadPace
+    from valence_sched.model.reading import ReadPace
     from valence_sched.model.registration import PasswordReference
     from valence_sched.model.relocation import Relocation, Survival
-    from valence_sched.model.replay import Replay
+    from valence_sched.model.replay import Replay, SweepRun
     from valence_sched.model.request import Request
     from valence_sched.model.scenario import Edit
     from valence_sched.model.scheduler import Scheduler
-    from valence_sched.model.sweep import SweepRun
     from valence_sched.model.tls import ClientCertificate
     from valence_sched.model.workload import SyntheticSpec, TraceColumn
-    from valence_sched.model.zone_file import RecordedZone
-    from valence_sched.model.zone_registry import ZoneInfo, ZoneRegistration
-    from valence_sched.model.zone_settings import ZoneSettings
+    from valence_sched.model.zone import ZoneSettings
+    from valence_sched.model.zone_registry import RecordedZone, ZoneInfo, ZoneRegistration
     from valence_sched.planning.checks import Checker
     from valence_sched.planning.site import Site as Site
     from valence_sched.planning.sweep import Sweep as Sweep
@@ -381,7 +378,7 @@ class App:
 
     def zone_file(self, file: str) -> RecordedZone:
         """Read a tree of zones, ``-`` for standard input; InputError if it is invalid."""
-        from valence_sched.model.zone_file import parse_zone_file
+        from valence_sched.model.zone_registry import parse_zone_file
 
         name = "stdin" if file == "-" else file
         folder = "" if file == "-" else os.path.dirname(file)
@@ -770,7 +767,7 @@ class App:
 
         InputError if it cannot be read or is none, NewerSchema if its major version is newer.
         """
-        from valence_sched.model.reports import parse_report
+        from valence_sched.model.decision import parse_report
 
         data = self.config.read_document(file)
         return parse_report(data, "stdin" if file == "-" else file)

@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 
 from valence_sched.errors import InputError, NothingFits, one_line
+from valence_sched.model.base import prepare_nouns
 from valence_sched.model.codec import convert
 from valence_sched.model.decision import Candidate, Report, with_podm_paths
-from valence_sched.model.preparation import prepare_nouns
 from valence_sched.model.request import Request, with_own_id
 from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
 from valence_sched.model.scheduler import Scheduler
@@ -57,7 +57,7 @@ def connect(
             prepare_nouns()
             return SchedulerClient(RemoteScheduler(service))
     from valence_sched.app import App, import_late_modules  # the whole scheduler: only to run it
-    from valence_sched.model.read_options import ReadOptions, Selection
+    from valence_sched.model.reading import ReadOptions, Selection
 
     import_late_modules()
     prepare_nouns()

@@ -31,23 +31,24 @@ from valence_sched.lifecycle.decision_result import (
     inventory_summary,
 )
 from valence_sched.lifecycle.intake import Intake
+from valence_sched.model.claim import TTL_S
 from valence_sched.model.codec import decode
-from valence_sched.model.decision_result import (
+from valence_sched.model.decision import (
     DecisionResult,
     DecisionResults,
     Detail,
     FitCounts,
     Ranking,
 )
+from valence_sched.model.diagnostic import awaiting
 from valence_sched.model.effect import AuditLine, AuditQuery, EffectLog
+from valence_sched.model.http_headers import MOST_HOPS
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
-from valence_sched.model.progress import awaiting
 from valence_sched.model.quantity import format_count
-from valence_sched.model.read_options import DEFAULT_SELECTION, Selection
+from valence_sched.model.reading import DEFAULT_SELECTION, Selection
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.model.scheduler import KEEP_S, TREE_S, TTL_S, WAIT_S, Scheduler
-from valence_sched.model.zone_depth import MOST_HOPS
+from valence_sched.model.scheduler import KEEP_S, TREE_S, WAIT_S, Scheduler
 
 if TYPE_CHECKING:
     from valence_sched.config.settings import Configuration
@@ -66,7 +67,15 @@ if TYPE_CHECKING:
     from valence_sched.model.dispatch import Receipt
     from valence_sched.model.flavor import Flavor
     from valence_sched.model.group import GroupState
-    from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
+    from valence_sched.model.hardware import (
+        BlockFilter,
+        BlockOverview,
+        BlockUsage,
+        DeviceCount,
+        PodmOverview,
+        PoolOverview,
+        StatsReport,
+    )
     from valence_sched.model.lifecycle import (
         ClaimRecord,
         ClaimResult,
@@ -79,7 +88,6 @@ if TYPE_CHECKING:
         ReconcileResult,
     )
     from valence_sched.model.plan import Plan
-    from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
     from valence_sched.model.quota import Quota
     from valence_sched.model.registration import (
         PodmReading,
@@ -93,6 +101,7 @@ if TYPE_CHECKING:
         OtherCandidate,
         SealedRequest,
         ZoneAnswer,
+        ZoneSettings,
         ZoneSupplies,
     )
     from valence_sched.model.zone_registry import (
@@ -102,7 +111,6 @@ if TYPE_CHECKING:
         ZoneOverview,
         ZoneRegistration,
     )
-    from valence_sched.model.zone_settings import ZoneSettings
     from valence_sched.planning.capacity import SiteCapacity
     from valence_sched.store.store import Store
     from valence_sched.view.view import View
@@ -359,7 +367,7 @@ class Engine(Scheduler):
         return hardware.device_counts(self.view(), wanted)
 
     def block_usage(self, podm: str) -> BlockUsage:
-        from valence_sched.model.podm_overview import BlockUsage, block_usage
+        from valence_sched.model.hardware import BlockUsage, block_usage
 
         if self._registry.empty:
             return BlockUsage()
@@ -445,7 +453,7 @@ class Engine(Scheduler):
             return store.update_stats(podm, dict(stats))
 
     def reported_stats(self, podm: str) -> StatsReport:
-        from valence_sched.model.podm_overview import StatsReport
+        from valence_sched.model.hardware import StatsReport
 
         reports: dict[str, dict[str, Any]] = {}
         ages_s: dict[str, float] = {}
@@ -501,7 +509,7 @@ class Engine(Scheduler):
     def zone_tree(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
     ) -> ZoneNode:
-        from valence_sched.model.age import age_s
+        from valence_sched.model.quantity import age_s
         from valence_sched.model.zone_registry import ZoneNode
         from valence_sched.zones.report import own_amounts
 

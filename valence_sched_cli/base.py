@@ -40,10 +40,10 @@ from valence_sched_cli.signals import interrupt_on_signals
 
 if TYPE_CHECKING:
     from valence_sched.app import App
-    from valence_sched.model.decision_zones import SilentZone
+    from valence_sched.model.decision import SilentZone
+    from valence_sched.model.diagnostic import Progress
     from valence_sched.model.effect import EffectLog
-    from valence_sched.model.progress import Progress
-    from valence_sched.model.read_options import ReadOptions, Selection
+    from valence_sched.model.reading import ReadOptions, Selection
     from valence_sched.model.scheduler import Scheduler
 
 LOG = logging.getLogger(__name__)
@@ -232,7 +232,7 @@ class PodmCommand:
 
     def selection(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> Selection:
         """Return the inventories and files that the options name."""
-        from valence_sched.model.read_options import Selection
+        from valence_sched.model.reading import Selection
 
         return Selection(
             sources=tuple(getattr(parsed_args, "inventory", ())),
@@ -246,7 +246,7 @@ class PodmCommand:
 
     def _configure(self, app: App) -> None:
         """Tell the application what the options say for all that it reads."""
-        from valence_sched.model.progress import NoProgress
+        from valence_sched.model.diagnostic import NoProgress
 
         words, manager = self._words, self.app.client_manager
         self._choose_service(app)
@@ -295,7 +295,7 @@ class PodmCommand:
 
     def live(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> ReadOptions:
         """Return which live pod managers the options name, and how they are read."""
-        from valence_sched.model.read_options import ReadOptions
+        from valence_sched.model.reading import ReadOptions
 
         if not hasattr(parsed_args, "podm_file"):  # a command that reads none
             return ReadOptions(state=getattr(parsed_args, "state", None))
@@ -327,7 +327,7 @@ class PodmCommand:
             return None
         if parsed_args.warn_age is not None:
             return float(parsed_args.warn_age)
-        from valence_sched.model.age import parse_age_limit
+        from valence_sched.model.quantity import parse_age_limit
 
         text = self.scheduler_app.config.environ.get(WARN_AGE) or DEFAULT_WARN_AGE
         try:
@@ -441,7 +441,7 @@ class Lister(PodmCommand, lister.Lister):
         The ``noun`` says what is lacking of them.
         """
         from valence_sched.errors import InventoryIncomplete
-        from valence_sched.model.zone_phrases import missing_line
+        from valence_sched.model.phrases import missing_line
 
         if silent:
             line = missing_line(silent, noun)

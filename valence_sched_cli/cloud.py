@@ -49,7 +49,7 @@ def catalogue(manager: Any, *, all_regions: bool = False) -> tuple[Registration,
         UsageError: the program is not ``openstack``.
         CloudError: the cloud does not answer, or its catalogue holds none, or what is no URL.
     """
-    from valence_sched.model.podm_url import strip_service_root, url_problem
+    from valence_sched.model.podm_address import strip_service_root, url_problem
     from valence_sched.model.registration import Registration
 
     connect = sdk_connector(manager)

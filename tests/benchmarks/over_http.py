@@ -22,7 +22,7 @@ from tests.benchmarks.http_load import Rate, Request, measure
 from tests.benchmarks.measure import Measurement, against, sized
 from tests.functional.programs import environment
 from valence_sched.app import App
-from valence_sched.model.read_options import Selection
+from valence_sched.model.reading import Selection
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.testing.generate import main as generate
 

@@ -14,7 +14,7 @@ import msgspec
 from tests.benchmarks.measure import Measurement, against, median_ms, peak_mib, sized
 from valence_sched.app import App
 from valence_sched.model.inventory import FullPodm
-from valence_sched.model.read_options import Selection
+from valence_sched.model.reading import Selection
 
 PODMS, BLOCKS, SEED = sized(10_000, 40), sized(100, 10), 1
 

@@ -21,10 +21,10 @@ from tests.benchmarks.measure import TINY, Measurement, against, in_turns, media
 from valence_sched.app import App
 from valence_sched.engine import Engine
 from valence_sched.model.group import Group, Spread
-from valence_sched.model.read_options import Selection
+from valence_sched.model.reading import Selection
 from valence_sched.model.request import Request
 from valence_sched.model.zone import OfferQuery
-from valence_sched.model.zone_file import RecordedZone
+from valence_sched.model.zone_registry import RecordedZone
 from valence_sched.testing.random_podms import header, podms
 from valence_sched.zones.decider import ZoneDecider
 from valence_sched.zones.tree import recorded_tree

@@ -32,8 +32,7 @@ from tests.benchmarks.zoning import (
 from valence_sched.app import App
 from valence_sched.model.request import Request as NodeRequest
 from valence_sched.model.zone import OfferQuery, ZoneAnswer
-from valence_sched.model.zone_file import RecordedZone
-from valence_sched.model.zone_registry import ZoneInfo, ZoneRegistration, ZoneReport
+from valence_sched.model.zone_registry import RecordedZone, ZoneInfo, ZoneRegistration, ZoneReport
 from valence_sched.remote.connection import ServiceConnection
 from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.store.store import Store

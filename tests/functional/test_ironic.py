@@ -19,7 +19,7 @@ from tests.service.serving import serving
 from valence_sched.app import App
 from valence_sched.errors import BaremetalUnavailable, HardwareInUse
 from valence_sched.model.baremetal import IronicSettings
-from valence_sched.model.read_options import ReadOptions, Selection
+from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.model.registration import PasswordReference, Registration
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.server.wiring import app_maker

@@ -21,7 +21,7 @@ from valence_sched.app import App
 from valence_sched.inventory.background_reader import LEASE
 from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.messaging import MessagingSettings, UrlReference
-from valence_sched.model.read_options import ReadOptions, Selection
+from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.model.registration import Registration
 from valence_sched.store import tables
 from valence_sched.store.store import Store

@@ -22,9 +22,8 @@ from typing import Any, NamedTuple
 from tests.service.serving import serving
 from valence_sched.app import App
 from valence_sched.errors import InventoryIncomplete, SchedulerError, StoreError, UsageError
-from valence_sched.model.read_options import ReadOptions
-from valence_sched.model.read_pace import ReadPace
-from valence_sched.model.zone_settings import ZoneSettings
+from valence_sched.model.reading import ReadOptions, ReadPace
+from valence_sched.model.zone import ZoneSettings
 from valence_sched.service.settings import Limits, ServiceSettings
 
 VARIABLE = "VALENCE_SCHED_TEST_THROUGH"

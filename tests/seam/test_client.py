@@ -114,7 +114,7 @@ def built(kind):
 from valence_sched.model.request_spec import RequestSpec
 before = built(RequestSpec)
 connected = client.connect(**json.loads(sys.argv[1]))
-from valence_sched.model.decision_result import DecisionResult
+from valence_sched.model.decision import DecisionResult
 from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.policy import PodmReads
 from valence_sched.model.problem import Problem

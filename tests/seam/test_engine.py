@@ -16,7 +16,7 @@ from valence_sched.app import App
 from valence_sched.engine import Engine
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched.model.inventory import to_json
-from valence_sched.model.read_options import ReadOptions, Selection
+from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.model.registration import Registration
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.verbs import VERBS

@@ -9,7 +9,7 @@ from tests.service.serving import serving
 from tests.service.test_reader import wait_for
 from valence_sched.errors import InputError, UsageError
 from valence_sched.inventory.event_receiver import RECORD
-from valence_sched.model.event_address import EventAddress
+from valence_sched.model.podm_address import EventAddress
 from valence_sched.model.registration import PasswordReference, Registration
 from valence_sched.server.wiring import configuration_problems
 from valence_sched.service.settings import (

@@ -14,7 +14,7 @@ from tests.service.application import EXAMPLE, SMALL, ApplicationCase
 from tests.unit.store.site import part, podm
 from valence_sched.lifecycle.follower import Follower
 from valence_sched.model.inventory import FullPodm
-from valence_sched.model.read_failure import ReadFailure
+from valence_sched.model.reading import ReadFailure
 from valence_sched.model.registration import Registration
 from valence_sched.store import tables
 from valence_sched.store.store import Store

@@ -19,9 +19,7 @@ from valence_sched.errors import InputError, StoreError, UsageError
 from valence_sched.inventory.background_reader import LEASE
 from valence_sched.model.codec import convert, load_yaml
 from valence_sched.model.inventory import FullPodm
-from valence_sched.model.read_failure import ReadFailure
-from valence_sched.model.read_options import ReadOptions
-from valence_sched.model.read_pace import ReadPace
+from valence_sched.model.reading import ReadFailure, ReadOptions, ReadPace
 from valence_sched.model.registration import Registration
 from valence_sched.remote.connection import ServiceConnection
 from valence_sched.remote.scheduler import RemoteScheduler

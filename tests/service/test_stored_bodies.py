@@ -11,8 +11,8 @@ from hypothesis import strategies
 from tests.service.application import SMALL, LivePodmsCase
 from tests.service.test_reader import wait_for
 from tests.unit.store.engines import raw_engine
-from valence_sched.model.service_bodies import EventBody
-from valence_sched.model.zone_settings import ZoneSettings
+from valence_sched.model.verbs import EventBody
+from valence_sched.model.zone import ZoneSettings
 from valence_sched.service.openapi import REFERENCE, document
 from valence_sched.service.routes import ROUTES
 

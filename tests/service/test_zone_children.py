@@ -21,8 +21,8 @@ from tests.unit.zones.test_tree_as_flat import CORES
 from valence_sched.errors import InventoryIncomplete
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.request import FlavorShare, Mix, Request
+from valence_sched.model.zone import ZoneSettings
 from valence_sched.model.zone_registry import ZoneInfo, ZoneReport
-from valence_sched.model.zone_settings import ZoneSettings
 from valence_sched.service.settings import Limits, RateSettings
 
 ASKED = Request(needs=(CORES,), count=2, min_count=0)
@@ -341,7 +341,7 @@ class TestWithoutZones(unittest.TestCase):
         script = textwrap.dedent("""
             import sys, tempfile, time
             from falcon import testing
-            from valence_sched.model.zone_settings import ZoneSettings
+            from valence_sched.model.zone import ZoneSettings
             from valence_sched.server.wiring import ServiceProcess
             from valence_sched.service.settings import ServiceSettings
             folder = tempfile.mkdtemp()

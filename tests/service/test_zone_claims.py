@@ -28,8 +28,8 @@ from valence_sched.errors import (
     Unverified,
 )
 from valence_sched.model.dispatch import DispatchSettings
-from valence_sched.model.read_options import ReadOptions, Selection
-from valence_sched.model.zone_claim import ZoneClaimBody
+from valence_sched.model.reading import ReadOptions, Selection
+from valence_sched.model.zone import ZoneClaimBody
 from valence_sched.model.zone_registry import ZoneChange
 from valence_sched.remote.connection import ServiceConnection
 from valence_sched.remote.scheduler import RemoteScheduler

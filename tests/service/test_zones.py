@@ -14,8 +14,8 @@ from tests.service.zone_services import child_server
 from tests.unit.store.site import podm
 from valence_sched.errors import AccessDenied, InputError, NameTaken, UnknownName
 from valence_sched.model.registration import PasswordReference
+from valence_sched.model.zone import ZoneSettings
 from valence_sched.model.zone_registry import RESERVED_NAMES, ZoneChange, ZoneRegistration
-from valence_sched.model.zone_settings import ZoneSettings
 from valence_sched.remote.connection import ServiceConnection
 from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.server.wiring import configuration_problems

@@ -14,8 +14,8 @@ from typing import Any
 from tests.loopback import LoopbackServer
 from tests.service.serving import serving
 from valence_sched.model.registration import Registration
+from valence_sched.model.zone import ZoneSettings
 from valence_sched.model.zone_registry import ZoneInfo, ZoneRegistration, ZoneReport
-from valence_sched.model.zone_settings import ZoneSettings
 from valence_sched.remote.connection import ServiceConnection
 from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.service.settings import ServiceSettings

@@ -16,8 +16,8 @@ from valence_sched.errors import (
     UnknownName,
     UsageError,
 )
-from valence_sched.model.progress import NoProgress
-from valence_sched.model.read_options import Selection
+from valence_sched.model.diagnostic import NoProgress
+from valence_sched.model.reading import Selection
 
 SITE = str(Path(__file__).parents[2] / "examples" / "site.json")
 PODM = b'{"id":"%s","blocks":[{"uri":"c1","devices":{"processors":[{"cores":8}]}}]}\n'

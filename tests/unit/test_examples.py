@@ -9,9 +9,20 @@ from pathlib import Path
 import msgspec
 
 import valence_sched
-from valence_sched.model import flavor_properties as words
 from valence_sched.model.codec import convert, load_yaml
-from valence_sched.model.flavor import Flavor
+from valence_sched.model.flavor import (
+    AcceleratorSpec,
+    CpuSpec,
+    DriveSpec,
+    Flavor,
+    MemoryModuleSpec,
+    MemorySpec,
+    NicSpec,
+    ProcessorSpec,
+    Properties,
+    StockSpec,
+    TopologyConstraintSpec,
+)
 from valence_sched.model.inventory import FullBlock, FullPodm, Inventory, Pool, Status
 from valence_sched.model.need import Need
 from valence_sched.model.request import NameRequirements
@@ -206,16 +217,16 @@ class FlavorsTest(unittest.TestCase):
         text = OURS.read_text()
         for noun in (
             Flavor,
-            words.Properties,
-            words.ProcessorSpec,
-            words.MemorySpec,
-            words.CpuSpec,
-            words.MemoryModuleSpec,
-            words.AcceleratorSpec,
-            words.DriveSpec,
-            words.NicSpec,
-            words.StockSpec,
-            words.TopologyConstraintSpec,
+            Properties,
+            ProcessorSpec,
+            MemorySpec,
+            CpuSpec,
+            MemoryModuleSpec,
+            AcceleratorSpec,
+            DriveSpec,
+            NicSpec,
+            StockSpec,
+            TopologyConstraintSpec,
             NameRequirements,
         ):
             for name in noun.__struct_fields__:

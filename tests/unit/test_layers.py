@@ -108,7 +108,7 @@ MAY_IMPORT["valence_sched_cli"] = {"errors", "model", "app", "streams", "pages"}
 #: that import none of the room are the first floor. A room inside a room counts by itself.
 FLOORS = {
     "drivers/redfish": 9,
-    "model": 14,
+    "model": 9,
     "service": 7,
     "simulator/server": 9,
     "store": 12,

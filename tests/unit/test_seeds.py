@@ -33,7 +33,7 @@ from valence_sched.errors import UnknownName
 from valence_sched.filters.capacity import capacity
 from valence_sched.model.inventory import format_capabilities, parse_capabilities
 from valence_sched.model.policy import Policy, WeigherUse
-from valence_sched.model.read_options import Selection
+from valence_sched.model.reading import Selection
 from valence_sched.testing import request, scenes, view
 from valence_sched.view.view import View
 

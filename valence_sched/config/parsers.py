@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from valence_sched.model.baremetal import IronicSettings
     from valence_sched.model.messaging import MessagingSettings
     from valence_sched.model.workload import TraceColumn
-    from valence_sched.model.zone_settings import ZoneSettings
+    from valence_sched.model.zone import ZoneSettings
 
 T = TypeVar("T")
 Spec = TypeVar("Spec", bound=RequestSpec)
@@ -183,7 +183,7 @@ def parse_messaging(data: bytes, file: str) -> MessagingSettings:
 
 def parse_zones(data: bytes, file: str) -> ZoneSettings:
     """Parse a file with the settings of a zone."""
-    from valence_sched.model.zone_settings import ZoneSettings, check_zone_settings
+    from valence_sched.model.zone import ZoneSettings, check_zone_settings
 
     settings = convert(load_yaml(data, file) or {}, ZoneSettings, file)
     check_zone_settings(settings, file)

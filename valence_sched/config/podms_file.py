@@ -8,10 +8,10 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from valence_sched.errors import InputError
-from valence_sched.model import podm_url
 from valence_sched.model.base import Fact
 from valence_sched.model.codec import convert
 from valence_sched.model.inventory import BlockType, Name, Positive, parse_capabilities
+from valence_sched.model.podm_address import strip_service_root, url_problem
 from valence_sched.model.quantity import format_count
 from valence_sched.model.registration import (
     AUTO,
@@ -86,7 +86,7 @@ def check_registration(registration: Registration, file: str = "", path: str = "
     name = registration.name
     if not name.isprintable() or name != name.strip() or name.startswith("-"):
         raise InputError(file or "name", path, repr(name[:40]), "a name of printable characters")
-    if problem := podm_url.url_problem(registration.url):
+    if problem := url_problem(registration.url):
         raise InputError(file or "url", f"{path}.url" if path else "", problem)
     if registration.cacert is not None and registration.insecure:
         raise InputError(file or name, path, "both cacert and insecure", "one of them")
@@ -111,7 +111,7 @@ def _parse_entry(name: str, entry: Any, file: str) -> Registration:
 def _check_secrets(entry: dict[Any, Any], file: str, path: str) -> None:
     """Raise an error for a possible password in place of a reference, without repeating it."""
     url = entry.get("url")
-    if isinstance(url, str) and (problem := podm_url.url_problem(url)):
+    if isinstance(url, str) and (problem := url_problem(url)):
         raise InputError(file, f"{path}.url", problem)
     password = entry.get("password")
     if password is None:
@@ -138,7 +138,7 @@ def _registration(name: str, spec: PodmSpec, file: str) -> Registration:
     password, most = spec.password, spec.max_blocks
     return Registration(
         name=name,
-        url=podm_url.strip_service_root(spec.url),
+        url=strip_service_root(spec.url),
         driver=spec.driver,
         username=spec.username,
         password=PasswordReference(env=password.env, file=password.file) if password else None,

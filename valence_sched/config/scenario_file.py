@@ -20,8 +20,8 @@ from valence_sched.model.scenario import (
     ScenarioText,
     SingleScenario,
     Template,
+    parse_target,
 )
-from valence_sched.model.target import parse_target
 
 
 class ScenarioDocument(Struct, frozen=True):

@@ -23,8 +23,8 @@ from valence_sched.model.replay import Replay
 from valence_sched.model.request_spec import RequestFile, RequestSpec
 from valence_sched.model.scenario import EDITS, ScenarioFile, SingleScenario
 from valence_sched.model.workload import TraceFile, WorkloadLine
-from valence_sched.model.zone_file import ZoneFile
-from valence_sched.model.zone_settings import ZoneSettings
+from valence_sched.model.zone import ZoneSettings
+from valence_sched.model.zone_registry import ZoneFile
 
 NOUNS: dict[str, Any] = {
     "check": CheckFile,

@@ -30,8 +30,8 @@ from valence_sched.model.request_spec import RequestSpec
 if TYPE_CHECKING:
     from valence_sched.model.baremetal import Baremetals, IronicSettings
     from valence_sched.model.messaging import MessagingSettings, UrlReference
+    from valence_sched.model.zone import ZoneSettings
     from valence_sched.model.zone_registry import ZoneRegistration
-    from valence_sched.model.zone_settings import ZoneSettings
 
 PROGRAM = "valence-sched"
 ZONES_FILE = "zones.yaml"
@@ -193,7 +193,7 @@ class Configuration:
         """Return the settings of the zone in the user's own file; InputError as for a file."""
         own = self.user_file(ZONES_FILE)
         if not own.is_file():
-            from valence_sched.model.zone_settings import DEFAULT_ZONE_SETTINGS
+            from valence_sched.model.zone import DEFAULT_ZONE_SETTINGS
 
             return DEFAULT_ZONE_SETTINGS
         return parsers.parse_zones(files.read(str(own)), str(own))

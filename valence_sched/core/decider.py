@@ -33,8 +33,7 @@ from valence_sched.core.policy import (
 )
 from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import DecisionUndecided, RequestError, UnknownName
-from valence_sched.model.decision import Candidate, PoolRef
-from valence_sched.model.decision_result import Ranking
+from valence_sched.model.decision import Candidate, PoolRef, Ranking
 from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.policy import Policy

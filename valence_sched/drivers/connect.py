@@ -25,7 +25,7 @@ from valence_sched.drivers.http.exchange import Answer, Deadline, Patience, is_o
 from valence_sched.drivers.identity import address_identity, root_identity, told_identity
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.errors import InputError, PodmError, UnknownName, one_line
-from valence_sched.model.identity import change_text
+from valence_sched.model.podm_address import change_text
 from valence_sched.model.registration import Registration
 
 MOST_TEXT = 200  # characters of a body that is no document

@@ -31,7 +31,7 @@ from valence_sched.drivers.http.stdlib_transport import AnswerStream
 from valence_sched.drivers.http.tls import TlsContexts
 from valence_sched.drivers.links import ROOT, collection_pages
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
-from valence_sched.model.event_address import EventAddress
+from valence_sched.model.podm_address import EventAddress
 
 #: Services whose resources are not read. A reading logs in, which is an event of the first: were it
 #: a hint, each reading would be followed by another one.

@@ -18,7 +18,7 @@ from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, links,
 from valence_sched.drivers.links import Get, collection_pages, fold_uri, link_path
 from valence_sched.drivers.redfish.schema import EthernetInterface, ListedSystem, ResourceBlock
 from valence_sched.drivers.rsd.schema import RackNode
-from valence_sched.model.identity import UUID_KIND, uuid_identity
+from valence_sched.model.podm_address import UUID_KIND, uuid_identity
 
 _SYSTEM = re.compile(r"/redfish/v1/systems/[^/?#]+", re.IGNORECASE)
 _MAC_DIGITS = 12

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from valence_sched.drivers.document_shape import MEMBERS
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Link, Resource, links, text
 from valence_sched.drivers.links import ROOT, Get, LinkedDocuments, collection_pages
-from valence_sched.model.identity import ADDRESS_KIND, uuid_identity
 from valence_sched.model.inventory import FullPodm
+from valence_sched.model.podm_address import ADDRESS_KIND, uuid_identity
 
 PORTS = {"https": 443, "http": 80}
 

@@ -4,8 +4,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from valence_sched.model.base import as_text
 from valence_sched.model.expression import AttributePath
-from valence_sched.model.extra_specs import as_text, parse_condition, split_attribute
+from valence_sched.model.extra_specs import parse_condition, split_attribute
 from valence_sched.model.request import Request
 from valence_sched.view.podm_fields import Options, path_fields, reads_podm
 from valence_sched.view.reads import reads

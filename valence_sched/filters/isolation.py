@@ -3,8 +3,8 @@
 
 from collections.abc import Iterator
 
+from valence_sched.model.inventory import RESERVED_FOR
 from valence_sched.model.request import Request
-from valence_sched.model.tenant import RESERVED_FOR
 from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.reads import reads
 from valence_sched.view.terms import Term, terms

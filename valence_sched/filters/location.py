@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from valence_sched.model.extra_specs import as_text
+from valence_sched.model.base import as_text
 from valence_sched.model.request import Request
 from valence_sched.view.podm_fields import reads_podm
 from valence_sched.view.reads import reads

@@ -21,8 +21,8 @@ from msgspec.structs import replace
 
 from valence_sched.model.base import Fact
 from valence_sched.model.custom_resource import DECLARED_SCHEME
-from valence_sched.model.identity import uuid_identity
 from valence_sched.model.inventory import WHOLE_POOL, FullBlock, FullPodm, Node, Pool, Stock
+from valence_sched.model.podm_address import uuid_identity
 
 #: Parts of URIs that name no thing of a site: collections, services and single resources.
 STANDARD_SEGMENTS = frozenset(

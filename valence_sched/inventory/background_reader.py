@@ -35,9 +35,7 @@ from valence_sched.inventory.last_known import podm_of_registration
 from valence_sched.inventory.registry import Registry
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.quantity import format_count
-from valence_sched.model.read_failure import PreviousReading, ReadFailure
-from valence_sched.model.read_options import ReadOptions
-from valence_sched.model.read_pace import ReadPace
+from valence_sched.model.reading import PreviousReading, ReadFailure, ReadOptions, ReadPace
 from valence_sched.model.registration import Registration
 from valence_sched.store.store import Store
 

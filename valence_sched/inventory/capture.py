@@ -42,7 +42,7 @@ from valence_sched.model import redact
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.quantity import format_count
-from valence_sched.model.read_options import Selection
+from valence_sched.model.reading import Selection
 
 if TYPE_CHECKING:
     from valence_sched.inventory.live import LiveReader

@@ -12,7 +12,7 @@ from typing import Any
 
 from valence_sched.drivers.events import hint_of_records
 from valence_sched.inventory.event_listener import EventListener
-from valence_sched.model.event_address import EventAddress
+from valence_sched.model.podm_address import EventAddress
 from valence_sched.model.registration import Registration
 from valence_sched.store.store import Store
 

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from valence_sched.model.age import age_s, format_age
 from valence_sched.model.inventory import Podm
+from valence_sched.model.quantity import age_s, format_age
 from valence_sched.model.registration import AUTO, Registration
 
 P = TypeVar("P", bound=Podm[Any, Any])

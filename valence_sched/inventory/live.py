@@ -36,12 +36,17 @@ from valence_sched.errors import (
 from valence_sched.inventory.last_known import last_known_podm, podm_of_registration, with_age
 from valence_sched.inventory.members import Member, select_members
 from valence_sched.inventory.registry import Registry
-from valence_sched.model.identity import address_of, conflict_text, is_address
+from valence_sched.model.diagnostic import Progress
 from valence_sched.model.inventory import FullPodm
-from valence_sched.model.podm_url import EndpointKey, endpoint_key, is_unencrypted
-from valence_sched.model.progress import Progress
-from valence_sched.model.read_failure import PreviousReading
-from valence_sched.model.read_options import ReadOptions
+from valence_sched.model.podm_address import (
+    EndpointKey,
+    address_of,
+    conflict_text,
+    endpoint_key,
+    is_address,
+    is_unencrypted,
+)
+from valence_sched.model.reading import PreviousReading, ReadOptions
 from valence_sched.model.registration import AUTO, Registration
 
 if TYPE_CHECKING:

@@ -24,12 +24,12 @@ from valence_sched.errors import (
 from valence_sched.inventory.old_readings import OldReadings, stale_error
 from valence_sched.inventory.sources import INVENTORY, SourceReader
 from valence_sched.inventory.written_podm import check_podm, contradicted_limits, with_use_of_nodes
-from valence_sched.model.age import age_s
 from valence_sched.model.codec import decode
 from valence_sched.model.custom_resource import DeclaredResources, with_declared
-from valence_sched.model.identity import conflict_text
 from valence_sched.model.inventory import FullPodm, LeanPodm, Podm, PodmStatus, to_json
-from valence_sched.model.read_options import ReadOptions, Selection
+from valence_sched.model.podm_address import conflict_text
+from valence_sched.model.quantity import age_s
+from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.view.builder import ViewBuilder, repeated_id
 from valence_sched.view.view import View
 

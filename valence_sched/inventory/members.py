@@ -14,9 +14,9 @@ import msgspec
 from valence_sched.config.podms_file import check_registration, parse_podms
 from valence_sched.core import plugins
 from valence_sched.errors import DuplicateId, InputError, UnknownName
-from valence_sched.model import podm_url
 from valence_sched.model.codec import decode, load_yaml
 from valence_sched.model.inventory import to_json
+from valence_sched.model.podm_address import same_endpoint
 from valence_sched.model.registration import AUTO, PasswordReference, Registration
 
 
@@ -130,7 +130,7 @@ def catalogue_members(catalogue: tuple[Registration, ...], known: list[Member]) 
     has a login. A known one without a zone has that of the catalogue, which is its region.
     """
     for one in catalogue:
-        same = [m for m in known if podm_url.same_endpoint(m.registration.url, one.url)]
+        same = [m for m in known if same_endpoint(m.registration.url, one.url)]
         same += [m for m in known if m.registration.name == one.name]
         if not same:
             yield Member(one, "the service catalogue", False)

@@ -7,8 +7,8 @@ import datetime
 import heapq
 
 from valence_sched.errors import InventoryStale, one_line
-from valence_sched.model.age import age_s, format_age
 from valence_sched.model.diagnostic import Diagnostics
+from valence_sched.model.quantity import age_s, format_age
 
 
 class ReadingAges:

@@ -35,11 +35,17 @@ from valence_sched.errors import (
 from valence_sched.inventory import members
 from valence_sched.inventory.members import Member
 from valence_sched.model.effect import EffectLog
-from valence_sched.model.identity import ADDRESS_KIND, change_text, conflict_text, is_address
-from valence_sched.model.podm_url import endpoint_key, same_endpoint
-from valence_sched.model.read_options import ReadOptions
+from valence_sched.model.podm_address import (
+    ADDRESS_KIND,
+    change_text,
+    conflict_text,
+    endpoint_key,
+    is_address,
+    same_endpoint,
+)
+from valence_sched.model.reading import ReadOptions
 from valence_sched.model.registration import PasswordReference, Registration
-from valence_sched.model.zone_settings import ZoneSettings
+from valence_sched.model.zone import ZoneSettings
 
 if TYPE_CHECKING:
     from valence_sched.model.diagnostic import Diagnostic

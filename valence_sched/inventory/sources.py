@@ -14,9 +14,8 @@ from valence_sched.config.settings import Configuration, Homes
 from valence_sched.core import plugins
 from valence_sched.drivers import recorded
 from valence_sched.errors import NoPodm, errors_at, one_line
-from valence_sched.model.diagnostic import Diagnostics
-from valence_sched.model.progress import NoProgress, Progress
-from valence_sched.model.read_options import ReadOptions, Selection
+from valence_sched.model.diagnostic import Diagnostics, NoProgress, Progress
+from valence_sched.model.reading import ReadOptions, Selection
 
 if TYPE_CHECKING:
     from valence_sched.inventory.background_reader import BackgroundReader, Events
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
     from valence_sched.inventory.live import LiveReader
     from valence_sched.inventory.registry import Registry
     from valence_sched.inventory.stored import StoredReader
-    from valence_sched.model.event_address import EventAddress
-    from valence_sched.model.read_pace import ReadPace
+    from valence_sched.model.podm_address import EventAddress
+    from valence_sched.model.reading import ReadPace
     from valence_sched.model.registration import Registration
     from valence_sched.store.store import Store
 

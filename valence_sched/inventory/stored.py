@@ -17,8 +17,7 @@ from valence_sched.inventory.last_known import last_known_podm, podm_of_registra
 from valence_sched.inventory.members import Member, select_members
 from valence_sched.inventory.registry import Registry
 from valence_sched.model.inventory import FullPodm, Podm
-from valence_sched.model.read_failure import ReadFailure
-from valence_sched.model.read_options import ReadOptions
+from valence_sched.model.reading import ReadFailure, ReadOptions
 from valence_sched.model.registration import Registration
 from valence_sched.model.stats import Stats
 from valence_sched.store.snapshot import ReportedSwitch

@@ -10,9 +10,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from valence_sched.errors import InputError, one_line
-from valence_sched.model.age import check_time
 from valence_sched.model.inventory import Podm, Status, parse_status, to_json
-from valence_sched.model.quantity import format_count
+from valence_sched.model.quantity import check_time, format_count
 
 P = TypeVar("P", bound=Podm[Any, Any])
 

@@ -34,11 +34,11 @@ from valence_sched.model.composition import (
     sum_devices,
 )
 from valence_sched.model.decision import Placement
-from valence_sched.model.identity import contradicts, has_other_blocks, is_address
+from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
 from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import NodeStatus, Preview
-from valence_sched.model.progress import NoProgress, Progress, awaiting
-from valence_sched.model.read_failure import PreviousReading
+from valence_sched.model.podm_address import contradicts, has_other_blocks, is_address
+from valence_sched.model.reading import PreviousReading
 from valence_sched.model.registration import PARALLEL_COMPOSES, Registration
 from valence_sched.model.request import Request
 from valence_sched.store.database import PATIENCE_S

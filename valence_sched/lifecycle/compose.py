@@ -45,7 +45,7 @@ from valence_sched.model.composition import (
     request_from_node,
     single_allocation,
 )
-from valence_sched.model.progress import NoProgress, Progress, awaiting
+from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
 

@@ -14,14 +14,17 @@ from valence_sched.core.explain.report import (
     decision_warnings,
     funnel_steps,
 )
-from valence_sched.model.decision import InventorySummary, PodmVerdict, Report, Reports
-from valence_sched.model.decision_result import (
+from valence_sched.model.decision import (
     MAX_LISTED_PODMS,
     DecisionDetails,
     DecisionResult,
     DecisionResults,
     Detail,
     FailedChoice,
+    InventorySummary,
+    PodmVerdict,
+    Report,
+    Reports,
 )
 from valence_sched.view.view import View
 

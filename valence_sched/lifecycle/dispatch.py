@@ -12,10 +12,10 @@ from msgspec import structs
 
 from valence_sched.core import plugins
 from valence_sched.errors import CredentialError, PluginError, SchedulerError, UsageError, one_line
-from valence_sched.model.age import age_s
 from valence_sched.model.decision import Recording, Report
 from valence_sched.model.dispatch import Dispatch, Dispatcher, DispatchSettings, Order, Receipt
 from valence_sched.model.inventory import to_json
+from valence_sched.model.quantity import age_s
 
 if TYPE_CHECKING:
     from valence_sched.store.dispatches import Dispatches

@@ -17,7 +17,7 @@ from valence_sched.inventory.sources import SourceReader
 from valence_sched.model.custom_resource import DeclaredResources
 from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.policy import Policy
-from valence_sched.model.read_options import Selection
+from valence_sched.model.reading import Selection
 from valence_sched.model.request import Mix
 from valence_sched.view.view import View
 

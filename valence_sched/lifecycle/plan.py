@@ -18,13 +18,12 @@ from valence_sched.model.claim import Claim
 from valence_sched.model.codec import decode
 from valence_sched.model.decision import Report
 from valence_sched.model.diff import ADDED, REMOVED, Difference
-from valence_sched.model.inventory import FREE_STATUS, FullPodm, PodmStatus
+from valence_sched.model.inventory import FREE_STATUS, OTHERS, FullPodm, PodmStatus, visible_podm
 from valence_sched.model.lifecycle import PlanRefresh
 from valence_sched.model.plan import Plan, make_plan, plan_drift
 from valence_sched.model.policy import Policy
-from valence_sched.model.read_options import ReadOptions
+from valence_sched.model.reading import ReadOptions
 from valence_sched.model.request import Request
-from valence_sched.model.tenant import OTHERS, visible_podm
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
 

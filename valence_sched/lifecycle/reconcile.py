@@ -32,9 +32,9 @@ from valence_sched.model.composition import (
     own_name,
     request_from_node,
 )
+from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
 from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import Action
-from valence_sched.model.progress import NoProgress, Progress, awaiting
 from valence_sched.store.store import Store
 
 #: What was done about a claim or a node, and the exit code of that, which is 0 but for a refusal.

@@ -21,9 +21,9 @@ from valence_sched.lifecycle.claim import Claimer
 from valence_sched.lifecycle.follower import Followed, FollowedPodm, Follower
 from valence_sched.lifecycle.intake import Intake
 from valence_sched.model.custom_resource import DeclaredResources, with_declared
+from valence_sched.model.hardware import PodmOverview
 from valence_sched.model.inventory import LeanPodm, PodmStatus
-from valence_sched.model.podm_overview import PodmOverview
-from valence_sched.model.read_options import Selection
+from valence_sched.model.reading import Selection
 from valence_sched.model.registration import Registration
 from valence_sched.store.snapshot import StoreSnapshot
 from valence_sched.store.store import Store

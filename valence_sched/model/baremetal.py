@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from valence_sched.errors import InputError
 from valence_sched.model.base import Noun
-from valence_sched.model.foreign_text import called, of_server
+from valence_sched.model.problem import called, of_server
 from valence_sched.model.registration import PasswordReference
 
 #: How to do without Ironic, for messages about one that does not answer.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capacity: how many more nodes of a flavor or a mix fit, what ends first, and what is stranded."""
+"""Capacity: how many more nodes fit, what ends first, what is stranded, and what to buy."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from fractions import Fraction
 
 from valence_sched.errors import UsageError
 from valence_sched.model.base import Noun
-from valence_sched.model.decision import Reason
-from valence_sched.model.decision_zones import SilentZone
-from valence_sched.model.reason_phrases import is_amount
+from valence_sched.model.decision import Reason, SilentZone
 
 MOST_PARTS = 10_000  # that the shares of a mix may come to: more tell no two sites apart
 NOT_REQUESTED = "no flavor asks for it"  # why an amount is stranded that nothing is made of
@@ -35,7 +33,7 @@ class PodmCapacity(Noun, frozen=True, kw_only=True):
     @property
     def runs_out(self) -> str | None:
         """Return the resource that runs out first; None where something else ends the count."""
-        amounts = all(map(is_amount, self.reasons))
+        amounts = all(one.is_amount for one in self.reasons)
         return self.reasons[0].label if self.reasons and amounts else None
 
 
@@ -140,3 +138,36 @@ def whole_shares(shares: Mapping[str, float]) -> tuple[int, ...]:
             "as in gpu-large=1,small=4"
         )
     return tuple(part // common for part in whole)
+
+
+class PurchaseLine(Noun, frozen=True, kw_only=True):
+    """So many blocks of one sort for one pool; ``price`` is that of one of them."""
+
+    block: str
+    podm: str
+    pool: str
+    number: int
+    price: float | None = None
+
+
+class PurchaseResult(Noun, frozen=True, kw_only=True):
+    """The smallest purchase for a number of nodes, None where no purchase is enough.
+
+    ``total`` is its price, or where blocks have no price their number; ``bound`` is the least that
+    any purchase comes to. ``placed`` is how many of the ``wanted`` nodes placing one after another
+    reaches with these blocks, by the policy of the request.
+    """
+
+    flavor: str
+    wanted: int
+    priced: bool
+    lines: tuple[PurchaseLine, ...] | None
+    total: float = 0.0
+    bound: float = 0.0
+    placed: int = 0
+    exact_model: bool = True
+
+    @property
+    def is_smallest(self) -> bool:
+        """Return whether no purchase is smaller: the result meets the bound."""
+        return self.total == self.bound

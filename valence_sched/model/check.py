@@ -14,8 +14,8 @@ from msgspec import Meta, Struct
 
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Count, Name, Positive
-from valence_sched.model.scenario import Edit, EditText
-from valence_sched.model.target import Target, parse_target
+from valence_sched.model.quantity import format_count
+from valence_sched.model.scenario import Edit, EditText, Target, edit_text, parse_target
 
 SCHEMA = "valence-sched/check"
 VERSION = "1.0"
@@ -219,3 +219,60 @@ def check_place(place: Target | str | None) -> None:
 def place_target(place: Target | str) -> Target:
     """Return a place as a target; InputError if it is none."""
     return parse_target(place) if isinstance(place, str) else place
+
+
+def check_name(check: Check) -> str:
+    """Return the name of an expectation, else a sentence with the scenario and the edits."""
+    expectation = check.expectation
+    if expectation.name is not None:
+        return expectation.name
+    scenario = [expectation.scenario.rpartition("#")[2]] if expectation.scenario else []
+    surroundings = ", ".join([*scenario, *map(edit_text, check.edits)])
+    return _sentence(expectation) + (f" ({surroundings})" if surroundings else "")
+
+
+def _sentence(expectation: Expectation) -> str:
+    match expectation:
+        case Fits(fits=one):
+            return f"{one.flavor} fits {_bounds(one)}{_in(one.place)}{_policy(one.policy)}"
+        case Lands(lands=one):
+            verb = "lands" if one.count == 1 else "land"
+            return f"{_nodes(one.count, one.flavor)}{verb}{_in(one.place)}{_policy(one.policy)}"
+        case DoesNotFit(does_not_fit=one):
+            verb = "does not fit" if one.count == 1 else "do not fit"
+            return f"{_nodes(one.count, one.flavor)}{verb}{_in(one.place)}{_policy(one.policy)}"
+        case Survives(survives=number):
+            return f"any {format_count(number, 'pod manager')} may fail"
+        case Fails(stuck_at_most=0):
+            return f"every node lands again if {expectation.target} fails"
+        case Fails(stuck_at_most=most):
+            return f"at most {format_count(most, 'node')} stuck if {expectation.target} fails"
+        case Uses(uses=one):
+            return f"{one.workload} {_need(one.podms_at_most)}{_policy(one.policy)}"
+        case Decides(decision=golden):
+            return f"{golden.flavor} is decided as in {golden.file}"
+
+
+def _bounds(bounds: FitBounds) -> str:
+    least, most = bounds.at_least, bounds.at_most
+    if least is None:
+        return f"at most {format_count(most or 0, 'time')}"
+    if most is None:
+        return f"at least {format_count(least, 'time')}"
+    return f"{format_count(most, 'time')}" if least == most else f"{least:,} to {most:,} times"
+
+
+def _need(podms: int | None) -> str:
+    return "is placed" if podms is None else f"needs at most {format_count(podms, 'pod manager')}"
+
+
+def _nodes(count: int, flavor: str) -> str:
+    return f"{flavor} " if count == 1 else f"{count:,} x {flavor} "
+
+
+def _in(place: Target | str | None) -> str:
+    return "" if place is None else f" in {place_target(place)}"
+
+
+def _policy(policy: str | None) -> str:
+    return "" if policy is None else f" under {policy}"

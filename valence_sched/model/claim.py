@@ -2,12 +2,14 @@
 """Claims: the blocks and amounts that pod managers hold for one consumer."""
 
 from collections import Counter
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from valence_sched.errors import ClaimState, one_line
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Amount, Count, Name
-from valence_sched.model.node_request import NodeRequest
+from valence_sched.model.request import NodeRequest
 
 #: PREPARED holds parts on several pod managers, not yet one claim; the last three are final.
 State = Literal[
@@ -15,6 +17,10 @@ State = Literal[
 ]
 ACTIVE_STATES: tuple[State, ...] = ("PREPARED", "HELD", "COMPOSING", "COMPOSED", "SETTLED")
 FINAL_STATES: tuple[State, ...] = ("RELEASED", "EXPIRED", "FAILED")
+
+TTL_S = 600.0  # how long a claim is held
+LONGEST_TTL_S = 90.0 * 86400
+TtlSeconds = Annotated[float, Meta(ge=1, le=LONGEST_TTL_S)]
 
 
 class Grant(Noun, frozen=True):

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decodes bytes into nouns; an error names the path, what was found and what was expected."""
+"""Decodes bytes into nouns; an error names the path, what was found and what was expected.
+
+JSON in which an object has one key twice is refused: a decoder takes the last and loses the rest.
+What programs write has no such object: text of that size is checked only where it has lines, as
+people write it.
+"""
 
 import itertools
 import re
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -210,3 +215,126 @@ def _text_position(data: bytes, offset: int | None, document_path: str) -> str:
         return f"{line}: {read}" if line else read
     newlines, line_start = data.count(b"\n", 0, offset), data.rfind(b"\n", 0, offset)
     return f"{line or f'line {newlines + 1}'} column {offset - line_start}"
+
+
+def decode_known_fields(data: bytes, kind: type[T], file: str, unknown: list[str]) -> T:
+    """Decode a document without the fields that its noun does not have.
+
+    The paths of those fields are added to ``unknown``. Errors as for any document.
+    """
+    check_depth(data, file)
+    known = _drop_unknown_fields(msgspec.json.decode(data), inspect.type_info(kind), "$", unknown)
+    return decode(msgspec.json.encode(known), kind, file)
+
+
+def _drop_unknown_fields(value: Any, kind: Any, path: str, unknown: list[str]) -> Any:
+    """Return JSON without the fields that a type does not have; add them to ``unknown``."""
+    if isinstance(kind, inspect.UnionType):
+        kind = next((member for member in kind.types if _matches_type(value, member)), None)
+    if isinstance(value, dict) and isinstance(kind, inspect.StructType):
+        types = {field.encode_name: field.type for field in kind.fields}
+        unknown += [f"{path}.{name}" for name in value if name not in types]
+    elif isinstance(value, dict) and isinstance(kind, inspect.DictType):
+        types = dict.fromkeys(value, kind.value_type)
+    else:
+        types = None
+    if types is not None:
+        return {
+            name: _drop_unknown_fields(item, types[name], f"{path}.{name}", unknown)
+            for name, item in value.items()
+            if name in types
+        }
+    if isinstance(value, list) and isinstance(kind, (inspect.ListType, inspect.VarTupleType)):
+        return [
+            _drop_unknown_fields(item, kind.item_type, f"{path}[{number}]", unknown)
+            for number, item in enumerate(value)
+        ]
+    return value
+
+
+def _matches_type(value: Any, kind: Any) -> bool:
+    maps = isinstance(kind, (inspect.StructType, inspect.DictType))
+    lists = isinstance(kind, (inspect.ListType, inspect.VarTupleType))
+    return (maps and isinstance(value, dict)) or (lists and isinstance(value, list))
+
+
+#: Bytes of text without lines that are checked: more are a program's, and take a second.
+MOST_COMPACT_BYTES = 32 << 20
+_MARK = b"\xef\xbb\xbf"
+
+
+class _Duplicate(NamedTuple):
+    """A key that an object has twice, and the path of the object."""
+
+    path: str
+    key: str
+
+
+class _FoundTwiceError(Exception):
+    """An object has a key twice."""
+
+
+def refuse_duplicate_keys(
+    data: bytes, file: str, document_path: str = "$", *, bytes_before: int = 0
+) -> None:
+    """Check JSON text; one that is no JSON passes, because its decoder says what is wrong.
+
+    ``bytes_before`` is the size of what stands before the text in its file. Text on one line that
+    goes beyond ``MOST_COMPACT_BYTES`` of a file is not checked.
+
+    Raises:
+        InputError: an object has a key twice; it names ``file`` and the object.
+    """
+    if bytes_before + len(data) > MOST_COMPACT_BYTES and not _has_lines(data):
+        return
+    try:
+        text = data.removeprefix(_MARK).decode()
+        _read(text, _refuse)
+    except _FoundTwiceError:
+        path, key = _within(_read(text, _first_duplicate), "") or ("", "")
+        found = f"the key {key!r} twice"
+        raise InputError(file, document_path + path, found, "each key once") from None
+    except (ValueError, RecursionError):
+        return
+
+
+def _has_lines(data: bytes) -> bool:
+    """Return whether there is a line break within the text, whose last bytes may be one."""
+    return data.find(b"\n", 0, len(data) - len(b"\r\n")) >= 0
+
+
+def _read(text: str, hook: Any) -> Any:
+    import json  # not loaded where nothing is checked
+
+    # numbers stay text: one of many digits would be refused
+    return json.loads(text, object_pairs_hook=hook, parse_int=str, parse_float=str)
+
+
+def _refuse(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) != len(pairs):
+        raise _FoundTwiceError
+
+
+def _first_duplicate(pairs: list[tuple[str, Any]]) -> _Duplicate | None:
+    """Return the first key that an object, or one within it, has twice.
+
+    An object within it stands among its values as what this has returned of it.
+    """
+    keys: set[str] = set()
+    for key, _ in pairs:
+        if key in keys:
+            return _Duplicate("", key)
+        keys.add(key)
+    return next(filter(None, (_within(value, f".{key}") for key, value in pairs)), None)
+
+
+def _within(value: Any, step: str) -> _Duplicate | None:
+    """Return what was found in a value, its path with the step to the value in front."""
+    above = [(step, value)]  # lists within lists may be deeper than functions may
+    while above:
+        path, value = above.pop()
+        if isinstance(value, _Duplicate):
+            return _Duplicate(path + value.path, value.key)
+        if isinstance(value, list):
+            above += [(f"{path}[{n}]", value[n]) for n in reversed(range(len(value)))]
+    return None

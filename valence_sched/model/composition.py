@@ -10,7 +10,7 @@ from valence_sched.model.base import Noun
 from valence_sched.model.claim import Claim, ClaimPart, Grant, NodeAllocation
 from valence_sched.model.custom_resource import DECLARED_SCHEME
 from valence_sched.model.inventory import Devices, FullPodm, Name, to_json
-from valence_sched.model.node_request import NodeRequest
+from valence_sched.model.request import NodeRequest
 
 #: What reading back finds after a write, whatever the pod manager answered to it.
 #:

@@ -19,9 +19,9 @@ from valence_sched.model.inventory import (
     Name,
     Podm,
     Stock,
+    free_amount,
 )
 from valence_sched.model.need import MEASURES
-from valence_sched.model.stock import free_amount
 
 DECLARED_SCHEME = "declared:"  # with which the URIs of declared stocks begin
 #: The devices that declared devices may be parts of, and where a block has them.

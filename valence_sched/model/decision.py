@@ -1,17 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decision document ``valence-sched/decision``, version 1."""
+"""The decision document ``valence-sched/decision``, version 1, and what screens show beside."""
 
-from typing import Literal
+from typing import Literal, TypeVar
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
-from valence_sched.model.base import Value, format_value
-from valence_sched.model.decision_zones import DecisionZones
+from valence_sched.model.base import Value, format_value, is_number
+from valence_sched.model.codec import check_schema, decode, decode_known_fields
 from valence_sched.model.explanation import Explanation
 from valence_sched.model.inventory import Amount, Count, Name, Positive
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
+
+
+class SilentZone(Struct, frozen=True, kw_only=True):
+    """A zone that has no part in an answer, and why: the answer may lack the best."""
+
+    zone: str
+    reason: str
+
+
+class PlacementZone(Struct, frozen=True, kw_only=True):
+    """The zones of one placement: the way down to each, empty for the zone that was asked."""
+
+    node: int
+    zone: str
+    alternates: tuple[str, ...] = ()
+
+
+class DecisionZones(Struct, frozen=True, kw_only=True):
+    """The zones of a decision: ``answered`` of them had a part in it, the one asked included.
+
+    The children were asked for offers in ``rounds``. ``silent`` zones were asked and did not
+    answer, or could not be asked; ``excluded`` ones were not asked: their capabilities rule the
+    request out.
+    """
+
+    answered: int
+    rounds: int
+    placements: tuple[PlacementZone, ...] = ()
+    silent: tuple[SilentZone, ...] = ()
+    excluded: tuple[SilentZone, ...] = ()
+
 
 SCHEMA = "valence-sched/decision"
 DECISIONS_SCHEMA = "valence-sched/decisions"
@@ -95,6 +127,11 @@ class Reason(Struct, frozen=True, kw_only=True):
     podm_have: Value = None
     instead: dict[str, int] = {}
     uncounted: Uncounted | UnsetType = UNSET
+
+    @property
+    def is_amount(self) -> bool:
+        """Whether both what is needed and what there is are numbers."""
+        return is_number(self.need) and is_number(self.have)
 
     @property
     def text(self) -> str:
@@ -246,3 +283,135 @@ def with_podm_paths(report: Report) -> Report:
 
 def _in_zone(candidate: Candidate, zone: str) -> Candidate:
     return replace(candidate, podm=f"{zone}/{candidate.podm}") if zone else candidate
+
+
+#: How much is said about a decision; saying more takes longer.
+#:
+#: placements   the nodes, their alternates and the warnings
+#: summary      also the verdicts, where nothing fits or at most MAX_LISTED_PODMS are listed
+#: report       the whole report: every verdict, the funnel, the explanation, the digests
+Detail = Literal["placements", "summary", "report"]
+
+MAX_LISTED_PODMS = 50  # how many pod managers a decision lists unless every one is asked for
+
+
+class FailedChoice(Struct, frozen=True, kw_only=True):
+    """An alternative of the request, numbered from 1, that was tried and made no node."""
+
+    choice: int
+    funnel: tuple[FunnelStep, ...]
+
+
+class DecisionDetails(Struct, frozen=True, kw_only=True):
+    """What a screen shows of a decision beside its report."""
+
+    failed_choices: tuple[FailedChoice, ...] = ()
+
+
+class DecisionResult(Struct, frozen=True, kw_only=True):
+    """A decision: its report, as whole as the caller asked for, and details for a screen.
+
+    ``details`` is None where what was decided on has changed since, by later requests.
+    """
+
+    report: Report
+    details: DecisionDetails | None = None
+
+
+class DecisionResults(Struct, frozen=True, kw_only=True):
+    """The decisions on several requests: their report, and the details of each in order."""
+
+    report: Reports
+    details: tuple[DecisionDetails | None, ...] = ()
+
+    @property
+    def results(self) -> tuple[DecisionResult, ...]:
+        return tuple(
+            DecisionResult(report=report, details=details)
+            for report, details in zip(self.report.decisions, self.details, strict=True)
+        )
+
+    @property
+    def failure(self) -> Report | None:
+        """Return the report of the request that must have more nodes than fit, if there is one."""
+        last = self.report.decisions[-1] if self.report.decisions else None
+        return last if last and last.placed < last.request.required_count else None
+
+
+class FitCounts(Struct, frozen=True, kw_only=True):
+    """How many more nodes of one request fit, by pod manager; and what to know about that.
+
+    Pod managers that are ``undecided`` may make more: it was not settled within the budget. What
+    ``silent`` zones have is not counted.
+    """
+
+    podms: tuple[tuple[str, int], ...]
+    warnings: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
+    silent: tuple[SilentZone, ...] = ()
+
+
+class Ranking(Struct, frozen=True, kw_only=True):
+    """Candidates best first, and the parts of the scheduler that did not answer.
+
+    The request has the same candidates again with this ``request_id`` and ``seed``.
+    """
+
+    candidates: tuple[Candidate, ...]
+    missing: tuple[str, ...] = ()
+    request_id: str = ""
+    seed: int = 0
+
+
+T = TypeVar("T")
+
+MAX_NAMED_FIELDS = 5  # unknown fields that a warning names
+
+
+class _ReportHead(msgspec.Struct):
+    """The fields that identify a document; all others are ignored."""
+
+    schema: str
+    version: str
+
+
+def parse_report(data: bytes, file: str) -> tuple[Report | Reports, list[str]]:
+    """Parse a report of one decision or of several; return it with warnings.
+
+    The warnings are about unknown fields, which are left out.
+
+    Raises:
+        InputError: the report is invalid; it names the path, what was found and expected.
+        NewerSchema: its major version is newer than ours.
+    """
+    head = decode(data, _ReportHead, file)
+    many = head.schema == DECISIONS_SCHEMA
+    check_schema(head.schema, head.version, DECISIONS_SCHEMA if many else SCHEMA, VERSION, file)
+    kind: type[Report | Reports] = Reports if many else Report
+    unknown: list[str] = []
+    report: Report | Reports = decode_known_fields(data, kind, file, unknown)
+    if not unknown:
+        return report, []
+    names = ", ".join(unknown[:MAX_NAMED_FIELDS])
+    rest = f" and {len(unknown) - MAX_NAMED_FIELDS} more" if len(unknown) > MAX_NAMED_FIELDS else ""
+    return report, [f"{file}: version {head.version}, ours is {VERSION}: unknown and left out: "
+                    f"{names}{rest}"]  # fmt: skip
+
+
+class DecisionSummary(Struct, frozen=True, kw_only=True):
+    """A stored decision: what was asked for, by whom, and what came of it.
+
+    ``podms`` are the first pod managers that take nodes, of ``podm_count``. ``decided_at`` is
+    seconds since 1970 by the clock of the database. Of a decision that an older program stored
+    only ``id`` and ``decided_at`` are known.
+    """
+
+    id: str
+    decided_at: float
+    owner: str | None = None
+    request: str | None = None
+    outcome: Outcome | None = None
+    requested: int | None = None
+    placed: int | None = None
+    podms: tuple[str, ...] = ()
+    podm_count: int = 0

@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from valence_sched.model.base import Value, format_value
+from valence_sched.model.base import Value, format_value, is_number
 from valence_sched.model.quantity import agree, format_bytes
 
 MIB = 1 << 20
@@ -71,7 +71,7 @@ class Shortfall(Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         """Return it in one line for people: of numbers, how much is missing."""
         unit = f" {self.unit}" if self.unit else ""
-        if _is_number(self.need) and _is_number(self.have):
+        if is_number(self.need) and is_number(self.have):
             missing = float(self.need) - float(self.have)  # type: ignore[arg-type]
             if self.unit == "MiB":
                 return f"{format_bytes(missing * MIB)} {self.label}"
@@ -186,7 +186,3 @@ class Explanation(Struct, frozen=True, kw_only=True):
     nearest_misses: tuple[NearMiss, ...] = ()
     flips: tuple[Sensitivity, ...] = ()
     notes: tuple[str, ...] = ()
-
-
-def _is_number(value: Value) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -28,6 +28,7 @@ from msgspec import Struct
 
 from valence_sched.errors import one_line, suggest
 from valence_sched.model import quantity
+from valence_sched.model.base import as_number, as_text
 
 NUMBER_OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     "=": operator.ge,
@@ -53,7 +54,6 @@ NAMESPACES = ("facts", "capabilities")
 PLAIN_ATTRIBUTES = ("zone", "status", "driver", "id", "name")
 
 _OPERATOR_LIKE = re.compile(r"<[A-Za-z][\w-]*>?|s?[=<>!~]+")
-_EXACT = 1e15  # whole numbers below this print as they were written
 
 
 class AttributeCondition(Struct, frozen=True):
@@ -154,21 +154,6 @@ def condition_problem(path: str, text: str) -> str | None:
     except ValueError as error:
         return str(error)
     return None
-
-
-def as_text(value: object) -> str:
-    """Return a value as a text; whole numbers have no decimal point."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
-        return str(int(value))
-    return str(value)
-
-
-def as_number(value: Any) -> float:
-    """Return a value as a number, NaN if it is not one."""
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
 
 
 def _or_values(words: list[str]) -> tuple[str, ...]:

@@ -10,13 +10,18 @@ is the noun; ``Podm[Raw, Raw]`` leaves the inside of each block as bytes, so tha
 blocks of a few dozen kinds are decoded a few dozen times (``view.builder.ViewBuilder``).
 """
 
-from typing import Annotated, Generic, Literal, Self, TypeVar
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw
+from msgspec.structs import replace
 
 from valence_sched.model.base import MAX_WHOLE, Fact, Noun
-from valence_sched.model.node_request import NodeRequest
+from valence_sched.model.request import NodeRequest
 
 SCHEMA = "valence-sched/inventory"
 VERSION = "1.0"
@@ -350,3 +355,69 @@ def format_capabilities(capabilities: dict[str, tuple[str, ...]]) -> str:
 def to_json(value: object) -> bytes:
     """Encode a noun as JSON with a stable field order and no insignificant space."""
     return msgspec.json.encode(value, order="deterministic")
+
+
+def free_amount(stock: Stock) -> float:
+    """Return how much of a stock is free, to a billionth; 0 when its total is unknown."""
+    if stock.total is None:
+        return 0.0
+    free = stock.total - stock.used
+    if free % 1:
+        free = round(free, 9)
+    return free if free > 0.0 else 0.0
+
+
+def to_a_billionth(amount: float) -> float:
+    """Return an amount without rounding errors; most are whole, and rounding is slow.
+
+    Written out in the other functions here, which every fit calls once a stock.
+    """
+    return amount if amount % 1 == 0 else round(amount, 9)
+
+
+def largest_grant(stock: Stock) -> float:
+    """Return the largest amount that the stock can grant at once, 0 for none."""
+    largest = free_amount(stock)
+    if stock.max is not None and stock.max < largest:
+        largest = stock.max
+    if stock.step:
+        largest = math.floor(largest / stock.step + 1e-9) * stock.step
+        if largest % 1:
+            largest = round(largest, 9)
+    return largest if largest >= stock.min else 0.0
+
+
+def grant_size(stock: Stock, requested: float) -> float | None:
+    """Return the smallest grant of at least ``requested``, None if the stock has none.
+
+    A grant is at least ``min``, at most ``max`` and a multiple of ``step``: a stock with a step of
+    64 MiB grants 1,024 MiB for 1,000.
+    """
+    amount = requested if requested >= stock.min else stock.min
+    if stock.step:
+        amount = math.ceil(amount / stock.step - 1e-9) * stock.step
+        if amount % 1:
+            amount = round(amount, 9)
+    return amount if amount <= largest_grant(stock) else None
+
+
+OTHERS = "another owner"  # in place of what is another's
+HIDDEN = "another-owner:"
+RESERVED_FOR = "reserved_for"  # the capability that names the owners of a pod manager
+PodmT = TypeVar("PodmT", bound=Podm[Any, Any])
+
+
+def hidden_uri(uri: str) -> str:
+    """Return what stands for the URI of a node of another owner: always the same, and no URI."""
+    if uri.startswith(HIDDEN):
+        return uri
+    return HIDDEN + hashlib.blake2b(uri.encode(), digest_size=8).hexdigest()
+
+
+def visible_podm(podm: PodmT, owner: str) -> PodmT:
+    """Return a pod manager that tells of nodes of other owners only which blocks they have."""
+    nodes = tuple(
+        node if node.owner == owner else Node(uri=hidden_uri(node.uri), blocks=node.blocks)
+        for node in podm.nodes
+    )
+    return podm if nodes == podm.nodes else replace(podm, nodes=nodes)

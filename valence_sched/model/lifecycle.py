@@ -6,8 +6,7 @@ from msgspec import Struct
 from valence_sched.model.base import Noun
 from valence_sched.model.claim import Claim
 from valence_sched.model.composition import ComposedNode
-from valence_sched.model.decision import Report
-from valence_sched.model.decision_result import DecisionResult
+from valence_sched.model.decision import DecisionResult, Report
 from valence_sched.model.inventory import Devices
 from valence_sched.model.plan import Plan
 

@@ -1,10 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hardware and needs as phrases that people read: ``2 GPU A100 80 GiB``, ``256 GiB memory``."""
+"""Hardware, needs, reasons and zones as phrases that people read: ``2 GPU A100``, ``no cores``."""
+
+from __future__ import annotations
 
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from valence_sched.model.base import format_value
+from valence_sched.model.decision import (
+    DecisionSummary,
+    DecisionZones,
+    Reason,
+    Report,
+    SilentZone,
+    Uncounted,
+)
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Nic
 from valence_sched.model.need import Need
 from valence_sched.model.quantity import agree, format_bytes, format_count, format_mbps, format_mib
@@ -139,3 +154,186 @@ def _plain_number(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6f}".rstrip("0").rstrip(".")
     return str(value)
+
+
+#: Filters that a person asks for, and by which options.
+_OPTIONS = {
+    "zone": ("zone",),
+    "location": ("location",),
+    "aggregates": ("aggregate", "exclude_aggregate", "member_of"),
+    "capabilities": ("capability",),
+    "traits": ("trait", "exclude_trait", "required", "forbidden"),
+    "attributes": ("attribute",),
+    "json": ("where",),
+    "near": ("near",),
+}
+
+
+class ReasonPhrases:
+    """Says reasons in words; ``given`` are the options on the command line."""
+
+    def __init__(self, given: frozenset[str] = frozenset()) -> None:
+        self._given = given
+
+    def of_pool(self, reasons: Sequence[Reason]) -> str:
+        """Return all the reasons against a pool in one line."""
+        none = [one for one in reasons if one.is_amount and not one.have]
+        texts = [self.of_reason(one) for one in reasons if one not in none]
+        if none:
+            things = [thing(none[0]), *(thing(one).removeprefix("free ") for one in none[1:])]
+            last = f" or {things[-1]}" if len(things) > 1 else ""
+            first = ", ".join(things[:-1] if last else things)
+            few = [replace(one, instead={}, podm_have=None) for one in none]
+            some = none if len(none) == 1 else few
+            notes = "; ".join(filter(None, map(_notes, some)))
+            texts.insert(0, f"no {first}{last}" + (f" ({notes})" if notes else ""))
+        return "; ".join(texts) or "no reason is known"
+
+    def without_amounts(self, reasons: Sequence[Reason]) -> str:
+        """Return the reasons against a pool in words that are equal where only numbers differ."""
+        amounts = [one for one in reasons if one.is_amount]
+        others = [self.of_reason(one) for one in reasons if one not in amounts]
+        none = self.of_pool([_bare(one) for one in amounts if not one.have])
+        short = [too_small(one) for one in amounts if one.have]
+        return "; ".join([*others, *([none] if len(short) < len(amounts) else []), *short])
+
+    def of_reason(self, reason: Reason) -> str:
+        """Return one reason: ``16 of 32 cores``, ``no GPU A100``, ``status Offline``."""
+        if reason.filter == "target":
+            excluded = str(reason.need).startswith("not ")
+            return "excluded by --exclude-podm" if excluded else "not one of --podm"
+        if reason.is_amount:
+            if not reason.have:
+                return f"no {thing(reason)}{_elsewhere(reason)}"
+            what = agree(float(str(reason.need)), thing(reason))
+            return f"{share(reason)} {what}{_elsewhere(reason)}"
+        if reason.label == "this filter":
+            verb = "says no" if reason.have == "no" else "failed"
+            return f"filter {reason.filter} {verb}"
+        if reason.need is True or reason.need == "yes":
+            return f"not {reason.label} (filter {reason.filter})"
+        if reason.filter == "fit":
+            return f"{reason.label}: needs {reason.need}, has {reason.have}"
+        given = [name for name in _OPTIONS.get(reason.filter, ()) if name in self._given]
+        by = " or ".join(f"--{name.replace('_', '-')}" for name in given)
+        have = format_value(reason.have)
+        found = f"{reason.label} {have}" if reason.label != reason.filter else have
+        if reason.filter == "capabilities" and not reason.have:
+            found = f"no {reason.label}"
+        return f"{found}, needs {format_value(reason.need)} ({by or f'filter {reason.filter}'})"
+
+
+def thing(reason: Reason) -> str:
+    """Return what is counted: cores and memory are ``free`` ones where there are none."""
+    label = re.sub(r"^GPU (?=\S)", "", reason.label)
+    return f"free {label}" if not reason.have and reason.label in ("cores", "memory") else label
+
+
+def too_small(reason: Reason) -> str:
+    """Return that there is too little of an amount: ``too few cores``, ``no A100``."""
+    if not reason.have:
+        return f"no {thing(reason)}"
+    return f"too {'little' if reason.label.startswith('memory') else 'few'} {thing(reason)}"
+
+
+def _bare(reason: Reason) -> Reason:
+    return replace(reason, instead={}, podm_have=None, uncounted=UNSET)
+
+
+def share(reason: Reason) -> str:
+    """Return how much of the need there is: ``16 of 32``, ``128 of 256 GiB``."""
+    return short_of(reason, reason.have)
+
+
+def short_of(reason: Reason, have: Any) -> str:
+    """Return an amount beside that of the need: ``16 of 32``, ``128 of 256 GiB``."""
+    if reason.unit != "MiB":
+        unit = f" {reason.unit}" if reason.unit else ""
+        return f"{format_value(have)} of {format_value(reason.need)}{unit}"
+    has, needs = (format_bytes(float(amount) * MIB) for amount in (have, str(reason.need)))
+    number, _, unit = has.partition(" ")
+    return f"{number} of {needs}" if needs.endswith(f" {unit}") else f"{has} of {needs}"
+
+
+def _elsewhere(reason: Reason) -> str:
+    return f" ({notes})" if (notes := _notes(reason)) else ""
+
+
+def _notes(reason: Reason) -> str:
+    """Return what does not count, what there is instead, or that all pools have enough."""
+    notes = []
+    if reason.uncounted:
+        notes.append(_uncounted(reason, reason.uncounted))
+    if reason.podm_have is not None:
+        notes.append(f"{format_value(reason.podm_have)} in all its pools")
+    elif reason.instead:
+        models = sorted(reason.instead.items(), key=lambda item: (-item[1], item[0]))
+        found = ", ".join(f"{count} {short_model(model)}" for model, count in models)
+        notes.append(f"free: {found}")
+    return "; ".join(notes)
+
+
+def _uncounted(reason: Reason, found: Uncounted) -> str:
+    """Return what does not count, and why: ``1 of 4 A100 is Critical, 2 are Disabled``."""
+    all_of = replace(reason, need=found.installed)
+    what = re.sub(r"^GPU (?=\S)", "", reason.label)
+    texts = []
+    for number, (word, amount) in enumerate(sorted(found.conditions.items())):
+        verb = "is" if amount == 1 or reason.unit else "are"
+        share_ = short_of(all_of, amount)
+        texts.append(f"{amount:,} {verb} {word}" if number and not reason.unit
+                     else f"{share_} {what} {verb} {word}")  # fmt: skip
+    return ", ".join(texts)
+
+
+MOST_SHOWN = 3  # zones of a line that are named
+
+
+def zone_lines(zones: DecisionZones) -> Iterator[str]:
+    """Yield a line each for the zones that gave no answer and for those that were not asked."""
+    if zones.silent:
+        yield f"no answer from {_listed(zones.silent)}: the choice may lack the best"
+    if zones.excluded:
+        yield f"not asked: {_listed(zones.excluded)}"
+
+
+def missing_line(silent: Sequence[SilentZone], noun: str) -> str:
+    """Return the line about the zones whose claims or nodes a list lacks."""
+    whose = "its" if len(silent) == 1 else "their"
+    return f"no answer from {_listed(silent)}: the list lacks {whose} {noun}"
+
+
+def _listed(zones: Sequence[SilentZone]) -> str:
+    named = "; ".join(f"{one.zone} ({one.reason})" for one in zones[:MOST_SHOWN])
+    more = len(zones) - MOST_SHOWN
+    rest = f"; and {more:,} more" if more > 0 else ""
+    return f"{format_count(len(zones), 'zone')}: {named}{rest}"
+
+
+MOST_PODMS = 5  # that a summary names
+MOST_CHARACTERS = 400  # of what was asked for
+
+
+def summarise_decision(decision_id: str, report: Report) -> DecisionSummary:
+    """Return the summary of a decision, whose time is that of the database that stores it."""
+    podms = tuple(dict.fromkeys(one.chosen.podm for one in report.placements))
+    return DecisionSummary(
+        id=decision_id,
+        decided_at=0.0,
+        owner=report.request.owner,
+        request=_cut(request_phrase(report.request)),
+        outcome=report.outcome,
+        requested=report.requested,
+        placed=report.placed,
+        podms=podms[:MOST_PODMS],
+        podm_count=len(podms),
+    )
+
+
+def dated(summary: DecisionSummary, decided_at: float) -> DecisionSummary:
+    """Return a summary with the time of its decision."""
+    return replace(summary, decided_at=decided_at)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"

@@ -11,12 +11,10 @@ import msgspec
 from valence_sched.errors import InputError
 from valence_sched.model import redact
 from valence_sched.model.base import Noun
-from valence_sched.model.codec import check_schema, decode
+from valence_sched.model.codec import check_schema, decode, decode_known_fields
 from valence_sched.model.decision import Placement, Report
 from valence_sched.model.diff import REMOVED, Difference, podm_differences
-from valence_sched.model.inventory import Count, FullPodm, LeanPodm, Name, to_json
-from valence_sched.model.reports import decode_known_fields
-from valence_sched.model.tenant import visible_podm
+from valence_sched.model.inventory import Count, FullPodm, LeanPodm, Name, to_json, visible_podm
 
 SCHEMA = "valence-sched/plan"
 VERSION = "1.2"

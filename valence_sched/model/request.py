@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled request that filters, weighers and schedulers read."""
+"""The compiled request that filters, weighers and schedulers read, and what of it a node keeps."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
+import math
 import operator
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -394,3 +396,69 @@ def with_inherited(request: Request, stated: Mapping[str, tuple[str, ...]]) -> R
     if not inherited:
         return request
     return msgspec.structs.replace(request, inherited={**request.inherited, **inherited})
+
+
+class NodeRequest(Noun, frozen=True, kw_only=True):
+    """The requirements of a request that are about its node alone, with the fields of a request.
+
+    The pod managers that a request names or excludes are left out, and so is its group: they
+    chose the place among others, and another time other places are free.
+    """
+
+    needs: tuple[Need, ...] = ()
+    bonds: tuple[TopologyConstraint, ...] = ()
+    fallbacks: tuple[Alternative, ...] = ()
+    zone: str | None = None
+    aggregates: NameRequirements = NameRequirements()
+    locations: tuple[str, ...] = ()
+    capabilities: dict[str, tuple[str, ...]] = {}
+    attributes: dict[str, str] = {}
+    traits: NameRequirements = NameRequirements()
+    where: Any = None
+    near: tuple[Proximity, ...] = ()
+
+    @classmethod
+    def of(cls, request: Request) -> NodeRequest:
+        """Return what a compiled request asks for each of its nodes."""
+        return cls(**{name: getattr(request, name) for name in cls.__struct_fields__})
+
+    def again(self, flavor: str | None, owner: str | None, policy: str) -> Request:
+        """Return the compiled request for one more such node."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return Request(flavor=flavor, owner=owner, policy=policy, **fields)
+
+
+MAX_SUPPLY_PARTS = 64  # of one amount: the exponents of floats need no more
+MAX_SUPPLY = 2.0**60
+
+
+def exact_sum(numbers: Sequence[float]) -> tuple[float, ...]:
+    """Return a few floats with the same exact sum: the nearest to it, and to what is left of it.
+
+    However many numbers are divided into groups, the sums of the groups have the sum of all.
+    """
+    parts: list[float] = []
+    while rest := math.fsum([*numbers, *(-part for part in parts)]):
+        parts.append(rest)
+    return tuple(parts)
+
+
+def added_supplies(supplies: Iterable[MixSupplies]) -> MixSupplies:
+    """Return what several groups of pools supply to the same shares together."""
+    by_share = zip(*supplies, strict=True)
+    return tuple(exact_sum(list(itertools.chain.from_iterable(parts))) for parts in by_share)
+
+
+def is_supply(supplies: MixSupplies, shares: int) -> bool:
+    """Return whether supplies are amounts of 0 or more, two for each of so many shares."""
+    return len(supplies) == 2 * shares and all(map(_is_amount, supplies))
+
+
+def _is_amount(parts: Sequence[float]) -> bool:
+    if len(parts) == 1:  # as most are
+        return 0.0 <= parts[0] <= MAX_SUPPLY
+    return (
+        len(parts) <= MAX_SUPPLY_PARTS
+        and all(abs(part) <= MAX_SUPPLY for part in parts)
+        and 0.0 <= math.fsum(parts) <= MAX_SUPPLY
+    )

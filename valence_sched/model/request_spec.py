@@ -8,8 +8,7 @@ from msgspec import Meta
 
 from valence_sched.model import extra_specs
 from valence_sched.model.base import Noun
-from valence_sched.model.flavor import Flavor
-from valence_sched.model.flavor_properties import Properties
+from valence_sched.model.flavor import Flavor, Properties
 from valence_sched.model.group import Group
 from valence_sched.model.inventory import capability_map
 from valence_sched.model.request import MAX_ID, NameRequirements, Owner, Proximity, Request

@@ -19,8 +19,14 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from valence_sched.errors import one_line, suggest
-from valence_sched.model import flavor_properties as specs
-from valence_sched.model.flavor_properties import Properties
+from valence_sched.model.flavor import (
+    AcceleratorSpec,
+    DriveSpec,
+    MemorySpec,
+    NicSpec,
+    ProcessorSpec,
+    Properties,
+)
 from valence_sched.model.need import Alternative, Need
 
 CORES = ("VCPU", "PCPU", "NUMA_CORE")
@@ -85,11 +91,11 @@ def compile_amounts(amounts: Mapping[str, float]) -> Properties:
     cards = [(kind, whole[name]) for name, kind in ACCELERATORS.items() if name in amounts]
     others = [(name, amount) for name, amount in amounts.items() if name not in STANDARD]
     return Properties(
-        processor=specs.ProcessorSpec(cores or None, sockets) if cores or sockets else None,
-        memory=specs.MemorySpec(whole[MEMORY]) if MEMORY in amounts else None,
-        accelerators=tuple(specs.AcceleratorSpec(kind=kind, count=count) for kind, count in cards),
-        drives=(specs.DriveSpec(capacity_gib=amounts[DRIVE]),) if DRIVE in amounts else (),
-        nics=(specs.NicSpec(speed_mbps=-(-kbps // _KBPS_PER_MBPS)),) if kbps else (),
+        processor=ProcessorSpec(cores or None, sockets) if cores or sockets else None,
+        memory=MemorySpec(whole[MEMORY]) if MEMORY in amounts else None,
+        accelerators=tuple(AcceleratorSpec(kind=kind, count=count) for kind, count in cards),
+        drives=(DriveSpec(capacity_gib=amounts[DRIVE]),) if DRIVE in amounts else (),
+        nics=(NicSpec(speed_mbps=-(-kbps // _KBPS_PER_MBPS)),) if kbps else (),
         resources={stock_name(name): float(amount) for name, amount in others},
     )
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from valence_sched.model.zone_depth import MOST_HOPS
+from valence_sched.model.claim import TTL_S
+from valence_sched.model.http_headers import MOST_HOPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,21 +20,31 @@ if TYPE_CHECKING:
     from valence_sched.model import lifecycle
     from valence_sched.model.capacity import Capacity, StrandedAmount
     from valence_sched.model.claim import Claim
-    from valence_sched.model.decision import Candidate, InventorySummary, Report, Reports
-    from valence_sched.model.decision_result import (
+    from valence_sched.model.decision import (
+        Candidate,
         DecisionResult,
         DecisionResults,
         Detail,
         FitCounts,
+        InventorySummary,
         Ranking,
+        Report,
+        Reports,
     )
     from valence_sched.model.effect import AuditLine, AuditQuery
     from valence_sched.model.flavor import Flavor
     from valence_sched.model.group import GroupState
-    from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
+    from valence_sched.model.hardware import (
+        BlockFilter,
+        BlockOverview,
+        BlockUsage,
+        DeviceCount,
+        PodmOverview,
+        PoolOverview,
+        StatsReport,
+    )
     from valence_sched.model.inventory import FullPodm
     from valence_sched.model.plan import Plan
-    from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
     from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
     from valence_sched.model.quota import Quota
     from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
@@ -57,7 +68,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-TTL_S = 600.0  # how long a claim is held
 WAIT_S = 300.0  # how long to wait for a pod manager that goes on composing
 TREE_S = 30.0  # how long a tree of zones has to answer
 KEEP_S = 30 * 86400.0  # after which claims that ended, and decisions, are forgotten

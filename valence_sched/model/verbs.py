@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: E501 - the table has a line for each verb
-"""The verbs of a scheduler over HTTP: the body that each takes, and its line in the table VERBS."""
+"""The verbs of a scheduler over HTTP: the body that each takes, and its line in the table VERBS.
+
+Besides, the bodies of the service itself: what is no verb of a scheduler.
+"""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_origin
@@ -10,18 +13,28 @@ from msgspec import Meta
 
 from valence_sched.model.base import Noun
 from valence_sched.model.capacity import Capacity, StrandedAmount
-from valence_sched.model.claim import Claim
-from valence_sched.model.decision import InventorySummary, Report, Reports
-from valence_sched.model.decision_result import (
+from valence_sched.model.claim import TTL_S, Claim, TtlSeconds
+from valence_sched.model.decision import (
     DecisionResult,
     DecisionResults,
     Detail,
     FitCounts,
+    InventorySummary,
     Ranking,
+    Report,
+    Reports,
 )
 from valence_sched.model.effect import AuditLine, AuditQuery
-from valence_sched.model.flavor import Flavor
-from valence_sched.model.hardware import BlockFilter, BlockOverview, DeviceCount, PoolOverview
+from valence_sched.model.flavor import Flavor, Properties
+from valence_sched.model.hardware import (
+    BlockFilter,
+    BlockOverview,
+    BlockUsage,
+    DeviceCount,
+    PodmOverview,
+    PoolOverview,
+    StatsReport,
+)
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.lifecycle import (
     ClaimRecord,
@@ -35,14 +48,13 @@ from valence_sched.model.lifecycle import (
     ReconcileResult,
 )
 from valence_sched.model.plan import Plan
-from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
 from valence_sched.model.policy import PluginList, PodmReads, Policy
 from valence_sched.model.problem import Problem
 from valence_sched.model.quota import Quota, QuotaChange, QuotaLimits
 from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S
+from valence_sched.model.scheduler import KEEP_S, WAIT_S
 from valence_sched.model.zone_registry import (
     ZoneChange,
     ZoneInfo,
@@ -54,8 +66,6 @@ from valence_sched.model.zone_registry import (
 
 Role = Literal["reader", "member", "admin"]
 
-LONGEST_TTL_S = 90.0 * 86400
-TtlSeconds = Annotated[float, Meta(ge=1, le=LONGEST_TTL_S)]
 WaitSeconds = Annotated[float, Meta(ge=0, le=86400)]
 MostNodes = Annotated[int, Meta(ge=1, le=1_000_000)]  # on each pod manager
 
@@ -338,3 +348,70 @@ VERBS = {route.verb: route for route in (
     Route("device_counts", "podms_device_counts", "GET", "/v1/devices", "Count the devices of the blocks that the query describes.", None, tuple[DeviceCount, ...], "devices:list", query=BlockFilter, reading=True),
 )}
 # fmt: on
+
+
+class WaitQuery(Noun, frozen=True, kw_only=True):
+    """The query of what waits for a pod manager; ``name`` is one that a path cannot have."""
+
+    name: str = ""
+    wait_s: WaitSeconds = WAIT_S
+
+
+class ValenceNodeBody(Noun, frozen=True, kw_only=True):
+    """The body by which OpenStack Valence composes a node."""
+
+    name: str = ""
+    description: str = ""
+    flavor_id: str | None = None
+    properties: Properties | None = None
+    podm_id: str | None = None
+
+    def nodes_body(self) -> NodesBody:
+        """Return what it asks for as a body of ours; ValueError as of a request."""
+        podms = (self.podm_id,) if self.podm_id is not None else ()
+        spec = RequestSpec(id=self.name, flavor=self.flavor_id, properties=self.properties,
+                           podms=podms)  # fmt: skip
+        return NodesBody(request=spec)
+
+
+class EventBody(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of a pod manager, as Redfish has it; what else it says is passed over."""
+
+    records: tuple[dict[str, Any], ...] = msgspec.field(name="Events", default=())
+
+
+class RecordedReply(msgspec.Struct, frozen=True):
+    """An answer by its idempotency key, and a digest of what was asked for."""
+
+    content: str
+    status: int
+    headers: dict[str, str]
+    body: msgspec.Raw
+
+
+class ApiVersion(Noun, frozen=True, kw_only=True, omit_defaults=False):
+    """One version of the API, with the least and the greatest microversion of it."""
+
+    id: str
+    status: str
+    min_version: str
+    version: str
+    links: tuple[dict[str, str], ...]
+
+
+class ApiVersions(Noun, frozen=True, kw_only=True, omit_defaults=False):
+    """The versions of the API that the service has."""
+
+    versions: tuple[ApiVersion, ...]
+
+
+class Health(Noun, frozen=True, kw_only=True, omit_defaults=False):
+    """Whether the service can decide, and a line for each thing that is wrong.
+
+    One that is ``starting`` waits until every registered pod manager was read, or that was tried.
+    One that is ``degraded`` decides, without stored rows that cannot be decoded, or without a
+    controller that takes its decisions.
+    """
+
+    status: Literal["ok", "degraded", "starting", "failing"]
+    problems: tuple[str, ...] = ()

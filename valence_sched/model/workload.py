@@ -10,8 +10,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from valence_sched.model.age import parse_age
 from valence_sched.model.base import Noun
+from valence_sched.model.quantity import parse_age
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
 

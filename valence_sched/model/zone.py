@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zones: what a zone is asked for a request, and what it answers to the zone above."""
+"""Zones: the settings of a zone, what it is asked and answers, and claims over those below it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from typing import Annotated, Literal, Protocol
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from valence_sched.errors import InputError
 from valence_sched.model.base import Noun
-from valence_sched.model.decision import Candidate, InventorySummary, PoolRef
-from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.claim import TTL_S, TtlSeconds
+from valence_sched.model.decision import Candidate, InventorySummary, PoolRef, SilentZone
 from valence_sched.model.group import GroupState
+from valence_sched.model.http_headers import MOST_HOPS
+from valence_sched.model.inventory import parse_capabilities
 from valence_sched.model.policy import Policy
+from valence_sched.model.registration import PasswordReference
 from valence_sched.model.request import MAX_NODES, MixSupplies, Request
-from valence_sched.model.zone_depth import MOST_HOPS
 
 MOST_LEFT_OUT = 10_000
 
+#: The values of a capability, by its key.
+Capabilities = dict[str, tuple[str, ...]]
 ZoneName = Annotated[str, Meta(min_length=1, max_length=255)]
 #: The way down to a zone: names with a slash between them.
 ZonePath = Annotated[str, Meta(min_length=1, max_length=1 << 13)]
@@ -207,3 +212,109 @@ class OfferingZone(Protocol):
 
     def group_state(self, query: OfferQuery) -> GroupAnswer:
         """Return the group state of the request on its pod managers and those below."""
+
+
+DEFAULT_NAME = "default"
+
+
+class ZoneSettings(Noun, frozen=True, kw_only=True):
+    """The settings of this zone.
+
+    ``capabilities`` is ``key=value;value, key=value``: what its operator states of it and of all
+    zones below it; a key that is not named may have any value. With ``enable_zone_routing`` child
+    zones can be registered, are polled every ``poll_interval_s``, and are asked for what they
+    offer: all of them have ``offer_deadline_s`` to answer, over at most ``most_hops`` levels.
+    ``secrets`` sign the plans and offers of this zone, the newest last; every process of the zone
+    has the same.
+    """
+
+    name: ZoneName = DEFAULT_NAME
+    capabilities: str = ""
+    enable_zone_routing: bool = False
+    poll_interval_s: Annotated[float, Meta(ge=1, le=86400)] = 30.0
+    offer_deadline_s: Annotated[float, Meta(gt=0, le=600)] = 10.0
+    most_hops: Annotated[int, Meta(ge=1, le=MOST_HOPS)] = MOST_HOPS
+    secrets: tuple[PasswordReference, ...] = ()
+
+    @property
+    def capability_map(self) -> Capabilities:
+        """Return the capabilities as a map; ValueError if their text does not parse."""
+        return parse_capabilities(self.capabilities)
+
+
+DEFAULT_ZONE_SETTINGS = ZoneSettings()
+
+
+def check_zone_settings(settings: ZoneSettings, file: str, path: str = "$") -> None:
+    """Raise InputError where the capabilities do not parse, or a secret has no source, or two."""
+    if not settings.name.isprintable() or settings.name != settings.name.strip():
+        raise InputError(file, f"{path}.name", repr(settings.name[:40]), "printable characters")
+    try:
+        _ = settings.capability_map
+    except ValueError as error:
+        raise InputError(file, f"{path}.capabilities", str(error), "key=value") from None
+    for number, one in enumerate(settings.secrets):
+        if one.stored or (one.env is None) == (one.file is None):
+            where = f"{path}.secrets[{number}]"
+            raise InputError(file, where, "no reference", "exactly one of env and file")
+
+
+#: PREPARED: the zones are asked. RELEASING: a zone did not answer to a release. The last three are
+#: final, as of a claim.
+ZoneClaimState = Literal[
+    "PREPARED", "HELD", "COMPOSING", "COMPOSED", "RELEASING", "RELEASED", "EXPIRED", "FAILED"
+]
+LIVE_STATES: tuple[ZoneClaimState, ...] = ("PREPARED", "HELD", "COMPOSING", "COMPOSED", "RELEASING")
+ENDED_STATES: tuple[ZoneClaimState, ...] = ("RELEASED", "EXPIRED", "FAILED")
+
+
+class ZoneClaimBody(Noun, frozen=True, kw_only=True):
+    """Offers that a zone is to hold, all of them or none, for ``ttl_s``.
+
+    ``tokens`` are those of its own offers, in the order of the nodes. ``content`` is what the
+    idempotency key stands for, the offers themselves where it is None. ``route``, ``hops`` and
+    ``deadline_s`` are as of an offer query.
+    """
+
+    request: Request
+    tokens: Annotated[tuple[Token, ...], Meta(min_length=1, max_length=MAX_NODES)]
+    ttl_s: TtlSeconds = TTL_S
+    content: str | None = None
+    route: tuple[ZoneName, ...] = ()
+    hops: Annotated[int, Meta(ge=0, le=MOST_HOPS)] = MOST_HOPS
+    deadline_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
+
+
+class ZoneClaimPart(Noun, frozen=True, kw_only=True):
+    """The part of a claim in one zone: its claim there, and the numbers of its nodes.
+
+    ``zone`` is a child by its name, empty for the pod managers of the zone itself. ``claim`` is
+    empty until the zone has answered. ``places`` are those of the nodes of a group: while the zone
+    does not answer, they count where they are.
+    """
+
+    zone: str
+    claim: str = ""
+    nodes: tuple[int, ...] = ()
+    places: tuple[DomainValues, ...] = ()
+
+
+ZoneClaimParts = tuple[ZoneClaimPart, ...]
+
+
+class ZoneClaim(Noun, frozen=True, kw_only=True):
+    """A claim over zones directly below; times are seconds since 1970 by the database's clock.
+
+    ``content`` is a digest of what an idempotency ``key`` stands for.
+    """
+
+    id: str
+    state: ZoneClaimState
+    owner: str | None = None
+    group: str | None = None
+    key: str | None = None
+    content: str = ""
+    created_at: float = 0.0
+    expires_at: float | None = None
+    note: str | None = None
+    parts: ZoneClaimParts = ()

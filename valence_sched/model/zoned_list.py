@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from valence_sched.errors import one_line
-from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.decision import SilentZone
 from valence_sched.model.redact import redact_text
 
 T = TypeVar("T")

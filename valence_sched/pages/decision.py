@@ -18,9 +18,8 @@ from valence_sched.model.page import (
     TableCell,
     Tone,
 )
-from valence_sched.model.phrases import excess_phrases, request_phrase
+from valence_sched.model.phrases import ReasonPhrases, excess_phrases, request_phrase
 from valence_sched.model.quantity import format_count
-from valence_sched.model.reason_phrases import ReasonPhrases
 from valence_sched.pages.hardware import HardwareListing, decision_map, tail
 from valence_sched.pages.tables import Facts, bar, table
 

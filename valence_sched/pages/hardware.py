@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from valence_sched.model.decision import Candidate, PodmVerdict, Report
-from valence_sched.model.hardware import BlockFilter, BlockOverview, PoolOverview
+from valence_sched.model.hardware import BlockFilter, BlockOverview, PodmOverview, PoolOverview
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.page import (
     BlockRole,
@@ -17,9 +17,7 @@ from valence_sched.model.page import (
     MapPool,
     Role,
 )
-from valence_sched.model.phrases import device_phrases, request_phrase
-from valence_sched.model.podm_overview import PodmOverview
-from valence_sched.model.reason_phrases import ReasonPhrases
+from valence_sched.model.phrases import ReasonPhrases, device_phrases, request_phrase
 from valence_sched.model.scheduler import Scheduler
 
 MOST_PODMS = 2000  # that a map draws

@@ -5,10 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from valence_sched.model.base import format_value
-from valence_sched.model.hardware import count_devices
+from valence_sched.model.hardware import PodmOverview, PodmSummary, count_devices
 from valence_sched.model.page import Page, PageTable, Row, TableCell
 from valence_sched.model.phrases import short_model
-from valence_sched.model.podm_overview import PodmOverview, PodmSummary
 from valence_sched.model.quantity import format_mib
 from valence_sched.pages.hardware import HardwareListing, inventory_map
 from valence_sched.pages.tables import table

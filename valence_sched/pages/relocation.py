@@ -14,17 +14,17 @@ from valence_sched.model.page import (
     Section,
     Tone,
 )
-from valence_sched.model.phrases import device_phrases
+from valence_sched.model.phrases import ReasonPhrases, device_phrases
 from valence_sched.model.quantity import format_count
-from valence_sched.model.reason_phrases import ReasonPhrases
 from valence_sched.model.relocation import (
     MovedNode,
     NodeMove,
     Relocation,
     StuckNode,
     Survival,
+    relocation_phrase,
+    survival_phrases,
 )
-from valence_sched.model.relocation_phrases import relocation_phrase, survival_phrases
 from valence_sched.pages.hardware import (
     MOST_PODMS,
     BlockMarks,

@@ -4,7 +4,6 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
-from valence_sched.model.age import format_age
 from valence_sched.model.page import (
     BarComparison,
     ChartGrid,
@@ -20,10 +19,9 @@ from valence_sched.model.page import (
     TimeChart,
     Tone,
 )
-from valence_sched.model.quantity import format_count, resource_title
-from valence_sched.model.reason_phrases import ReasonPhrases, is_amount
-from valence_sched.model.replay import FirstRefusal, Replay, ReplayResult
-from valence_sched.model.replay_measures import RunMeasure, measures
+from valence_sched.model.phrases import ReasonPhrases
+from valence_sched.model.quantity import format_age, format_count, resource_title
+from valence_sched.model.replay import FirstRefusal, Replay, ReplayResult, RunMeasure, measures
 from valence_sched.model.scenario import EditEffect
 from valence_sched.pages.charts import COLOURS
 from valence_sched.pages.tables import Facts, bar, first_of, in_sentence, measured_text, table
@@ -280,7 +278,7 @@ def _reasons(runs: Sequence[ReplayResult], alone: bool) -> PageTable:
         most = max((one.podms for one in first.reasons), default=0)
         for one in first.reasons:
             if one.reason is not None:
-                near = one.nearest if is_amount(one.reason) and one.reason.have else ""
+                near = one.nearest if one.reason.is_amount and one.reason.have else ""
                 rows.append((*_name(run, alone), _flavor(first), format_age(first.time_s),
                              words.of_reason(one.reason), bar(one.podms, most), near))  # fmt: skip
     return table(

@@ -10,10 +10,10 @@ from urllib.parse import quote, urlencode
 from valence_sched.model.base import format_value
 from valence_sched.model.claim import Claim
 from valence_sched.model.composition import ComposedNode
-from valence_sched.model.decision_summary import DecisionSummary
+from valence_sched.model.decision import DecisionSummary
+from valence_sched.model.hardware import BlockUsage, PodmOverview, PodmSummary
 from valence_sched.model.lifecycle import ClaimRecord, Event, NodeStatus
 from valence_sched.model.page import Lines, Page, PageLink, PageTable, Row, Section, TableCell
-from valence_sched.model.podm_overview import BlockUsage, PodmOverview, PodmSummary
 from valence_sched.model.quantity import format_count
 from valence_sched.pages.hardware import HardwareListing, inventory_map, tail
 from valence_sched.pages.inventory import device_table, podm_table, totals_table

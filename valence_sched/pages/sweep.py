@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from valence_sched.model.page import Page, PageTable, Row, Section, TableCell
 from valence_sched.model.quantity import format_count
-from valence_sched.model.replay_measures import RunMeasure, run_measure
+from valence_sched.model.replay import RunMeasure, SweepRun, run_measure
 from valence_sched.model.scenario import EditEffect
-from valence_sched.model.sweep import SweepRun
 from valence_sched.pages.replay import share_percent, side_by_side
 from valence_sched.pages.tables import Facts, amount_text, bar, table
 

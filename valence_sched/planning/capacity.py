@@ -24,9 +24,9 @@ from valence_sched.model.capacity import (
     exhausted,
 )
 from valence_sched.model.decision import Reason
+from valence_sched.model.inventory import free_amount
 from valence_sched.model.need import Need
 from valence_sched.model.request import MAX_NODES, Request
-from valence_sched.model.stock import free_amount
 from valence_sched.planning.fit_counts import count_fits
 from valence_sched.planning.optimise.node_types import NodeType
 from valence_sched.planning.stranded import scarcest_first, stranded_amounts

@@ -31,16 +31,14 @@ from valence_sched.model.check import (
     UnplacedNodes,
     Uses,
     WorkloadBounds,
+    check_name,
     place_target,
 )
-from valence_sched.model.check_phrases import check_name, count_text
-from valence_sched.model.decision import Candidate, Report
+from valence_sched.model.decision import Candidate, Report, parse_report
 from valence_sched.model.quantity import format_count
-from valence_sched.model.reports import parse_report
 from valence_sched.model.request import Mix, Request
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.model.scenario import Drain
-from valence_sched.model.target import Target
+from valence_sched.model.scenario import Drain, Target
 from valence_sched.planning import relocate
 from valence_sched.planning.edits import apply_edit, edited
 from valence_sched.planning.fit_counts import count_fits
@@ -140,7 +138,7 @@ class Checker:
         counts = [(podm, number) for podm, number in counted.podms
                   if number and (not podms or podm in podms)]  # fmt: skip
         total = sum(number for _, number in counts)
-        found = f"fits {count_text(total, 'time')}" + _named(
+        found = f"fits {format_count(total, 'time')}" + _named(
             f"{podm} {number:,}" for podm, number in sorted(counts, key=lambda one: -one[1])
         )
         if undecided:
@@ -177,13 +175,13 @@ class Checker:
 
     def _survives(self, site: Site, failures: int) -> Found:
         result = relocate.survive(site, failures, self._survival_progress)
-        tried = f"{result.tried:,} of {count_text(result.sets, 'set')} tried"
+        tried = f"{result.tried:,} of {format_count(result.sets, 'set')} tried"
         if result.answer is False:
-            lost = count_text(result.worst_nodes, "node")
+            lost = format_count(result.worst_nodes, "node")
             worst = (
                 f"{_named(result.worst, ' ')}: {len(result.stuck):,} of {lost} cannot land again"
             )
-            return False, f"{count_text(result.bad_sets, 'set')} bad ({tried}), worst:{worst}"
+            return False, f"{format_count(result.bad_sets, 'set')} bad ({tried}), worst:{worst}"
         return bool(result.answer), f"no bad set found ({tried})"
 
     def _uses(self, site: Site, bounds: WorkloadBounds, file: str) -> Found:
@@ -192,8 +190,8 @@ class Checker:
         replay = replay_all([site], policies, workload, self._progress, strict=self._strict)
         (run,) = replay.runs
         unplaced = run.refused + run.undecided
-        found = f"needs {count_text(run.podms_needed, 'pod manager')}, places {run.placed:,} of "
-        found += count_text(run.requested, "node")
+        found = f"needs {format_count(run.podms_needed, 'pod manager')}, places {run.placed:,} of "
+        found += format_count(run.requested, "node")
         few = bounds.podms_at_most is None or run.podms_needed <= bounds.podms_at_most
         return few and unplaced <= bounds.unplaced_at_most, found
 
@@ -238,7 +236,7 @@ class Checker:
 def _fails(site: Site, expectation: Fails) -> Found:
     result = relocate.fail(site, [expectation.target])
     verb = "lands" if result.nodes == 1 else "land"
-    landed = f"{len(result.moves):,} of {count_text(result.nodes, 'node')} {verb} again"
+    landed = f"{len(result.moves):,} of {format_count(result.nodes, 'node')} {verb} again"
     stuck = _named((one.node for one in result.stuck), ", stuck: ")
     return len(result.stuck) <= expectation.stuck_at_most, landed + stuck
 

@@ -40,10 +40,11 @@ from valence_sched.model.scenario import (
     Fail,
     Remove,
     SetAttributes,
+    Target,
     Template,
     edit_text,
+    parse_target,
 )
-from valence_sched.model.target import Target, parse_target
 from valence_sched.planning.site import Site
 from valence_sched.planning.targets import (
     TargetMatch,

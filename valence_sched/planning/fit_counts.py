@@ -22,8 +22,7 @@ from valence_sched.core.fit.pool_covers import MIN_POOLS, PoolCovers
 from valence_sched.core.policy import INFINITE_COST
 from valence_sched.core.ranking import draw_lots, rank_rows
 from valence_sched.errors import RequestError
-from valence_sched.model.decision import PoolRef
-from valence_sched.model.decision_result import FitCounts
+from valence_sched.model.decision import FitCounts, PoolRef
 from valence_sched.model.request import Request
 from valence_sched.view.block_slots import BlockSlots, ranges
 from valence_sched.view.overlay import Overlay

@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable, Sequence
 
 from valence_sched.core.fit.fit import Fit
+from valence_sched.model.inventory import free_amount
 from valence_sched.model.need import MEASURES
 from valence_sched.model.replay import NodeSpread, Utilisation
-from valence_sched.model.stock import free_amount
 from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.view import View

@@ -26,8 +26,8 @@ from valence_sched.core.fit.optimiser import (
     Solution,
 )
 from valence_sched.errors import RequestError, UnknownName, UsageError
+from valence_sched.model.capacity import PurchaseLine, PurchaseResult
 from valence_sched.model.inventory import WHOLE_POOL
-from valence_sched.model.purchase import PurchaseLine, PurchaseResult
 from valence_sched.model.request import MAX_NODES, Request
 from valence_sched.model.scenario import AddBlocks
 from valence_sched.planning.edits import NewBlocks, edited

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from msgspec import structs
 
 from valence_sched.core.fit.fit import Fit
-from valence_sched.model.flavor import Flavor
-from valence_sched.model.flavor_properties import (
+from valence_sched.model.flavor import (
     AcceleratorSpec,
     DriveSpec,
+    Flavor,
     MemorySpec,
     NicSpec,
     ProcessorSpec,
@@ -42,8 +42,7 @@ from valence_sched.model.relocation import (
 from valence_sched.model.replay import ReasonGroup
 from valence_sched.model.request import MAX_DEVICE_GROUPS, Request
 from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
-from valence_sched.model.scenario import Drain, Fail
-from valence_sched.model.target import Target
+from valence_sched.model.scenario import Drain, Fail, Target
 from valence_sched.planning.edits import Scope, edited
 from valence_sched.planning.replay import reason_groups
 from valence_sched.planning.site import Site

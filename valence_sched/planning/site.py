@@ -15,7 +15,7 @@ from valence_sched.model.codec import decode
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import FullPodm, LeanPodm, to_json
 from valence_sched.model.policy import Policy
-from valence_sched.model.read_options import Selection
+from valence_sched.model.reading import Selection
 from valence_sched.model.request import FlavorShare, Mix
 from valence_sched.model.scenario import EditEffect, Template
 from valence_sched.view.block_kinds import BlockKinds

@@ -23,9 +23,9 @@ from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.demands import price_of_needs
 from valence_sched.model.capacity import NOT_REQUESTED, StrandedAmount
 from valence_sched.model.decision import Reason
+from valence_sched.model.inventory import free_amount
 from valence_sched.model.need import Need
-from valence_sched.model.reason_phrases import ReasonPhrases, is_amount
-from valence_sched.model.stock import free_amount
+from valence_sched.model.phrases import ReasonPhrases
 from valence_sched.planning.optimise.node_types import NodeType, variants_of
 from valence_sched.planning.optimise.witness import Witness
 from valence_sched.view.block_kinds import BlockKinds, device_amount
@@ -225,7 +225,7 @@ def scarcest_first(reasons: Iterable[Reason]) -> list[Reason]:
     """
 
     def part(reason: Reason) -> float:
-        if not is_amount(reason):
+        if not reason.is_amount:
             return -1.0
         return float(str(reason.have)) / float(str(reason.need)) if reason.need else 1.0
 

@@ -28,7 +28,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol, Self
 from valence_sched.errors import InputError, SchedulerError, UsageError, describe_error, one_line
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import to_json
-from valence_sched.model.sweep import SweepKey, SweepRun, sweep_run_of, to_line
+from valence_sched.model.replay import SweepKey, SweepRun, sweep_run_of, to_line
 from valence_sched.planning.replay import check_runs, replay_one
 from valence_sched.planning.site import Site
 from valence_sched.planning.workload import (

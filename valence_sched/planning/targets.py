@@ -20,7 +20,7 @@ from valence_sched.model.inventory import (
     parse_status,
 )
 from valence_sched.model.need import has_words
-from valence_sched.model.target import Target
+from valence_sched.model.scenario import Target
 from valence_sched.view.block_kinds import BlockKind, BlockKinds
 
 Matches = Callable[[Collection[str]], bool]

@@ -11,12 +11,11 @@ from msgspec.structs import replace
 
 from valence_sched.config.settings import Configuration
 from valence_sched.errors import UnknownName
-from valence_sched.model.purchase import PurchaseResult
+from valence_sched.model.capacity import PurchaseResult
 from valence_sched.model.relocation import Rebalance, Relocation, Survival
 from valence_sched.model.request import FlavorShare, Mix, Request
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.model.scenario import AddBlocks
-from valence_sched.model.target import Target, parse_target
+from valence_sched.model.scenario import AddBlocks, Target, parse_target
 from valence_sched.planning import relocate
 from valence_sched.planning.site import Site
 

@@ -21,9 +21,8 @@ import msgspec
 from msgspec import inspect
 
 from valence_sched.errors import InputError, one_line, suggest
-from valence_sched.model.codec import decode, load_yaml
+from valence_sched.model.codec import decode, load_yaml, refuse_duplicate_keys
 from valence_sched.model.decode_error import types_at
-from valence_sched.model.duplicate_keys import refuse_duplicate_keys
 from valence_sched.model.quantity import format_count
 from valence_sched.model.workload import TIMES, TraceColumn, WorkloadLine
 

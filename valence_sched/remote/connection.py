@@ -19,10 +19,8 @@ from requests.auth import HTTPBasicAuth
 from requests.utils import get_environ_proxies
 
 from valence_sched.errors import ServiceError, UsageError, describe_error, errors_at, one_line
-from valence_sched.model import zone_route
-from valence_sched.model.foreign_text import answer_of
-from valence_sched.model.http_header import header_problem
-from valence_sched.model.problem import problem_error
+from valence_sched.model.http_headers import DEADLINE, DEADLINE_HEADER, ROUTE_HEADER, header_problem
+from valence_sched.model.problem import answer_of, problem_error
 from valence_sched.model.tls import (
     ClientCertificate,
     default_authorities,
@@ -128,9 +126,9 @@ class ServiceConnection:
         if key is not None:
             headers["Idempotency-Key"] = key
         if route := self._route():
-            headers[zone_route.HEADER] = ",".join(route)
-        if (left_s := zone_route.DEADLINE.get()) is not None:
-            headers[zone_route.DEADLINE_HEADER] = f"{max(left_s, LEAST_TIMEOUT_S):.3f}"
+            headers[ROUTE_HEADER] = ",".join(route)
+        if (left_s := DEADLINE.get()) is not None:
+            headers[DEADLINE_HEADER] = f"{max(left_s, LEAST_TIMEOUT_S):.3f}"
         # maps keep their order: of the attributes of a request the first that fails is the reason
         data = None if body is None else msgspec.json.encode(body)
         where = f"{self.url}/v1/{path}"

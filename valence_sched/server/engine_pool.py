@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from valence_sched.app import App
 from valence_sched.errors import SchedulerError, ServiceBusy
 from valence_sched.model.effect import EffectLog
-from valence_sched.model.read_options import ReadOptions, Selection
+from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.service.fairness import FairLock
 from valence_sched.service.settings import ServiceSettings
 

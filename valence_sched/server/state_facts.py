@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 
 from valence_sched.app import App
 from valence_sched.errors import SchedulerError
-from valence_sched.model.age import age_s, format_age
 from valence_sched.model.dispatch import WaitingDispatches
-from valence_sched.model.quantity import format_count
+from valence_sched.model.quantity import age_s, format_age, format_count
 from valence_sched.model.redact import redact_text
-from valence_sched.model.service_bodies import Health
+from valence_sched.model.verbs import Health
 from valence_sched.service.metrics import StateFacts
 
 if TYPE_CHECKING:
-    from valence_sched.model.read_options import Selection
+    from valence_sched.model.reading import Selection
     from valence_sched.store.store import Store
 
 LOG = logging.getLogger(__name__)

@@ -17,16 +17,16 @@ from msgspec.structs import replace
 from valence_sched.app import App, import_late_modules
 from valence_sched.errors import InputError, SchedulerError, StoreError
 from valence_sched.model.baremetal import CloudLogin
+from valence_sched.model.base import ROOM, prepare_nouns
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
 from valence_sched.model.composition import ComposedNode
-from valence_sched.model.decision import Report
-from valence_sched.model.decision_summary import DecisionSummary, summarise_decision
+from valence_sched.model.decision import DecisionSummary, Report
 from valence_sched.model.effect import AUDIT_LINES, AuditLine
-from valence_sched.model.event_address import EventAddress
 from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.inventory import to_json
-from valence_sched.model.preparation import ROOM, prepare_nouns
-from valence_sched.model.read_pace import ReadPace
+from valence_sched.model.phrases import summarise_decision
+from valence_sched.model.podm_address import EventAddress
+from valence_sched.model.reading import ReadPace
 from valence_sched.model.redact import redact_text
 from valence_sched.server.engine_pool import EnginePool, selection_of
 from valence_sched.server.hints import Application, ServiceHints

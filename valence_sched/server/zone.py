@@ -19,13 +19,12 @@ from valence_sched.errors import (
     one_line,
 )
 from valence_sched.model.claim import Claim
-from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.decision import SilentZone
+from valence_sched.model.http_headers import ROUTE
 from valence_sched.model.redact import redact_text
 from valence_sched.model.scheduler import OwnPodms, OwnScheduler, Scheduler
 from valence_sched.model.verbs import VERBS
-from valence_sched.model.zone_claim import ZoneClaimBody
-from valence_sched.model.zone_route import ROUTE
-from valence_sched.model.zone_settings import ZoneSettings
+from valence_sched.model.zone import ZoneClaimBody, ZoneSettings
 from valence_sched.service.call import Schedulers
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.store.store import Store

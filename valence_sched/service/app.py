@@ -26,23 +26,21 @@ from valence_sched.errors import (
     Unauthenticated,
     one_line,
 )
-from valence_sched.model.codec import check_depth, convert, decode
-from valence_sched.model.duplicate_keys import refuse_duplicate_keys
+from valence_sched.model.claim import TTL_S
+from valence_sched.model.codec import check_depth, convert, decode, refuse_duplicate_keys
+from valence_sched.model.http_headers import (
+    DEADLINE,
+    DEADLINE_HEADER,
+    ROUTE,
+    ROUTE_HEADER,
+    parse_deadline,
+    parse_route,
+)
 from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import MEDIA_TYPE, Problem, http_problem, problem_of
 from valence_sched.model.quantity import format_count
 from valence_sched.model.redact import redact_text
-from valence_sched.model.scheduler import TTL_S
-from valence_sched.model.service_bodies import ValenceNodeBody
-from valence_sched.model.verbs import NodesBody, Route
-from valence_sched.model.zone_route import (
-    DEADLINE,
-    DEADLINE_HEADER,
-    ROUTE,
-    parse_deadline,
-    parse_route,
-)
-from valence_sched.model.zone_route import HEADER as ROUTE_HEADER
+from valence_sched.model.verbs import NodesBody, Route, ValenceNodeBody
 from valence_sched.service.call import (
     SERVICE_TYPE,
     VERSION_HEADER,

@@ -10,9 +10,8 @@ import msgspec
 
 from valence_sched.errors import InputError, NameTaken, Undecodable, UnknownName
 from valence_sched.model.inventory import to_json
-from valence_sched.model.service_bodies import RecordedReply
-from valence_sched.model.verbs import ClaimBody, NodesBody, ReconcileBody, Route
-from valence_sched.model.zone_claim import ZoneClaimBody
+from valence_sched.model.verbs import ClaimBody, NodesBody, ReconcileBody, RecordedReply, Route
+from valence_sched.model.zone import ZoneClaimBody
 from valence_sched.service.call import Call, CallResult
 from valence_sched.service.records import digest
 from valence_sched.service.routes import HANDLERS

@@ -13,8 +13,7 @@ from msgspec.structs import asdict
 from valence_sched.errors import SchedulerError, StoreError
 from valence_sched.model.claim import Claim
 from valence_sched.model.composition import ComposedNode
-from valence_sched.model.decision import Report
-from valence_sched.model.decision_summary import DecisionSummary
+from valence_sched.model.decision import DecisionSummary, Report
 from valence_sched.model.effect import AuditLine
 
 LOG = logging.getLogger("valence_sched.audit")

@@ -9,13 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from valence_sched.model.claim import Claim
-from valence_sched.model.decision_summary import DecisionSummary
+from valence_sched.model.decision import DecisionSummary
 from valence_sched.model.quota import Quota, QuotaChange, QuotaLimits
 from valence_sched.model.scheduler import Scheduler
-from valence_sched.model.service_bodies import ApiVersions, EventBody, Health
-from valence_sched.model.verbs import VERBS, Operation, Route
-from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer
-from valence_sched.model.zone_claim import ZoneClaimBody
+from valence_sched.model.verbs import VERBS, ApiVersions, EventBody, Health, Operation, Route
+from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, ZoneClaimBody
 from valence_sched.service.call import Call, CallResult, listed_result
 from valence_sched.service.handlers import catalogue, claims, decisions, podms, ui, zones
 from valence_sched.service.handlers.ui import HTML

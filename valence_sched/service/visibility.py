@@ -11,11 +11,9 @@ from msgspec.structs import replace
 
 from valence_sched.errors import SchedulerError, Undecodable, UnknownName
 from valence_sched.model.explanation import NodeRemoval
-from valence_sched.model.foreign_text import without_foreign_texts
-from valence_sched.model.inventory import Podm
-from valence_sched.model.problem import Problem
+from valence_sched.model.inventory import OTHERS, Podm, hidden_uri, visible_podm
+from valence_sched.model.problem import Problem, without_foreign_texts
 from valence_sched.model.scheduler import Scheduler
-from valence_sched.model.tenant import OTHERS, hidden_uri, visible_podm
 
 #: What an error about an unknown name would suggest another owner's name for.
 OWNED = ("claim", "node", "decision", "operation")

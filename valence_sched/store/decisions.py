@@ -9,8 +9,8 @@ import msgspec
 import sqlalchemy as sa
 
 from valence_sched.errors import UnknownName
-from valence_sched.model.decision import Report, Reports
-from valence_sched.model.decision_summary import DecisionSummary, dated
+from valence_sched.model.decision import DecisionSummary, Report, Reports
+from valence_sched.model.phrases import dated
 from valence_sched.store import dispatches, tables
 from valence_sched.store.database import Database
 from valence_sched.store.document import decode_decision

@@ -102,7 +102,7 @@ def resolved(kind: Any) -> Any:
 
 def decode_decision(data: bytes) -> Report | Reports:
     """Return a stored decision, without fields that only a newer program knows."""
-    from valence_sched.model.reports import parse_report  # only where decisions are stored
+    from valence_sched.model.decision import parse_report  # only where decisions are stored
 
     return parse_report(data, NAME)[0]
 

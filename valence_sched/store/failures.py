@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from valence_sched.model.inventory import FullPodm, to_json
-from valence_sched.model.read_failure import ReadFailure
+from valence_sched.model.reading import ReadFailure
 from valence_sched.store import change_log, podms, tables
 from valence_sched.store.podms import EncodedPodm, PodmUpdate
 from valence_sched.store.quarantine import decoded

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from valence_sched.errors import ClaimLost
 from valence_sched.model.claim import ClaimPart
-from valence_sched.model.tenant import OTHERS
+from valence_sched.model.inventory import OTHERS
 from valence_sched.store import change_log, tables
 from valence_sched.store.tables import key_of, now
 

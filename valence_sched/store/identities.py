@@ -11,14 +11,14 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from valence_sched.errors import IdentityConflict, one_line
-from valence_sched.model.identity import (
+from valence_sched.model.inventory import to_json
+from valence_sched.model.podm_address import (
     change_text,
     conflict_text,
     contradicts,
     has_other_blocks,
     is_address,
 )
-from valence_sched.model.inventory import to_json
 from valence_sched.model.registration import Registration
 from valence_sched.store import tables
 from valence_sched.store.quarantine import readable

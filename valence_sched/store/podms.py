@@ -13,11 +13,17 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from valence_sched.errors import IdentityConflict
-from valence_sched.model.identity import is_address
-from valence_sched.model.inventory import FREE_STATUS, FullPodm, LeanPodm, Node, to_json
-from valence_sched.model.read_failure import PreviousReading
+from valence_sched.model.inventory import (
+    FREE_STATUS,
+    FullPodm,
+    LeanPodm,
+    Node,
+    free_amount,
+    to_json,
+)
+from valence_sched.model.podm_address import is_address
+from valence_sched.model.reading import PreviousReading
 from valence_sched.model.stats import ReportedStats, apply_stats
-from valence_sched.model.stock import free_amount
 from valence_sched.store import change_log, identities, settle, tables
 from valence_sched.store.identities import IdentityMove
 from valence_sched.store.quarantine import decoded, quarantine_of, readable

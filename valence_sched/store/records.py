@@ -17,7 +17,7 @@ _END = b"\0"  # of a word
 
 #: What the records of a service are, by how their ids begin; those of other ids are no documents.
 _KINDS = {"operation": Document("model.verbs.Operation"),
-          "answer": Document("model.service_bodies.RecordedReply")}  # fmt: skip
+          "answer": Document("model.verbs.RecordedReply")}  # fmt: skip
 
 
 def record_kind(id_: str) -> Document | None:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from valence_sched.model.inventory import LeanPodm
-from valence_sched.model.read_failure import ReadFailure
+from valence_sched.model.reading import ReadFailure
 from valence_sched.model.usage import NO_USAGE, Usage
 from valence_sched.store import tables
 from valence_sched.store.database import Database, WorkCounts

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Self
 from sqlalchemy import Connection
 
 from valence_sched.errors import IdentityConflict, InputError, StoreError, one_line
-from valence_sched.model.decision import Report, Reports
-from valence_sched.model.decision_summary import DecisionSummary
+from valence_sched.model.decision import DecisionSummary, Report, Reports
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.lifecycle import Event
-from valence_sched.model.read_failure import PreviousReading, ReadFailure
+from valence_sched.model.reading import PreviousReading, ReadFailure
 from valence_sched.model.registration import Registration
 from valence_sched.model.stats import Stats, podm_id
 from valence_sched.model.usage import Usage

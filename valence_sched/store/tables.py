@@ -15,9 +15,9 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from valence_sched.model.claim import ClaimPart, State
 from valence_sched.model.composition import ComposedNode
-from valence_sched.model.decision_summary import DecisionSummary
+from valence_sched.model.decision import DecisionSummary
 from valence_sched.model.inventory import FullPodm
-from valence_sched.model.read_failure import ReadFailure
+from valence_sched.model.reading import ReadFailure
 from valence_sched.model.registration import Registration
 from valence_sched.model.stats import ReportedStats
 from valence_sched.store.document import BINARY_BYTES, Document, NonNegative, decode_decision
@@ -308,9 +308,7 @@ quota_charges = table(
 zone_claims = table(
     "zone_claims",
     sa.Column("id", sa.String(40), primary_key=True),
-    sa.Column(
-        "state", sa.String(16), nullable=False, info={KIND: "model.zone_claim.ZoneClaimState"}
-    ),
+    sa.Column("state", sa.String(16), nullable=False, info={KIND: "model.zone.ZoneClaimState"}),
     sa.Column("owner", TEXT),
     sa.Column("group_name", TEXT),
     sa.Column("idempotency_key", TEXT),
@@ -319,7 +317,7 @@ zone_claims = table(
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("expires_at", sa.Double),
     sa.Column("note", TEXT),
-    sa.Column("document", Document("model.zone_claim.ZoneClaimParts"), nullable=False),
+    sa.Column("document", Document("model.zone.ZoneClaimParts"), nullable=False),
     sa.Index("zone_claims_state", "state", "expires_at"),
 )
 

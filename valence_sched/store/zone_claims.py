@@ -21,7 +21,7 @@ from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import to_json
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
-from valence_sched.model.zone_claim import (
+from valence_sched.model.zone import (
     ENDED_STATES,
     LIVE_STATES,
     ZoneClaim,

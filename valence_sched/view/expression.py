@@ -25,8 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from valence_sched.errors import UnknownName
+from valence_sched.model.base import as_number, as_text
 from valence_sched.model.expression import Argument, AttributePath, Comparison, Expression
-from valence_sched.model.extra_specs import as_number, as_text
 from valence_sched.model.need import MEASURES, need_for_measure
 from valence_sched.view.view import Floats, Ints, Labels, View
 

@@ -10,8 +10,7 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from valence_sched.model.base import Noun
-from valence_sched.model.extra_specs import as_number
+from valence_sched.model.base import Noun, as_number
 from valence_sched.view.view import Floats, Mask, View, read_only
 
 _NAMES = ("trait", "zone", "aggregate")

@@ -253,7 +253,7 @@ class FlavorMix:
         sum it is, so that those of several Views add up to that of all their rows in any order. A
         share that needs nothing of the resource has none.
         """
-        from valence_sched.model.mix_supply import exact_sum  # only where something may be scarce
+        from valence_sched.model.request import exact_sum  # only where something may be scarce
 
         found: list[tuple[float, ...]] = [()] * (2 * self._share_count)
         if not self._shares:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from msgspec import structs
 
-from valence_sched.model.stock import free_amount, largest_grant
+from valence_sched.model.inventory import free_amount, largest_grant
 from valence_sched.view import stocks
 from valence_sched.view.block_counts import Array, BlockCounts, Counts
 from valence_sched.view.block_kinds import BoundedMemo

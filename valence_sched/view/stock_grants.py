@@ -46,7 +46,7 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         """Return per amount and stock the size of one grant, and the number of such grants.
 
         ``amounts`` has shape ``(n, 1)``, the answers ``(n, stocks)``. The size is that of
-        ``model.stock.grant_size``, and infinite if the stock has no grant.
+        ``model.inventory.grant_size``, and infinite if the stock has no grant.
         """
         if not self.has_limits():
             number = self._unlimited_counts(amounts)  # the usual stock

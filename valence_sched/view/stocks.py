@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from valence_sched.model.inventory import Stock
-from valence_sched.model.stock import free_amount, largest_grant, to_a_billionth
+from valence_sched.model.inventory import Stock, free_amount, largest_grant, to_a_billionth
 from valence_sched.view.block_counts import Floats, Ints, splice_array
 from valence_sched.view.stock_grants import StockGrants, build_grants, no_grants
 

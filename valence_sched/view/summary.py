@@ -4,9 +4,9 @@
 from collections.abc import Container, Iterable
 
 from valence_sched.errors import UnknownName
+from valence_sched.model.hardware import PodmOverview, PodmSummary
 from valence_sched.model.inventory import Stock
 from valence_sched.model.need import MEASURES
-from valence_sched.model.podm_overview import PodmOverview, PodmSummary
 from valence_sched.view.view import By, Floats, Mask, View
 
 

@@ -19,13 +19,11 @@ from valence_sched.errors import (
     one_line,
 )
 from valence_sched.model.claim import Claim
-from valence_sched.model.decision import Report
-from valence_sched.model.decision_result import Detail
-from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.decision import Detail, Report, SilentZone
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request, with_inherited
 from valence_sched.model.scheduler import OwnScheduler, Scheduler
-from valence_sched.model.zone_claim import (
+from valence_sched.model.zone import (
     ENDED_STATES,
     ZoneClaim,
     ZoneClaimBody,

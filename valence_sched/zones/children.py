@@ -23,8 +23,8 @@ from valence_sched.errors import (
 )
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.tls import ClientCertificate
+from valence_sched.model.zone import Capabilities, ZoneSettings
 from valence_sched.model.zone_registry import (
-    Capabilities,
     KeystoneLogin,
     ZoneChange,
     ZoneInfo,
@@ -34,7 +34,6 @@ from valence_sched.model.zone_registry import (
     ZoneReport,
     check_zone,
 )
-from valence_sched.model.zone_settings import ZoneSettings
 from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.store.store import Store
 from valence_sched.store.zones import PolledZone

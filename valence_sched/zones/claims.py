@@ -33,19 +33,18 @@ from valence_sched.errors import (
     StaleOffer,
     one_line,
 )
-from valence_sched.model.claim import Claim, NodeAllocation
-from valence_sched.model.decision import Candidate, Report
-from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.claim import TTL_S, Claim, NodeAllocation
+from valence_sched.model.decision import Candidate, Report, SilentZone
 from valence_sched.model.effect import EffectLog, held_state, unsure_state
 from valence_sched.model.group import GroupState
 from valence_sched.model.lifecycle import ClaimRecord
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request, asked_content
-from valence_sched.model.scheduler import TTL_S
-from valence_sched.model.zone import DomainValues, Token
-from valence_sched.model.zone_claim import (
+from valence_sched.model.zone import (
     ENDED_STATES,
     LIVE_STATES,
+    DomainValues,
+    Token,
     ZoneClaim,
     ZoneClaimBody,
     ZoneClaimPart,

@@ -20,13 +20,18 @@ from valence_sched.errors import (
     StaleOffer,
     UnknownName,
 )
-from valence_sched.model.decision import Report
-from valence_sched.model.decision_result import DecisionResult, DecisionResults, Detail, Ranking
-from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.decision import (
+    DecisionResult,
+    DecisionResults,
+    Detail,
+    Ranking,
+    Report,
+    SilentZone,
+)
+from valence_sched.model.http_headers import MOST_HOPS
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import OwnScheduler, Scheduler
 from valence_sched.model.zone import GroupAnswer, OfferingZone, SealedRequest
-from valence_sched.model.zone_depth import MOST_HOPS
 from valence_sched.planning.batch_orders import Order, all_orders, worthwhile_orders
 from valence_sched.zones import paths
 from valence_sched.zones.mixes import CompletedRequest, SupplySums, ZoneMixes, as_asked_below

@@ -17,8 +17,7 @@ from valence_sched.errors import (
 )
 from valence_sched.model.claim import Claim
 from valence_sched.model.tls import ClientCertificate, default_authorities
-from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer
-from valence_sched.model.zone_claim import ZoneClaimBody
+from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, ZoneClaimBody
 from valence_sched.model.zone_registry import KeystoneLogin
 from valence_sched.remote.connection import ServiceConnection
 from valence_sched.remote.scheduler import RemoteScheduler

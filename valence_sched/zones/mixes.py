@@ -15,10 +15,17 @@ from dataclasses import dataclass
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from valence_sched.model.decision_zones import SilentZone
-from valence_sched.model.mix_supply import added_supplies, is_supply
+from valence_sched.model.decision import SilentZone
 from valence_sched.model.policy import Policy
-from valence_sched.model.request import MAX_NODES, SCARCITY_PART, Mix, MixSupplies, Request
+from valence_sched.model.request import (
+    MAX_NODES,
+    SCARCITY_PART,
+    Mix,
+    MixSupplies,
+    Request,
+    added_supplies,
+    is_supply,
+)
 from valence_sched.model.scheduler import OwnPodms
 from valence_sched.model.zone import GroupAnswer, SealedRequest, ZoneSupplies
 

@@ -20,9 +20,9 @@ from valence_sched.errors import (
     errors_at,
     one_line,
 )
-from valence_sched.model.claim import Claim, State, disabled_error
+from valence_sched.model.claim import TTL_S, Claim, State, disabled_error
 from valence_sched.model.composition import ComposedNode
-from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.decision import SilentZone
 from valence_sched.model.lifecycle import (
     Action,
     NodeRecord,
@@ -32,8 +32,8 @@ from valence_sched.model.lifecycle import (
 )
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
-from valence_sched.model.scheduler import TTL_S, WAIT_S
-from valence_sched.model.zone_claim import ZoneClaim, ZoneClaimPart, ZoneClaimState
+from valence_sched.model.scheduler import WAIT_S
+from valence_sched.model.zone import ZoneClaim, ZoneClaimPart, ZoneClaimState
 from valence_sched.model.zoned_list import ZonedList
 from valence_sched.zones import paths
 from valence_sched.zones.below import (

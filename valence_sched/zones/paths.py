@@ -12,7 +12,7 @@ from valence_sched.model.capacity import StrandedAmount
 from valence_sched.model.claim import Claim
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.group import GroupState
-from valence_sched.model.hardware import BlockOverview, PoolOverview
+from valence_sched.model.hardware import BlockOverview, PodmOverview, PoolOverview
 from valence_sched.model.lifecycle import (
     ClaimRecord,
     Event,
@@ -20,7 +20,6 @@ from valence_sched.model.lifecycle import (
     NodeStatus,
     UnverifiedNode,
 )
-from valence_sched.model.podm_overview import PodmOverview
 from valence_sched.model.request import Request
 from valence_sched.model.zone import DomainValues, Generations
 

@@ -7,9 +7,9 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from valence_sched.model.podm_overview import PodmOverview, PodmSummary
-from valence_sched.model.zone_registry import Capabilities, ServiceRanges, ZoneAmounts, ZoneInfo
-from valence_sched.model.zone_settings import ZoneSettings
+from valence_sched.model.hardware import PodmOverview, PodmSummary
+from valence_sched.model.zone import Capabilities, ZoneSettings
+from valence_sched.model.zone_registry import ServiceRanges, ZoneAmounts, ZoneInfo
 from valence_sched.zones.children import INTERVALS
 
 

@@ -16,16 +16,20 @@ from valence_sched.errors import InventoryIncomplete, NoPodm, SchedulerError, Un
 from valence_sched.model.capacity import Capacity, ProvenMost, exhausted
 from valence_sched.model.decision import (
     Candidate,
+    DecisionResult,
+    DecisionResults,
+    DecisionZones,
+    FitCounts,
     FunnelStep,
     InventorySummary,
     Outcome,
     Placement,
+    PlacementZone,
     PodmVerdict,
     Report,
     Reports,
+    SilentZone,
 )
-from valence_sched.model.decision_result import DecisionResult, DecisionResults, FitCounts
-from valence_sched.model.decision_zones import DecisionZones, PlacementZone, SilentZone
 from valence_sched.model.explanation import Contender, Explanation, RunnerUp, ScoreDifference
 from valence_sched.model.inventory import to_json
 from valence_sched.model.request import Request

@@ -22,15 +22,23 @@ from valence_sched.errors import (
     one_line,
 )
 from valence_sched.model.capacity import Capacity, StrandedAmount
-from valence_sched.model.claim import Claim
-from valence_sched.model.decision import InventorySummary, Report
-from valence_sched.model.decision_result import DecisionResult, Detail, FitCounts
-from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.claim import TTL_S, Claim
+from valence_sched.model.decision import (
+    DecisionResult,
+    Detail,
+    FitCounts,
+    InventorySummary,
+    Report,
+    SilentZone,
+)
 from valence_sched.model.hardware import (
     BlockFilter,
     BlockOverview,
+    BlockUsage,
     DeviceCount,
+    PodmOverview,
     PoolOverview,
+    StatsReport,
     added_devices,
 )
 from valence_sched.model.lifecycle import (
@@ -44,9 +52,8 @@ from valence_sched.model.lifecycle import (
     ReconcileResult,
 )
 from valence_sched.model.plan import Plan, plan_in
-from valence_sched.model.podm_overview import BlockUsage, PodmOverview, StatsReport
 from valence_sched.model.request import Request
-from valence_sched.model.scheduler import KEEP_S, TTL_S, WAIT_S, Scheduler
+from valence_sched.model.scheduler import KEEP_S, WAIT_S, Scheduler
 from valence_sched.model.stats import podm_id
 from valence_sched.model.zone import SealedRequest
 from valence_sched.model.zoned_list import ZonedList, listed

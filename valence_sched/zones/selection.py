@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from valence_sched.core.ranking import pool_lot
 from valence_sched.errors import UnknownName
-from valence_sched.model.decision import PoolRef
-from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.decision import PoolRef, SilentZone
 from valence_sched.model.group import GroupState
+from valence_sched.model.http_headers import MOST_HOPS
 from valence_sched.model.need import Alternative
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import MAX_NODES, Request
@@ -36,7 +36,6 @@ from valence_sched.model.zone import (
     ZoneAnswer,
     ZoneSupplies,
 )
-from valence_sched.model.zone_depth import MOST_HOPS
 from valence_sched.zones.mixes import CompletedRequest, as_asked_below
 
 LEAST_DEADLINE_S = 0.001  # once the time of a decision is over

@@ -21,8 +21,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from valence_sched.errors import SchedulerError, StaleOffer, one_line
-from valence_sched.model.decision import Candidate
-from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.decision import Candidate, SilentZone
 from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import parse_capabilities
 from valence_sched.model.request import Request, with_inherited
@@ -38,7 +37,7 @@ from valence_sched.model.zone import (
     Token,
     ZoneAnswer,
 )
-from valence_sched.model.zone_file import RecordedZone
+from valence_sched.model.zone_registry import RecordedZone
 from valence_sched.zones import paths
 from valence_sched.zones.calls import DEADLINE_SHARE
 from valence_sched.zones.merge import PLAIN, OfferOrder, Part, Weighting, merge_nodes, merge_ranking

@@ -27,8 +27,7 @@ from valence_sched_cli.output.decision import (
 
 if TYPE_CHECKING:
     from valence_sched.model.claim import Claim
-    from valence_sched.model.decision import Report
-    from valence_sched.model.decision_result import Detail
+    from valence_sched.model.decision import Detail, Report
     from valence_sched.model.lifecycle import ClaimResult, ProvisionResult
     from valence_sched.model.request import Request
     from valence_sched_cli.base import PodmCommand

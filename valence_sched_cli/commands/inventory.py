@@ -24,7 +24,7 @@ from valence_sched_cli.output.cells import (
 from valence_sched_cli.output.columns import without_redundant
 
 if TYPE_CHECKING:
-    from valence_sched.model.read_options import Selection
+    from valence_sched.model.reading import Selection
     from valence_sched.model.scheduler import Scheduler
 
 
@@ -46,7 +46,7 @@ class ValidateInventory(base.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.errors import InputError
-        from valence_sched.model.read_options import Selection
+        from valence_sched.model.reading import Selection
 
         rows: list[tuple[Any, ...]] = []
         resources = tuple(parsed_args.resource_file)

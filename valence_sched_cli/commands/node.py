@@ -32,7 +32,7 @@ class SinceCell(Cell[Any]):
         self._now = now
 
     def human_readable(self) -> str:
-        from valence_sched.model.age import format_age
+        from valence_sched.model.quantity import format_age
 
         return format_age(max(0.0, self._now - self._value))
 

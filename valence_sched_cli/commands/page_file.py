@@ -15,12 +15,11 @@ from valence_sched_cli.options.types import add_option
 if TYPE_CHECKING:
     from valence_sched.app import App, Site
     from valence_sched.model.decision import Report, Reports
+    from valence_sched.model.hardware import PodmOverview
     from valence_sched.model.page import Page
-    from valence_sched.model.podm_overview import PodmOverview
     from valence_sched.model.relocation import Relocation, Survival
-    from valence_sched.model.replay import Replay
+    from valence_sched.model.replay import Replay, SweepRun
     from valence_sched.model.scheduler import Scheduler
-    from valence_sched.model.sweep import SweepRun
 
 
 class PageFile:

@@ -25,9 +25,9 @@ from valence_sched_cli.output.columns import MACHINE
 from valence_sched_cli.output.hardware import PoolsCell, amount_cells, bar_cells
 
 if TYPE_CHECKING:
+    from valence_sched.model.hardware import BlockUsage, PodmOverview
     from valence_sched.model.inventory import LeanPodm, Node
-    from valence_sched.model.podm_overview import BlockUsage, PodmOverview
-    from valence_sched.model.read_options import Selection
+    from valence_sched.model.reading import Selection
     from valence_sched.model.scheduler import Scheduler
 
 STALE_S = 600.0  # what --stale lists, where --max-age does not say
@@ -90,7 +90,7 @@ class ListPodm(paging.PagedLister):
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         import msgspec
 
-        from valence_sched.model.age import age_s
+        from valence_sched.model.quantity import age_s
 
         selection = self.selection(parsed_args)
         max_age_s = selection.live.max_age_s
@@ -196,7 +196,7 @@ class ShowPodm(base.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         import msgspec
 
-        from valence_sched.model.age import age_s
+        from valence_sched.model.quantity import age_s
 
         selection = self.selection(parsed_args)
         registered = self._registration_cells(parsed_args.podm, selection)

@@ -133,7 +133,7 @@ class CreatePodm(base.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.errors import UsageError
-        from valence_sched.model.podm_url import strip_service_root, url_problem
+        from valence_sched.model.podm_address import strip_service_root, url_problem
         from valence_sched.model.registration import Registration
 
         name = parsed_args.name
@@ -239,7 +239,7 @@ class SetPodm(base.Command):
         import msgspec
 
         from valence_sched.errors import UsageError
-        from valence_sched.model.podm_url import strip_service_root, url_problem
+        from valence_sched.model.podm_address import strip_service_root, url_problem
         from valence_sched.model.registration import RegistrationChange
 
         url = parsed_args.url

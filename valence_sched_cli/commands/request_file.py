@@ -16,7 +16,7 @@ from valence_sched_cli.output.not_chosen import not_chosen
 
 if TYPE_CHECKING:
     from valence_sched.app import App
-    from valence_sched.model.decision_result import DecisionResults, Detail
+    from valence_sched.model.decision import DecisionResults, Detail
     from valence_sched.model.request import Request
     from valence_sched.model.scheduler import Scheduler
 

@@ -36,9 +36,8 @@ from valence_sched_cli.output.explanation import ReportRenderer, request_lines
 
 if TYPE_CHECKING:
     from valence_sched.model.claim import Claim
-    from valence_sched.model.decision import Report, Reports
-    from valence_sched.model.decision_result import DecisionResult
-    from valence_sched.model.read_options import Selection
+    from valence_sched.model.decision import DecisionResult, Report, Reports
+    from valence_sched.model.reading import Selection
     from valence_sched.model.request import Request
     from valence_sched.model.scheduler import Scheduler
 

@@ -59,7 +59,7 @@ class ServePodm(base.Command):
         return f"{text} {super().get_epilog()}".rstrip()
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        from valence_sched.model.read_options import Selection
+        from valence_sched.model.reading import Selection
         from valence_sched.model.registration import PasswordReference
 
         env, file = parsed_args.password_env, parsed_args.password_file

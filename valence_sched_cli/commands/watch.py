@@ -75,8 +75,7 @@ class WatchPodm(base.Command):
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        from valence_sched.model.read_options import ReadOptions
-        from valence_sched.model.read_pace import ReadPace
+        from valence_sched.model.reading import ReadOptions, ReadPace
 
         live = ReadOptions(
             state=parsed_args.state,

@@ -15,7 +15,7 @@ from valence_sched_cli.options.types import add_option, by_name, positive
 from valence_sched_cli.output.cells import or_absent
 
 if TYPE_CHECKING:
-    from valence_sched.model.purchase import PurchaseResult
+    from valence_sched.model.capacity import PurchaseResult
 
 COLUMNS = ("Podm", "Pool", "Block", "Number", "Price", "Cost")
 NOT_ENOUGH, PLACED_IN_PART = 3, 4

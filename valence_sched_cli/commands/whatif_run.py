@@ -109,7 +109,7 @@ class RunWhatif(base.Lister):
                 page.write_replay(replay, sites, workload_facts(parsed_args))
         self.closing += outcome_lines(replay)
         if baseline is not None:
-            from valence_sched.model.replay_measures import changes
+            from valence_sched.model.replay import changes
 
             found = changes(baseline, replay, tolerances.pop(None, 0.0), tolerances)
             self.closing += change_lines(found, parsed_args.baseline)
@@ -161,7 +161,7 @@ class RunWhatif(base.Lister):
     def _read_baseline(
         self, file: str | None, tolerances: Mapping[str | None, float]
     ) -> Replay | None:
-        from valence_sched.model.replay_measures import check_measure_names
+        from valence_sched.model.replay import check_measure_names
 
         if file is None:
             return None

@@ -25,7 +25,7 @@ from valence_sched_cli.output.sweep import COLUMNS, LONG_COLUMNS, progress_text,
 
 if TYPE_CHECKING:
     from valence_sched.app import Sweep
-    from valence_sched.model.sweep import SweepRun
+    from valence_sched.model.replay import SweepRun
 
 
 class SweepWhatif(base.Lister):
@@ -144,7 +144,7 @@ class SweepWhatif(base.Lister):
 
 
 def _seeds(text: str) -> tuple[int, ...]:
-    from valence_sched.model.sweep import parse_seeds
+    from valence_sched.model.replay import parse_seeds
 
     try:
         return parse_seeds(text)

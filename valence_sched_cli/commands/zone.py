@@ -21,7 +21,7 @@ from valence_sched_cli.options.types import add_option, seconds
 from valence_sched_cli.output.cells import Cell, PairLines, Pairs, or_absent, time_cell
 
 if TYPE_CHECKING:
-    from valence_sched.model.read_options import Selection
+    from valence_sched.model.reading import Selection
     from valence_sched.model.zone_registry import ZoneNode, ZoneOverview
 
 LIST_COLUMNS = ("ID", "Name", "Own Name", "Is Active", "Capabilities", "API URL")
@@ -146,7 +146,7 @@ def _changes(parsed_args: argparse.Namespace, *, here: bool) -> dict[str, Any]:
 
 def _warnings(zone: ZoneOverview) -> list[str]:
     """Return a line for each URL where others can read a password or a token."""
-    from valence_sched.model.podm_url import is_unencrypted
+    from valence_sched.model.podm_address import is_unencrypted
 
     one = zone.registration
     if one.password is None:
@@ -298,7 +298,7 @@ class _OwnZone(base.Lister):
     """A command about this zone itself, on what its state has stored: nothing is read live."""
 
     def selection(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> Selection:
-        from valence_sched.model.read_options import ReadOptions, Selection
+        from valence_sched.model.reading import ReadOptions, Selection
 
         return Selection(live=ReadOptions(state=parsed_args.state, stored=True))
 

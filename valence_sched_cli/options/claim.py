@@ -87,7 +87,7 @@ def add_timeout_option(parser: argparse.ArgumentParser) -> None:
 
 def ttl_s(args: argparse.Namespace) -> float:
     """Return how many seconds a claim is held."""
-    from valence_sched.model.scheduler import TTL_S
+    from valence_sched.model.claim import TTL_S
 
     return TTL_S if args.ttl is None else float(args.ttl)
 

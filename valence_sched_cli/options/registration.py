@@ -204,7 +204,7 @@ def registration_cells(registration: Registration, file: str) -> dict[str, Any]:
 
 def warnings_on(registration: Registration) -> list[str]:
     """Return a line for each problem of a registration."""
-    from valence_sched.model.podm_url import is_unencrypted
+    from valence_sched.model.podm_address import is_unencrypted
 
     name, url = registration.name, registration.url
     if registration.password is None or not is_unencrypted(url):

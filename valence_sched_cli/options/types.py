@@ -147,7 +147,7 @@ def seconds(text: str) -> float:
 
 def age_limit(text: str) -> float:
     """Parse an age into seconds; 0 and never are infinite."""
-    from valence_sched.model.age import parse_age_limit
+    from valence_sched.model.quantity import parse_age_limit
 
     try:
         return parse_age_limit(text)
@@ -157,7 +157,7 @@ def age_limit(text: str) -> float:
 
 def age(text: str) -> float:
     """Parse an age such as 30s, 10m, 2h or 1d into seconds."""
-    from valence_sched.model.age import parse_age
+    from valence_sched.model.quantity import parse_age
 
     try:
         return parse_age(text)

@@ -90,7 +90,7 @@ def make_workload(app: App, args: argparse.Namespace) -> Workload:
 
 def workload_facts(args: argparse.Namespace) -> list[tuple[str, str]]:
     """Return what the options say of a workload that is drawn, as a page names it; else nothing."""
-    from valence_sched.model.age import format_age
+    from valence_sched.model.quantity import format_age
 
     if args.workload is not None:
         return []

@@ -160,7 +160,7 @@ def _total_cells(one: Capacity) -> tuple[Any, ...]:
 
 
 def _words(podm: PodmCapacity) -> str:
-    from valence_sched.model.reason_phrases import ReasonPhrases
+    from valence_sched.model.phrases import ReasonPhrases
 
     return ReasonPhrases().of_pool(podm.reasons)
 
@@ -217,7 +217,7 @@ def _exhaustion_text(one: Capacity) -> str:
             for ended in one.exhausted
         ]
         return "; ".join(texts)
-    from valence_sched.model.reason_phrases import ReasonPhrases
+    from valence_sched.model.phrases import ReasonPhrases
 
     reasons = (podm.reasons[0] for podm in one.podms if podm.reasons)
     texts = [ReasonPhrases().of_reason(reason) for reason in reasons if reason.filter != "target"]

@@ -70,7 +70,7 @@ class TimeCell(Cell[str]):
         self._age_s, self._both = age_s, both
 
     def human_readable(self) -> str:
-        from valence_sched.model.age import format_age
+        from valence_sched.model.quantity import format_age
 
         if self._age_s is None:
             return self._value
@@ -88,7 +88,7 @@ class TimeCell(Cell[str]):
 
 def time_cell(at: float | str | None, age_s: float | None, *, both: bool = False) -> Any:
     """Return the cell of a time of the database or of a document, which may be unknown."""
-    from valence_sched.model.age import format_utc
+    from valence_sched.model.quantity import format_utc
 
     text = format_utc(at) if isinstance(at, str) else format_time(at)
     return Absent() if text is None else TimeCell(text, age_s, both=both)

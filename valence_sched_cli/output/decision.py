@@ -12,8 +12,7 @@ from valence_sched_cli.output.cells import Cell, GrantsCell, PairLines, UriTails
 from valence_sched_cli.output.not_chosen import reason_text
 
 if TYPE_CHECKING:
-    from valence_sched.model.decision import FunnelStep, Report
-    from valence_sched.model.decision_result import DecisionResult
+    from valence_sched.model.decision import DecisionResult, FunnelStep, Report
     from valence_sched.model.request import Request
 
 COLUMNS = ("Node", "Rank", "Podm", "Pool", "Score", "Blocks", "Amounts")
@@ -67,7 +66,7 @@ def zone_cells(report: Report) -> list[str] | None:
 def zone_notes(report: Report) -> Iterator[str]:
     """Yield a line each for the zones that gave no answer and for those that were not asked."""
     if report.zones:
-        from valence_sched.model.zone_phrases import zone_lines
+        from valence_sched.model.phrases import zone_lines
 
         yield from zone_lines(report.zones)
 
@@ -98,7 +97,7 @@ def summary_lines(
 
     With ``names_id`` the outcome has the id of the request, which is no digest of it.
     """
-    from valence_sched.model.decision_result import MAX_LISTED_PODMS
+    from valence_sched.model.decision import MAX_LISTED_PODMS
 
     report = result.report
     yield from warning_lines((*report.warnings, *zone_notes(report)))

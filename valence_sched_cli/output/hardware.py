@@ -12,7 +12,7 @@ from valence_sched_cli.output.cells import AmountLines, Cell, format_value, or_a
 from valence_sched_cli.output.heat import painted
 
 if TYPE_CHECKING:
-    from valence_sched.model.podm_overview import PodmSummary
+    from valence_sched.model.hardware import PodmSummary
 
 WIDTH = 30  # of a cell with the devices of a block
 _GLUE = "\N{NO-BREAK SPACE}"

@@ -12,7 +12,7 @@ from valence_sched.errors import escape
 
 if TYPE_CHECKING:
     from valence_sched.model.decision import PodmVerdict, Reason, Report
-    from valence_sched.model.reason_phrases import ReasonPhrases
+    from valence_sched.model.phrases import ReasonPhrases
 
 MOST_LINES = 16  # of reasons, before they are grouped: with a decision around it still a screen
 WIDTH = 79
@@ -25,8 +25,8 @@ def not_chosen(
 
     ``given`` are the options on the command line, which are named where one rejects.
     """
+    from valence_sched.model.phrases import ReasonPhrases
     from valence_sched.model.quantity import format_count
-    from valence_sched.model.reason_phrases import ReasonPhrases
 
     rejected = [one for one in report.podms if one.outcome in ("rejected", "undecided")]
     if not rejected:
@@ -54,7 +54,7 @@ def not_chosen(
 
 def reason_text(reason: Reason) -> str:
     """Return a reason in words."""
-    from valence_sched.model.reason_phrases import ReasonPhrases
+    from valence_sched.model.phrases import ReasonPhrases
 
     return ReasonPhrases().of_reason(reason)
 
@@ -101,23 +101,23 @@ def _groups(rejected: Sequence[PodmVerdict], words: ReasonPhrases) -> Iterator[s
 
 def _group_key(verdict: PodmVerdict, words: ReasonPhrases) -> tuple[str, bool, str]:
     """Return the text of the group of a verdict, whether sums would do, and the label."""
-    from valence_sched.model.reason_phrases import is_amount, too_small
+    from valence_sched.model.phrases import too_small
 
     reason = verdict.reason
     if reason is None:
         return "no reason is known", False, ""
     if reason.podm_have is not None:
         return "fit in sums, not as one node", True, ""
-    if is_amount(reason):
+    if reason.is_amount:
         return too_small(reason), False, reason.label
     return words.of_reason(reason), False, reason.label
 
 
 def _nearest(members: Sequence[PodmVerdict]) -> str:
     """Return who comes nearest in a group of amounts; who is an example of another group."""
-    from valence_sched.model.reason_phrases import is_amount, share, short_of, thing
+    from valence_sched.model.phrases import share, short_of, thing
 
-    amounts = [(one, one.reason) for one in members if one.reason and is_amount(one.reason)]
+    amounts = [(one, one.reason) for one in members if one.reason and one.reason.is_amount]
     best = max(amounts, key=lambda pair: pair[1].have, default=None)  # type: ignore[arg-type,return-value]
     if best is None or not best[1].have:
         return ""

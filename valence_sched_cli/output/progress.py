@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.live import Live
 
-    from valence_sched.model.progress import Progress
+    from valence_sched.model.diagnostic import Progress
 
 MAX_NAMES = 3  # on the line; the others are a number
 MAX_NAME_LENGTH = 40  # characters of a name on the line
@@ -225,7 +225,7 @@ class ProgressLine:
         return True
 
     def _text(self, width: int) -> str:
-        from valence_sched.model.age import format_age
+        from valence_sched.model.quantity import format_age
 
         started = self._started
         age = format_age(self._clock() - started) if started is not None else "0s"

@@ -94,14 +94,14 @@ def _why(one: StuckNode) -> Iterator[str]:
 
 def relocation_outcome(result: Relocation) -> str:
     """Return what failing or draining comes to, in one sentence."""
-    from valence_sched.model.relocation_phrases import relocation_phrase
+    from valence_sched.model.relocation import relocation_phrase
 
     return relocation_phrase(result)
 
 
 def survival_lines(result: Survival) -> Iterator[str]:
     """Yield whether any so many pod managers may fail, and the worst set of them."""
-    from valence_sched.model.relocation_phrases import survival_phrases
+    from valence_sched.model.relocation import survival_phrases
 
     yield from survival_phrases(result)
 

@@ -12,8 +12,13 @@ from valence_sched_cli.output.decision import warning_lines
 from valence_sched_cli.output.not_chosen import reason_text
 
 if TYPE_CHECKING:
-    from valence_sched.model.replay import FirstRefusal, Replay, ReplayResult
-    from valence_sched.model.replay_measures import MeasureChange, RunMeasure
+    from valence_sched.model.replay import (
+        FirstRefusal,
+        MeasureChange,
+        Replay,
+        ReplayResult,
+        RunMeasure,
+    )
 
 COLUMNS = ("Site", "Policy", "Placed", "Refused", "Podms Needed", "Fragmentation")
 LONG_COLUMNS = (*COLUMNS, "Utilisation", "Requested", "Undecided", "Departed", "Nodes Per Podm",
@@ -77,7 +82,7 @@ def comparison(
     Programs get the names of the better runs in a column of their own; people do not get peaks,
     unless ``long``.
     """
-    from valence_sched.model.replay_measures import best_runs, measures
+    from valence_sched.model.replay import best_runs, measures
 
     by_run = {run.name: {one.name: one for one in measures(run)} for run in replay.runs}
     names = dict.fromkeys(name for found in by_run.values() for name in found)
@@ -150,7 +155,7 @@ def _steps_text(run: ReplayResult) -> str:
 
 def _first_lines(first: FirstRefusal) -> Iterator[str]:
     """Yield why the first request of a flavor was refused: a line for each reason."""
-    from valence_sched.model.age import format_age
+    from valence_sched.model.quantity import format_age
 
     flavor = first.flavor or "a request without flavor"
     yield f"first refusal of {flavor}, after {format_age(first.time_s)}:"

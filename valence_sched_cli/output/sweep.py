@@ -10,7 +10,7 @@ from valence_sched_cli.output.cells import or_absent
 from valence_sched_cli.output.replay import Number, Shares
 
 if TYPE_CHECKING:
-    from valence_sched.model.sweep import SweepRun
+    from valence_sched.model.replay import SweepRun
 
 COLUMNS = ("Scenario", "Policy", "Seed", "Placed", "Refused", "Podms Needed", "Fragmentation")
 LONG_COLUMNS = (*COLUMNS, "Utilisation", "Requests", "Requested", "Undecided", "Departed",
@@ -37,7 +37,7 @@ def progress_text(done: int, made: int, total: int, elapsed_s: float) -> str:
 
     ``made`` of them were made in ``elapsed_s``; of none there is no estimate.
     """
-    from valence_sched.model.age import format_age
+    from valence_sched.model.quantity import format_age
 
     text = f"{done:,} of {total:,} runs"
     if not made or done == total:

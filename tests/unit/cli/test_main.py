@@ -11,7 +11,7 @@ from unittest import mock
 
 from valence_sched.app import App
 from valence_sched.errors import StoreError
-from valence_sched.model.read_options import Selection
+from valence_sched.model.reading import Selection
 
 SITE = str(Path(__file__).parents[3] / "examples" / "site.json")
 #: The program as its script calls it, with something before it; then what only a usual end prints.

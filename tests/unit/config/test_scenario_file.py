@@ -12,8 +12,7 @@ from valence_sched.config.scenario_file import parse_scenarios
 from valence_sched.errors import InputError, NewerSchema, SchedulerError
 from valence_sched.model.codec import load_yaml
 from valence_sched.model.inventory import Accelerator, Devices
-from valence_sched.model.scenario import AddBlocks, Clone, Fail, SetAttributes
-from valence_sched.model.target import Target
+from valence_sched.model.scenario import AddBlocks, Clone, Fail, SetAttributes, Target
 
 WHOLE = b"""
 schema: valence-sched/scenario

@@ -10,7 +10,7 @@ from pathlib import Path
 from valence_sched.app import App
 from valence_sched.errors import CredentialError
 from valence_sched.model.registration import PasswordReference
-from valence_sched.model.zone_settings import ZoneSettings
+from valence_sched.model.zone import ZoneSettings
 
 
 class TestZoneKeys(unittest.TestCase):

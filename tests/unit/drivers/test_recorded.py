@@ -24,8 +24,8 @@ from valence_sched.drivers import recorded as streams
 from valence_sched.drivers.files import archives, json_inventory
 from valence_sched.drivers.recorded import records
 from valence_sched.errors import InputError, NewerSchema
+from valence_sched.model.codec import MOST_COMPACT_BYTES
 from valence_sched.model.diagnostic import Diagnostics
-from valence_sched.model.duplicate_keys import MOST_COMPACT_BYTES
 from valence_sched.model.inventory import SCHEMA, FullPodm
 
 RECORDED = Path(__file__).parents[2] / "recorded"

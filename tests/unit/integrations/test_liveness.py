@@ -12,7 +12,7 @@ from valence_sched import files
 from valence_sched.app import App
 from valence_sched.engine import Engine
 from valence_sched.errors import UnknownName, UsageError
-from valence_sched.model.read_options import ReadOptions, Selection
+from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.store.store import Store
 from valence_sched.testing import request
 

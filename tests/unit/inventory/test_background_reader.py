@@ -20,9 +20,7 @@ from valence_sched.inventory.background_reader import (
     ReaderClock,
 )
 from valence_sched.model.inventory import FullPodm, Node
-from valence_sched.model.read_failure import PreviousReading
-from valence_sched.model.read_options import ReadOptions
-from valence_sched.model.read_pace import ReadPace
+from valence_sched.model.reading import PreviousReading, ReadOptions, ReadPace
 from valence_sched.model.registration import PasswordReference, Registration
 from valence_sched.store import tables
 

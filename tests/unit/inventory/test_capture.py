@@ -35,7 +35,7 @@ from valence_sched.model.inventory import (
     Stock,
     to_json,
 )
-from valence_sched.model.read_options import Selection
+from valence_sched.model.reading import Selection
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.testing import random_podms
 

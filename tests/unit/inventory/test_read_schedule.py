@@ -4,7 +4,7 @@
 import unittest
 
 from valence_sched.inventory.background_reader import ReadSchedule
-from valence_sched.model.read_pace import ReadPace
+from valence_sched.model.reading import ReadPace
 
 PACE = ReadPace(interval_s=60.0, jitter=0.1, backoff_s=600.0, open_after=3)
 

@@ -12,7 +12,7 @@ from valence_sched.core.policy import fields_read
 from valence_sched.errors import ServiceError, StoreError
 from valence_sched.inventory.reporter import Reporter, needed, stats_of
 from valence_sched.model.policy import FilterUse, PodmReads, Policy
-from valence_sched.model.read_failure import ReadFailure
+from valence_sched.model.reading import ReadFailure
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.store import tables
 

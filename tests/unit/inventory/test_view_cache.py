@@ -19,7 +19,7 @@ from valence_sched.inventory import view_cache
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.view_cache import ViewCache
 from valence_sched.model.inventory import FullPodm, to_json
-from valence_sched.model.read_options import ReadOptions, Selection
+from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.testing.random_podms import header, podms
 from valence_sched.testing.served import served
 from valence_sched.view.block_columns import StoredTables

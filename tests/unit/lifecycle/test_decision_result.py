@@ -14,7 +14,7 @@ from valence_sched.lifecycle.decision_result import (
     decision_results,
     inventory_summary,
 )
-from valence_sched.model.decision_result import MAX_LISTED_PODMS
+from valence_sched.model.decision import MAX_LISTED_PODMS
 from valence_sched.model.inventory import to_json
 from valence_sched.planning.batches import decide_all
 from valence_sched.testing import request

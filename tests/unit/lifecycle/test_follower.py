@@ -15,7 +15,7 @@ from tests.unit.store.site import CORES, expire, part, podm
 from valence_sched.errors import InputError, StoreError
 from valence_sched.lifecycle.follower import MANY_CHANGES, FixedMembers, Follower
 from valence_sched.model.inventory import FullPodm
-from valence_sched.model.read_failure import ReadFailure
+from valence_sched.model.reading import ReadFailure
 from valence_sched.model.registration import Registration
 from valence_sched.store.store import Store
 from valence_sched.testing import request

@@ -20,7 +20,7 @@ from valence_sched.lifecycle import intake as intake_module
 from valence_sched.lifecycle.claim import ClaimOutcome
 from valence_sched.lifecycle.intake import Intake
 from valence_sched.model.lifecycle import ClaimResult
-from valence_sched.model.read_options import ReadOptions, Selection
+from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.model.registration import Registration
 from valence_sched.store import database
 from valence_sched.store.database import WorkCounts

@@ -18,11 +18,10 @@ from valence_sched.lifecycle.intake import Intake
 from valence_sched.lifecycle.plan import MOST_NAMED, PlanClaimer, Planner, describe_differences
 from valence_sched.lifecycle.provision import Provisioner
 from valence_sched.model.claim import Grant
-from valence_sched.model.inventory import to_json
+from valence_sched.model.inventory import hidden_uri, to_json
 from valence_sched.model.plan import make_plan
-from valence_sched.model.read_options import ReadOptions, Selection
+from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.model.registration import Registration
-from valence_sched.model.tenant import hidden_uri
 from valence_sched.store.store import Store
 from valence_sched.testing import request as asked
 from valence_sched.testing.served import served

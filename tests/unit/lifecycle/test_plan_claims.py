@@ -12,9 +12,9 @@ from valence_sched.lifecycle.plan import MOST_NAMED, PlanClaimer, describe_diffe
 from valence_sched.model.claim import Grant
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.diff import ADDED, REMOVED, Difference
-from valence_sched.model.node_request import NodeRequest
+from valence_sched.model.inventory import OTHERS, hidden_uri
 from valence_sched.model.plan import make_plan
-from valence_sched.model.tenant import OTHERS, hidden_uri
+from valence_sched.model.request import NodeRequest
 from valence_sched.store.claims import TTL_S
 from valence_sched.testing import request
 

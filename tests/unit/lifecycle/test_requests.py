@@ -28,7 +28,7 @@ from valence_sched.model.inventory import (
     Processor,
     Status,
 )
-from valence_sched.model.read_options import ReadOptions
+from valence_sched.model.reading import ReadOptions
 from valence_sched.model.registration import Registration
 
 BLOCKS = "/redfish/v1/CompositionService/ResourceBlocks"

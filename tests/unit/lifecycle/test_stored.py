@@ -27,8 +27,7 @@ from valence_sched.errors import (
 from valence_sched.lifecycle.stored_deciders import ASK_AGAIN_S
 from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.inventory import FullPodm
-from valence_sched.model.read_failure import ReadFailure
-from valence_sched.model.read_options import ReadOptions, Selection
+from valence_sched.model.reading import ReadFailure, ReadOptions, Selection
 from valence_sched.model.registration import Registration
 from valence_sched.store import tables
 from valence_sched.store.store import Store

@@ -13,7 +13,7 @@ from valence_sched.errors import DecisionUndecided
 from valence_sched.lifecycle.intake import Intake
 from valence_sched.lifecycle.plan import Planner
 from valence_sched.model.inventory import FullPodm, to_json
-from valence_sched.model.read_options import ReadOptions, Selection
+from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.store.store import Store
 from valence_sched.testing import request
 

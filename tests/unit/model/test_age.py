@@ -5,7 +5,7 @@ import datetime
 import math
 import unittest
 
-from valence_sched.model.age import age_s, format_age, parse_age, parse_age_limit
+from valence_sched.model.quantity import age_s, format_age, parse_age, parse_age_limit
 
 NOON = datetime.datetime(2026, 1, 5, 12, 0, 0, tzinfo=datetime.UTC)
 

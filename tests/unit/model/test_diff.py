@@ -20,7 +20,7 @@ from valence_sched.model.inventory import (
     Stock,
     to_json,
 )
-from valence_sched.model.node_request import NodeRequest
+from valence_sched.model.request import NodeRequest
 from valence_sched.testing import random_podms
 
 BLOCK = FullBlock(uri="/b/1", type=("Storage",), pools=("z",), status=Status(),

@@ -4,7 +4,7 @@
 import unittest
 
 from valence_sched.errors import InputError
-from valence_sched.model.event_address import EventAddress
+from valence_sched.model.podm_address import EventAddress
 
 URL, SECRET = "https://scheduler.example.org:8790", "a secret of the site"
 

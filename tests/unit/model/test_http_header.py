@@ -3,7 +3,7 @@
 
 import unittest
 
-from valence_sched.model.http_header import header_problem
+from valence_sched.model.http_headers import header_problem
 
 
 class TestHeaderProblem(unittest.TestCase):

@@ -3,7 +3,7 @@
 
 import unittest
 
-from valence_sched.model.podm_url import (
+from valence_sched.model.podm_address import (
     is_unencrypted,
     same_endpoint,
     strip_service_root,

@@ -8,12 +8,12 @@ import msgspec
 from tests.unit.planning.replays import replay_of
 from valence_sched.errors import InputError, NewerSchema, UnknownName
 from valence_sched.model.inventory import to_json
-from valence_sched.model.replay import parse_replay
-from valence_sched.model.replay_measures import (
+from valence_sched.model.replay import (
     best_runs,
     changes,
     check_measure_names,
     measures,
+    parse_replay,
 )
 
 

@@ -8,8 +8,8 @@ import msgspec
 from tests.unit.core.deciders import cpu, engine_of, gpu
 from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import InputError, NewerSchema
+from valence_sched.model.decision import parse_report
 from valence_sched.model.inventory import to_json
-from valence_sched.model.reports import parse_report
 from valence_sched.planning.batches import decide_all
 from valence_sched.testing import request
 

@@ -3,8 +3,7 @@
 
 import unittest
 
-from valence_sched.model.flavor import GIB, Flavor
-from valence_sched.model.flavor_properties import ProcessorSpec, Properties
+from valence_sched.model.flavor import GIB, Flavor, ProcessorSpec, Properties
 from valence_sched.model.need import Alternative, Need, Test, TopologyConstraint
 from valence_sched.model.resource_classes import (
     REFUSED,

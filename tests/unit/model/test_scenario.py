@@ -13,9 +13,10 @@ from valence_sched.model.scenario import (
     Drain,
     Fail,
     SetAttributes,
+    Target,
     edit_text,
+    parse_target,
 )
-from valence_sched.model.target import Target, parse_target
 
 NAMES = st.text("ab*/@= ü", min_size=1, max_size=6)
 

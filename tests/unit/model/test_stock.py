@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.fit import brute
 from tests.unit.core.sites import quietly
-from valence_sched.model.inventory import Stock
-from valence_sched.model.stock import free_amount, grant_size, largest_grant
+from valence_sched.model.inventory import Stock, free_amount, grant_size, largest_grant
 
 STOCKS = st.builds(
     Stock,

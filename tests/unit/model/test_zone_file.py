@@ -6,9 +6,9 @@ import unittest
 import msgspec
 
 from valence_sched.errors import InputError, NewerSchema
-from valence_sched.model.decision_zones import DecisionZones, SilentZone
-from valence_sched.model.zone_file import parse_zone_file
-from valence_sched.model.zone_phrases import zone_lines
+from valence_sched.model.decision import DecisionZones, SilentZone
+from valence_sched.model.phrases import zone_lines
+from valence_sched.model.zone_registry import parse_zone_file
 
 
 def parse(zone, folder="", **fields):

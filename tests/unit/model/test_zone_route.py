@@ -3,7 +3,7 @@
 
 import unittest
 
-from valence_sched.model.zone_route import parse_route
+from valence_sched.model.http_headers import parse_route
 
 
 class TestRoute(unittest.TestCase):

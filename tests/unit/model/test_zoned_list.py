@@ -6,7 +6,7 @@ import unittest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.decision import SilentZone
 from valence_sched.model.zoned_list import (
     MOST_HEADER_CHARS,
     ZonedList,

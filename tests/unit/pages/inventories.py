@@ -11,7 +11,7 @@ from typing import Any
 from valence_sched.app import App
 from valence_sched.engine import Engine
 from valence_sched.model.decision import Report
-from valence_sched.model.read_options import Selection
+from valence_sched.model.reading import Selection
 from valence_sched.pages.hardware import HardwareListing, read_hardware
 from valence_sched.planning.site import Site
 from valence_sched.testing import request

@@ -5,8 +5,8 @@ import json
 import unittest
 
 from tests.unit.pages.inventories import CORES, PODMS, block, decided, engine
+from valence_sched.model.hardware import PodmOverview
 from valence_sched.model.page import HardwareMap, MapBlock, MapGroup, MapPodm, MapPool, Page
-from valence_sched.model.podm_overview import PodmOverview
 from valence_sched.pages import hardware as pages_hardware
 from valence_sched.pages.hardware import decision_map, inventory_map, read_hardware
 from valence_sched.pages.inventory import inventory_page

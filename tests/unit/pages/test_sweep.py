@@ -7,8 +7,8 @@ from typing import Any
 from tests.unit.cli.output.hostile import EVIL, raw
 from tests.unit.pages.sections import section, table, titles
 from valence_sched.model.page import BarComparison, Page
+from valence_sched.model.replay import SweepRun
 from valence_sched.model.scenario import EditEffect
-from valence_sched.model.sweep import SweepRun
 from valence_sched.pages import sweep
 from valence_sched.pages.render import page_html
 from valence_sched.pages.sweep import sweep_page

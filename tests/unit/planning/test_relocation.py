@@ -12,12 +12,11 @@ from tests.unit.core.deciders import cpu, gpu
 from tests.unit.core.sites import quietly
 from tests.unit.planning.sites import WEB, edit, site_of
 from valence_sched.errors import NothingMatches, RequestError
-from valence_sched.model.flavor_properties import ProcessorSpec, Properties
+from valence_sched.model.flavor import ProcessorSpec, Properties
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
-from valence_sched.model.node_request import NodeRequest
-from valence_sched.model.request import FlavorShare, Mix, NameRequirements
+from valence_sched.model.request import FlavorShare, Mix, NameRequirements, NodeRequest
 from valence_sched.model.request_spec import RequestSpec, inline_flavor
-from valence_sched.model.target import parse_target
+from valence_sched.model.scenario import parse_target
 from valence_sched.planning.edits import edited
 from valence_sched.planning.rebalance import rebalance
 from valence_sched.planning.relocate import Residents, drain, fail, hardware_notes, like, survive

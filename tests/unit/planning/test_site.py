@@ -14,7 +14,7 @@ from valence_sched.app import App
 from valence_sched.errors import InputError, UnknownName
 from valence_sched.lifecycle.decision_result import decision_result
 from valence_sched.model.decision import Report
-from valence_sched.model.read_options import ReadOptions, Selection
+from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.model.registration import Registration
 from valence_sched.model.request_spec import RequestSpec, compile_request
 from valence_sched.planning.site import Site

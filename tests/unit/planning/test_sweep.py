@@ -8,7 +8,7 @@ import unittest
 
 from tests.unit.planning.workloads import FLAVORS, file_workload
 from valence_sched.errors import InputError, UnknownName
-from valence_sched.model.sweep import parse_seeds
+from valence_sched.model.replay import parse_seeds
 from valence_sched.planning.sweep import opened_workers
 from valence_sched.planning.workload import PolicyChoice, compile_workload
 

@@ -5,7 +5,7 @@ import unittest
 
 from tests.unit.planning.sites import racks
 from valence_sched.errors import NothingMatches
-from valence_sched.model.target import parse_target
+from valence_sched.model.scenario import parse_target
 from valence_sched.planning.targets import find_targets
 
 

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from tests.unit.store.engines import StoreCase, on_each_engine
 from tests.unit.store.site import DECISION, decision
 from valence_sched.errors import UnknownName
-from valence_sched.model.decision_summary import DecisionSummary
+from valence_sched.model.decision import DecisionSummary
 from valence_sched.model.inventory import to_json
 from valence_sched.store import tables
 

@@ -13,7 +13,7 @@ from tests.unit.store.site import DECISION, expire, part, podm
 from valence_sched.errors import StoreError
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.inventory import FullPodm
-from valence_sched.model.read_failure import ReadFailure
+from valence_sched.model.reading import ReadFailure
 from valence_sched.model.registration import Registration
 from valence_sched.model.zone_registry import ZoneRegistration
 from valence_sched.store.store import Store

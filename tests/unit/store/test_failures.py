@@ -7,7 +7,7 @@ from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import part, podm
 from valence_sched.errors import UnknownName
 from valence_sched.model.inventory import FullPodm
-from valence_sched.model.read_failure import ReadFailure
+from valence_sched.model.reading import ReadFailure
 from valence_sched.model.registration import Registration
 from valence_sched.store import tables
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import claimer, expire, part, podm
 from valence_sched.errors import QuotaExceeded
-from valence_sched.model.flavor_properties import ProcessorSpec, Properties
+from valence_sched.model.flavor import ProcessorSpec, Properties
 from valence_sched.model.quota import Quota
 from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
 from valence_sched.store import tables

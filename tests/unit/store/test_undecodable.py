@@ -16,11 +16,11 @@ from tests.unit.store.site import DECISION, expire, part, podm
 from valence_sched.errors import Undecodable
 from valence_sched.model.claim import Grant
 from valence_sched.model.composition import ComposedNode
-from valence_sched.model.decision_summary import DecisionSummary
+from valence_sched.model.decision import DecisionSummary
 from valence_sched.model.inventory import Devices, FullBlock, FullPodm, Nic
-from valence_sched.model.read_failure import ReadFailure
+from valence_sched.model.reading import ReadFailure
 from valence_sched.model.registration import Registration
-from valence_sched.model.zone_claim import ZoneClaimPart
+from valence_sched.model.zone import ZoneClaimPart
 from valence_sched.model.zone_registry import ZoneRegistration
 from valence_sched.store import tables
 from valence_sched.store.document import Document, InvalidDocument

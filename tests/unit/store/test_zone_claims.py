@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from tests.unit.store.engines import on_each_engine
 from valence_sched.errors import ClaimLost, NameTaken
-from valence_sched.model.zone_claim import ZoneClaimPart
+from valence_sched.model.zone import ZoneClaimPart
 from valence_sched.store import tables
 from valence_sched.store.tables import key_of
 

@@ -10,7 +10,7 @@ from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import podm
 from valence_sched.errors import InUse, NameTaken, UnknownName
 from valence_sched.model.registration import PasswordReference
-from valence_sched.model.zone_claim import ZoneClaimPart
+from valence_sched.model.zone import ZoneClaimPart
 from valence_sched.model.zone_registry import ZoneInfo, ZoneRegistration, ZoneReport
 from valence_sched.store import tables
 from valence_sched.store.snapshot import LogPosition

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.core.sites import quietly
 from tests.unit.view.same import assert_same_rows, assert_same_view
 from tests.unit.view.test_view import FULL_SITES
-from valence_sched.model.stock import grant_size
+from valence_sched.model.inventory import grant_size
 from valence_sched.testing import contract, request, view
 from valence_sched.view.overlay import Overlay
 

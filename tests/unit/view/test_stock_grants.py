@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.core.sites import quietly
 from tests.unit.model.test_stock import STOCKS
 from valence_sched.core.fit.stocks import allocate
-from valence_sched.model.stock import free_amount, grant_size
+from valence_sched.model.inventory import free_amount, grant_size
 from valence_sched.view.stock_grants import build_grants, no_grants
 from valence_sched.view.stocks import grant_bounds
 

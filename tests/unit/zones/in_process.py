@@ -12,10 +12,9 @@ from typing import Any
 
 from valence_sched.app import App
 from valence_sched.errors import ServiceError
-from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.decision import SilentZone
 from valence_sched.model.effect import EffectLog
-from valence_sched.model.read_options import ReadOptions, Selection
-from valence_sched.model.read_pace import ReadPace
+from valence_sched.model.reading import ReadOptions, ReadPace, Selection
 from valence_sched.model.registration import Registration
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import OwnScheduler

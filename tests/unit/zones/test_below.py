@@ -21,8 +21,8 @@ from valence_sched.errors import (
 )
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.decision import BlockRef, Candidate
+from valence_sched.model.hardware import PodmOverview, PodmSummary
 from valence_sched.model.inventory import LeanPodm
-from valence_sched.model.podm_overview import PodmOverview, PodmSummary
 from valence_sched.model.request import Request
 from valence_sched.zones import paths
 from valence_sched.zones.below import ZoneChild, ZonesBelow

@@ -21,8 +21,8 @@ from valence_sched.errors import (
     StaleOffer,
     UnknownName,
 )
-from valence_sched.model.decision_zones import SilentZone
-from valence_sched.model.zone_claim import ZoneClaimBody
+from valence_sched.model.decision import SilentZone
+from valence_sched.model.zone import ZoneClaimBody
 from valence_sched.store import tables
 
 #: Nodes as far apart as can be: one on each pod manager.

@@ -16,9 +16,7 @@ from valence_sched.errors import (
     StaleOffer,
     UnknownName,
 )
-from valence_sched.model.decision import PoolRef
-from valence_sched.model.decision_result import DecisionResult
-from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.decision import DecisionResult, PoolRef, SilentZone
 from valence_sched.model.group import GroupState
 from valence_sched.model.zone import GroupAnswer, ZoneAnswer
 from valence_sched.testing import request

@@ -14,8 +14,7 @@ from tests.unit.lifecycle.site import request
 from tests.unit.zones.in_process import InProcessZone, served_tree
 from tests.unit.zones.test_scheduler import claiming
 from valence_sched.errors import ClaimLost, RequestError, ServiceError
-from valence_sched.model.zone import OfferQuery
-from valence_sched.model.zone_claim import ZoneClaimBody
+from valence_sched.model.zone import OfferQuery, ZoneClaimBody
 from valence_sched.zones.tree import ChildZone, ZoneTree
 
 #: The availability zones of pod managers: both zones below have some in each.

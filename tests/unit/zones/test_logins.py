@@ -13,8 +13,7 @@ from valence_sched.errors import IdentityUnavailable, ServiceError, Unauthentica
 from valence_sched.model.claim import Claim
 from valence_sched.model.group import GroupState
 from valence_sched.model.request import Request
-from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer
-from valence_sched.model.zone_claim import ZoneClaimBody
+from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, ZoneClaimBody
 from valence_sched.model.zone_registry import ZoneRegistration
 from valence_sched.zones.children import ChildRow
 from valence_sched.zones.logins import ChildLogins, RemoteZone

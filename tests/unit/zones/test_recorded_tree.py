@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tests.unit.core.deciders import cpu, engine_of
 from valence_sched.model.zone import OfferQuery
-from valence_sched.model.zone_file import RecordedZone
+from valence_sched.model.zone_registry import RecordedZone
 from valence_sched.testing import request
 from valence_sched.zones.tree import recorded_tree
 

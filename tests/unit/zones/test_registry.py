@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.unit.zones.http_zone import http_zone
 from valence_sched.errors import AccessDenied, InputError, NameTaken, RequestError, UnknownName
 from valence_sched.model.registration import PasswordReference
+from valence_sched.model.zone import ZoneSettings
 from valence_sched.model.zone_registry import (
     ZoneAmounts,
     ZoneChange,
@@ -16,7 +17,6 @@ from valence_sched.model.zone_registry import (
     ZoneRegistration,
     ZoneReport,
 )
-from valence_sched.model.zone_settings import ZoneSettings
 from valence_sched.store.store import Store
 from valence_sched.store.zones import PolledZone
 from valence_sched.zones.children import ZonePoller, ZoneRegistry

@@ -6,13 +6,12 @@ import unittest
 from msgspec.structs import replace
 
 from valence_sched.model.capacity import Capacity, PodmCapacity, ProvenMost
-from valence_sched.model.decision_result import FitCounts
-from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.decision import FitCounts, SilentZone
+from valence_sched.model.hardware import PodmOverview, PodmSummary
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.lifecycle import Event, UnverifiedNode
-from valence_sched.model.podm_overview import PodmOverview, PodmSummary
+from valence_sched.model.zone import ZoneSettings
 from valence_sched.model.zone_registry import ZoneAmounts, ZoneInfo, info_properties
-from valence_sched.model.zone_settings import ZoneSettings
 from valence_sched.zones import paths
 from valence_sched.zones.report import own_amounts, zone_info
 from valence_sched.zones.result import MIX_NOTE, added_capacities, added_fit_counts

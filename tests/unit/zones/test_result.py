@@ -9,8 +9,13 @@ from tests.unit.core.deciders import cpus, engine_of
 from tests.unit.zones.test_selection import offer
 from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import InventoryIncomplete, ServiceError, UnknownName
-from valence_sched.model.decision import FunnelStep, InventorySummary, PoolRef
-from valence_sched.model.decision_zones import PlacementZone, SilentZone
+from valence_sched.model.decision import (
+    FunnelStep,
+    InventorySummary,
+    PlacementZone,
+    PoolRef,
+    SilentZone,
+)
 from valence_sched.model.group import Group
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request

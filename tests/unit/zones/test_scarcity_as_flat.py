@@ -16,8 +16,8 @@ from tests.unit.zones.test_selection import FlakyZone
 from tests.unit.zones.test_tree_as_flat import tree
 from valence_sched.errors import ServiceError
 from valence_sched.model.decision import InventorySummary
-from valence_sched.model.mix_supply import added_supplies, exact_sum, is_supply
 from valence_sched.model.need import Alternative
+from valence_sched.model.request import added_supplies, exact_sum, is_supply
 from valence_sched.model.zone import GroupAnswer, OfferQuery, OtherNode, SealedRequest, ZoneSupplies
 from valence_sched.zones.mixes import SupplySums, ZoneMixes
 from valence_sched.zones.selection import OtherOffer, ZoneSelection

@@ -9,8 +9,7 @@ from tests.unit.core.deciders import cpu, cpus, engine_of
 from tests.unit.zones.test_tree_as_flat import CORES, decider
 from valence_sched.core.ranking import pool_lot
 from valence_sched.errors import SchedulerError, UnknownName
-from valence_sched.model.decision import Candidate, PoolRef
-from valence_sched.model.decision_zones import SilentZone
+from valence_sched.model.decision import Candidate, PoolRef, SilentZone
 from valence_sched.model.group import Group, GroupState
 from valence_sched.model.request import Request
 from valence_sched.model.zone import GroupAnswer, Offer, OfferQuery, OtherNode, ZoneAnswer

@@ -28,8 +28,7 @@ from valence_sched.errors import suggest
 from valence_sched.model import extra_specs as operators
 from valence_sched.model import resource_classes
 from valence_sched.model.base import Noun
-from valence_sched.model.flavor import Flavor
-from valence_sched.model.flavor_properties import DriveSpec, Properties
+from valence_sched.model.flavor import DriveSpec, Flavor, Properties
 from valence_sched.model.request import NameRequirements
 
 Amount = Annotated[int, Meta(ge=0, le=10**15)]

@@ -22,11 +22,11 @@ from valence_sched.config.foreign.base import (
     strip_ignored,
 )
 from valence_sched.model.base import Noun
-from valence_sched.model.flavor import Flavor
-from valence_sched.model.flavor_properties import (
+from valence_sched.model.flavor import (
     AcceleratorSpec,
     CpuSpec,
     DriveSpec,
+    Flavor,
     MemoryModuleSpec,
     MemorySpec,
     NicSpec,

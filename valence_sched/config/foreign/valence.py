@@ -22,8 +22,7 @@ from valence_sched.config.foreign.base import (
 )
 from valence_sched.errors import UnknownName
 from valence_sched.model.base import Noun
-from valence_sched.model.flavor import Flavor
-from valence_sched.model.flavor_properties import MemorySpec, ProcessorSpec
+from valence_sched.model.flavor import Flavor, MemorySpec, ProcessorSpec
 
 A = TypeVar("A", MemorySpec, ProcessorSpec)
 

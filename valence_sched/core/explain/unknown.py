@@ -5,8 +5,9 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from valence_sched.errors import closest, one_line, suggest, unknown_lines
+from valence_sched.model.base import as_text
 from valence_sched.model.decision import PoolRef
-from valence_sched.model.extra_specs import PLAIN_ATTRIBUTES, as_text, split_attribute
+from valence_sched.model.extra_specs import PLAIN_ATTRIBUTES, split_attribute
 from valence_sched.model.group import FACT_PREFIX
 from valence_sched.model.need import Alternative
 from valence_sched.model.policy import Policy

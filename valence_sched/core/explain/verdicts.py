@@ -18,8 +18,7 @@ from valence_sched.core.evaluation import first_failures
 from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.policy import INFINITE_COST, BoundFilter
 from valence_sched.errors import describe_error, one_line
-from valence_sched.model.decision import PodmVerdict, PoolReasons, Reason
-from valence_sched.model.decision_result import MAX_LISTED_PODMS
+from valence_sched.model.decision import MAX_LISTED_PODMS, PodmVerdict, PoolReasons, Reason
 from valence_sched.view.terms import Term
 from valence_sched.view.view import Floats, Ints, Mask
 

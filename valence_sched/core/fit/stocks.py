@@ -6,9 +6,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 import msgspec
 
 from valence_sched.core.fit.spending import SearchOutcome
-from valence_sched.model.inventory import Stock
+from valence_sched.model.inventory import Stock, free_amount, grant_size
 from valence_sched.model.need import Need
-from valence_sched.model.stock import free_amount, grant_size
 from valence_sched.view.view import View
 
 IMPROVE_STATES = 20_000  # states visited in search of less surplus, all amounts being assigned

@@ -16,7 +16,7 @@ from valence_sched.drivers.dialect import Dialects
 from valence_sched.drivers.http.connection import LOGOUT_S
 from valence_sched.drivers.http.tls import TlsContexts
 from valence_sched.drivers.links import Shared
-from valence_sched.model.progress import MAX_AWAITED, NoProgress, Progress
+from valence_sched.model.diagnostic import MAX_AWAITED, NoProgress, Progress
 
 __all__ = ["ReadSettings", "ReadTarget", "ReaderPool", "now", "read"]
 

@@ -31,7 +31,7 @@ from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
 from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.inventory import BlockType, FullPodm, Limit, Node, PodmStatus, to_json
 from valence_sched.model.quantity import format_count
-from valence_sched.model.read_failure import PreviousReading
+from valence_sched.model.reading import PreviousReading
 from valence_sched.model.registration import AUTO, Registration
 
 MaxBlocks = Mapping[BlockType, int]

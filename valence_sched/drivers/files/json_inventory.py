@@ -13,10 +13,9 @@ from msgspec import Raw
 from valence_sched.drivers.bounds import MAX_JSON_BYTES, MAX_LINE_BYTES
 from valence_sched.errors import InputError
 from valence_sched.model import inventory
-from valence_sched.model.age import check_time
-from valence_sched.model.codec import check_schema, decode
+from valence_sched.model.codec import check_schema, decode, refuse_duplicate_keys
 from valence_sched.model.diagnostic import Diagnostics
-from valence_sched.model.duplicate_keys import refuse_duplicate_keys
+from valence_sched.model.quantity import check_time
 
 if TYPE_CHECKING:
     from valence_sched.drivers.files.tree import RecordedTree

@@ -33,7 +33,7 @@ from valence_sched.drivers.http.login import Login, LoginRefused
 from valence_sched.drivers.http.tls import TlsContexts, connection_error
 from valence_sched.drivers.links import ROOT, host_and_path
 from valence_sched.errors import InputError, PodmError
-from valence_sched.model.foreign_text import redirect_to
+from valence_sched.model.problem import redirect_to
 from valence_sched.model.registration import Registration
 from valence_sched.model.tls import ClientCertificate, client_certificate
 

@@ -16,7 +16,7 @@ from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.document_shape import BOM, object_of
 from valence_sched.drivers.fields import Json
 from valence_sched.errors import InputError, PodmError
-from valence_sched.model.http_header import header_problem
+from valence_sched.model.http_headers import header_problem
 
 #: Headers by which a body that is cut off differs from a whole one.
 _LENGTHS = frozenset(("content-length", "transfer-encoding"))

@@ -19,7 +19,7 @@ from typing import Any
 
 from valence_sched.drivers.http.exchange import Cut, MalformedBody, Slow, Unreachable
 from valence_sched.errors import UsageError
-from valence_sched.model.foreign_text import answer_of
+from valence_sched.model.problem import answer_of
 from valence_sched.model.tls import (
     ClientCertificate,
     default_authorities,

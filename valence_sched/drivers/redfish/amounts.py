@@ -34,8 +34,7 @@ from valence_sched.drivers.redfish.stocks import (
 from valence_sched.errors import PodmError
 from valence_sched.model.claim import Grant
 from valence_sched.model.composition import CompositionRequest, own_name
-from valence_sched.model.inventory import Stock
-from valence_sched.model.stock import grant_size
+from valence_sched.model.inventory import Stock, grant_size
 
 CHANGING_STATES = ("Starting", "Updating", "Qualified")
 

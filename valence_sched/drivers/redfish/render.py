@@ -44,8 +44,8 @@ from valence_sched.drivers.redfish.render_documents import (
     write_block,
 )
 from valence_sched.drivers.redfish.stocks import GIB, PERSISTENT, STORAGE, VOLATILE
-from valence_sched.model.identity import UUID_KIND
 from valence_sched.model.inventory import SINGLE_PER_NODE, FullBlock, FullPodm, Limit, Pool, Stock
+from valence_sched.model.podm_address import UUID_KIND
 
 _IN_CHASSIS = re.compile(r"(?P<chassis>/(?:.*/)?Chassis/[^/?#]+)/MemoryDomains/[^/?#]+", re.I)
 

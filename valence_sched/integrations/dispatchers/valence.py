@@ -8,11 +8,11 @@ from typing import Any
 
 from valence_sched.errors import DispatchFailed, RequestError
 from valence_sched.integrations.dispatchers.http_post import get, order_headers, post
-from valence_sched.model.age import format_age
 from valence_sched.model.decision import Recording
 from valence_sched.model.dispatch import Order, Receipt
 from valence_sched.model.inventory import to_json
 from valence_sched.model.need import Alternative, Need
+from valence_sched.model.quantity import format_age
 
 
 def valence(url: str, order: Order) -> Sequence[Receipt]:

@@ -11,8 +11,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from valence_sched.errors import UsageError, one_line
-from valence_sched.model.age import parse_age
-from valence_sched.model.liveness import DEFAULT_LIMIT_S, Sign, within
+from valence_sched.model.quantity import parse_age
+from valence_sched.model.reading import DEFAULT_LIMIT_S, Sign, within
 
 
 def file(signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bool]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from valence_sched.model.liveness import Sign, parse_limit, within
+from valence_sched.model.reading import Sign, parse_limit, within
 
 
 def store(signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bool]:

@@ -21,11 +21,10 @@ from msgspec import Struct
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.fit.stocks import stock_amounts
-from valence_sched.model.inventory import BlockType, Limit, Stock
+from valence_sched.model.inventory import BlockType, Limit, Stock, free_amount, grant_size
 from valence_sched.model.need import Alternative, TopologyConstraint
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget
 from valence_sched.model.request import MAX_NODES, Request
-from valence_sched.model.stock import free_amount, grant_size
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.view import Ints, Mask, View

@@ -6,7 +6,7 @@ from __future__ import annotations
 from valence_sched.errors import UnknownName
 from valence_sched.model.policy import PluginList
 from valence_sched.model.quota import Quota
-from valence_sched.model.service_bodies import ApiVersion, ApiVersions, Health
+from valence_sched.model.verbs import ApiVersion, ApiVersions, Health
 from valence_sched.service.call import GREATEST_VERSION, LEAST_VERSION, Call, CallResult
 
 

@@ -11,9 +11,7 @@ from msgspec.structs import replace
 
 from valence_sched.errors import UnknownName
 from valence_sched.model.base import Noun
-from valence_sched.model.decision import Report, Reports
-from valence_sched.model.decision_result import Detail
-from valence_sched.model.decision_summary import DecisionSummary
+from valence_sched.model.decision import DecisionSummary, Detail, Report, Reports
 from valence_sched.model.inventory import to_json
 from valence_sched.model.lifecycle import PlanRefresh, Preview
 from valence_sched.model.request import Request, with_content_id

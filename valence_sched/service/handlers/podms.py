@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from valence_sched.errors import InputError
-from valence_sched.model.hardware import BlockFilter, BlockOverview
-from valence_sched.model.podm_overview import BlockUsage, PodmOverview
+from valence_sched.model.hardware import BlockFilter, BlockOverview, BlockUsage, PodmOverview
+from valence_sched.model.inventory import OTHERS
 from valence_sched.model.registration import PasswordReference, RegisteredPodm
-from valence_sched.model.tenant import OTHERS
 from valence_sched.model.verbs import Generation
 from valence_sched.model.zoned_list import ZonedList, listed, silent_zones
 from valence_sched.service.call import Call, CallResult, listed_result

@@ -13,13 +13,12 @@ from msgspec.structs import replace
 from valence_sched.errors import UnknownName
 from valence_sched.model.base import Noun
 from valence_sched.model.decision import Report, Reports, with_podm_paths
-from valence_sched.model.hardware import BlockFilter, BlockOverview, PoolOverview
+from valence_sched.model.hardware import BlockFilter, BlockOverview, PodmOverview, PoolOverview
 from valence_sched.model.lifecycle import NodeStatus
 from valence_sched.model.page import Frame, Lines, Page, SearchField
-from valence_sched.model.podm_overview import PodmOverview
+from valence_sched.model.phrases import missing_line
 from valence_sched.model.problem import Problem
 from valence_sched.model.scheduler import Scheduler
-from valence_sched.model.zone_phrases import missing_line
 from valence_sched.model.zoned_list import ZonedList, silent_zones
 from valence_sched.pages.decision import decision_page
 from valence_sched.pages.hardware import HardwareListing, hardware_listing

@@ -9,8 +9,7 @@ from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.stocks import GIB, domain_stock, holder_uri, pool_stock
-from valence_sched.model.inventory import Stock
-from valence_sched.model.stock import grant_size
+from valence_sched.model.inventory import Stock, grant_size
 from valence_sched.simulator.server.documents import (
     OK,
     DocumentTree,

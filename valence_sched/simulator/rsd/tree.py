@@ -13,7 +13,7 @@ from valence_sched.drivers.redfish.schema import DriveDevice, StoragePool
 from valence_sched.drivers.redfish.stocks import GIB
 from valence_sched.drivers.rsd.schema import StorageService
 from valence_sched.drivers.rsd.stocks import stocks
-from valence_sched.model.stock import free_amount
+from valence_sched.model.inventory import free_amount
 from valence_sched.simulator.server.documents import OK, DocumentTree, Json, links_to, value_at
 
 

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from tests.unit.planning.replays import replay_of, run_of
 from valence_sched.model.decision import Reason
-from valence_sched.model.replay import FirstRefusal, ReasonGroup, Refusal, Replay
-from valence_sched.model.replay_measures import changes
+from valence_sched.model.replay import FirstRefusal, ReasonGroup, Refusal, Replay, changes
 from valence_sched_cli.output.replay import (
     LONG_COLUMNS,
     change_lines,

@@ -6,8 +6,7 @@ import unittest
 from valence_sched.config.foreign.base import DocumentCursor, ForeignFlavor
 from valence_sched.config.parsers import parse_flavor
 from valence_sched.errors import InputError
-from valence_sched.model.flavor import GIB, Flavor
-from valence_sched.model.flavor_properties import ProcessorSpec, Properties
+from valence_sched.model.flavor import GIB, Flavor, ProcessorSpec, Properties
 from valence_sched.model.request import NameRequirements
 
 SMALL = {"name": "n", "vcpus": 4, "ram": 2048, "disk": 0}

@@ -14,7 +14,7 @@ from tests.unit.drivers.served import DIALECTS, PASSWORD, USER
 from valence_sched.drivers.crawl.pool import read
 from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
 from valence_sched.drivers.links import ROOT, path_of
-from valence_sched.model.read_failure import PreviousReading
+from valence_sched.model.reading import PreviousReading
 from valence_sched.model.registration import Registration
 
 CS = f"{ROOT}/CompositionService"

@@ -19,9 +19,8 @@ from valence_sched.drivers.files.tree import podm_of, tree_of_map
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Deadline
 from valence_sched.drivers.links import fold_uri, path_of
-from valence_sched.model.diagnostic import Diagnostics
+from valence_sched.model.diagnostic import Diagnostics, NoProgress
 from valence_sched.model.inventory import to_json
-from valence_sched.model.progress import NoProgress
 from valence_sched.model.registration import Registration
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)

@@ -17,8 +17,7 @@ from valence_sched.drivers.crawl.cache import Answers, ReadingMemory, ReadReques
 from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.http.exchange import Answer, Unreachable
 from valence_sched.model.inventory import FullPodm, to_json
-from valence_sched.model.read_options import ReadOptions
-from valence_sched.model.read_pace import ReadPace
+from valence_sched.model.reading import ReadOptions, ReadPace
 from valence_sched.model.registration import Registration
 from valence_sched.store.store import Store
 

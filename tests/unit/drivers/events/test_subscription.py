@@ -17,7 +17,7 @@ from valence_sched.drivers.events import (
     SubscriptionLeft,
 )
 from valence_sched.errors import InputError, PodmError
-from valence_sched.model.event_address import EventAddress
+from valence_sched.model.podm_address import EventAddress
 from valence_sched.model.registration import Registration
 from valence_sched.simulator.server.podm import SimulatorSettings
 from valence_sched.simulator.server.services import Account

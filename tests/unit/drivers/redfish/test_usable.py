@@ -13,8 +13,8 @@ from valence_sched.drivers.fields import Json
 from valence_sched.drivers.redfish.schema import STATES
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import LeanPodm, to_json
+from valence_sched.model.phrases import ReasonPhrases
 from valence_sched.model.policy import FilterUse, Policy
-from valence_sched.model.reason_phrases import ReasonPhrases
 from valence_sched.testing import request
 from valence_sched.view.builder import ViewBuilder
 

@@ -1,15 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The route of a request through zones: the ids of those that it has passed, which end a circle.
+"""HTTP headers: which values can be sent, and the route of a request through zones.
 
-With it the time that it has: what a zone asks below it comes back before the zone itself is due.
+The route has the ids of the zones that the request has passed, which end a circle. With it goes the
+time that it has: what a zone asks below it comes back before the zone itself is due.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextvars import ContextVar
 
-HEADER = "X-Podm-Scheduler-Route"
+_UNSENDABLE = re.compile(r"[\r\n\0]|[^\0-\xff]")
+
+
+def header_problem(headers: Mapping[str, str]) -> str | None:
+    """Return what is wrong with the first header that cannot be sent, None where all can.
+
+    It names the header and not its value, which may be a secret.
+    """
+    if not _UNSENDABLE.search("".join(headers.values())):
+        return None
+    found = ((name, _UNSENDABLE.search(value)) for name, value in headers.items())
+    name, character = next((name, match[0]) for name, match in found if match)
+    what = "a character beyond Latin-1" if character > "\xff" else "a line break or NUL"
+    return f"header {name}: found {what}, expected one line of Latin-1"
+
+
+ROUTE_HEADER = "X-Podm-Scheduler-Route"
 DEADLINE_HEADER = "X-Podm-Scheduler-Deadline"
 MOST_DEADLINE_S = 600.0
 _SECONDS = re.compile(r"\d{1,6}(?:\.\d{1,6})?", re.ASCII)
@@ -37,5 +55,10 @@ def parse_route(text: str | None) -> tuple[str, ...]:
     if not text:
         return ()
     if not _ROUTE.fullmatch(text):
-        raise ValueError(f"{HEADER}: expected up to 32 ids of zones, with commas between them")
+        raise ValueError(
+            f"{ROUTE_HEADER}: expected up to 32 ids of zones, with commas between them"
+        )
     return tuple(text.split(","))
+
+
+MOST_HOPS = 16  # levels of zones below the one that is asked first

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a pod manager is addressed: its URL, its identity, and the URL at which it sends its events.
+
+An identity says which service a pod manager is, whatever its name, its address and its port. It is
+``uuid:…``, the UUID that the service tells of itself, else ``address:…``, the address that its URL
+resolves to. By its address alone a service is known only together with its blocks: one that has
+none of the blocks that were there before is another service.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import ipaddress
+import re
+import uuid
+from collections.abc import Collection
+from urllib.parse import SplitResult, urlsplit
+
+from valence_sched.errors import InputError
+
+SERVICE_ROOT = "/redfish/v1"
+
+EndpointKey = tuple[str, str, int | None, str]
+
+
+def url_problem(url: str) -> str | None:
+    """Return what is wrong with the URL of a pod manager, None if it is valid.
+
+    A URL that may contain a password is not repeated.
+    """
+    if "@" in url:
+        return "a URL with a user or password in it: say them with username and password"
+    shown = repr(url[:80])
+    if not url.isprintable() or any(char.isspace() for char in url) or "\\" in url:
+        return f"{shown}, a URL with characters that no URL has"
+    try:
+        parts = urlsplit(url)
+        no_port = parts.port == 0 or parts.netloc.endswith(":")
+    except ValueError:
+        ipv6 = url.count(":") > 2 and "[" not in url
+        hint = ": an IPv6 address has brackets, as in https://[fd00::7]:8443" if ipv6 else ""
+        return f"{shown}, which is no URL{hint}"
+    if no_port:
+        return f"{shown}, a URL without the port that it announces"
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return f"{shown}, which is not http://HOST or https://HOST"
+    if parts.query or parts.fragment:
+        return f"{shown}, a URL with a query or fragment"
+    if parts.path.rstrip("/") not in ("", "/redfish", SERVICE_ROOT):
+        return (
+            f"{shown}, a URL with the path {parts.path[:80]!r}: every link of a pod manager begins "
+            "at the root of its host, so behind a proxy it needs a host or port of its own"
+        )
+    return None
+
+
+def strip_service_root(url: str) -> str:
+    """Return a URL without the path of the service root, which every pod manager has."""
+    bare = url.rstrip("/")
+    return bare.removesuffix(SERVICE_ROOT).removesuffix("/redfish").rstrip("/") or url
+
+
+def same_endpoint(url: str, other: str) -> bool:
+    """Return whether two URLs are of the same pod manager."""
+    return endpoint_key(url) == endpoint_key(other)
+
+
+def endpoint_key(url: str) -> EndpointKey:
+    """Return a key that is equal for all URLs of one pod manager."""
+    parts: SplitResult = urlsplit(strip_service_root(url))
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, (parts.hostname or "").lower(), port, parts.path
+
+
+def is_unencrypted(url: str) -> bool:
+    """Return whether others on the network can read the traffic: plain HTTP to another host."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme != "http" or host == "localhost" or host.endswith(".localhost"):
+        return False
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return True
+
+
+UUID_KIND, ADDRESS_KIND = "uuid:", "address:"
+
+#: UUIDs that stand for none: RFC 9562 calls them nil and max.
+_NO_UUIDS = (uuid.UUID(int=0), uuid.UUID(int=2**128 - 1))
+
+
+def uuid_identity(text: object) -> str | None:
+    """Return the identity that a UUID in any spelling is, None for what is no UUID."""
+    try:
+        found = uuid.UUID(text.strip()) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return None if found is None or found in _NO_UUIDS else f"{UUID_KIND}{found}"
+
+
+def is_address(identity: str | None) -> bool:
+    """Return whether a service is known by its address and its blocks alone."""
+    return identity is not None and identity.startswith(ADDRESS_KIND)
+
+
+def address_of(identity: str) -> str:
+    """Return the host of an identity by address, without its port."""
+    return identity.removeprefix(ADDRESS_KIND).rpartition(":")[0]
+
+
+def contradicts(known: str | None, found: str | None) -> bool:
+    """Return whether two identities cannot be of one service; an unknown one can be of any.
+
+    A service that was known by its address may tell its UUID later.
+    """
+    if known is None or found is None or known == found:
+        return False
+    return not (is_address(known) and not is_address(found))
+
+
+def has_other_blocks(known: Collection[str], found: Collection[str]) -> bool:
+    """Return whether none of the blocks that a service had is among those it has now."""
+    return bool(known) and bool(found) and set(known).isdisjoint(found)
+
+
+def conflict_text(name: str, identity: str, other: str) -> str:
+    """Return the line about a service that has another name already, and how to go on."""
+    return (
+        f"{name!r} is the same service as {other!r} (identity {identity}): keep one name, and take "
+        "the other out (podm delete); a clone needs a UUID of its own"
+    )
+
+
+def change_text(name: str, known: str, found: str) -> str:
+    """Return the line about a name that leads to another service than before."""
+    now = "has none of the blocks it had" if known == found else f"is now {found}"
+    return (
+        f"{name!r} is another service than before: its identity was {known} and {now}: look at its "
+        f"URL, or accept it (podm unset {name} --identity)"
+    )
+
+
+EVENTS_PATH = "/v1/events/"
+#: Characters of the secret that tokens are made of, at least.
+LEAST_SECRET = 16
+#: Characters of a token, at most; names of pod managers have 1,024 bytes and more.
+MOST_TOKEN = 8192
+_MAC = 43  # characters of a digest of 32 bytes
+_EVENTS_URL = re.compile(r"https?://[^@/?#\s]+(?:/[^@?#\s]*)?")
+
+
+class EventAddress:
+    """Where the processes of a service receive events: the base ``url`` that pod managers reach.
+
+    The token of a pod manager is its name with a digest of it under ``secret``, which all of these
+    processes have: each knows the sender without looking anything up.
+
+    Raises:
+        InputError: the URL is none, or has a password; the secret is short.
+    """
+
+    def __init__(self, url: str, secret: str) -> None:
+        if not _EVENTS_URL.fullmatch(url):
+            expected = "the http or https URL at which pod managers reach the service"
+            raise InputError("reader: receiver: url", "", "no such URL", expected)
+        if len(secret) < LEAST_SECRET:
+            expected = f"at least {LEAST_SECRET} characters"
+            raise InputError("reader: receiver: secret", "", "a short one", expected)
+        self._prefix = url.rstrip("/") + EVENTS_PATH
+        self._secret = secret.encode()
+
+    def __repr__(self) -> str:
+        return f"EventAddress({self._prefix!r})"
+
+    def destination(self, podm: str) -> str:
+        """Return the URL for the events of one pod manager; it is a secret of its own."""
+        name = base64.urlsafe_b64encode(podm.encode()).decode().rstrip("=")
+        return f"{self._prefix}{name}.{self._digest(name)}"
+
+    def podm_of(self, token: str) -> str | None:
+        """Return the pod manager that a token was given to, None for what is no token."""
+        name, _, digest = token[:MOST_TOKEN].rpartition(".")
+        if not hmac.compare_digest(digest.encode(), self._digest(name).encode()):
+            return None
+        try:
+            return base64.urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode()
+        except (binascii.Error, ValueError):
+            return None
+
+    def owns(self, destination: str) -> bool:
+        """Return whether a URL is one of these, of whatever pod manager."""
+        return destination.startswith(self._prefix)
+
+    def _digest(self, name: str) -> str:
+        digest = hmac.digest(self._secret, b"events\0" + name.encode(), hashlib.sha256)
+        return base64.urlsafe_b64encode(digest).decode()[:_MAC]

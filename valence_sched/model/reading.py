@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading: which pod managers are read, how often, why one is not, and whether one is alive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+
+from msgspec import Struct
+
+from valence_sched.errors import UsageError, one_line
+from valence_sched.model.base import Noun
+from valence_sched.model.inventory import WHOLE_POOL, Node, Podm, PodmStatus
+from valence_sched.model.quantity import format_count, parse_age
+from valence_sched.model.zone import ZoneSettings
+
+if TYPE_CHECKING:
+    from valence_sched.model.registration import Registration
+
+
+class ReadOptions(Struct, frozen=True, kw_only=True):
+    """The sources of live pod managers, and how they are read.
+
+    ``state`` is the URL of the state, None for the default. ``catalogue`` are the pod managers that
+    a cloud lists, None if it is not asked. ``only`` are the names of those to read, all if it is
+    empty. A reading older than ``max_age_s`` is not decided on, and of one older than
+    ``warn_age_s`` there is a warning. ``liveness`` is the plug-in that
+    decides whether pod managers that are not read are alive, as ``NAME`` or ``NAME:ARGUMENT``;
+    with None they keep their status. With ``stored`` no pod manager is read: what the state knows
+    of them counts, as a reader keeps it. With ``subtract_claims`` the amounts that claims hold are
+    subtracted from recorded pod managers, too.
+    """
+
+    podm_files: tuple[str, ...] = ()
+    state: str | None = None
+    catalogue: tuple[Registration, ...] | None = None
+    only: tuple[str, ...] = ()
+    timeout_s: float = 30.0
+    parallel: int = 4
+    full: bool = False
+    max_age_s: float | None = None
+    warn_age_s: float | None = None
+    liveness: str | None = None
+    subtract_claims: bool = False
+    stored: bool = False
+
+    @property
+    def selects_live(self) -> bool:
+        """Return whether live pod managers were selected, also in addition to recorded ones."""
+        return bool(self.podm_files) or self.catalogue is not None
+
+
+DEFAULT_READ_OPTIONS = ReadOptions()
+
+
+class Selection(Struct, frozen=True, kw_only=True):
+    """The inputs of one decision: the inventories and the files that the caller names.
+
+    ``sources`` are inventories (empty: those of the environment, else the live pod managers that
+    ``live`` names). ``near_maps`` say where external resources are. With ``strict`` a document or
+    pod manager that cannot be read is an error. With ``no_cache`` inventory files are read whole,
+    whether or not their views are cached. ``zones`` are the settings of this zone, None: those of
+    the user's own file. With ``dispatches`` each decision that is claimed is queued for the
+    controller of the service. ``stated`` are by source the capabilities that zones state of its pod
+    managers.
+    """
+
+    sources: tuple[str, ...] = ()
+    strict: bool = False
+    resource_files: tuple[str, ...] = ()
+    flavor_files: tuple[str, ...] = ()
+    policy_files: tuple[str, ...] = ()
+    near_maps: tuple[str, ...] = ()
+    live: ReadOptions = DEFAULT_READ_OPTIONS
+    no_cache: bool = False
+    zones: ZoneSettings | None = None
+    dispatches: bool = False
+    stated: dict[str, dict[str, tuple[str, ...]]] = {}
+
+
+DEFAULT_SELECTION = Selection()
+
+
+class ReadPace(Struct, frozen=True, kw_only=True):
+    """How often pod managers are read.
+
+    Each is read ``interval_s`` after it was read last, drawn by up to the part ``jitter`` sooner or
+    later, so that many do not stay in step. After a failure that time doubles, up to ``backoff_s``.
+    After ``open_after`` failures in a row the circuit breaker of a pod manager opens: of all whose
+    breaker is open one at a time is probed. A probe that succeeds closes it. With ``events`` one
+    that sends events is read when it sends one, and no sooner than ``event_pause_s`` after its last
+    reading began; that time doubles with each failure, up to the interval.
+    """
+
+    interval_s: float = 60.0
+    jitter: float = 0.1
+    backoff_s: float = 900.0
+    open_after: int = 5
+    events: bool = True
+    event_pause_s: float = 5.0
+
+    def pause_s(self, failures: int, draw: float) -> float:
+        """Return the seconds to the next reading after so many failures; ``draw`` is 0..1."""
+        doubled = self.interval_s * 2.0 ** min(failures, 30)
+        pause_s = max(self.interval_s, min(self.backoff_s, doubled)) if failures else doubled
+        return pause_s * (1.0 + self.jitter * (2.0 * draw - 1.0))
+
+    def hinted_pause_s(self, failures: int) -> float:
+        """Return the seconds between the beginnings of two readings that events ask for."""
+        doubled = self.event_pause_s * 2.0 ** min(failures, 30)
+        return max(self.event_pause_s, min(self.interval_s, doubled))
+
+
+class ReadFailure(Noun, frozen=True, kw_only=True):
+    """Why the last reading of a pod manager failed; ``reason`` is one line without its name.
+
+    ``status`` is Offline where it did not answer, Unknown where its answer could not be read.
+    Readings fail since ``since``, in seconds since 1970 by the clock of the store. Where it is
+    ``refused``, another service answers: nothing that was read under the name may be used.
+    """
+
+    reason: str
+    status: PodmStatus = "Offline"
+    since: float = 0.0
+    refused: bool = False
+
+
+#: The share of the blocks of the last reading below which those that are gone are noted.
+LEAST_FOUND = 0.9
+
+
+class PreviousReading(NamedTuple):
+    """The last reading of a pod manager: the URIs of its blocks, ids of its pools, its nodes."""
+
+    blocks: frozenset[str] = frozenset()
+    pools: frozenset[str] = frozenset()
+    nodes: tuple[Node, ...] = ()
+
+    @classmethod
+    def of(cls, podm: Podm[Any, Any]) -> Self:
+        """Return what a pod manager has."""
+        blocks, pools = (it.uri for it in podm.blocks), (it.id for it in podm.pools)
+        return cls(frozenset(blocks), frozenset(pools), podm.nodes)
+
+    def loss(self, podm: Podm[Any, Any]) -> str:
+        """Return in words which blocks the next reading lacks, empty where it lacks only few."""
+        gone = sorted(self.blocks.difference(block.uri for block in podm.blocks))
+        found = len(self.blocks) - len(gone)
+        if found >= LEAST_FOUND * len(self.blocks):
+            return ""
+        count = f"{found} of the {format_count(len(self.blocks), 'block')} of the last reading"
+        more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
+        return f"found {count}, without {', '.join(gone[:3])}{more}"
+
+    @property
+    def has_zones(self) -> bool:
+        """Whether the pod manager told its pools."""
+        return not self.pools <= {WHOLE_POOL}
+
+
+DEFAULT_LIMIT_S = 600.0  # if the argument gives no other
+
+
+class Sign(NamedTuple):
+    """The last contact with a pod manager; None is never, or unknown.
+
+    ``read_s`` is how many seconds ago it was read or reported, ``beat_s`` how many seconds ago it
+    reported by the clock of the state.
+    """
+
+    id: str
+    read_s: float | None = None
+    beat_s: float | None = None
+
+
+class Liveness(Protocol):
+    """A function of the entry point group ``valence_sched.liveness``."""
+
+    def __call__(self, signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bool]:
+        """Return by id whether each pod manager is alive; one that is left out keeps its status.
+
+        ``argument`` is the text after the name and a colon, empty if there is none.
+
+        Raises:
+            UsageError: the argument is invalid.
+        """
+
+
+def parse_limit(argument: str, name: str) -> float:
+    """Return the age in seconds up to which a pod manager is alive; UsageError if it is no age."""
+    try:
+        return parse_age(argument) if argument else DEFAULT_LIMIT_S
+    except ValueError as error:
+        raise UsageError(one_line(f"{name}: {error}")) from None
+
+
+def within(age_s: float | None, limit_s: float) -> bool:
+    """Return whether an age is known and at most the limit."""
+    return age_s is not None and age_s <= limit_s
