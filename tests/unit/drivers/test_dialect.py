@@ -3,12 +3,18 @@
 
 import unittest
 
+from tests.unit.drivers.redfish.stored import PLAIN, Service
+from tests.unit.drivers.rsd.rack import NODE, Rack
 from tests.unit.drivers.served import DIALECTS, Server
 from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.dialect import Dialect, dialect_of_driver, recognised_dialect
+from valence_sched.drivers.fields import NO_NOTES, Link, Resource
+from valence_sched.drivers.redfish.dialect import redfish
 from valence_sched.drivers.redfish.reader import read_podm
 from valence_sched.drivers.redfish.schema import ServiceRoot
+from valence_sched.drivers.rsd.dialect import rsd
+from valence_sched.drivers.rsd.schema import OptionalLink, PooledDevice
 from valence_sched.errors import PluginError, PodmError, UnknownName
 from valence_sched.model.registration import Registration
 
@@ -57,3 +63,53 @@ class TestConnect(unittest.TestCase):
             target = ReadTarget(Registration(name="p", url=server.url, driver=driver))
             with self.assertRaisesRegex(PodmError, "driver 'acme' reads pod managers"):
                 connect(target, dialects, 5, 1).__enter__()
+
+
+class TestRedfish(unittest.TestCase):
+    def test_its_composer_composes_on_the_session_that_it_is_given(self):
+        podm = Service()
+        composer = redfish().composer(podm, podm.patience)
+        self.assertEqual("composed", composer.compose(PLAIN, podm.states.append).state)
+
+    def test_it_composes_memory_and_storage_by_amount(self):
+        amounts = {"cxl_memory_mib", "cxl_pmem_mib", "storage_gib"}
+        self.assertEqual(("redfish", amounts), (redfish().name, set(redfish().amounts)))
+
+    def test_all_that_is_read_below_a_service_root_is_declared_on_its_root(self):
+        declared = {it.path for it in vars(redfish().root).values() if isinstance(it, Link)}
+        self.assertEqual(
+            {"CompositionService", "ResourceBlocks", "Systems", "Chassis", "Storage",
+             "StorageServices"}, declared,
+        )  # fmt: skip
+
+
+class Holder(Resource):
+    """Anything with such links."""
+
+    one = OptionalLink("Links/One", PooledDevice, "the only one")
+    other = OptionalLink("Other", PooledDevice, "read where nothing else is", late=True)
+
+
+class TestRsd(unittest.TestCase):
+    def test_its_composer_composes_on_the_session_that_it_is_given(self):
+        rack = Rack()
+        composer = rsd().composer(rack, rack.patience)
+        self.assertEqual("composed", composer.compose(NODE, rack.states.append).state)
+
+    def test_of_all_amounts_it_composes_storage_alone(self):
+        self.assertEqual({"storage_gib"}, rsd().amounts)
+
+
+class TestOptionalLink(unittest.TestCase):
+    def test_an_empty_object_is_no_link_and_all_others_are_read(self):
+        for value, links in (({}, ()), (None, ()), ({"@odata.id": "/D/1"}, ("/D/1",)),
+                             ([{"@odata.id": "/D/1"}, {}], ("/D/1", "")), ([], ())):  # fmt: skip
+            with self.subTest(value):
+                json = {"Links": {"One": value}, "Other": value}
+                holder = Holder("/h", json, NO_NOTES)
+                self.assertEqual((links, links), (holder.one, holder.other))
+
+    def test_it_is_declared_as_any_link_is(self):
+        declared = [(it.path, it.to, it.doc, it.late) for it in (Holder.one, Holder.other)]
+        self.assertEqual(("Links/One", PooledDevice, "the only one", False), declared[0])
+        self.assertEqual(("Other", PooledDevice, "read where nothing else is", True), declared[1])

@@ -3,20 +3,13 @@
 
 import unittest
 
+from tests.unit.drivers.redfish.stored import link, links
 from valence_sched.drivers.composer import Reply
 from valence_sched.drivers.hardware import ConcernedHardware, read_hardware
 from valence_sched.errors import PodmError
 
 V1 = "/redfish/v1"
 UUID = "33333333-3333-4333-8333-333333333333"
-
-
-def link(uri):
-    return {"@odata.id": uri}
-
-
-def links(*uris):
-    return [link(uri) for uri in uris]
 
 
 class Documents:

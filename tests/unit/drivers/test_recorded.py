@@ -533,7 +533,3 @@ class HostileTest(SourceTest):
         self.assertEqual(512 << 20, bounds.MAX_JSON_BYTES)
         self.assertEqual(64 << 20, bounds.MAX_LINE_BYTES)
         self.assertEqual(8 << 30, bounds.MAX_STREAM_BYTES)
-
-
-if __name__ == "__main__":
-    unittest.main()

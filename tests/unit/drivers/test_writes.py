@@ -208,7 +208,3 @@ class TestBusy(unittest.TestCase):
             podm = Busy(1)
             self.assertTrue(podm.write(is_undone).refused)
             self.assertEqual(1, len(podm.bodies))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,14 +2,13 @@
 """A bad answer near the root is an outage: every kind of answer at every level of every dialect."""
 
 import itertools
-import unittest
 
 import msgspec
 
 from tests.recipes import lease_server
 from tests.recipes.sled_lease.sled_lease import sled_lease
-from tests.unit.drivers.crawl.test_faults import LOGIN, status
-from tests.unit.drivers.crawl.test_live import NOON, TREES, LiveTest
+from tests.unit.drivers.live import LOGIN, NOON, TREES, LiveTest, status
+from tests.unit.drivers.redfish.stored import link
 from tests.unit.drivers.served import DIALECTS, PASSWORD, USER
 from valence_sched.drivers.crawl.pool import read
 from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
@@ -20,10 +19,6 @@ from valence_sched.model.registration import Registration
 CS = f"{ROOT}/CompositionService"
 DEVICES = f"{ROOT}/Chassis/1/Processors"
 MORE = "Members@odata.nextLink"
-
-
-def link(uri):
-    return {"@odata.id": uri}
 
 
 def collection(*uris, **more):
@@ -389,7 +384,3 @@ class PreviousReadingTest(ServicesTest):
             if not fails:
                 text = "found 2 of the 4 blocks of the last reading"
                 self.assertTrue(any(text in one.text for one in found.diagnostics))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -8,122 +8,35 @@ import re
 import socket
 import tempfile
 import threading
-import unittest
 from pathlib import Path
 
 from tests.unit.certificates import ELSEWHERE, LOOPBACK, server_context
-from tests.unit.drivers.crawl.test_live import NOON, TREES, LiveTest
+from tests.unit.drivers.live import (
+    BLOCKS,
+    LOGIN,
+    NOON,
+    TREE,
+    LiveTest,
+    cut,
+    drip,
+    drip_headers,
+    half,
+    half_without_length,
+    hang,
+    hang_in_body,
+    huge,
+    no_http,
+    on,
+    once,
+    status,
+    two_lengths,
+)
 from tests.unit.drivers.served import DIALECTS, PASSWORD, SESSIONS, TOKEN, USER
-from valence_sched.drivers.bounds import MIB
 from valence_sched.drivers.crawl.pool import read
 from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Deadline
 from valence_sched.model.registration import Registration
-
-TREE = TREES["shared-blocks"]
-BLOCKS = sorted(uri for uri in TREE if re.search(r"/ResourceBlocks/[^/]+$", uri))
-LOGIN = (USER, PASSWORD)
-
-
-def on(pattern, act, method="GET"):
-    """Return a rule for the paths that a pattern matches."""
-    return lambda handler: (
-        handler.command == method and bool(re.search(pattern, handler.path)) and act(handler)
-    )
-
-
-def once(rule):
-    """Return a rule that holds the first time only."""
-    left = [1]
-    lock = threading.Lock()
-
-    def first(handler):
-        with lock:
-            return bool(left and rule(handler) and (left.clear() or True))
-
-    return first
-
-
-def status(code, body=b"{}", **headers):
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return lambda handler: handler.reply(code, body, named)
-
-
-def hang(handler):
-    handler.podm.stop.wait(20)
-    return True
-
-
-def hang_in_body(handler):
-    handler.send_response(200)
-    handler.send_header("Content-Length", "1000")
-    handler.end_headers()
-    handler.wfile.write(b"{")
-    handler.wfile.flush()
-    return hang(handler)
-
-
-def drip(handler):
-    handler.send_response(200)
-    handler.send_header("Content-Length", "100000")
-    handler.end_headers()
-    while not handler.podm.stop.wait(0.05):
-        handler.wfile.write(b" ")
-        handler.wfile.flush()
-    return True
-
-
-def drip_headers(handler):
-    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
-    while not handler.podm.stop.wait(0.05):
-        handler.wfile.write(b"x")
-        handler.wfile.flush()
-    return True
-
-
-def half(handler):
-    handler.close_connection = True
-    handler.send_response(200)
-    handler.send_header("Content-Length", "1000")
-    handler.end_headers()
-    handler.wfile.write(b'{"a')
-    return True
-
-
-def two_lengths(handler):
-    handler.close_connection = True
-    return handler.reply(200, b'{"a', {"Content-Length": "1000"})
-
-
-def half_without_length(handler):
-    """Send half of a document whose end only the end of the connection tells."""
-    found = handler.podm.document(handler.path)
-    handler.close_connection = True
-    handler.send_response(200)
-    handler.send_header("Connection", "close")
-    handler.end_headers()
-    handler.wfile.write(found[: len(found) // 2])
-    return True
-
-
-def no_http(handler):
-    handler.close_connection = True
-    return bool(handler.wfile.write(b"SSH-2.0-OpenSSH_9.6\r\n"))
-
-
-def cut(handler):
-    return handler.connection.shutdown(socket.SHUT_RDWR) or True
-
-
-def huge(handler):
-    handler.send_response(200)
-    handler.send_header("Content-Length", str(1 << 30))
-    handler.end_headers()
-    for _ in range(1024):
-        handler.wfile.write(b" " * MIB)
-        handler.podm.sent_mib = getattr(handler.podm, "sent_mib", 0) + 1
-    return True
 
 
 class FaultsTest(LiveTest):
@@ -598,7 +511,3 @@ class SecretsTest(FaultsTest):
         matches = [line for line in lines if any(s in line for s in (PASSWORD, TOKEN, basic))]
         self.assertEqual([], matches)
         self.assertTrue(any("POST /redfish/v1/SessionService" in line for line in lines))
-
-
-if __name__ == "__main__":
-    unittest.main()

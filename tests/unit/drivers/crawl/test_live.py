@@ -1,82 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Live pod managers say the same as their recorded trees, with no more requests than needed."""
 
-import re
+import os
+import stat
+import tempfile
 import threading
-import unittest
-from datetime import UTC, datetime
+from datetime import timedelta
+from pathlib import Path
 
 import msgspec
 
-from tests.unit.drivers.served import DIALECTS, PASSWORD, USER, Server, trees
+from tests.unit.drivers.crawl.test_habits import BLOCKS, PLAIN, SERVICE, V
+from tests.unit.drivers.live import NOON, TREES, LiveTest, dressed, hang, is_object, on, status
+from tests.unit.drivers.served import DIALECTS
 from valence_sched.drivers.crawl import pool
 from valence_sched.drivers.crawl.cache import DocumentCache
-from valence_sched.drivers.crawl.crawler import Crawler, ExpandReader
-from valence_sched.drivers.crawl.pool import read
+from valence_sched.drivers.crawl.crawler import MAX_TRIALS, Crawler, ExpandReader, unfold
+from valence_sched.drivers.crawl.pool import BUSY_PODMS, read
 from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget, read_in_passes
 from valence_sched.drivers.dialect import recognised_dialect
-from valence_sched.drivers.files.tree import podm_of, tree_of_map
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Deadline
-from valence_sched.drivers.links import fold_uri, path_of
-from valence_sched.model.diagnostic import Diagnostics, NoProgress
-from valence_sched.model.inventory import to_json
+from valence_sched.drivers.links import MAX_PLACES, fold_uri, path_of, places_below
+from valence_sched.model.diagnostic import NoProgress
 from valence_sched.model.registration import Registration
-
-NOON = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
-TREES = dict(trees())
-#: The host that absolute links in our trees lead to.
-OWN = re.compile(rb"https?://podm[.\w]*example(:443)?", re.IGNORECASE)
-
-
-def is_object(data):
-    try:
-        return isinstance(msgspec.json.decode(data or b""), dict)
-    except ValueError:
-        return False
-
-
-class LiveTest(unittest.TestCase):
-    def serve(self, documents, **more):
-        server = Server(documents, **more)
-        self.addCleanup(server.close)
-        return server
-
-    def read(self, *servers, at=NOON, timeout_s=20.0, known=None, **settings):
-        targets = [
-            ReadTarget(
-                Registration(
-                    **{
-                        "name": f"podm-{index}",
-                        "url": server if isinstance(server, str) else server.url,
-                        "username": USER if getattr(server, "login", None) else None,
-                    }
-                    | (known or {})
-                ),
-                PASSWORD,
-            )
-            for index, server in enumerate(servers)
-        ]
-        pace = ReadSettings(timeout_s=timeout_s, **settings)
-        return list(read(targets, DIALECTS, pace, clock=lambda: at))
-
-    def recorded(self, documents):
-        diagnostics = Diagnostics()
-        tree = tree_of_map(documents)
-        podm = podm_of(tree, "podm-0", "podm-0", diagnostics, DIALECTS)
-        return podm, tuple(diagnostics)
-
-    def same(self, expected, reading):
-        podm = msgspec.structs.replace(reading.podm, url=None, read_at=None)
-        self.assertIsNone(reading.failure)
-        self.assertEqual(to_json(expected), to_json(podm))
-
-    def at_home(self, documents, server):
-        """Return a tree, and serve it, with its absolute links leading to the server."""
-        home = server.url.encode()
-        found = {uri: OWN.sub(home, data) for uri, data in documents.items()}
-        server.documents.update(found)
-        return found
 
 
 class IdentityTest(LiveTest):
@@ -211,5 +158,291 @@ class SiteTest(LiveTest):
         self.assertEqual([f"podm-{i}" for i in range(len(found))], [r.podm.id for r in found])
 
 
-if __name__ == "__main__":
-    unittest.main()
+TREE = TREES["rack-mockup"]
+
+
+def half(drop):
+    """Return a rule that expands the blocks, but leaves something out of one of them."""
+
+    def answer(handler):
+        path, _, query = handler.path.partition("?")
+        if "$expand" not in query or not path.endswith("CompositionService"):
+            return False
+        whole = handler.podm.expanded(path, 6)
+        members = whole["ResourceBlocks"]["Members"]
+        for key in drop or list(members[0]):
+            members[0].pop(key) if key != "@odata.id" else None
+        return handler.reply(200, msgspec.json.encode(whole))
+
+    return answer
+
+
+class ExpandTest(LiveTest):
+    def both(self, documents, *rules, **more):
+        """Read a tree expanded and plain: the same comes of it; return the expanded server."""
+        server = self.serve({}, expand=6, rules=rules)
+        documents = dressed(documents)
+        home = self.at_home(documents, server)
+        (reading,) = self.read(server, **more)
+        expected, diagnostics = self.recorded(home)
+        self.same(expected, reading)
+        self.assertEqual(diagnostics, reading.diagnostics)
+        return server
+
+    def test_whole_trees_come_in_few_answers(self):
+        for name, documents in TREES.items():
+            with self.subTest(name):
+                server = self.both(documents)
+                plain = self.serve({})
+                self.at_home(documents, plain)
+                self.read(plain)
+                self.assertLess(len(server.log), len(plain.log))
+                if name.startswith("public-com"):
+                    self.assertEqual(4, len(server.log))
+
+    def test_a_promise_that_is_refused_is_not_asked_for_again_and_again(self):
+        for code in (400, 404, 405, 500, 501):
+            with self.subTest(code):
+                server = self.both(TREE, on("expand", status(code)))
+                expanded = [path for path in server.gets() if "expand" in path]
+                self.assertLessEqual(len(expanded), 3)
+
+    def test_a_promise_that_is_ignored_is_not_asked_for_again_and_again(self):
+        def ignore(handler):
+            handler.path = handler.path.partition("?")[0]
+
+        server = self.both(TREE, on("expand", ignore))
+        expanded = [path for path in server.gets() if "expand" in path]
+        self.assertIn(len(expanded), (1, 2, 3))
+
+    def test_answers_that_are_no_json_or_never_come_are_read_plain(self):
+        for act in (status(200, b"<html>"), status(200, b'{"a":' * 100_000), hang):
+            self.both(TREE, on("expand", act), timeout_s=4.0)
+
+    def test_a_member_without_required_fields_is_read_alone(self):
+        for drop in (["Id"], ["Name"], ["@odata.type"], []):
+            with self.subTest(drop):
+                server = self.both(TREES["states"], half(drop))
+                alone = [p for p in server.gets() if "/ResourceBlocks/" in p and "expand" not in p]
+                self.assertEqual(1, len([p for p in alone if p.count("/") == 5]), alone)
+
+    def test_it_is_not_asked_for_where_it_is_not_offered(self):
+        server = self.serve(TREE)
+        self.read(server)
+        self.assertFalse([path for path in server.gets() if "expand" in path])
+
+    def test_a_thread_more_for_few_requests_is_for_few_pod_managers_only(self):
+        def peak(server):
+            now, most, lock = [0], [0], threading.Lock()
+
+            def enter(handler):
+                with lock:
+                    now[0] += 1
+                    most[0] = max(most[0], now[0])
+                handler.podm.stop.wait(0.1)
+                with lock:
+                    now[0] -= 1
+
+            server.rules.append(enter)
+            return most
+
+        servers = [self.serve(dressed(TREE), expand=6) for _ in range(2 * BUSY_PODMS)]
+        peaks = [peak(server) for server in servers]
+        self.read(servers[0])
+        self.assertGreater(peaks[0][0], 1)
+        peaks[0][0] = 0
+        self.read(*servers)
+        self.assertLess(len([most for (most,) in peaks if most > 1]), BUSY_PODMS)
+
+    def test_documents_are_taken_out_of_another_and_links_stay(self):
+        inner = {"@odata.id": "/b", "@odata.type": "#B", "Id": "b", "Name": "B", "Size": {"x": 1}}
+        half = {"@odata.id": "/c", "Name": "C"}
+        part = {"@odata.id": "/a#/Part", "Name": "P", "More": [inner]}
+        whole = {"@odata.id": "/a", "B": inner, "C": half, "P": part, "L": {"@odata.id": "/d"}}
+        found, bare = unfold(whole)
+        self.assertEqual(({"/b": inner}, 1), (found, bare))
+        self.assertEqual({"@odata.id": "/b"}, whole["B"])
+        self.assertEqual({"@odata.id": "/c"}, whole["C"])
+        self.assertEqual([{"@odata.id": "/b"}], whole["P"]["More"])
+
+
+class KeptTest(LiveTest):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name) / "cache"
+
+    def twice(self, documents, expand=0, **more):
+        server = self.serve({}, expand=expand)
+        self.at_home(documents, server)
+        (first,) = self.read(server, cache=self.folder)
+        count = len(server.log)
+        (second,) = self.read(server, cache=self.folder, **more)
+        self.assertEqual(len(server.log) - count, second.requests)
+        self.assertEqual(first.diagnostics, second.diagnostics)
+        self.assertEqual(first.documents, second.documents)
+        self.same(msgspec.structs.replace(first.podm, url=None, read_at=None), second)
+        return first.requests, second.requests
+
+    def test_a_repeated_read_says_the_same_with_fewer_requests(self):
+        for name, documents in TREES.items():
+            for expand in (0, 6):
+                with self.subTest(name, expand=expand):
+                    first, second = self.twice(documents, expand)
+                    self.assertLessEqual(second, first + 2)
+        first, second = self.twice(TREES["systems"])
+        self.assertLess(second * 2, first)
+
+    def test_the_state_of_blocks_is_always_read(self):
+        server = self.serve(TREES["states"])
+        self.read(server, cache=self.folder)
+        uri = next(uri for uri, data in sorted(server.documents.items()) if b'"Unused"' in data)
+        server.documents[uri] = server.documents[uri].replace(b'"Unused"', b'"Failed"')
+        (reading,) = self.read(server, cache=self.folder)
+        (block,) = [block for block in reading.podm.blocks if block.uri == uri]
+        self.assertEqual("Failed", block.status.state)
+
+    def test_a_full_read_and_a_day_later_all_is_read(self):
+        day = timedelta(days=1, seconds=1)
+        for more in ({"full": True}, {"at": NOON + day}, {"at": NOON - timedelta(seconds=5)}):
+            server = self.serve(TREE)
+            first = self.read(server, cache=self.folder)[0].requests
+            self.assertEqual(first, self.read(server, cache=self.folder, **more)[0].requests)
+            self.assertLess(
+                self.read(server, cache=self.folder, **more | {"full": False})[0].requests, first
+            )
+
+    def test_the_file_is_ours_alone(self):
+        self.twice(TREE)
+        (file,) = self.folder.iterdir()
+        self.assertEqual(0o600, stat.S_IMODE(file.stat().st_mode))
+        self.assertEqual(0o700, stat.S_IMODE(self.folder.stat().st_mode))
+
+    def test_a_file_that_cannot_be_used_is_said_and_written_anew(self):
+        server = self.serve(TREE)
+        (first,) = self.read(server, cache=self.folder)
+        (file,) = self.folder.iterdir()
+        good = file.read_bytes()
+        spoils = (
+            lambda: file.write_bytes(good[:-9]),
+            lambda: file.write_bytes(b""),
+            lambda: file.write_bytes(b"nonsense"),
+            lambda: os.chmod(file, 0o644),
+        )
+        for spoil in spoils:
+            spoil()
+            (second,) = self.read(server, cache=self.folder)
+            self.assertEqual(first.requests, second.requests)
+            self.assertIn("could not be used", "".join(one.text for one in second.diagnostics))
+            (third,) = self.read(server, cache=self.folder)
+            self.assertEqual(first.diagnostics, third.diagnostics)
+            self.assertLess(third.requests, first.requests)
+
+    def test_a_folder_that_cannot_be_written_is_said(self):
+        self.folder.write_bytes(b"")
+        (reading,) = self.read(self.serve(TREE), cache=self.folder)
+        self.assertIsNone(reading.failure)
+        self.assertIn("could not be written", "".join(one.text for one in reading.diagnostics))
+
+
+def hub(*agents):
+    """Return a hub that serves agents below paths of its own, with their links as they wrote them.
+
+    Each has two blocks in a zone, one of them composed, each with as many processors as the number
+    of the agent, at most 3.
+    """
+
+    def linked(*uris):
+        return [{"@odata.id": uri} for uri in uris]
+
+    service = {f"Resource{kind}": linked(f"{SERVICE}/Resource{kind}")[0]
+               for kind in ("Blocks", "Zones")}  # fmt: skip
+    found = {V: {"Name": "hub", "CompositionService": {"@odata.id": SERVICE},
+                 "Systems": {"@odata.id": f"{V}/Systems"}},
+             SERVICE: {"Name": "service", **service}}  # fmt: skip
+    members = {"Systems": [], "CompositionService/ResourceBlocks": [],
+               "CompositionService/ResourceZones": []}  # fmt: skip
+    for number, agent in enumerate(agents, 1):
+        at = f"{V}/Agents/{agent}"
+        documents = {f"{V}/Zones/Z": {"Links": {"ResourceBlocks": linked(f"{V}/Blocks/1",
+                                                                         f"{V}/Blocks/2")}},
+                     f"{V}/Systems/N": {"SystemType": "Composed", "Links": {
+                         "ResourceBlocks": linked(f"{V}/Blocks/2")}}}  # fmt: skip
+        for block in "12":
+            uri = f"{V}/Blocks/{block}"
+            cpus = [f"{uri}/Processors/{index}" for index in range(min(number, 3))]
+            documents |= {key: {"ProcessorType": "CPU", "TotalCores": 4} for key in cpus}
+            documents[f"{uri}/Processors"] = {"Links": {"Members": linked(*cpus)}}
+            documents[uri] = {**PLAIN, "Processors": linked(f"{uri}/Processors")}
+            members["CompositionService/ResourceBlocks"] += linked(f"{at}/Blocks/{block}")
+        members["CompositionService/ResourceZones"] += linked(f"{at}/Zones/Z")
+        members["Systems"] += linked(f"{at}/Systems/N")
+        found |= {uri.replace(V, at): {"Name": "?", **json} for uri, json in documents.items()}
+    found |= {f"{V}/{name}": {"Name": name, "Members": links} for name, links in members.items()}
+    return {uri: msgspec.json.encode({"@odata.id": uri, **json}) for uri, json in found.items()}
+
+
+class ShortLinksTest(LiveTest):
+    def test_the_links_of_each_agent_of_a_hub_lead_to_its_own_documents(self):
+        documents = hub("a", "b", "c")
+        (reading,) = self.read(self.serve(documents))
+        podm, diagnostics = self.recorded(documents)
+        self.same(podm, reading)
+        self.assertEqual(diagnostics, reading.diagnostics)
+        for number, agent in enumerate("abc", 1):
+            blocks = [block for block in podm.blocks if f"/Agents/{agent}/" in block.uri]
+            (zone,) = {block.pools for block in blocks}
+            self.assertEqual((f"{V}/Agents/{agent}/Zones/Z",), zone)
+            self.assertEqual(["Unused", "Composed"], [block.status.state for block in blocks])
+            counts = [sum(cpu.count for cpu in block.devices.processors) for block in blocks]
+            self.assertEqual([number] * 2, counts)
+
+    def test_a_link_that_leads_nowhere_is_tried_below_its_document_and_noted_as_before(self):
+        documents = hub("a")
+        del documents[f"{V}/Agents/a/Blocks/1/Processors/0"]
+        server = self.serve(documents)
+        (reading,) = self.read(server)
+        podm, diagnostics = self.recorded(documents)
+        self.same(podm, reading)
+        self.assertEqual(diagnostics, reading.diagnostics)
+        lost = f"{V}/Blocks/1/Processors/0: found no such document, expected it: {V}/Agents/a/"
+        self.assertIn(lost, "".join(one.text for one in diagnostics))
+        tried = [path for path in server.gets() if path.endswith("/Blocks/1/Processors/0")]
+        self.assertEqual(len(set(tried)), len(tried))
+
+    def test_the_links_of_very_many_agents_are_all_followed(self):
+        documents = hub(*(f"agent-{number}" for number in range(MAX_TRIALS + 5)))
+        server = self.serve(documents)
+        with tempfile.TemporaryDirectory() as folder:
+            for cache in (None, Path(folder), Path(folder)):
+                (reading,) = self.read(server, cache=cache)
+                self.same(self.recorded(documents)[0], reading)
+
+    def test_a_service_with_very_many_links_to_nothing_is_not_asked_for_each_elsewhere(self):
+        gone = [{"@odata.id": f"{V}/Gone/{number}"} for number in range(3 * MAX_TRIALS)]
+        documents = hub("a")
+        block = f"{V}/Agents/a/Blocks/1"
+        documents[block] = msgspec.json.encode({**PLAIN, "Drives": gone})
+        del documents[f"{V}/Agents/a/Zones/Z"], documents[f"{V}/Agents/a/Systems/N"]
+        documents[f"{V}/Agents/a/Blocks/2"] = msgspec.json.encode(PLAIN)
+        server = self.serve(documents)
+        (reading,) = self.read(server)
+        self.assertEqual(self.recorded(documents)[1], reading.diagnostics)
+        self.assertLess(len(server.gets()), len(gone) + MAX_PLACES * MAX_TRIALS + 50)
+
+    def test_the_places_of_a_link_begin_with_the_likeliest(self):
+        agent = f"{V}/Agents/a"
+        cases = {
+            (f"{agent}/Systems/1", f"{V}/Systems/1/Memory"): f"{agent}/Systems/1/Memory",
+            (f"{agent}/Systems/1#/Part", "/Memory?page=2"): f"{agent}/Systems/1/Memory?page=2",
+            (BLOCKS, "/C1"): f"{BLOCKS}/C1",
+            (BLOCKS, f"{V}/resourceblocks/C1"): f"{BLOCKS}/C1",
+            (V, "/Systems"): f"{V}/Systems",
+            (V, f"{V}/Systems"): None,
+            (BLOCKS, f"{BLOCKS}/C1"): None,
+            (BLOCKS, V): None,
+        }
+        for (parent, link), expected in cases.items():
+            places = places_below(parent, link)
+            self.assertEqual(expected, places[0] if places else None, (parent, link))
+            self.assertLessEqual(len(places), MAX_PLACES)

@@ -3,6 +3,7 @@
 
 import unittest
 
+from tests.unit.drivers.redfish.stored import links
 from valence_sched.drivers.composer import Reply
 from valence_sched.drivers.redfish import verify
 from valence_sched.drivers.redfish.methods import CONSTRAINED, ComposeCapabilities, UseCase
@@ -11,10 +12,6 @@ from valence_sched.model.composition import CompositionRequest
 NODE = CompositionRequest(name="node-1", blocks=("/B/1", "/B/2"))
 EXACT = ComposeCapabilities("/S", None, False, ())
 ABOUT = ComposeCapabilities("/S", None, False, (UseCase(CONSTRAINED, "/S", (), {}),))
-
-
-def links(*uris):
-    return [{"@odata.id": uri} for uri in uris]
 
 
 def block(state="Composed", *systems, **status):

@@ -56,9 +56,7 @@ class Rack(StoredPodm):
         """Add a node of a system that is allocated; return its URI."""
         linked = {"ComputerSystem": link(*systems or ("/S/1",)), **more}
         uri = self.add("/N", Name=name, ComposedNodeState="Allocated", Links=linked)
-        self.documents[uri]["Actions"] = {
-            "#ComposedNode.Assemble": {"target": f"{uri}/Assemble"},
-        }
+        self.documents[uri]["Actions"] = {"#ComposedNode.Assemble": {"target": f"{uri}/Assemble"}}
         return uri
 
     def become(self, node: str, state: str) -> None:
