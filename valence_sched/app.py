@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from msgspec.structs import replace
 
 from valence_sched import files
-from valence_sched.config.requests import Cloud
-from valence_sched.config.settings import Configuration
+from valence_sched.config.settings import Cloud, Configuration
 from valence_sched.engine import Engine
 from valence_sched.errors import (
     BaremetalUnavailable,
@@ -502,7 +501,7 @@ class App:
 
         InputError, NewerSchema if it is invalid, or has no expectation.
         """
-        from valence_sched.config.check_file import parse_checks
+        from valence_sched.config.scenario_file import parse_checks
 
         name = "stdin" if file == "-" else file
         checks, warnings = parse_checks(self.config.read(file), name)

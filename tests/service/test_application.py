@@ -13,7 +13,7 @@ from unittest import mock
 from tests.service.application import SMALL, ApplicationCase
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.model.verbs import StatsBody
-from valence_sched.server.logs import JsonLines
+from valence_sched.server.process import JsonLines
 from valence_sched.service.routes import ROUTES
 from valence_sched.service.settings import Limits
 

@@ -147,12 +147,11 @@ class TestMessages(unittest.TestCase):
 
     def test_words_around_a_foreign_text_stay(self):
         for text, rest in (
-            (f"no HTTP: {answer_of(OWN)} (a hint)",
-             "no HTTP: an answer of another kind (a hint)"),
+            (f"no HTTP: {answer_of(OWN)} (a hint)", "no HTTP: an answer of another kind (a hint)"),
             (f"found {redirect_to('db')}, expected x", "found a redirect to another host, exp"),
             (f"node u{called(OWN)}{of_server('db')}: active", "node u: active"),
             (f"no HTTP: {answer_of(OWN)}"[:28], "no HTTP: an answer of another kind"),
             (f"node u{called(OWN)}"[:18], "node u"),
             ("no flavor named 'x'", "no flavor named 'x'"),
-        ):  # fmt: skip
+        ):
             self.assertTrue(without(text).startswith(rest), without(text))

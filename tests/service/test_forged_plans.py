@@ -241,7 +241,7 @@ class TestForgedPlans(LivePodmsCase):
             ({"enabled": False}, "not enabled"),
             ({"enabled": True, "status": "Offline"}, "status Offline"),
             ({"status": "Online", "capabilities": {"reserved_for": ["eve"]}}, "reserved for eve"),
-        ):  # fmt: skip
+        ):
             reported = self.call("POST", f"/v1/podms/{name}/stats", {"stats": stats}, user="ann")
             self.assertEqual(200, reported.status_code, reported.text)
             with Store(self.state) as store:

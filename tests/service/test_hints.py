@@ -3,7 +3,6 @@
 
 import queue
 import time
-import unittest
 from types import MappingProxyType
 
 from falcon import testing
@@ -214,7 +213,3 @@ class TestSettings(HintsCase):
             app.hint_fanout(messaging, print)
         path.chmod(0o600)
         app.hint_fanout(messaging, print)
-
-
-if __name__ == "__main__":
-    unittest.main()

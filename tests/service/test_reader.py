@@ -23,7 +23,7 @@ from valence_sched.model.reading import ReadFailure, ReadOptions, ReadPace
 from valence_sched.model.registration import Registration
 from valence_sched.remote.connection import ServiceConnection
 from valence_sched.remote.scheduler import RemoteScheduler
-from valence_sched.server.reader_thread import ReaderThread
+from valence_sched.server.background import ReaderThread
 from valence_sched.service.settings import ReaderSettings, ServiceSettings
 from valence_sched.store.store import Store
 from valence_sched.testing.served import served

@@ -231,10 +231,7 @@ class TestTenants(LivePodmsCase):
 
     def test_a_key_of_one_tenant_is_not_that_of_another(self):
         key = {"Idempotency-Key": "k"}
-        ids = {
-            user: [self.claim_id(user, key) for _ in range(2)]
-            for user in ("mo", "eve")
-        }  # fmt: skip
+        ids = {user: [self.claim_id(user, key) for _ in range(2)] for user in ("mo", "eve")}
         self.assertEqual([1, 1], [len(set(found)) for found in ids.values()])
         self.assertNotEqual(ids["mo"], ids["eve"])
 

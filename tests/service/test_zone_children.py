@@ -171,9 +171,7 @@ class TestLyingChildren(ChildrenCase):
         expected = honest.select_destinations(ASKED).report.placements
         liar = candidate("x", cost=10**30, score=7.5, scores={"room": -3.0})
         answer = {"nodes": [liar] * 5, "ranking": [liar] * 5, "worst_cost": 10**29}
-        report = self.top(self.respond(answer)).select_destinations(
-            replace(ASKED, count=4)
-        ).report  # fmt: skip
+        report = self.top(self.respond(answer)).select_destinations(replace(ASKED, count=4)).report
         self.assertEqual(
             [one.chosen for one in expected],
             [one.chosen for one in report.placements if one.chosen.podm != "x"][:2],
@@ -214,9 +212,7 @@ class TestVersions(ChildrenCase):
     def test_what_a_newer_child_adds_is_ignored(self):
         newer = candidate("x", cost=0, colour="blue")
         answer = {"nodes": [{**newer, "mood": 1}], "worst_cost": 1, "added": {"deep": []}}
-        report = self.top(self.respond(answer)).select_destinations(
-            replace(ASKED, count=1)
-        ).report  # fmt: skip
+        report = self.top(self.respond(answer)).select_destinations(replace(ASKED, count=1)).report
         self.assertEqual(["x"], chosen(report))
 
     def test_an_older_child_without_these_verbs_is_named(self):

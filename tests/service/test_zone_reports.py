@@ -327,8 +327,7 @@ class TestSilent(ReportCase):
             self.assertEqual(expected, ask())
         for found in (top.podms(), top.capacity(NODE, MOST), top.claims(), top.nodes()):
             (silent,) = found.silent
-            self.assertEqual(("east/e1", "it did not answer in time"),
-                             (silent.zone, silent.reason))  # fmt: skip
+            self.assertEqual(("east/e1", "it did not answer in time"), (silent.zone, silent.reason))
         self.assertTrue(told)
 
     def test_a_dead_zone_is_named_in_the_header_and_in_counts(self):

@@ -48,17 +48,13 @@ class SecureFile:
         """Store a password, or with None delete it; the file is written whole or not at all."""
         if password is None and not self.path.exists():
             return
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _exclusive_lock(self.path.parent):
-                passwords = self._read() if self.path.exists() else {}
-                passwords.pop(name, None)
-                if password is not None:
-                    passwords[name] = password
-                self._write(passwords)
-        except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise CredentialError(one_line(f"{self.path}: {reason}")) from None
+        with _locked(self.path):
+            passwords = self._read() if self.path.exists() else {}
+            passwords.pop(name, None)
+            if password is not None:
+                passwords[name] = password
+            with files.atomic(self.path, mode=0o600) as stream:
+                stream.write(json.dumps(passwords, indent=1, sort_keys=True).encode())
 
     def _read(self) -> dict[str, str]:
         data = _read_private(self.path, MAX_SECURE_FILE_BYTES)
@@ -73,10 +69,6 @@ class SecureFile:
         raise CredentialError(f"{self.path} is not what podm create wrote: delete it, and type "
                               "the passwords again")  # fmt: skip
 
-    def _write(self, passwords: dict[str, str]) -> None:
-        with files.atomic(self.path, mode=0o600) as stream:
-            stream.write(json.dumps(passwords, indent=1, sort_keys=True).encode())
-
 
 def make_secret(path: Path) -> None:
     """Make a file with a random secret, for its owner alone; one that is there already stays.
@@ -85,15 +77,10 @@ def make_secret(path: Path) -> None:
     """
     if path.exists():
         return
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _exclusive_lock(path.parent):
-            if not path.exists():
-                with files.atomic(path, mode=0o600) as stream:
-                    stream.write(secrets.token_hex(32).encode())
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise CredentialError(one_line(f"{path}: {reason}")) from None
+    with _locked(path):
+        if not path.exists():
+            with files.atomic(path, mode=0o600) as stream:
+                stream.write(secrets.token_hex(32).encode())
 
 
 def read_password(
@@ -165,11 +152,16 @@ def _check_private(path: Path, status: os.stat_result) -> None:
 
 
 @contextlib.contextmanager
-def _exclusive_lock(folder: Path) -> Iterator[None]:
-    """Lock a folder against other processes that store a password at the same moment."""
-    handle = os.open(folder, os.O_RDONLY)
+def _locked(path: Path) -> Iterator[None]:
+    """Lock the folder of a file against other processes that write it at the same moment."""
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise CredentialError(one_line(f"{path}: {reason}")) from None

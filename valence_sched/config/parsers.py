@@ -19,10 +19,9 @@ from valence_sched.model.request import Request, sealed
 from valence_sched.model.request_spec import RequestFile, RequestSpec, compile_request
 
 if TYPE_CHECKING:
-    from valence_sched.model.baremetal import IronicSettings
-    from valence_sched.model.messaging import MessagingSettings
+    from collections.abc import Callable
+
     from valence_sched.model.workload import TraceColumn
-    from valence_sched.model.zone import ZoneSettings
 
 T = TypeVar("T")
 Spec = TypeVar("Spec", bound=RequestSpec)
@@ -172,30 +171,10 @@ def parse_resources(data: bytes, file: str) -> list[CustomResource]:
     return [resource for _, resource in check_unique_names(resources, file)]
 
 
-def parse_messaging(data: bytes, file: str) -> MessagingSettings:
-    """Parse a file that names a message broker."""
-    from valence_sched.model.messaging import MessagingSettings, check_messaging
-
-    settings = convert(load_yaml(data, file) or {}, MessagingSettings, file)
-    check_messaging(settings, file)
-    return settings
-
-
-def parse_zones(data: bytes, file: str) -> ZoneSettings:
-    """Parse a file with the settings of a zone."""
-    from valence_sched.model.zone import ZoneSettings, check_zone_settings
-
-    settings = convert(load_yaml(data, file) or {}, ZoneSettings, file)
-    check_zone_settings(settings, file)
-    return settings
-
-
-def parse_ironic(data: bytes, file: str) -> IronicSettings:
-    """Parse a file that says how Ironic is reached."""
-    from valence_sched.model.baremetal import IronicSettings, check_ironic
-
-    settings = convert(load_yaml(data, file) or {}, IronicSettings, file)
-    check_ironic(settings, file)
+def parse_settings(data: bytes, file: str, kind: type[T], check: Callable[[T, str], object]) -> T:
+    """Parse a file of settings, empty for the defaults; ``check`` raises for what is wrong."""
+    settings = convert(load_yaml(data, file) or {}, kind, file)
+    check(settings, file)
     return settings
 
 

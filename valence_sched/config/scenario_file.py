@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scenario file: its document, parsed and validated into scenarios and templates."""
+"""Files of scenarios with templates, and of expectations: parsed and validated."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
 
 from valence_sched.config.parsers import check_flavors, check_policies, check_unique_names
 from valence_sched.errors import InputError, suggest
-from valence_sched.model.codec import check_schema, convert, load_yaml
+from valence_sched.model import check, scenario
+from valence_sched.model.check import EXPECTATIONS, Check, CheckFile, place_target
+from valence_sched.model.codec import check_schema, convert, item_lines, load_yaml
 from valence_sched.model.scenario import (
     EDITS,
-    SCHEMA,
-    VERSION,
     Edit,
     Scenario,
     ScenarioFile,
@@ -41,8 +42,9 @@ def parse_scenarios(data: bytes, file: str) -> ScenarioDocument:
     document = load_yaml(data, file)
     if not isinstance(document, dict):
         raise InputError(file, "$", "no map", "a scenario, or a list of them under 'scenarios'")
-    schema, version = document.get("schema", SCHEMA), document.get("version", VERSION)
-    check_schema(str(schema), str(version), SCHEMA, VERSION, file)
+    schema = document.get("schema", scenario.SCHEMA)
+    version = document.get("version", scenario.VERSION)
+    check_schema(str(schema), str(version), scenario.SCHEMA, scenario.VERSION, file)
     if "scenarios" in document:
         content = convert(document, ScenarioFile, file)
         texts: list[tuple[str, ScenarioText]]
@@ -73,17 +75,73 @@ def _scenario(text: ScenarioText, file: str, path: str) -> Scenario:
     )
 
 
+def _verb(item: dict[str, Any], verbs: Iterable[str], noun: str, file: str, path: str) -> str:
+    """Return the one verb among the keys of a map, which says what ``noun`` it is."""
+    found = [key for key in item if key in verbs]
+    if len(found) == 1:
+        return found[0]
+    hint = "" if found or not item else suggest(str(next(iter(item))), verbs)
+    expected = f"one of {', '.join(verbs)}"
+    raise InputError(file, path, " and ".join(found) or f"no {noun}", expected, hint)
+
+
 def parse_edit(item: dict[str, Any], file: str, path: str) -> Edit:
     """Return the edit that the verb among the keys of a map names; errors as for a file."""
-    verbs = [key for key in item if key in EDITS]
-    if len(verbs) != 1:
-        hint = "" if verbs or not item else suggest(str(next(iter(item))), EDITS)
-        found = " and ".join(verbs) or "no edit"
-        raise InputError(file, path, found, f"one of {', '.join(EDITS)}", hint)
-    key = "to" if verbs[0] == "add" else verbs[0]
+    verb = _verb(item, EDITS, "edit", file, path)
+    key = "to" if verb == "add" else verb
     if isinstance(item.get(key), str):
         try:
             parse_target(item[key])
         except InputError as error:
             raise error.at(f"{file}: {path}.{key}") from None
-    return convert(item, EDITS[verbs[0]], file, path)
+    return convert(item, EDITS[verb], file, path)
+
+
+KEY = "expectations"
+
+
+def parse_checks(data: bytes, file: str) -> tuple[list[Check], list[str]]:
+    """Parse a file of expectations; also return warnings.
+
+    Raises:
+        InputError, NewerSchema: naming the path, what was found and what was expected; a file
+            without expectations is one.
+    """
+    document = load_yaml(data, file)
+    if not isinstance(document, dict):
+        raise InputError(file, "$", "no map", f"a list under {KEY!r}")
+    schema, version = document.get("schema", check.SCHEMA), document.get("version", check.VERSION)
+    warnings = check_schema(str(schema), str(version), check.SCHEMA, check.VERSION, file)
+    if not document.get(KEY):
+        raise InputError(file, f"$.{KEY}", "no expectation", "at least one")
+    content = convert(document, CheckFile, file)
+    lines = item_lines(data, KEY)
+    checks = [_check(item, file, f"$.{KEY}[{number}]", lines[number])
+              for number, item in enumerate(content.expectations)]  # fmt: skip
+    expectations = [(f"$.{KEY}[{n}]", one.expectation) for n, one in enumerate(checks)]
+    check_unique_names([one for one in expectations if one[1].name is not None], file)
+    return checks, warnings
+
+
+def _check(item: dict[str, Any], file: str, path: str, line: int) -> Check:
+    verb = _verb(item, EXPECTATIONS, "expectation", file, path)
+    _check_targets(item, verb, file, path)
+    expectation = convert(item, EXPECTATIONS[verb], file, path)
+    edits = tuple(parse_edit(edit, file, f"{path}.edits[{number}]")
+                  for number, edit in enumerate(expectation.edits))  # fmt: skip
+    place = f"{file}: {path}"
+    return Check(expectation=expectation, edits=edits, place=place, file=file, line=line)
+
+
+def _check_targets(item: dict[str, Any], verb: str, file: str, path: str) -> None:
+    """Refuse the text of a target that is none, with its place."""
+    words = item[verb]
+    texts = {f"{path}.{verb}": words if verb == "fails" else None}
+    if isinstance(words, dict) and verb != "fails":
+        texts[f"{path}.{verb}.in"] = words.get("in")
+    for place, text in texts.items():
+        if isinstance(text, str):
+            try:
+                place_target(text)
+            except InputError as error:
+                raise error.at(f"{file}: {place}") from None

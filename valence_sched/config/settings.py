@@ -16,22 +16,118 @@ import msgspec
 from valence_sched import files
 from valence_sched.config import parsers
 from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup
-from valence_sched.config.requests import Cloud, compile_file, compile_spec, resolve_near
-from valence_sched.errors import InputError, UnknownName
+from valence_sched.core import plugins
+from valence_sched.errors import InputError, RequestError, UnknownName
 from valence_sched.model.codec import MAX_HUMAN_BYTES, ShippedJson
 from valence_sched.model.custom_resource import CustomResource, unique_by_name
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.policy import Policy
-from valence_sched.model.proximity import ExternalResource
+from valence_sched.model.proximity import (
+    ExternalResource,
+    Resolver,
+    external_resources,
+    is_known,
+    resolve_resource,
+)
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import FlavorShare, Mix, Proximity, Request
-from valence_sched.model.request_spec import RequestSpec
+from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
 
 if TYPE_CHECKING:
     from valence_sched.model.baremetal import Baremetals, IronicSettings
     from valence_sched.model.messaging import MessagingSettings, UrlReference
     from valence_sched.model.zone import ZoneSettings
     from valence_sched.model.zone_registry import ZoneRegistration
+
+Cloud = Callable[[], Any]  # logs in and returns an openstack.connection.Connection
+
+
+def compile_file(
+    data: bytes,
+    file: str,
+    flavors: Mapping[str, Flavor],
+    compile_one: Callable[[RequestSpec, Flavor | None], Request],
+) -> list[Request]:
+    """Return the requests of a file, each compiled by ``compile_one`` with its flavor.
+
+    Raises:
+        InputError, UnknownName: the file breaks its format, or names an unknown flavor.
+    """
+    compiled = []
+    for place, spec in parsers.parse_requests(data, file):
+        if isinstance(spec, Request):
+            compiled.append(spec)
+            continue
+        if spec.flavor is not None and spec.flavor not in flavors:
+            raise UnknownName("flavor", spec.flavor, flavors, f"{file}: {place}.flavor")
+        try:
+            compiled.append(compile_one(spec, flavors.get(spec.flavor or "")))
+        except (RequestError, UnknownName) as error:
+            raise error.at(f"{file}: {place}") from None
+    return compiled
+
+
+def compile_spec(
+    spec: RequestSpec,
+    flavor: Flavor | None,
+    resolve: Callable[[Iterable[ExternalResource]], tuple[Proximity, ...]],
+) -> Request:
+    """Return one request compiled; ``resolve`` locates the resources it is to be near."""
+    required = external_resources(spec.near)
+    preferred = external_resources(spec.prefer_near, soft=True)
+    return compile_request(spec, flavor or inline_flavor(spec), resolve((*required, *preferred)))
+
+
+def resolve_near(
+    resources: Iterable[ExternalResource],
+    sources: Sequence[str],
+    own_map: Path,
+    cloud: Cloud | None,
+) -> tuple[Proximity, ...]:
+    """Return the locations of external resources.
+
+    The maps and resolvers that ``sources`` name are searched first, then the user's own map. The
+    cloud is asked last, and only for a resource that no other resolver knows.
+
+    Raises:
+        UnknownName, RequestError: no resolver knows a resource, or one does without its location.
+        CloudError, InputError: the cloud does not answer; a map breaks its format.
+    """
+    wanted = tuple(resources)
+    resolvers = _open_resolvers(sources, own_map) if wanted or sources else []
+    cloud_resolver: list[Resolver] = []
+    located = []
+    for resource in wanted:
+        who = f"a resolver asked for {resource.text}"
+        with plugins.plugin_errors(who):
+            unknown = not is_known(resolvers, resource)
+        if unknown and cloud and not cloud_resolver:
+            make = plugins.load(plugins.RESOLVERS).get("openstack")
+            cloud_resolver.append(make(cloud()))
+        with plugins.plugin_errors(who):
+            located.append(resolve_resource(resource, [*resolvers, *cloud_resolver]))
+    return tuple(located)
+
+
+def _open_resolvers(sources: Sequence[str], own_map: Path) -> list[Resolver]:
+    named = [split_plugin_name(source) for source in sources]
+    named += [("", str(own_map))] if own_map.is_file() else []
+    installed = plugins.load(plugins.RESOLVERS)
+    resolvers = []
+    for name, path in named:
+        make = installed.get(name or "map")
+        with plugins.plugin_errors(f"resolver {name or 'map'!r}: {path}"):
+            resolvers.append(make(path))
+    return resolvers
+
+
+def split_plugin_name(source: str) -> tuple[str, str]:
+    """Return the plug-in name before the colon, empty without one, and the rest."""
+    name, colon, path = source.partition(":")
+    if not colon or not name.isidentifier() or os.path.exists(source):
+        return "", source
+    return name, path
+
 
 PROGRAM = "valence-sched"
 ZONES_FILE = "zones.yaml"
@@ -187,16 +283,19 @@ class Configuration:
 
     def messaging(self, path: str) -> MessagingSettings:
         """Return the message broker that a file names; InputError as for a file."""
-        return parsers.parse_messaging(self.read(path), path)
+        from valence_sched.model.messaging import MessagingSettings, check_messaging
+
+        return parsers.parse_settings(self.read(path), path, MessagingSettings, check_messaging)
 
     def zones(self) -> ZoneSettings:
         """Return the settings of the zone in the user's own file; InputError as for a file."""
+        from valence_sched.model import zone as model
+
         own = self.user_file(ZONES_FILE)
         if not own.is_file():
-            from valence_sched.model.zone import DEFAULT_ZONE_SETTINGS
-
-            return DEFAULT_ZONE_SETTINGS
-        return parsers.parse_zones(files.read(str(own)), str(own))
+            return model.DEFAULT_ZONE_SETTINGS
+        data, check = files.read(str(own)), model.check_zone_settings
+        return parsers.parse_settings(data, str(own), model.ZoneSettings, check)
 
     def ironic(self) -> IronicSettings:
         """Return how Ironic is reached, by the user's own file and the environment.
@@ -209,7 +308,8 @@ class Configuration:
         own, url = self.user_file(IRONIC_FILE), self.environ.get(IRONIC_URL)
         settings = IronicSettings()
         if own.is_file():
-            settings = parsers.parse_ironic(files.read(str(own)), str(own))
+            data = files.read(str(own))
+            settings = parsers.parse_settings(data, str(own), IronicSettings, check_ironic)
         if url:
             settings = msgspec.structs.replace(settings, url=url)
             check_ironic(settings, IRONIC_URL)

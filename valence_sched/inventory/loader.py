@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from valence_sched import files
-from valence_sched.config.requests import split_plugin_name
-from valence_sched.config.settings import Homes
+from valence_sched.config.settings import Homes, split_plugin_name
 from valence_sched.drivers import recorded
 from valence_sched.errors import (
     DuplicateId,

@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from valence_sched.config.requests import split_plugin_name
-from valence_sched.config.settings import Configuration, Homes
+from valence_sched.config.settings import Configuration, Homes, split_plugin_name
 from valence_sched.core import plugins
 from valence_sched.drivers import recorded
 from valence_sched.errors import NoPodm, errors_at, one_line

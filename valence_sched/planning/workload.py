@@ -19,8 +19,7 @@ from msgspec import structs
 
 from valence_sched import files
 from valence_sched.config import parsers
-from valence_sched.config.requests import compile_spec
-from valence_sched.config.settings import Configuration
+from valence_sched.config.settings import Configuration, compile_spec
 from valence_sched.errors import InputError, RequestError, UnknownName, UsageError
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import to_json

@@ -14,8 +14,7 @@ from prometheus_client import multiprocess
 
 from valence_sched.errors import SchedulerError, UsageError
 from valence_sched.model.redact import redact_text
-from valence_sched.server.logs import configure_logs
-from valence_sched.server.metrics_folder import without_own_folder
+from valence_sched.server.process import configure_logs, without_own_folder
 from valence_sched.server.wiring import ServiceProcess
 from valence_sched.server.worker import ServiceWorker
 from valence_sched.service.app import count_failure

@@ -24,18 +24,32 @@ from valence_sched.errors import (
 )
 from valence_sched.model.codec import convert, dump_yaml
 from valence_sched.model.quantity import format_count
-from valence_sched.server.metrics_folder import metrics_folder
+from valence_sched.server.process import metrics_folder
 from valence_sched.streams import discard, print_message, printing
 
 if TYPE_CHECKING:
     from valence_sched.service.settings import ServiceSettings
     from valence_sched.store.maintenance import Maintenance
 
+INTERRUPTED, PIPE_ENDED = 130, 141  # as a shell gives to what SIGINT and SIGPIPE end
+CONFIG_VARIABLE = "VALENCE_SCHEDULER_CONFIG"
+#: The extra of each library that a service may lack.
+EXTRAS = {
+    **dict.fromkeys(("bcrypt", "falcon", "gunicorn", "limits", "prometheus_client"),
+                    "service"),
+    **dict.fromkeys(("keystoneauth1", "keystonemiddleware", "oslo_config", "oslo_policy"),
+                    "keystone"),
+}  # fmt: skip
 MOST_DISPATCHES = 1000  # that are shown
 Command = Callable[["Maintenance", argparse.Namespace, TextIO], int]
 
 
-def add_store_commands(parser: argparse.ArgumentParser, config_variable: str) -> None:
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    text = f"YAML file of the settings (Env: {CONFIG_VARIABLE})"
+    parser.add_argument("--config", metavar="<file>", help=text)
+
+
+def add_store_commands(parser: argparse.ArgumentParser) -> None:
     """Add the commands to the parser of ``store``."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="<action>")
     for name, text in (
@@ -47,8 +61,7 @@ def add_store_commands(parser: argparse.ArgumentParser, config_variable: str) ->
         ("repair", "Show the rows that cannot be decoded, and with --yes take them out"),
     ):
         one = actions.add_parser(name, help=text, description=f"{text}.")
-        one.add_argument("--config", metavar="<file>",
-                         help=f"YAML file of the settings (Env: {config_variable})")  # fmt: skip
+        _add_config(one)
         one.add_argument("--state", metavar="<url>", help="State to use: a file or a URL")
         if name == "downgrade":
             one.add_argument("--to", metavar="<version>", required=True, help="Version to go to")
@@ -74,7 +87,7 @@ def run_store_command(
     app = App(environ=environ)
     registry = app.registry(state)
     commands: dict[str, Command] = {
-        "check": _check, "upgrade": _upgrade, "downgrade": _downgrade, "backup": _backup,
+        "check": _check, "upgrade": _migrate, "downgrade": _migrate, "backup": _backup,
         "dispatches": _dispatches, "repair": _repair,
     }  # fmt: skip
     with errors_at(registry.variable):
@@ -134,15 +147,9 @@ def _dispatches(store: Maintenance, arguments: argparse.Namespace, stdout: TextI
     return 0
 
 
-def _upgrade(store: Maintenance, _arguments: argparse.Namespace, stdout: TextIO) -> int:
-    return _report(store, store.upgrade(), stdout)
-
-
-def _downgrade(store: Maintenance, arguments: argparse.Namespace, stdout: TextIO) -> int:
-    return _report(store, store.downgrade(arguments.to), stdout)
-
-
-def _report(store: Maintenance, before: str | None, stdout: TextIO) -> int:
+def _migrate(store: Maintenance, arguments: argparse.Namespace, stdout: TextIO) -> int:
+    upgrades = arguments.action == "upgrade"
+    before = store.upgrade() if upgrades else store.downgrade(arguments.to)
     stdout.write(f"{store.address}: version {store.revision}, was {before or 'none'}\n")
     return 0
 
@@ -151,17 +158,6 @@ def _backup(store: Maintenance, arguments: argparse.Namespace, stdout: TextIO) -
     store.backup(Path(arguments.file))
     stdout.write(f"{arguments.file}: a copy of {store.address}\n")
     return 0
-
-
-INTERRUPTED, PIPE_ENDED = 130, 141  # as a shell gives to what SIGINT and SIGPIPE end
-CONFIG_VARIABLE = "VALENCE_SCHEDULER_CONFIG"
-#: The extra of each library that a service may lack.
-EXTRAS = {
-    **dict.fromkeys(("bcrypt", "falcon", "gunicorn", "limits", "prometheus_client"),
-                    "service"),
-    **dict.fromkeys(("keystoneauth1", "keystonemiddleware", "oslo_config", "oslo_policy"),
-                    "keystone"),
-}  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -198,11 +194,7 @@ def parser() -> argparse.ArgumentParser:
         ("check-config", "Check the settings, and print those in effect"),
     ):
         one = commands.add_parser(name, help=text, description=f"{text}.")
-        one.add_argument(
-            "--config",
-            metavar="<file>",
-            help=f"YAML file of the settings (Env: {CONFIG_VARIABLE})",
-        )
+        _add_config(one)
         one.add_argument("--host", metavar="<host>", help="Address to listen on")
         one.add_argument("--port", metavar="<port>", type=int, help="Port to listen on")
         one.add_argument("--workers", metavar="<n>", type=int, help="Number of processes")
@@ -215,7 +207,7 @@ def parser() -> argparse.ArgumentParser:
         )
     text = "Look after the state: check, upgrade, downgrade, back up, repair"
     store = commands.add_parser("store", help=text, description=f"{text}.")
-    add_store_commands(store, CONFIG_VARIABLE)
+    add_store_commands(store)
     return top
 
 

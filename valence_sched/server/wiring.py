@@ -28,10 +28,8 @@ from valence_sched.model.phrases import summarise_decision
 from valence_sched.model.podm_address import EventAddress
 from valence_sched.model.reading import ReadPace
 from valence_sched.model.redact import redact_text
-from valence_sched.server.engine_pool import EnginePool, selection_of
-from valence_sched.server.hints import Application, ServiceHints
-from valence_sched.server.reader_thread import LeasedJob, ReaderThread
-from valence_sched.server.request_compiler import RequestCompiler
+from valence_sched.server.background import Application, LeasedJob, ReaderThread, ServiceHints
+from valence_sched.server.engine_pool import EnginePool, RequestCompiler, selection_of
 from valence_sched.server.state_facts import StateReader
 from valence_sched.service import openapi
 from valence_sched.service.app import create_application
@@ -239,13 +237,14 @@ class ServiceProcess:
 
     def stop(self, timeout_s: float) -> None:
         """End the reader, wait for operations so long, and close the state."""
-        if self.reader is not None and not self.reader.stop(READER_END_S):
-            LOG.warning("the reader did not end in time: another takes over when its lease ends")
-        if self.poller is not None and not self.poller.stop(READER_END_S):
-            LOG.warning("the poller of zones did not end in time: another takes over when its "
-                        "lease ends")  # fmt: skip
-        if self.sender is not None and not self.sender.stop(READER_END_S):
-            LOG.warning("a decision was being posted: it is posted again after a while")
+        late = "did not end in time: another takes over when its lease ends"
+        for thread, text in (
+            (self.reader, f"the reader {late}"),
+            (self.poller, f"the poller of zones {late}"),
+            (self.sender, "a decision was being posted: it is posted again after a while"),
+        ):
+            if thread is not None and not thread.stop(READER_END_S):
+                LOG.warning("%s", text)
         self.operations.wait(timeout_s)
         if self.hints is not None:
             self.hints.close()
@@ -286,10 +285,10 @@ class ServiceProcess:
 
     def _process_zone(self) -> ProcessZone:
         """Return the zone of this process: without one, nothing of zones is loaded."""
-        from valence_sched.server.zone import process_zone
+        from valence_sched.server.zone import ProcessZone
 
         prepare_process()  # those of zones are loaded only now
-        return process_zone(self._settings, self._environ, self.engines, self._state.store)
+        return ProcessZone(self._settings, self._environ, self.engines, self._state.store)
 
     def _schedulers(self) -> Schedulers:
         if self.zone is None:
@@ -412,23 +411,23 @@ def configuration_problems(
 
     def check_messaging() -> None:
         assert settings.messaging is not None, "it is checked only then"
-        App(environ=environ).hint_fanout(settings.messaging, lambda _names: None)
+        app.hint_fanout(settings.messaging, lambda _names: None)
 
     def check_keys() -> None:
-        registry = App(environ=environ).registry(settings.state)
+        registry = app.registry(settings.state)
         registry.zone_keys(settings.zones, make=settings.zones.enable_zone_routing)
 
     def check_controller() -> None:
         assert settings.dispatch is not None, "it is checked only then"
-        App(environ=environ).controller(settings.dispatch)
-
-    ironic = settings.ironic_settings
+        app.controller(settings.dispatch)
 
     def check_ironic_password() -> None:
+        ironic = settings.ironic_settings
         if ironic is not None and ironic.password is not None:
-            App(environ=environ).secret(ironic.password, "ironic: password")
+            app.secret(ironic.password, "ironic: password")
 
-    config = App(environ=environ).config
+    app = App(environ=environ)
+    config = app.config
     checks: tuple[Callable[[], object], ...] = (
         lambda: access_of(settings, environ),
         lambda: rate_limiter(settings, environ),
@@ -441,9 +440,10 @@ def configuration_problems(
         lambda: config.policies(settings.policy_files),
         lambda: config.flavors(settings.flavor_files),
         lambda: config.resources(settings.resource_files),
-        *(functools.partial(config.read, path) for path in settings.inventories),
-        *(functools.partial(config.read, path) for path in settings.podm_files),
-        *(functools.partial(config.read, path) for path in _tls_files(settings)),
+        *(
+            functools.partial(config.read, path)
+            for path in (*settings.inventories, *settings.podm_files, *_tls_files(settings))
+        ),
         lambda: _check_tls(settings),
     )
     for check in checks:
@@ -456,7 +456,7 @@ def configuration_problems(
 def _check_tls(settings: ServiceSettings) -> None:
     if settings.certificate is None or settings.private_key is None:
         return
-    if not all(os.path.exists(path) for path in _tls_files(settings)):
+    if not all(map(os.path.exists, _tls_files(settings))):
         return  # that is an error of its own
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:

@@ -20,11 +20,10 @@ from typing import Any
 from valence_sched.errors import AccessDenied, errors_at
 from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import MEDIA_TYPE, problem_of
-from valence_sched.server.logs import configure_logs
+from valence_sched.server.background import Application
+from valence_sched.server.process import configure_logs
 from valence_sched.server.wiring import ServiceProcess
 from valence_sched.service.settings import DEFAULT_SETTINGS, is_loopback, read_settings
-
-Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 REFUSAL = "this service authenticates nobody and answers its own machine alone: set auth to basic"
 

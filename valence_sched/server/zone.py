@@ -24,14 +24,14 @@ from valence_sched.model.http_headers import ROUTE
 from valence_sched.model.redact import redact_text
 from valence_sched.model.scheduler import OwnPodms, OwnScheduler, Scheduler
 from valence_sched.model.verbs import VERBS
-from valence_sched.model.zone import ZoneClaimBody, ZoneSettings
+from valence_sched.model.zone import ZoneClaimBody
 from valence_sched.service.call import Schedulers
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.store.store import Store
 from valence_sched.zones.below import ZoneChild, ZonesBelow
 from valence_sched.zones.calls import time_left
 from valence_sched.zones.children import Children, ChildRow
-from valence_sched.zones.claims import ZoneClaims, ZoneClaimStore
+from valence_sched.zones.claims import ZoneClaims
 from valence_sched.zones.decider import ZoneDecider
 from valence_sched.zones.logins import ChildLogins, RemoteZone
 from valence_sched.zones.mixes import SupplySums
@@ -49,31 +49,6 @@ QUERIES = 4  # that each child answers for one process at a time; the others wai
 
 #: Returns the password of a child, None where it has none; errors as of a reference.
 PasswordOf = Callable[[ChildRow], str | None]
-
-
-def process_zone(
-    settings: ServiceSettings,
-    environ: Mapping[str, str],
-    engines: Engines,
-    store: Callable[[], Store],
-) -> ProcessZone:
-    """Return the zone of a process; ``store`` returns the open state."""
-    app = App(environ=environ)
-
-    def own_id() -> str:
-        return store().zones.own_id()
-
-    children = Children(lambda: store().zones, settings.zones.poll_interval_s)
-    return ProcessZone(
-        settings.zones,
-        engines,
-        children.rows,
-        own_id,
-        lambda: app.registry(settings.state).zone_keys(settings.zones),
-        lambda row: app.secret(row.password, f"zone {row.name}") if row.password else None,
-        lambda: store().zone_claims,
-        dispatches=settings.dispatch is not None,
-    )
 
 
 class Engines(Protocol):
@@ -108,26 +83,20 @@ class EngineForEach(OwnScheduler):
 class ProcessZone:
     """The zone of one process, with connections to its children and threads that ask them.
 
-    ``children`` are those of the state as it is now, ``id_`` is the id of the zone, and
-    ``keys`` are the secrets that sign its offers: those are called when they are first needed.
-    ``claims`` are those that the state has over children. ``dispatches`` as of what claims.
+    ``store`` returns the open state, which has the children and the claims over them.
     """
 
     def __init__(
         self,
-        settings: ZoneSettings,
+        settings: ServiceSettings,
+        environ: Mapping[str, str],
         engines: Engines,
-        children: Callable[[], Sequence[ChildRow]],
-        id_: Callable[[], str],
-        keys: Callable[[], list[str]],
-        password: PasswordOf,
-        claims: Callable[[], ZoneClaimStore],
-        *,
-        dispatches: bool = False,
+        store: Callable[[], Store],
     ) -> None:
-        self._settings, self._engines, self._children = settings, engines, children
-        self._make_id, self._make_keys, self._password = id_, keys, password
-        self._claims, self._dispatches = claims, dispatches
+        self._settings, self._engines, self._store = settings.zones, engines, store
+        self._children = Children(lambda: store().zones, settings.zones.poll_interval_s)
+        self._app, self._state = App(environ=environ), settings.state
+        self._dispatches = settings.dispatch is not None
         self._lock = threading.Lock()
         self._known: tuple[str, Tokens] | None = None
         self._links: dict[str, _Link] = {}
@@ -185,7 +154,7 @@ class ProcessZone:
             [name for name, link in links.items() if not link.enabled],
             self._settings.capability_map,
         )
-        return ZoneNodes(ZoneClaims(id_, tokens, below, self._claims()))
+        return ZoneNodes(ZoneClaims(id_, tokens, below, self._store().zone_claims))
 
     def _route(self) -> tuple[str, ...]:
         """Return the zones that what is asked of a child has passed, this one the last.
@@ -198,6 +167,9 @@ class ProcessZone:
             raise SchedulerError("the zones are a circle: one of them is below itself")
         return (*route, id_)
 
+    def _password(self, row: ChildRow) -> str | None:
+        return self._app.secret(row.password, f"zone {row.name}") if row.password else None
+
     def close(self) -> None:
         """Let the threads end once what they ask is answered, or its time is over."""
         with self._lock:
@@ -208,19 +180,20 @@ class ProcessZone:
     def _tree(self, own: OwnPodms, children: Sequence[ChildZone]) -> ZoneTree:
         id_, tokens = self._identity()
         stated = self._settings.capability_map
-        return ZoneTree(id_, tokens, own, children, members=self._claims(),
+        return ZoneTree(id_, tokens, own, children, members=self._store().zone_claims,
                         capabilities=stated)  # fmt: skip
 
     def _identity(self) -> tuple[str, Tokens]:
         with self._lock:
             if self._known is None:
-                id_ = self._make_id()
-                self._known = id_, Tokens(self._make_keys(), id_)
+                id_ = self._store().zones.own_id()
+                keys = self._app.registry(self._state).zone_keys(self._settings)
+                self._known = id_, Tokens(keys, id_)
             return self._known
 
     def _child_zones(self) -> list[ChildZone]:
         """Return the children as they are now; one that is reached as before keeps its link."""
-        rows = self._children()
+        rows = self._children.rows()
         with self._lock:
             known, self._links = self._links, {}
             for row in rows:
@@ -291,25 +264,15 @@ class ZonedSchedulers:
     def __init__(self, engines: Schedulers, zone: ProcessZone) -> None:
         self._engines, self._zone = engines, zone
 
-    @contextlib.contextmanager
-    def reading(self, tenant: str = "") -> Iterator[Scheduler]:
-        """Yield what decides and claims."""
+    def reading(self, tenant: str = "") -> AbstractContextManager[Scheduler]:
+        """Return what decides and claims, for a block."""
         zoned = self._zone.scheduler(tenant)
-        if zoned is not None:
-            yield zoned
-            return
-        with self._engines.reading(tenant) as engine:
-            yield engine
+        return self._engines.reading(tenant) if zoned is None else contextlib.nullcontext(zoned)
 
-    @contextlib.contextmanager
-    def changing(self) -> Iterator[Scheduler]:
-        """Yield what composes and changes all else."""
+    def changing(self) -> AbstractContextManager[Scheduler]:
+        """Return what composes and changes all else, for a block."""
         zoned = self._zone.scheduler("")
-        if zoned is not None:
-            yield zoned
-            return
-        with self._engines.changing() as engine:
-            yield engine
+        return self._engines.changing() if zoned is None else contextlib.nullcontext(zoned)
 
 
 def _log_silence(zone: SilentZone) -> None:

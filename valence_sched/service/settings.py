@@ -253,8 +253,7 @@ def _check_events(settings: ServiceSettings, path: str) -> None:
                          "all")  # fmt: skip
     if reader.receiver is None:
         return
-    reference = reader.receiver.secret
-    if reference.stored or (reference.env is None) == (reference.file is None):
+    if not is_source(reader.receiver.secret):
         raise UsageError(f"{path}: reader: receiver: secret refers to one of env: NAME and file: "
                          "PATH")  # fmt: skip
 
@@ -267,7 +266,7 @@ def _check_dispatch(settings: ServiceSettings, path: str) -> None:
         raise UsageError(f"{path}: dispatch: target is no NAME=URL with an http or https URL "
                          "without a password: webhook=https://host/path")  # fmt: skip
     for name, one in (("key", dispatch.key), ("password", dispatch.password)):
-        if one is not None and (one.stored or (one.env is None) == (one.file is None)):
+        if one is not None and not is_source(one):
             raise UsageError(f"{path}: dispatch: {name} refers to one of env: NAME and file: PATH")
     if (dispatch.username is None) != (dispatch.password is None):
         raise UsageError(f"{path}: dispatch: a username and its password are set together or not "
@@ -289,12 +288,16 @@ def _check_keystone(settings: ServiceSettings, path: str) -> None:
         return
     if (keystone.username is None) == (keystone.application_credential_id is None):
         raise UsageError(f"{path}: keystone: set one of username and application_credential_id")
-    reference = keystone.password
-    if reference.stored or (reference.env is None) == (reference.file is None):
+    if not is_source(keystone.password):
         raise UsageError(f"{path}: keystone: password refers to one of env: NAME and file: PATH")
     scheme, separator, rest = keystone.auth_url.partition("://")
     if not separator or scheme not in ("http", "https") or not rest or "@" in rest:
         raise UsageError(f"{path}: keystone: auth_url is no http or https URL without a password")
+
+
+def is_source(reference: PasswordReference) -> bool:
+    """Return whether a reference names one of a variable and a file, and no password typed here."""
+    return not reference.stored and (reference.env is None) != (reference.file is None)
 
 
 def is_loopback(host: str) -> bool:

@@ -7,7 +7,7 @@ import unittest
 import jsonschema
 
 from valence_sched.config import schemas
-from valence_sched.config.check_file import parse_checks
+from valence_sched.config.scenario_file import parse_checks
 from valence_sched.errors import NewerSchema, SchedulerError
 from valence_sched.model.check import check_name
 from valence_sched.model.codec import load_yaml

@@ -42,8 +42,7 @@ class Case(unittest.TestCase):
         return {podm.id: podm.status for podm in view.podms}
 
     def report(self, *names: str) -> None:
-        blocks = [{"uri": "c", "type": ["Compute"],
-                   "devices": {"processors": [{"cores": 8}]}}]  # fmt: skip
+        blocks = [{"uri": "c", "type": ["Compute"], "devices": {"processors": [{"cores": 8}]}}]
         for name in names:
             self.scheduler().update_resource_stats(name, {"blocks": blocks})
 

@@ -4,7 +4,6 @@
 import logging
 import queue
 import time
-import unittest
 
 from tests.unit.messaging.broker import BrokerCase
 from valence_sched.errors import UsageError
@@ -134,7 +133,3 @@ class TestBroker(FanoutCase):
             with self.subTest(url), self.assertRaises(UsageError) as caught:
                 HintFanout(url, settings, print)
             self.assertNotIn("canary-9", str(caught.exception))
-
-
-if __name__ == "__main__":
-    unittest.main()

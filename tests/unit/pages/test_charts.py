@@ -148,7 +148,3 @@ class TestBars(unittest.TestCase):
         for section in (self.comparison(), self.comparison(0.0, 0.0), self.comparison(-5.0, 5.0),
                         self.comparison(None)):  # fmt: skip
             self.assertEqual(1, len(svgs(charts.bar_chart(section, section.measures[0]))))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -48,8 +48,7 @@ class TestMap(unittest.TestCase):
         (podm,) = inventory_map(read_hardware(engine({"id": "a", "blocks": [
             block("/b/1"), block("/b/2", cores=32), block("/b/3"),
             {"uri": "/b/4", "type": ["Storage"]}, {"uri": "/b/5"}]}))).podms  # fmt: skip
-        groups = {group.label: [one.name for one in group.blocks]
-                  for group in podm.pools[0].groups}  # fmt: skip
+        groups = {group.label: [one.name for one in group.blocks] for group in podm.pools[0].groups}
         self.assertEqual({"16 cores EPYC": ["1", "3"], "32 cores EPYC": ["2"],
                           "Storage": ["4"], "devices unknown": ["5"]}, groups)  # fmt: skip
 
@@ -198,7 +197,3 @@ class TestSize(unittest.TestCase):
                 size = len(page_html(inventory_page(site)))
                 self.assertLess(size, MEGABYTE)
                 self.assertGreater(size, 200_000, "all of it is there")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -29,8 +29,7 @@ class TestDecision(unittest.TestCase):
         self.assertEqual(("good", f"Placed: 1 of 1 node on {podm}"), (page.tone, page.lead))
         self.assertIn(("Claim", "c-1, HELD"), page.facts)
         sections = ["Nodes", "Candidates", "Filters", "Not chosen", "Nearest misses", "Hardware"]
-        self.assertEqual(sections,
-                         titles(page)[:6])  # fmt: skip
+        self.assertEqual(sections, titles(page)[:6])
         first, second = table(page, "Nodes")
         self.assertEqual(("1", "chosen", podm), first[:3])
         self.assertEqual("alternate 1", second[1])
@@ -143,7 +142,3 @@ class TestInventory(unittest.TestCase):
         for podms in ([], scheduler.podms()):
             text = page_html(inventory_page(read_hardware(scheduler, podms))).decode()
             self.assertIn(f"0 of 0 blocks are free on {len(podms)} pod managers", text)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -146,7 +146,3 @@ class TestSurvival(unittest.TestCase):
         page = self.page({**EAST, "nodes": EAST["nodes"][:1]}, WEST)
         self.assertEqual(("good", "Any 1 pod manager may fail: every node lands again (2 of 2 sets "
                           "tried)"), (page.tone, page.lead))  # fmt: skip
-
-
-if __name__ == "__main__":
-    unittest.main()

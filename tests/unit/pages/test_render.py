@@ -162,7 +162,3 @@ class TestSections(unittest.TestCase):
         text = self.text(HardwareMap(title="m", podms=podms))
         self.assertEqual(2, text.count(" open>"))
         self.assertIn("does not fit", text)
-
-
-if __name__ == "__main__":
-    unittest.main()

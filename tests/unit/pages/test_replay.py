@@ -202,7 +202,3 @@ class TestSeveralRuns(unittest.TestCase):
             self.assertEqual("", raw(text))
             self.assertNotIn("<script", text)
             self.assertIn("&lt;script&gt;", text)
-
-
-if __name__ == "__main__":
-    unittest.main()

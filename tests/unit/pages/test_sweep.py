@@ -36,8 +36,7 @@ class TestSweep(unittest.TestCase):
         self.assertEqual("base/b places the most: 85 % of all nodes", page(*self.RUNS).lead)
         self.assertEqual("Placed 40 % of all nodes", page(run(4)).lead)
         same = (run(4, policy="a"), run(4, policy="b"))
-        self.assertEqual("2 of 2 variations place the most: 40 % of all nodes",
-                         page(*same).lead)  # fmt: skip
+        self.assertEqual("2 of 2 variations place the most: 40 % of all nodes", page(*same).lead)
         self.assertEqual("No run", page().lead)
         facts = dict(page(*self.RUNS).facts)
         self.assertEqual(("small=1", "4", "2", "2", "d1"),
@@ -87,7 +86,3 @@ class TestSweep(unittest.TestCase):
         html = page_html(sweep_page(runs, {evil: (EditEffect(edit=evil),)}, ((evil, evil),)))
         self.assertEqual("", raw(html.decode()))
         self.assertNotIn("<script", html.decode())
-
-
-if __name__ == "__main__":
-    unittest.main()

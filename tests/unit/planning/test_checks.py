@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.unit.core.deciders import cpu
 from tests.unit.planning.sites import site_of
 from valence_sched import files
-from valence_sched.config.check_file import parse_checks
+from valence_sched.config.scenario_file import parse_checks
 from valence_sched.config.settings import Configuration
 from valence_sched.errors import InputError, NothingMatches, UnknownName
 from valence_sched.model.codec import convert

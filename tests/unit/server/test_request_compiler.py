@@ -9,7 +9,7 @@ from valence_sched.app import App
 from valence_sched.errors import InputError, RequestError
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.server.request_compiler import MOST_REQUESTS, RequestCompiler
+from valence_sched.server.engine_pool import MOST_REQUESTS, RequestCompiler
 
 CPUS = {"properties": {"processor": {"total_cores": 8}}}
 

@@ -62,7 +62,3 @@ class TestEngineForEach(unittest.TestCase):
         found = self.scheduler.documents()
         self.assertEqual(0, self.engines.used)
         self.assertEqual([(1, "changing")] * 2, list(found))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -156,7 +156,3 @@ class MainTest(unittest.TestCase):
             writer.stdout.close()
             self.assertEqual(writer.stderr.read(), b"")
         self.assertEqual(writer.returncode, 0)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -14,6 +14,7 @@ from valence_sched.model.registration import PasswordReference, RegisteredPodm
 from valence_sched.model.verbs import Generation
 from valence_sched.model.zoned_list import ZonedList, listed, silent_zones
 from valence_sched.service.call import Call, CallResult, listed_result
+from valence_sched.service.settings import is_source
 
 
 def listed_podms(call: Call) -> Sequence[PodmOverview]:
@@ -66,9 +67,7 @@ def change_registration(call: Call) -> RegisteredPodm:
 
 def _refuse_stored(reference: object) -> None:
     """Raise InputError for a password that would have to be typed."""
-    if isinstance(reference, PasswordReference) and (
-        reference.stored or (reference.env is None) == (reference.file is None)
-    ):
+    if isinstance(reference, PasswordReference) and not is_source(reference):
         raise InputError("the body", "$.password", "no reference", "exactly one of env and file")
 
 

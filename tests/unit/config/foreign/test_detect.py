@@ -47,7 +47,3 @@ class TestRead(unittest.TestCase):
             self.assertTrue(found.flavor.name)
             for remark in found.remarks:
                 self.assertTrue(remark.startswith("f: $"), remark)
-
-
-if __name__ == "__main__":
-    unittest.main()

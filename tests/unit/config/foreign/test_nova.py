@@ -268,7 +268,3 @@ class TestDocuments(unittest.TestCase):
                 with self.assertRaises(InputError) as caught:
                     parse_flavor(document, DocumentCursor("f"), dict)
                 self.assertTrue(str(caught.exception).startswith(line), str(caught.exception))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -123,7 +123,3 @@ class TestAmounts(unittest.TestCase):
                 with self.assertRaises(InputError) as caught:
                     read(**specs)
                 self.assertIn(words, str(caught.exception))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -149,7 +149,3 @@ class TestWordsThatNobodyLooksAt(unittest.TestCase):
                 with self.assertRaises(InputError) as caught:
                     read(**body)
                 self.assertEqual(line, str(caught.exception))
-
-
-if __name__ == "__main__":
-    unittest.main()

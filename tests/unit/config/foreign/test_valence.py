@@ -114,7 +114,3 @@ class TestBodies(unittest.TestCase):
                 with self.assertRaises(InputError) as caught:
                     read(document)
                 self.assertEqual(line, str(caught.exception))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -76,7 +76,3 @@ class ValenceSamplesTest(unittest.TestCase):
                     self.read(name)
                 self.assertTrue(str(caught.exception).startswith(f"{name}: "))
                 self.assertNotIn("\n", str(caught.exception))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -467,7 +467,3 @@ class TestStates(Case):
         self.assertIsNone(self.documents.get(HOST_2))
         self.assertEqual(1, self.documents.get(NODES)["Members@odata.count"])
         self.refused(404, self.rsd.delete(HOST_2))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -380,8 +380,7 @@ class TestComposeAction(Case):
     def test_a_reservation_keeps_others_away_until_it_is_applied(self):
         client = self.serve()
         id_ = self.act("PreviewReserve", self.stanza("n1", "C1")).json()["ReservationId"]
-        self.assertEqual(links(f"{RESERVATIONS}/{id_}"),
-                         client.get(RESERVATIONS).json()["Members"])  # fmt: skip
+        self.assertEqual(links(f"{RESERVATIONS}/{id_}"), client.get(RESERVATIONS).json()["Members"])
         self.assertTrue(client.get(f"{BLOCKS}/C1").json()["CompositionStatus"]["Reserved"])
         self.assertEqual("SpecifiedResourceAlreadyReserved", message_key(client.compose("C1")))
         body = {"RequestFormat": "Manifest", "RequestType": "Apply", "ReservationId": id_}
