@@ -370,7 +370,7 @@ class TestEnvironment(Bad):
         listed = ("podm", "list")
         for variable, value, words, code, text in (
             ("INVENTORY", none, listed, 1, f"{none}: found no such file"),
-            ("INVENTORY", junk, listed, 1, f"{junk}: line 1 column "),
+            ("INVENTORY", junk, listed, 1, f"{junk}: found text, expected JSON"),
             ("STATE", junk, listed, 1, f"{junk}: "),
             ("STATE", "foo://bar", listed, 1, "a store in 'foo' is not known"),
             ("STATE", "sqlite://", listed, 2, "the state 'sqlite://' ends with this command"),

@@ -232,7 +232,8 @@ class TestBadReports(Explain):
         self.assertIn("UTF-8", self.refused(b'{"schema": "\xff"}'))
 
     def test_another_document(self):
-        self.assertIn("expected 'valence-sched/decision'", self.refused(Path(SITE).read_bytes()))
+        refused = self.refused(Path(SITE).read_bytes())
+        self.assertIn("found an inventory, expected a decision (use --inventory)", refused)
         self.assertIn("no such field, expected field 'schema'", self.refused({"a": 1}))
 
     def test_a_newer_major_version(self):

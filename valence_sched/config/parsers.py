@@ -12,6 +12,7 @@ from valence_sched.errors import InputError, RequestError
 from valence_sched.model import expression, extra_specs, request
 from valence_sched.model.codec import ShippedJson, check_schema, convert, load_yaml
 from valence_sched.model.custom_resource import CustomResource
+from valence_sched.model.file_kind import refuse_other_kind
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import parse_capabilities
 from valence_sched.model.policy import Policy, PolicyText
@@ -131,6 +132,7 @@ def parse_requests(data: bytes, file: str) -> list[tuple[str, RequestSpec | Requ
             str(words["schema"]), str(words["version"]), request.SCHEMA, request.VERSION, file
         )
         return [("$", convert(document, Request, file))]
+    refuse_other_kind(document, "request", file)
     if not (isinstance(document, dict) and "requests" in document):
         return [("$", parse_spec(document, RequestSpec, file, "$"))]
     specs = convert(document, RequestFile, file).requests
@@ -154,7 +156,9 @@ def parse_trace_columns(data: bytes, file: str) -> dict[str, TraceColumn]:
     """Parse the columns of a recorded trace, by the field of a workload that each one is."""
     from valence_sched.model.workload import TraceFile, parse_trace_column  # only for a replay
 
-    document = convert(load_yaml(data, file), TraceFile, file)
+    text = load_yaml(data, file)
+    refuse_other_kind(text, "columns", file)
+    document = convert(text, TraceFile, file)
     columns = {}
     for field, text in document.columns.items():
         try:
@@ -180,6 +184,7 @@ def parse_settings(data: bytes, file: str, kind: type[T], check: Callable[[T, st
 
 def _items(document: Any, key: str, file: str) -> list[tuple[str, Any]]:
     """Return ``(path, item)`` of a list, of a list under ``key``, or of a single item."""
+    refuse_other_kind(document, key, file)
     many = isinstance(document, dict) and key in document
     if not many and not isinstance(document, list):
         return [("$", document)]

@@ -13,6 +13,7 @@ from valence_sched.errors import InputError, suggest
 from valence_sched.model import check, scenario
 from valence_sched.model.check import EXPECTATIONS, Check, CheckFile, place_target
 from valence_sched.model.codec import check_schema, convert, item_lines, load_yaml
+from valence_sched.model.file_kind import refuse_other_kind
 from valence_sched.model.scenario import (
     EDITS,
     Edit,
@@ -110,6 +111,7 @@ def parse_checks(data: bytes, file: str) -> tuple[list[Check], list[str]]:
     document = load_yaml(data, file)
     if not isinstance(document, dict):
         raise InputError(file, "$", "no map", f"a list under {KEY!r}")
+    refuse_other_kind(document, "check", file)
     schema, version = document.get("schema", check.SCHEMA), document.get("version", check.VERSION)
     warnings = check_schema(str(schema), str(version), check.SCHEMA, check.VERSION, file)
     if not document.get(KEY):

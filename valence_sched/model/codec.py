@@ -16,6 +16,13 @@ from msgspec import inspect
 from valence_sched.errors import InputError, NewerSchema, escape
 from valence_sched.model import quantity
 from valence_sched.model.decode_error import input_error, types_at
+from valence_sched.model.file_kind import (
+    HEAD_BYTES,
+    SCHEMA,
+    WRONG_FILE,
+    refuse_other_kind,
+    text_kind,
+)
 from valence_sched.model.quantity import format_count
 
 T = TypeVar("T")
@@ -23,7 +30,6 @@ _NUMBERS = {inspect.IntType, inspect.FloatType}
 
 #: Bytes of a file that a person writes, such as flavors, policies or requests.
 MAX_HUMAN_BYTES = 1 << 20
-_HEAD_BYTES = 4096
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how it begins
 _ENDLESS = "nesting without end"
 #: Lists and objects one in another, at most; of what programs write there are about fifteen.
@@ -51,9 +57,12 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: 
         if bytes(data[:2]) in _UTF16:
             hint = "save it as UTF-8"
             raise InputError(file, document_path, "text in UTF-16", "JSON in UTF-8", hint) from None
-        begins = bytes(data[:_HEAD_BYTES]).lstrip()[:1]
-        hint = "is the file whole?" if begins in b'{["' else "is this the right file?"
-        raise InputError(file, position, problem, "JSON", hint) from None
+        if bytes(data[:HEAD_BYTES]).lstrip()[:1] in b'{["':
+            raise InputError(file, position, problem, "JSON", "is the file whole?") from None
+        noun, hint = text_kind(bytes(data)) if document_path == "$" else ("", "")
+        where = "" if noun else position
+        hint = hint or WRONG_FILE
+        raise InputError(file, where, noun or problem, "JSON", hint) from None
     except UnicodeDecodeError as error:
         raise InputError(file, f"byte {error.start}", "bytes that are not UTF-8", "JSON") from None
     except RecursionError:
@@ -138,8 +147,10 @@ def load_yaml(data: bytes, file: str) -> Any:
 
     if len(data) > MAX_HUMAN_BYTES:
         raise InputError(file, "", f"over {MAX_HUMAN_BYTES:,} bytes", "a smaller file")
+    document: Any = ""
     try:
-        return yaml.load(data, Loader=PlainLoader)  # noqa: S506 - a SafeLoader, made stricter
+        if not data.lstrip().startswith(b"<"):  # else HTML, which YAML may take for a key
+            document = yaml.load(data, Loader=PlainLoader)  # noqa: S506 - a SafeLoader, made stricter
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         position = f"line {mark.line + 1} column {mark.column + 1}" if mark else ""
@@ -150,6 +161,9 @@ def load_yaml(data: bytes, file: str) -> Any:
         raise InputError(file, "", str(error), "YAML or JSON") from None
     except RecursionError:
         raise InputError(file, "", _ENDLESS, "YAML of modest depth") from None
+    if isinstance(document, str):
+        raise InputError(file, "", text_kind(data)[0] or "text", "YAML or JSON", WRONG_FILE)
+    return document
 
 
 def item_lines(data: bytes, key: str) -> list[int]:
@@ -186,6 +200,7 @@ def dump_yaml(value: object) -> str:
 def check_schema(found: str, version: str, schema: str, ours: str, file: str) -> list[str]:
     """Refuse another schema or a newer major version; return a warning for a newer minor one."""
     if found != schema:
+        refuse_other_kind({"schema": found}, schema.removeprefix(SCHEMA), file)
         raise InputError(file, "$.schema", repr(found), repr(schema))
     try:
         major, minor = (int(part) for part in version.split("."))

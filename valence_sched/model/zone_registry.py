@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from valence_sched.errors import InputError, one_line
 from valence_sched.model.base import Noun
 from valence_sched.model.codec import check_schema, convert, load_yaml
+from valence_sched.model.file_kind import refuse_other_kind
 from valence_sched.model.http_headers import MOST_HOPS
 from valence_sched.model.inventory import Name, parse_capabilities
 from valence_sched.model.registration import PasswordReference
@@ -329,7 +330,9 @@ def parse_zone_file(data: bytes, file: str, folder: str) -> RecordedZone:
     Raises:
         InputError, NewerSchema: naming the path, what was found and what was expected.
     """
-    document = convert(load_yaml(data, file), ZoneFile, file)
+    content = load_yaml(data, file)
+    refuse_other_kind(content, "zones", file)
+    document = convert(content, ZoneFile, file)
     check_schema(document.schema, document.version, SCHEMA, VERSION, file)
     zone = _checked(document.zone, file, "$.zone", 0)
     if not any(one.inventories for _, one in zone.walk()):

@@ -59,7 +59,7 @@ class TestReports(unittest.TestCase):
         self.assertIn("$.mood", warning)
 
     def test_another_schema_and_a_newer_major_version_are_refused(self):
-        with self.assertRaisesRegex(InputError, "expected 'valence-sched/decision'"):
+        with self.assertRaisesRegex(InputError, "found an inventory, expected a decision"):
             parse_report(self.document(schema="valence-sched/inventory"), "r")
         with self.assertRaises(NewerSchema):
             parse_report(self.document(version="2.0"), "r")

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A file of the wrong kind is named for what it is, with what reads it."""
+
+import gzip
+import json
+import unittest
+from pathlib import Path
+
+from tests.functional.programs import ROOT, SITE
+from valence_sched.config.parsers import (
+    parse_flavors,
+    parse_policies,
+    parse_requests,
+    parse_resources,
+    parse_trace_columns,
+)
+from valence_sched.config.podms_file import parse_podms
+from valence_sched.config.scenario_file import parse_checks, parse_scenarios
+from valence_sched.errors import InputError
+from valence_sched.model.codec import decode, load_yaml
+from valence_sched.model.decision import parse_report
+from valence_sched.model.file_kind import KINDS
+from valence_sched.model.plan import parse_plan
+from valence_sched.model.replay import parse_replay
+from valence_sched.model.zone_registry import parse_zone_file
+
+PARSERS = {
+    "flavors": parse_flavors,
+    "policies": parse_policies,
+    "resources": parse_resources,
+    "columns": parse_trace_columns,
+    "request": parse_requests,
+    "check": parse_checks,
+    "scenario": parse_scenarios,
+    "podms": lambda data, file: parse_podms(load_yaml(data, file), file),
+    "zones": lambda data, file: parse_zone_file(data, file, ""),
+    "plan": parse_plan,
+    "decision": parse_report,
+    "replay": parse_replay,
+}
+
+
+def written(kind: str) -> bytes:
+    """Return the beginning of a file that says its schema."""
+    return json.dumps({"schema": f"valence-sched/{kind}", "version": "1.0"}).encode()
+
+
+class TestKinds(unittest.TestCase):
+    """Each parser on each kind of file but its own."""
+
+    def refused(self, parse, data):
+        with self.assertRaises(InputError) as caught:
+            parse(data, "f")
+        return str(caught.exception)
+
+    def test_a_file_that_says_its_schema_is_named_with_what_reads_it(self):
+        for expected, parse in PARSERS.items():
+            for kind in ("inventory", "decision", "plan", "replay", "check", "zones"):
+                if kind == expected:
+                    continue
+                with self.subTest(expected=expected, found=kind):
+                    found, wanted = KINDS[kind], KINDS[expected].noun
+                    self.assertEqual(f"f: found {found.noun}, expected {wanted} (use {found.use})",
+                                     self.refused(parse, written(kind)))  # fmt: skip
+
+    def test_so_is_one_that_only_a_field_tells(self):
+        files = {"flavors": "flavors: []", "policies": "policies: []", "check": "expectations: []",
+                 "request": "requests: []", "scenario": "scenarios: []"}  # fmt: skip
+        for expected in ("flavors", "policies", "resources", "columns", "podms", "zones", "check"):
+            for kind, text in files.items():
+                if kind != expected:
+                    with self.subTest(expected=expected, found=kind):
+                        refused = self.refused(PARSERS[expected], text.encode())
+                        self.assertIn(f"found {KINDS[kind].noun}, expected", refused)
+                        self.assertIn(f"(use {KINDS[kind].use})", refused)
+
+    def test_a_scenario_may_have_policies_and_flavors(self):
+        parse_scenarios(b"name: a\nflavors: []\npolicies: []", "f")
+
+    def test_text_yaml_html_and_archives_are_told_apart_where_json_is_wanted(self):
+        site = Path(SITE).read_bytes()
+        zones = (ROOT / "examples" / "zones.yaml").read_bytes()
+        for data, found in (
+            (b"<!DOCTYPE html><html>", "HTML, expected JSON (is this the right file?)"),
+            (b"<?xml version='1.0'?>", "XML, expected JSON (is this the right file?)"),
+            (gzip.compress(site), "gzip, expected JSON (is this the right file?)"),
+            (b"A site\n======\n", "text, expected JSON (is this the right file?)"),
+            (b"# ours\nname: tiny\n", "YAML, expected JSON (is this the right file?)"),
+            (b"flavors:\n- name: a\n", "flavors in YAML, expected JSON (use --flavor-file)"),
+            (zones, "a tree of zones in YAML, expected JSON (use --zone-file)"),
+        ):
+            with self.subTest(found):
+                refused = self.refused(lambda data, file: decode(data, dict, file), data)
+                self.assertEqual(f"f: found {found}", refused)
+
+    def test_html_and_text_are_named_where_yaml_is_wanted(self):
+        for data, found in ((b"<!doctype html><p>it is: so</p>", "HTML"), (b"A site", "text"),
+                            (b"<html><body>a: b: c</body></html>", "HTML")):  # fmt: skip
+            self.assertEqual(f"f: found {found}, expected YAML or JSON (is this the right file?)",
+                             self.refused(parse_flavors, data))  # fmt: skip
