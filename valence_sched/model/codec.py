@@ -147,10 +147,9 @@ def load_yaml(data: bytes, file: str) -> Any:
 
     if len(data) > MAX_HUMAN_BYTES:
         raise InputError(file, "", f"over {MAX_HUMAN_BYTES:,} bytes", "a smaller file")
-    document: Any = ""
+    noun, _ = text_kind(data)
     try:
-        if not data.lstrip().startswith(b"<"):  # else HTML, which YAML may take for a key
-            document = yaml.load(data, Loader=PlainLoader)  # noqa: S506 - a SafeLoader, made stricter
+        document = "" if noun in ("HTML", "XML") else yaml.load(data, Loader=PlainLoader)  # noqa: S506 - a SafeLoader, made stricter
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         position = f"line {mark.line + 1} column {mark.column + 1}" if mark else ""
@@ -162,7 +161,7 @@ def load_yaml(data: bytes, file: str) -> Any:
     except RecursionError:
         raise InputError(file, "", _ENDLESS, "YAML of modest depth") from None
     if isinstance(document, str):
-        raise InputError(file, "", text_kind(data)[0] or "text", "YAML or JSON", WRONG_FILE)
+        raise InputError(file, "", noun or "text", "YAML or JSON", WRONG_FILE)
     return document
 
 
