@@ -84,7 +84,14 @@ def current_form(json: Json, *, root: bool = False) -> Json:
     kind = type_name(json)
     if below and kind in _ENTRIES:
         return _merged(json, {key: below[key] for key in _ENTRIES[kind] if key in below})
-    if kind and not kind.endswith("collection") and not _lists_members(json, below):
+    # A property that may be one of a collection has ``members`` in its name.
+    if (
+        kind
+        and not kind.endswith("collection")
+        and not any(
+            "members" in "".join(it).casefold() for it in ((json, below) if below else (json,))
+        )
+    ):
         return json
     return _collection(json, below, kind)
 
@@ -106,7 +113,6 @@ class ShapeMemo:
         return len(self._types) + len(self._plain_names)
 
     def current_form(self, json: Json, *, root: bool = False) -> Json:
-        """Return a document in the present form, as :func:`current_form`."""
         told = json.get("@odata.type")
         if root or not isinstance(told, str):
             return current_form(json, root=root)
@@ -150,11 +156,6 @@ def _with_links(json: Json) -> Json:
 def _below(json: Json) -> Json:
     below = json.get("Links")
     return below if isinstance(below, dict) else {}
-
-
-def _lists_members(json: Json, below: Json) -> bool:
-    """Return whether a property may be one of a collection: its name then has ``members`` in it."""
-    return any("members" in "".join(it).casefold() for it in ((json, below) if below else (json,)))
 
 
 def type_name(json: Json) -> str:

@@ -63,7 +63,8 @@ class DocumentCache:
         place = f"{user or ''} {url}"
         self._now_s, self._place = now_s, place
         self._url = f"{place} {identity}" if identity else place
-        self._path = folder / f"{_place_digest(place)}.json.zst" if folder else None
+        digest = hashlib.sha256(place.encode()).hexdigest()[:32]
+        self._path = folder / f"{digest}.json.zst" if folder else None
         self._documents: dict[str, tuple[float, Json]] = {}
         self.problem: str | None = None
         #: When the first of the documents is due that were saved, seconds since 1970.
@@ -75,7 +76,6 @@ class DocumentCache:
         return self._path is not None
 
     def load(self) -> None:
-        """Read the file, if there is one that can be used."""
         if self._path is None or not self._path.exists():
             return
         try:
@@ -101,7 +101,6 @@ class DocumentCache:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def get(self, key: str) -> Json | None:
-        """Return a document by its folded URI."""
         entry = self._documents.get(key)
         return entry and entry[1]
 
@@ -147,10 +146,6 @@ class DocumentCache:
         if content.version != VERSION or not is_of_place:
             raise ValueError("it is of another version or pod manager")
         return content
-
-
-def _place_digest(place: str) -> str:
-    return hashlib.sha256(place.encode()).hexdigest()[:32]
 
 
 #: Runs work in one more thread, if there may be one more for so many requests that wait.
@@ -251,7 +246,6 @@ class RememberedReading(NamedTuple):
 
     @property
     def size(self) -> int:
-        """About the bytes that it takes."""
         requests = sum(REQUEST_BYTES + len(request.uri) for request in self.digests)
         return len(self.document) + requests
 

@@ -155,18 +155,13 @@ def unfold(whole: Json) -> tuple[dict[str, Json], int]:
                     bare += place != "Links"
                     continue
                 holder[place] = {"@odata.id": uri}
-                if not _is_whole(value):
+                if value.get("error") or "@odata.type" not in value or "Name" not in value:
+                    continue
+                if value.get("Id") in (None, "") and "Members" not in value:
                     continue
                 found[uri] = value
             stack.append(value)
     return found, bare
-
-
-def _is_whole(json: Json) -> bool:
-    if json.get("error"):
-        return False
-    named = "@odata.type" in json and "Name" in json
-    return named and (json.get("Id") not in (None, "") or "Members" in json)
 
 
 def _document(json: Json, uri: str) -> Json:

@@ -142,11 +142,10 @@ class ReaderPool:
     def _work(self) -> None:
         try:
             self._read_all()
-        except Exception as error:  # nobody would wait for this thread in vain
+        except Exception as error:  # else the caller would wait for this thread in vain
             self._results.put(error)
 
     def _read_all(self) -> None:
-        """Read pod managers, one after another, while some are left."""
         while True:
             try:
                 index, target = self._todo.popleft()

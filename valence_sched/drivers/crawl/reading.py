@@ -7,13 +7,12 @@ import functools
 import logging
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from valence_sched.drivers.crawl.cache import Answers, DocumentCache, ReadingMemory, Start
@@ -29,7 +28,7 @@ from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, Sh
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
 from valence_sched.model.diagnostic import Diagnostic
-from valence_sched.model.inventory import BlockType, FullPodm, Limit, Node, PodmStatus, to_json
+from valence_sched.model.inventory import BlockType, FullPodm, Limit, PodmStatus, to_json
 from valence_sched.model.quantity import format_count
 from valence_sched.model.reading import PreviousReading
 from valence_sched.model.registration import AUTO, Registration
@@ -130,7 +129,6 @@ class PodmReader:
 
     @property
     def left_s(self) -> float:
-        """The seconds until the deadline."""
         return self._deadline.left_s
 
     def read(self, dialects: Dialects) -> Reading:
@@ -146,7 +144,6 @@ class PodmReader:
             return self._failure("Unknown", f"{what} (please report this)")
 
     def timeout_result(self) -> Reading:
-        """Return that the deadline has passed."""
         return self._failure("Offline", str(self._deadline.error()))
 
     def cut(self) -> None:
@@ -182,10 +179,11 @@ class PodmReader:
         documents = ExpandReader(connection if memory is None else answers)
         documents.read_features(root)
         crawl = Crawler(documents, cache, connection.host, settings.parallel, self._start)
-        host, shared = connection.host, self._shared
-        nodes = self._previous.nodes
-        result = read_in_passes(crawl, dialect, root, known.name, host, most, shared, nodes)
-        notes, podm, read, _ = result
+        linked = functools.partial(
+            LinkedDocuments, host=connection.host, max_blocks=most, shared=self._shared,
+            known_nodes=self._previous.nodes,
+        )  # fmt: skip
+        notes, podm, read, _ = read_in_passes(crawl, dialect, root, known.name, linked)
         cache.save(crawl.lasting_documents())
         for remark in (*connection.remarks, *([cache.problem] if cache.problem else [])):
             notes.remark(remark)
@@ -222,7 +220,7 @@ class PodmReader:
     def _with_registration(self, podm: FullPodm) -> FullPodm:
         """Return a pod manager with the properties of its registration, which win."""
         known = self._registration
-        return msgspec.structs.replace(
+        return replace(
             podm,
             id=known.name,
             url=self._url(),
@@ -265,24 +263,16 @@ class ReadPass(NamedTuple):
 
 
 def read_in_passes(
-    crawl: Crawler,
-    dialect: Dialect,
-    root: Json,
-    name: str,
-    host: str,
-    max_blocks: MaxBlocks | None = None,
-    shared: Shared | None = None,
-    known_nodes: Sequence[Node] = (),
+    crawl: Crawler, dialect: Dialect, root: Json, name: str, linked: Callable[..., LinkedDocuments]
 ) -> ReadPass:
     """Return the last pass: documents are fetched and read again until none is missing.
 
-    ``known_nodes`` are those of the last reading. Where documents bring what stands below them,
-    reading may need no more than the root links, so it is tried at once: following documents that
-    are there costs as much as reading them.
+    ``linked`` makes the linked documents of a function that returns a document, notes, and the URIs
+    of the documents there are. Where documents bring what stands below them, reading may need no
+    more than the root links, so it is tried at once: following documents that are there costs as
+    much as reading them.
     """
-    run_pass = functools.partial(
-        _run_pass, crawl, dialect, name, host, max_blocks, shared, known_nodes
-    )
+    run_pass = functools.partial(_run_pass, crawl, dialect, name, linked)
     crawl.add(ROOT, root)
     whole = fetch_task(ROOT, dialect.root)
     if crawl.expands:
@@ -302,15 +292,8 @@ def read_in_passes(
 
 
 def _run_pass(
-    crawl: Crawler,
-    dialect: Dialect,
-    name: str,
-    host: str,
-    max_blocks: MaxBlocks | None,
-    shared: Shared | None,
-    known_nodes: Sequence[Node],
+    crawl: Crawler, dialect: Dialect, name: str, linked: Callable[..., LinkedDocuments]
 ) -> ReadPass:
-    """Read with the documents that are there."""
     notes = DocumentNotes()
     read: dict[str, Json] = {}
     missing: list[str] = []
@@ -326,20 +309,15 @@ def _run_pass(
             read[uri] = found
         return found
 
-    service = LinkedDocuments(get, notes, known, host, max_blocks, shared, known_nodes)
+    service = linked(get, notes, known)
     podm = dialect.inventory(service, name)
     if podm.identity is None:
         identity = told_identity(get, service)
-        podm = msgspec.structs.replace(podm, identity=identity)
+        podm = replace(podm, identity=identity)
     if not missing:
         root = service.json(ROOT, "the protocol") or {}
         ListCheck(crawl, service).check(dialect.root(ROOT, root, NO_NOTES), is_near=True)
     return ReadPass(notes, podm, read, missing)
-
-
-def _is_typed(one: Resource) -> bool:
-    """Return whether a document tells that it is of its class."""
-    return type_name(one.json).endswith(type(one).__name__.casefold())
 
 
 class ListCheck:
@@ -364,10 +342,11 @@ class ListCheck:
                     continue
                 one = way.to(json[0], json[1], NO_NOTES)
                 is_service = is_near and not way.collection
+                is_typed = type_name(one.json).endswith(type(one).__name__.casefold())
                 if MEMBERS in one.json:
                     page = Collection(one.uri, one.json, NO_NOTES)
                     self._check_list(page, way.to, is_service=is_service)
-                elif one.tells_nothing and not (is_service and _is_typed(one)):
+                elif one.tells_nothing and not (is_service and is_typed):
                     raise Unreachable(f"{one.uri}: {_NOTHING_TOLD}")
                 else:
                     self.check(one, is_near=is_service)

@@ -68,7 +68,6 @@ class LazyTransport:
         self._lock = threading.Lock()
 
     def ask(self, request: PodmRequest) -> Answer:
-        """Send one request; errors as for a transport, and those of making it."""
         if self._made is None:
             with self._lock:
                 if self._made is None:
@@ -208,12 +207,10 @@ class Connection:
 
     @property
     def remarks(self) -> list[str]:
-        """Doubtful things about the login."""
         return self._login.remarks
 
     @property
     def has_login(self) -> bool:
-        """Whether a login was made."""
         return self._login.count > 0
 
     def refusal(self) -> LoginRefused:
@@ -417,6 +414,10 @@ def _bytes(text: str) -> bytes:
         return text.encode()
 
 
+#: What a login needs: a root that links nothing else may show the rest after it.
+LOGIN_ENTRIES = frozenset(("SessionService", "Sessions", "Registries", "JsonSchemas"))
+
+
 class RootSearch(NamedTuple):
     """What was found at the URIs of the root: the root, else what was found in its place."""
 
@@ -434,7 +435,7 @@ def enter_service(connection: Connection) -> Json:
     found = _search_root(connection)
     if found.root is not None:
         connection.log_in(current_form(found.root, root=True))
-        if connection.has_login and _shows_login_only(found.root):
+        if connection.has_login and _linked(found.root) <= LOGIN_ENTRIES:
             found = _search_root(connection)
     elif found.login_status:
         connection.log_in(None)
@@ -482,8 +483,3 @@ def _linked(root: Json) -> set[str]:
     """Return the entries of a root that link something."""
     entries = current_form(root, root=True).items()
     return {key for key, value in entries if isinstance(value, dict) and "@odata.id" in value}
-
-
-def _shows_login_only(root: Json) -> bool:
-    """Return whether a root links nothing but what a login needs: the rest may come after it."""
-    return _linked(root) <= {"SessionService", "Sessions", "Registries", "JsonSchemas"}

@@ -7,6 +7,7 @@ Sites of hundreds of pod managers are read through it. What fails below HTTP bec
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import re
@@ -71,7 +72,7 @@ class Response:
     ``receive`` returns at most so many bytes, none at the end of the connection. A response that
     ``is_reusable`` leaves its connection free for another request. Making it, and each read,
     raises an HTTPException of a response that is none, a MalformedBody of one with a head, and what
-    ``receive`` raises.
+    ``receive`` raises. The parser calls the methods ``on_…``.
 
     Interim responses (1xx) are skipped. Old servers fold headers, end lines without a carriage
     return and pad the sizes of chunks, which is accepted.
@@ -117,13 +118,11 @@ class Response:
         return b"".join(pieces)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header, or a trailer, from the parser."""
         self._lines += 1
         if not self._has_head:
             self.headers.add(name, value)
 
     def on_headers_complete(self) -> None:
-        """Take the end of a head from the parser."""
         if self._parser is None or self.is_complete:
             return
         self.status = status = self._parser.get_status_code()
@@ -140,13 +139,11 @@ class Response:
             self._ends_by_close = not has_end
 
     def on_body(self, piece: bytes) -> None:
-        """Take a piece of the body from the parser."""
         if not self.is_complete:
             self._pieces.append(piece)
             self._size += len(piece)
 
     def on_message_complete(self) -> None:
-        """Take the end of a response from the parser."""
         if self._has_head and not self.is_complete:
             self._complete()
 
@@ -297,7 +294,6 @@ class StdlibTransport:
             self._drop(self._idle.pop())
 
     def _encode(self, request: PodmRequest) -> bytes:
-        """Return the bytes of a request, whose headers can be sent."""
         method, path, headers, _, _, body = request
         data = b"" if body is None else msgspec.json.encode(body)
         lines = [f"{method} {_quote_path(path) or '/'} HTTP/1.1", f"Host: {self._host_header}"]
@@ -326,7 +322,6 @@ class StdlibTransport:
         return speaks_tls((self._host, self._port), timeout_s)
 
     def _take_idle(self, timeout_s: float) -> socket.socket | None:
-        """Return a connection that is open and free, None if there is none."""
         while self._idle:
             try:
                 sock = self._idle.pop()
@@ -420,13 +415,8 @@ def _decompress(response: Response, content: bytes, most: int) -> bytes:
     try:
         return zlib.decompressobj(_GZIP_OR_ZLIB).decompress(content, most + 1)
     except zlib.error:
-        if encoding == "deflate" and _is_raw_deflate(content):
-            raise unsupported_encoding("deflate without a zlib header") from None
+        if encoding == "deflate":
+            with contextlib.suppress(zlib.error):
+                if zlib.decompressobj(-zlib.MAX_WBITS).decompress(content, 1):
+                    raise unsupported_encoding("deflate without a zlib header") from None
         raise
-
-
-def _is_raw_deflate(content: bytes) -> bool:
-    try:
-        return bool(zlib.decompressobj(-zlib.MAX_WBITS).decompress(content, 1))
-    except zlib.error:
-        return False

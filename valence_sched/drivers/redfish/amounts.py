@@ -75,7 +75,11 @@ class AmountComposer:
         for grant in request.made_grants:
             source = self._source(grant.uri)
             if source is None or grant_size(source.stock, grant.amount) != grant.amount:
-                left = "nothing" if source is None else _left(source.stock)
+                left = "nothing"
+                if source is not None:
+                    stock, left = source.stock, "an unknown amount"
+                    if stock.total is not None:
+                        left = f"{max(0.0, stock.total - stock.used):g} {stock.unit} left"
                 yield f"{grant.uri}: found {left}, {grant.amount:g} were chosen"
 
     def create(self, request: CompositionRequest, watch: Watch) -> Creation:
@@ -179,7 +183,8 @@ class AmountComposer:
             new = sorted(uri for uri in members if fold_uri(uri) not in before)
             if not new and not (late and patience.pause()):
                 break
-        named = [uri for uri in new if self._is_named(uri, request)]
+        names = ((uri, get_document(self._session, uri)) for uri in new)
+        named = [uri for uri, it in names if it is not None and request.names(it.get("Name"), uri)]
         answered = [uri for uri in new if sent.node and fold_uri(uri) == fold_uri(sent.node)]
         ours = named or (answered if sent.succeeded else []) or (new if sent.succeeded else [])
         if len(ours) != 1 and new and not sent.refused:
@@ -205,10 +210,6 @@ class AmountComposer:
             return Creation(made, f"{uri}: found {found}, expected {grant.amount:g} as granted")
         return Creation(made)
 
-    def _is_named(self, uri: str, request: CompositionRequest) -> bool:
-        json = get_document(self._session, uri)
-        return json is not None and request.names(json.get("Name"), uri)
-
     def _is_ours(self, one: Grant, request: CompositionRequest) -> bool:
         json = get_document(self._session, one.uri)
         if json is None:
@@ -227,7 +228,6 @@ class AmountComposer:
         return set(member_uris(self._session, collection))
 
     def _source(self, uri: str) -> Source | None:
-        """Return what makes an amount of a stock, None where nothing does."""
         json = get_document(self._session, uri)
         if json is None:
             return None
@@ -276,9 +276,3 @@ def size_of(json: Json) -> float | None:
         return float(chunk)
     size = schema.Volume("", json, NO_NOTES).capacity_bytes
     return None if size is None else round(size / GIB, 9)
-
-
-def _left(stock: Stock) -> str:
-    if stock.total is None:
-        return "an unknown amount"
-    return f"{max(0.0, stock.total - stock.used):g} {stock.unit} left"

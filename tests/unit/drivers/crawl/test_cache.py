@@ -29,6 +29,7 @@ from valence_sched.drivers.crawl.reading import ReadTarget, read_in_passes
 from valence_sched.drivers.fields import MAX_TEXT, Link, Resource
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Answer, Deadline, Unreachable
+from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.reading import ReadOptions, ReadPace
 from valence_sched.model.registration import Registration
@@ -251,7 +252,7 @@ class DocumentsTest(LiveTest):
                     lambda *_, seen=started: bool(seen.append(1)),
                 )  # fmt: skip
                 root = connection.get("/redfish/v1").json("/redfish/v1")
-                read_in_passes(crawl, DIALECTS["redfish"](), root, "podm", connection.host)
+                read_in_passes(crawl, DIALECTS["redfish"](), root, "podm", LinkedDocuments)
             self.assertEqual(starts, bool(started))
 
 

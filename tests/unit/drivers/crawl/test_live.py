@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Live pod managers say the same as their recorded trees, with no more requests than needed."""
 
+import functools
 import os
 import stat
 import tempfile
@@ -21,7 +22,7 @@ from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget, read_i
 from valence_sched.drivers.dialect import recognised_dialect
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Deadline
-from valence_sched.drivers.links import MAX_PLACES, fold_uri, path_of, places_below
+from valence_sched.drivers.links import MAX_PLACES, LinkedDocuments, fold_uri, path_of, places_below
 from valence_sched.model.diagnostic import NoProgress
 from valence_sched.model.registration import Registration
 
@@ -64,7 +65,8 @@ class IdentityTest(LiveTest):
                     crawl = Crawler(
                         ExpandReader(connection), cache, connection.host, 1, lambda *_: False
                     )
-                    read_in_passes(crawl, DIALECTS["redfish"](), root, "podm", connection.host)
+                    linked = functools.partial(LinkedDocuments, host=connection.host)
+                    read_in_passes(crawl, DIALECTS["redfish"](), root, "podm", linked)
                 self.assertEqual(0, crawl.unplanned)
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One reading by itself: what the registration adds, what a failure says, where passes end."""
 
+import functools
 import unittest
 from datetime import UTC, datetime, timedelta, timezone
 from unittest import mock
@@ -18,6 +19,7 @@ from valence_sched.drivers.crawl.reading import (
 from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.fields import Link, Resource
 from valence_sched.drivers.http.tls import TlsContexts
+from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.errors import PodmError
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm, Limit, Pool
@@ -94,6 +96,9 @@ class TestRegistration(unittest.TestCase):
         self.assertEqual(UTC, reader()._at.tzinfo)
 
 
+LINKED = functools.partial(LinkedDocuments, host="h.invalid")
+
+
 class TestPasses(unittest.TestCase):
     """Documents are fetched and read until none is missing."""
 
@@ -109,7 +114,7 @@ class TestPasses(unittest.TestCase):
     def test_the_last_pass_has_all_that_was_read_and_nothing_that_is_missing(self):
         tree = dict(self.TREE)
         made = crawl(tree)
-        found = read_in_passes(made, DIALECTS["redfish"](), tree[ROOT], "east", "h.invalid")
+        found = read_in_passes(made, DIALECTS["redfish"](), tree[ROOT], "east", LINKED)
         self.assertEqual([], found.missing)
         self.assertLessEqual({ROOT, "/redfish/v1/CompositionService"}, set(found.read))
         self.assertEqual(("east", "redfish"), (found.podm.id, found.podm.driver))
@@ -126,7 +131,7 @@ class TestPasses(unittest.TestCase):
             mock.patch.object(reading, "_run_pass", leads_on),
             self.assertRaisesRegex(PodmError, r"lead on without end \(20 times\)"),
         ):
-            read_in_passes(crawl(tree), DIALECTS["redfish"](), tree[ROOT], "east", "h.invalid")
+            read_in_passes(crawl(tree), DIALECTS["redfish"](), tree[ROOT], "east", LINKED)
         self.assertEqual(reading.MAX_PASSES, len(passes))
 
 
@@ -157,7 +162,9 @@ class TestOnePass(unittest.TestCase):
 
     def passed(self, dialect, tree, **words):
         made = crawl(tree)
-        return made, read_in_passes(made, dialect, tree.get(ROOT), "east", "h.invalid", **words)
+        return made, read_in_passes(
+            made, dialect, tree.get(ROOT), "east", functools.partial(LINKED, **words)
+        )
 
     def test_the_identity_is_the_dialects_own_else_what_the_service_tells(self):
         tree = {ROOT: whole(ROOT, UUID=UUID)}
@@ -186,7 +193,8 @@ class TestOnePass(unittest.TestCase):
         made = crawl(answers, features=FULL)
         services = []
         dialect = small_dialect(None, chassis, "/c", services=services)
-        found = read_in_passes(made, dialect, answers[ROOT], "east", "h.invalid", {"Compute": 3})
+        linked = functools.partial(LINKED, max_blocks={"Compute": 3})
+        found = read_in_passes(made, dialect, answers[ROOT], "east", linked)
         self.assertEqual(([], {"Compute": 3}), (found.missing, services[-1].max_blocks))
         self.assertEqual([f"{chassis}?$expand=.($levels=1)"], asked(made))
 
