@@ -78,11 +78,10 @@ def _read_names(device: Device) -> Names:
     elif isinstance(device, schema.Port):
         found += [("address", it) for it in device.macs + device.addresses]
     folded = [(sort, " ".join(name.casefold().split())) for sort, name in found if name]
-    return frozenset((kind, sort, name) for sort, name in folded if _identifies(name))
-
-
-def _identifies(name: str) -> bool:
-    return name not in _PLACEHOLDERS and bool(name.strip("0:-. "))
+    return frozenset(
+        (kind, sort, name) for sort, name in folded
+        if name not in _PLACEHOLDERS and name.strip("0:-. ")
+    )  # fmt: skip
 
 
 def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Names:
@@ -314,13 +313,10 @@ def _differ(first: Device, second: Device, trusted: Names) -> bool:
 def _looks_same(first: Device, second: Device) -> bool:
     key = _LIKENESS[KINDS[type(first)]].key
     common = (_same(first, second, name) for name in key)
-    return _may_be_same(first, second) and (any(common) or _is_of_no_size(first, second))
-
-
-def _is_of_no_size(first: Device, second: Device) -> bool:
-    """Return whether one is a medium of 0 bytes, and the other a drive that tells no size."""
+    # One may be a medium of 0 bytes, and the other a drive that tells no size.
     drives = [it for it in (first, second) if isinstance(it, schema.DriveDevice)]
-    return {0, None} == {drive.capacity_bytes for drive in drives}
+    is_of_no_size = {0, None} == {drive.capacity_bytes for drive in drives}
+    return _may_be_same(first, second) and (any(common) or is_of_no_size)
 
 
 def _may_be_same(first: Device, second: Device) -> bool:

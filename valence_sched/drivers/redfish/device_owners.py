@@ -7,7 +7,7 @@ blocks: its owner is decided over the whole pod manager before anything is count
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from valence_sched.drivers.fields import Link
@@ -112,7 +112,8 @@ def _completed(
         found = with_summaries(system, listed)
         devices |= {uri: it for uri, it in found.items() if uri.startswith(f"{system.uri}#")}
     for holder in holders:
-        if tells_all(holder.json) and (_STORAGES not in holder.json or _has_drives(devices)):
+        has_drives = any(isinstance(it, schema.DriveDevice) for it in devices.values())
+        if tells_all(holder.json) and (_STORAGES not in holder.json or has_drives):
             continue
         storages, where = _storages(service, holder), holder.uri
 
@@ -125,10 +126,6 @@ def _completed(
     return devices
 
 
-def _has_drives(devices: Devices) -> bool:
-    return any(isinstance(it, schema.DriveDevice) for it in devices.values())
-
-
 def assign_devices(
     service: LinkedDocuments,
     candidates: Mapping[str, Devices],
@@ -136,7 +133,8 @@ def assign_devices(
     trusted: Names,
 ) -> dict[str, list[schema.Device]]:
     """Return the devices of each block, as :func:`devices_by_block`, of those that each reaches."""
-    if not trusted and _are_disjoint(candidates.values()):
+    count = sum(map(len, candidates.values()))
+    if not trusted and len(set().union(*candidates.values())) == count:  # none is shared
         return {block: list(found.values()) for block, found in candidates.items()}
     keys: dict[object, str] = {}  # the first URI of each device, by its URIs and names
     holders: dict[str, list[str]] = {}
@@ -162,10 +160,6 @@ def assign_devices(
         block: [device for uri, device in found.items() if owner[key_of[uri]] == block]
         for block, found in candidates.items()
     }
-
-
-def _are_disjoint(found: Collection[Devices]) -> bool:
-    return len(set().union(*found)) == sum(map(len, found))
 
 
 def _rank(status: Status) -> int:
@@ -295,14 +289,9 @@ def _nics(
         return
     known = {service.uri(link, nic.uri) for nic in seen for link in nic.ports}
     for interface in service.follow(holder.network, schema.NetworkInterface, holder.uri):
-        ports = _ports(service, interface)
+        ports = list(service.follow(interface.ports, schema.Port, interface.uri))
+        if not ports:
+            for adapter in service.follow(interface.adapter, schema.NetworkAdapter, interface.uri):
+                ports += service.follow(adapter.ports, schema.Port, adapter.uri)
         left: list[schema.Device] = [port for port in ports if port.uri not in known]
         yield "NetworkInterfaces", left if ports else [interface]
-
-
-def _ports(service: LinkedDocuments, interface: schema.NetworkInterface) -> list[schema.Port]:
-    ports = list(service.follow(interface.ports, schema.Port, interface.uri))
-    if not ports:
-        for adapter in service.follow(interface.adapter, schema.NetworkAdapter, interface.uri):
-            ports += service.follow(adapter.ports, schema.Port, adapter.uri)
-    return ports

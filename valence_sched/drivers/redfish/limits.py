@@ -75,7 +75,6 @@ class LimitsByZone:
         return found
 
     def _assume(self, kind: BlockType, blocks: Mapping[BlockType, int]) -> int:
-        """Return the most blocks of a type where no maximum is stated."""
         if kind in self._service.max_blocks:
             return self._service.max_blocks[kind]
         joined = self._joined.get(kind, 0)

@@ -50,8 +50,10 @@ def device_templates(devices: Devices, rules: Json) -> Json | str:
     body: Json = {}
     for name, templates in _collections(devices, rules):
         members = []
+        stated = rules[name].get("Members") if isinstance(rules.get(name), dict) else None
+        first = stated[0] if isinstance(stated, list) and stated else {}
         for count, known in templates:
-            member = _member_template(known, _member_rules(rules, name))
+            member = _member_template(known, first if isinstance(first, dict) else {})
             if isinstance(member, str):
                 return f"{name}: {member}"
             members.append({_COUNT: count, **member})
@@ -70,24 +72,13 @@ def _collections(devices: Devices, rules: Json) -> Iterator[tuple[str, list[Devi
     yield "Processors", processors
     yield "Memory", [(module.count, memory_json(module)) for module in devices.memory]
     yield "EthernetInterfaces", [(nic.count, nic_json(nic)) for nic in devices.nics]
-    if "Storage" in rules or "SimpleStorage" not in rules:
-        yield "Storage", _storage(devices, "Drives")
-    else:
-        yield "SimpleStorage", _storage(devices, "Devices")
-
-
-def _storage(devices: Devices, inner: str) -> list[DeviceTemplate]:
     drives = []
     for it in devices.drives:
-        known = {"CapacityBytes": it.capacity_bytes, "MediaType": it.media, "Protocol": it.protocol}
-        drives.append({_COUNT: it.count, **{k: v for k, v in known.items() if v is not None}})
-    return [(1, {inner: drives})] if drives else []
-
-
-def _member_rules(rules: Json, name: str) -> Json:
-    members = (rules.get(name) or {}).get("Members") if isinstance(rules.get(name), dict) else None
-    first = members[0] if isinstance(members, list) and members else {}
-    return first if isinstance(first, dict) else {}
+        drive = {"CapacityBytes": it.capacity_bytes, "MediaType": it.media, "Protocol": it.protocol}
+        drives.append({_COUNT: it.count, **{k: v for k, v in drive.items() if v is not None}})
+    is_older = "SimpleStorage" in rules and "Storage" not in rules
+    name, inner = ("SimpleStorage", "Devices") if is_older else ("Storage", "Drives")
+    yield name, [(1, {inner: drives})] if drives else []
 
 
 def _member_template(known: dict[str, Any], template: Json) -> Json | str:
@@ -159,7 +150,6 @@ def manifest(request: CompositionRequest, kind: str, reservation: str | None = N
 
 
 def _use_case(capabilities: ComposeCapabilities, name: str, pool: str | None) -> UseCase | None:
-    """Return the use case of this name that holds in a pool's zone."""
     for case in capabilities.use_cases:
         zones = {zone.rpartition("/")[2] for zone in case.zones} | set(case.zones)
         if case.name.casefold() == name.casefold() and (not zones or pool in zones):
@@ -256,7 +246,6 @@ def _documents(session: Session, links: Iterable[str]) -> Iterator[Json]:
 
 
 def _document_or_empty(session: Session, link: str) -> Json:
-    """Return the document behind a link, empty for one that cannot be read."""
     try:
         return get_document(session, link_path(link)) or {}
     except PodmError:

@@ -131,11 +131,6 @@ def _is_of(device: Device, kind: _Summarised) -> bool:
     return isinstance(device, kind.part)
 
 
-def _amount(kind: _Summarised, device: Device) -> int | None:
-    found = (plausible(device, field, NO_NOTES) for field in kind.amounts)
-    return next((amount for amount in found if amount is not None), None)
-
-
 def _reconciled(kind: _Summarised, summary: Device, parts: list[Device]) -> Iterator[Device]:
     """Yield parts that get their size of a summary, or the summary without any; note why."""
     if isinstance(summary, schema.ProcessorSummary) and summary.count not in (None, len(parts)):
@@ -146,9 +141,10 @@ def _reconciled(kind: _Summarised, summary: Device, parts: list[Device]) -> Iter
         return
     scale = GIB_IN_MIB if kind.total is schema.MemorySummary.size_gib else 1
     total = round(total * scale)
-    there = [it for it in parts if not _is_absent(it)]
+    there = [it for it in parts if condition_of(it).state != "Absent"]
     counted = [it for it in there if condition_of(it).counts]
-    amounts = [_amount(kind, it) for it in counted]
+    told_amounts = ((plausible(it, of, NO_NOTES) for of in kind.amounts) for it in counted)
+    amounts = [next((one for one in each if one is not None), None) for each in told_amounts]
     known = sum(amount for amount in amounts if amount)
     unit = kind.amounts[0].unit
     told = f"{summary.uri}: found {total:,} {unit}"
@@ -162,20 +158,13 @@ def _reconciled(kind: _Summarised, summary: Device, parts: list[Device]) -> Iter
         summary.notes.remark(f"{told}, and {what}")
         shares = [(total - known + at) // len(untold) for at in range(len(untold))]
         for part, share in zip(untold, shares, strict=True):
-            yield _with(part, kind.amounts[0].path, share)
+            json = {**part.json, kind.amounts[0].path: share}
+            shared = type(part)(part.uri, json, part.notes)
+            shared.certain, shared.inherited = part.certain, part.inherited
+            yield shared
     elif not math.isclose(total, known, rel_tol=TOLERANCE) and len(counted) == len(there):
         what = f"{known:,} {unit} of {format_count(len(there), kind.noun)} (the parts are believed)"
         summary.notes.remark(f"{told}, and {what}")
-
-
-def _is_absent(device: Device) -> bool:
-    return condition_of(device).state == "Absent"
-
-
-def _with(device: Device, path: str, value: int) -> Device:
-    found = type(device)(device.uri, {**device.json, path: value}, device.notes)
-    found.certain, found.inherited = device.certain, device.inherited
-    return found
 
 
 class _Kind(NamedTuple):

@@ -131,7 +131,12 @@ def _pools(
         joined |= count(node.blocks)
     zones = {zone.uri for zone in found.zones}
     limits = LimitsByZone(service, _collections(service, found), joined, zones)
-    if not found.zones and not _lists_zones(service, found):
+    lists = (it for part in found.services for it in service.collections(part.zones, part.uri))
+    # Where zones are listed and none can be read, no pool is known.
+    if not found.zones and not any(
+        service.json(uri, it.uri) is None
+        for it in lists for uri in service.uris(it.members, it.uri)
+    ):  # fmt: skip
         whole = (Pool(id=WHOLE_POOL, limits=limits.of(None, count(kinds))),) if kinds else ()
         return whole, {block.uri: [WHOLE_POOL] for block in found.blocks}
     ids = _ids(found.zones)
@@ -143,13 +148,6 @@ def _pools(
             if uri in members:
                 members[uri].append(id_)
     return tuple(pools), members
-
-
-def _lists_zones(service: LinkedDocuments, found: RedfishResources) -> bool:
-    """Return whether there are zones though none could be read: then no pool is known."""
-    lists = (it for part in found.services for it in service.collections(part.zones, part.uri))
-    return any(service.json(uri, it.uri) is None
-               for it in lists for uri in service.uris(it.members, it.uri))  # fmt: skip
 
 
 def _zone_ids(service: LinkedDocuments, zones: list[Zone]) -> ZoneIds:

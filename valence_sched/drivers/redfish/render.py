@@ -92,7 +92,12 @@ def domain_chassis(uri: str) -> str | None:
 
 def write_domain(writer: DocumentWriter, uri: str, stock: Stock, zones: Mapping[str, str]) -> str:
     """Write a memory domain and its chunk; return its URI."""
-    chunks = [_chunk(writer, uri, stock)] if stock.used else []
+    chunks = []
+    if stock.used:
+        kind = "PMEM" if stock.resource == PERSISTENT else "Volatile"
+        size = {"MemoryChunkSizeMiB": _mib(stock.used), "AddressRangeType": kind}
+        place = writer.new_uri(f"{uri}/MemoryChunks/InUse")
+        chunks.append(writer.put(place, "MemoryChunks", None, size))
     held = writer.new_uri(f"{uri}/MemoryChunks")
     body = {
         "Status": {"State": "Enabled", "Health": "OK"},
@@ -147,12 +152,6 @@ def _write_pool(writer: DocumentWriter, uri: str, stock: Stock, zones: Mapping[s
 
 def _bytes(amount_gib: float | None) -> int | None:
     return None if amount_gib is None else round(amount_gib * GIB)
-
-
-def _chunk(writer: DocumentWriter, uri: str, stock: Stock) -> str:
-    kind = "PMEM" if stock.resource == PERSISTENT else "Volatile"
-    size = {"MemoryChunkSizeMiB": _mib(stock.used), "AddressRangeType": kind}
-    return writer.put(writer.new_uri(f"{uri}/MemoryChunks/InUse"), "MemoryChunks", None, size)
 
 
 def _sets(writer: DocumentWriter, uri: str, stock: Stock) -> list[Json] | None:
@@ -332,17 +331,13 @@ def documents_of(podm: FullPodm) -> dict[str, Json]:
         "Fabrics": write_fabrics(sheet, podm.blocks),
     }
     body: Json = {name: link(uri) for name, uri in roots.items() if uri}
+    identity = podm.identity or ""
+    uuid = identity.removeprefix(UUID_KIND) if identity.startswith(UUID_KIND) else None
     sheet.put(ROOT, "ServiceRoot", podm.name or podm.id, {
-        "Id": "RootService", "RedfishVersion": "1.18.0", "UUID": _uuid_of(podm), **body,
+        "Id": "RootService", "RedfishVersion": "1.18.0", "UUID": uuid, **body,
         "Links": {}, "Oem": _oem_of(podm, places),
     })  # fmt: skip
     return sheet.documents
-
-
-def _uuid_of(podm: FullPodm) -> str | None:
-    """Return the UUID of the service, None where it is known by its address."""
-    identity = podm.identity or ""
-    return identity.removeprefix(UUID_KIND) if identity.startswith(UUID_KIND) else None
 
 
 def round_trip_losses(podm: FullPodm) -> list[str]:

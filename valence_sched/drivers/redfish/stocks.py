@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
@@ -108,7 +109,9 @@ def pool_sizes(
         if cut and total is not None and total <= sum(size for size in cut if size):
             continue  # a physical volume: the group that it is part of has all of it
         if used is None and total is not None:
-            used = _bytes_of_volumes(service, pool)
+            volumes = service.follow(pool.volumes, Volume, uri)
+            sizes = [volume.capacity_bytes for volume in volumes] if pool.volumes else [None]
+            used = None if None in sizes else sum(size for size in sizes if size)
         if (used is None and total is not None) or None in cut:
             path = StoragePool.used_bytes.path
             what = "found none, expected bytes (what is free is unknown)"
@@ -135,13 +138,6 @@ def _pool_bytes(service: LinkedDocuments, pool: StoragePool) -> float | None:
         )
     ]
     return sum_or_unknown(pool, StoragePool.total_bytes.path, pool.total_bytes, sizes)
-
-
-def _bytes_of_volumes(service: LinkedDocuments, pool: StoragePool) -> float | None:
-    """Return what the volumes of a pool hold, None if it does not link them or one is unknown."""
-    volumes = service.follow(pool.volumes, Volume, pool.uri)
-    sizes = [volume.capacity_bytes for volume in volumes] if pool.volumes else [None]
-    return None if None in sizes else sum(size for size in sizes if size)
 
 
 def sources_of(pool: StoragePool) -> Iterator[CapacitySource]:
@@ -196,7 +192,13 @@ def _memory(
 ) -> Iterable[Stock]:
     found: dict[str, Stock] = {}
     owners: dict[str, str] = {}  # the domain of each module
-    for domain in _domains(service, root):
+    holders: Iterable[schema.Chassis | schema.ListedSystem] = itertools.chain(
+        service.follow(root.chassis, schema.Chassis, root.uri),
+        service.follow(root.systems, schema.ListedSystem, root.uri),
+    )
+    for domain in (
+        it for of in holders for it in service.follow(of.domains, schema.MemoryDomain, of.uri)
+    ):
         if domain.creatable is None:
             what = "found none, expected true or false (left out)"
             service.notes.remark(f"{domain.uri}: {schema.MemoryDomain.creatable.path}: {what}")
@@ -219,15 +221,11 @@ def _memory(
     return found.values()
 
 
-def _domains(service: LinkedDocuments, root: schema.ServiceRoot) -> Iterator[schema.MemoryDomain]:
-    for chassis in service.follow(root.chassis, schema.Chassis, root.uri):
-        yield from service.follow(chassis.domains, schema.MemoryDomain, chassis.uri)
-    for system in service.follow(root.systems, schema.ListedSystem, root.uri):
-        yield from service.follow(system.domains, schema.MemoryDomain, system.uri)
-
-
 def _present_modules(service: LinkedDocuments, domain: schema.MemoryDomain) -> list[MemoryDevice]:
-    return [module for module in _modules(service, domain) if condition_of(module).counts]
+    sets = [domain.part(schema.MemorySet, json, "InterleavableMemorySets") for json in domain.sets]
+    links = (link for part in sets for link in part.modules)
+    modules = service.follow(links, MemoryDevice, domain.uri)
+    return [module for module in modules if condition_of(module).counts]
 
 
 def domain_stock(
@@ -294,12 +292,6 @@ def _is_domain_persistent(chunks: list[schema.MemoryChunks], modules: list[Memor
     if kinds:
         return not kinds.isdisjoint(("pmem", "block"))
     return bool(modules) and all(is_persistent(module) for module in modules)
-
-
-def _modules(service: LinkedDocuments, domain: schema.MemoryDomain) -> Iterator[MemoryDevice]:
-    sets = [domain.part(schema.MemorySet, json, "InterleavableMemorySets") for json in domain.sets]
-    links = (link for part in sets for link in part.modules)
-    return service.follow(links, MemoryDevice, domain.uri)
 
 
 def _size(module: MemoryDevice) -> int | None:

@@ -181,17 +181,12 @@ class NodeReader:
         systems are read for it.
         """
         own = [block for block in made_of.values() if block and not own_status(block).shareable]
-        others = {uri for block in own for uri in self._composed_systems(block)}
+        near = (self._system(link_path(link)) for block in own for link in block.in_systems)
+        others = {it.uri for it in near if it is not None and it.is_composed}
         if idle := {fold_uri(block.uri) for block in own if is_free(block)}:
             every = filter(None, map(self._system, self._systems()))
             others.update(it.uri for it in every if it.is_composed and idle & _folded(it.blocks))
         return {uri for uri in others if fold_uri(uri) != fold_uri(system.uri)}
-
-    def _composed_systems(self, block: ResourceBlock) -> Iterator[str]:
-        for link in block.in_systems:
-            system = self._system(link_path(link))
-            if system is not None and system.is_composed:
-                yield system.uri
 
     def _holders(self, block: ResourceBlock) -> Iterator[str]:
         """Yield the systems that have a block: composed ones, and hosts that name it."""

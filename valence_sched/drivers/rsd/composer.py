@@ -89,7 +89,8 @@ class RsdComposer:
             return CompositionResult(state="absent", reason=self.refusal(request) or "")
         body = self._body(request)
         watch("allocating")
-        before = self._node_uris()
+        every = (member_uris(self._session, uri) for uri in self._lists())
+        before = frozenset(map(fold_uri, itertools.chain.from_iterable(every)))
 
         def is_undone() -> bool:
             """Return whether there is no node, and no other one has a block meanwhile."""
@@ -184,10 +185,6 @@ class RsdComposer:
         root = RackRoot(ROOT, get_document(self._session, ROOT) or {}, NO_NOTES)
         links = map(link_path, (*root.rack_nodes, *root.nodes))
         yield from filter(None, dict.fromkeys(links))
-
-    def _node_uris(self) -> frozenset[str]:
-        every = (member_uris(self._session, uri) for uri in self._lists())
-        return frozenset(map(fold_uri, itertools.chain.from_iterable(every)))
 
     def _body(self, request: CompositionRequest) -> Json:
         body: Json = {"Name": request.name, "Description": request.name}
@@ -324,7 +321,6 @@ class RsdComposer:
         return at_uri and _is_made_of(node, request)
 
     def _force_target(self, node: str) -> str | None:
-        """Return where a node is deleted by force, None where that is not offered or not read."""
         try:
             return self._action(node, "ForceDelete")
         except PodmError:  # reading the node back says that it cannot be read

@@ -99,7 +99,7 @@ def _groups(service: LinkedDocuments, storage: StorageService, drives: Drives) -
     parts = {uri: [it for it in of if _is_named_group(of[it])] for uri, of in cut.items()
              if uri in every and not _is_named_group(every[uri])}  # fmt: skip
     members = {it: [uri for uri in parts if it in parts[uri]] for it in every}
-    physical = {uri: _own_drives(service, drive) for uri, drive in every.items()}
+    physical = {uri: set(service.uris(drive.physical, uri)) for uri, drive in every.items()}
     named = {it for uri in every if _is_named_group(every[uri]) for it in physical[uri]}
     for uri, drive in every.items():
         groups = [it for it in service.uris(drive.groups, uri) if it not in members[uri]]
@@ -120,10 +120,6 @@ def _groups(service: LinkedDocuments, storage: StorageService, drives: Drives) -
 
 def _is_named_group(drive: LogicalDrive) -> bool:
     return (drive.mode or "").casefold() in _GROUPS
-
-
-def _own_drives(service: LinkedDocuments, drive: LogicalDrive) -> set[str]:
-    return set(service.uris(drive.physical, drive.uri))
 
 
 def _group_gib(
