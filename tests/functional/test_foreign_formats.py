@@ -135,8 +135,8 @@ class TestPlacement(Case):
     def test_asking_for_nothing_and_for_what_contradicts_exits_2(self):
         small = ("--flavor", "small")
         for words, line in (
-            ((), "no flavor or resources given: name --flavor, --resource CLASS=N, or "),
-            (("--required", "A"), "no flavor or resources given: name --flavor, --resource"),
+            ((), "no flavor or resources given: name --flavor, --cores, --memory, "),
+            (("--required", "A"), "no flavor or resources given: name --flavor, --cores"),
             ((*small, "--required", "A", "--forbidden", "A"),
              "trait 'A' is both required and forbidden\n"),
             ((*small, "--aggregate", "a", "--exclude-aggregate", "a"),

@@ -7,7 +7,18 @@ import unittest
 from tests.functional.programs import SITE, Case, run
 
 WORDS = ("podm", "schedule", "--inventory", SITE, "--request-file")
-WHAT = "no flavor or resources given: name --flavor, --resource CLASS=N, or --request-file\n"
+WHAT = (
+    "no flavor or resources given: name --flavor, --cores, --memory, --gpu, --drive, --resource or "
+    "--request-file\n"
+)
+INLINE = ("--cores", "32", "--memory", "256GiB", "--gpu", "2xA100", "--drive", "1TB")
+SAME = """
+properties:
+  processor: {total_cores: 32}
+  memory: {capacity_mib: 262144}
+  accelerators: [{kind: GPU, model: A100, count: 2}]
+  drives: [{capacity_gib: 1TB}]
+"""
 TWO = """
 requests:
 - {id: train, flavor: gpu-large, count: 2}
@@ -21,6 +32,49 @@ first_of:
 - accelerators: [{model: H200}]
 - drives: [{media: SSD}]
 """
+
+
+class TestInline(Case):
+    """Needs on the command line, without a flavor and beside one."""
+
+    def asked(self, code, *words):
+        done = run("valence-sched", "podm", "schedule", "--inventory", SITE, "-f", "json", *words)
+        self.assertEqual(code, done.code, done)
+        return done
+
+    def test_they_decide_as_a_file_that_says_the_same(self):
+        (found,) = self.asked(0, *INLINE, "--request-id", "a").data
+        (same,) = self.asked(0, "--request-file", self.write("r.yaml", f"id: a\n{SAME}")).data
+        for column in ("Podm", "Pool", "Blocks", "Score"):
+            self.assertEqual(same[column], found[column], column)
+
+    def test_beside_a_flavor_they_are_added(self):
+        alone = self.asked(0, "--flavor", "small").data[0]["Blocks"]
+        more = self.asked(0, "--flavor", "small", "--gpu", "A100", "--drive", "2x1TB").data
+        self.assertGreater(len(more[0]["Blocks"]), len(alone))
+
+    def test_fit_counts_them_and_a_number_alone_is_any_gpu(self):
+        words = ("podm", "fit", "--inventory", SITE, "-f", "json", "--gpu")
+        of_model, any_gpu = (
+            run("valence-sched", *words, gpus).data[-1]["Nodes"] for gpus in ("2xA100", "2")
+        )
+        self.assertLess(0, of_model)
+        self.assertLess(of_model, any_gpu)
+
+    def test_what_is_none_of_them_is_refused_with_an_example(self):
+        for words, line in (
+            (("--gpu", "0"), "'0' is not 2, A100 or 2xA100"),
+            (("--gpu", "2x"), "'2x' is not 2, A100 or 2xA100"),
+            (("--gpu", ""), "'' is not 2, A100 or 2xA100"),
+            (("--drive", "0x1TB"), "'0x1TB' is not 1TB or 2x1TB"),
+            (("--drive", "12"), "'12' is not a number with a unit, such as 256GiB, 1.5TB"),
+            (("--drive", "0TB"), "must be above 0, got '0TB'"),
+            (("--memory", "2GHz"), "'2GHz' is in hertz, expected bytes"),
+            (("--cores", "0"), "must be 1 to 1,000,000, got '0'"),
+            (("--cores", "8", "--cores", "9"), "argument --cores: given twice"),
+        ):
+            with self.subTest(words):
+                self.assertIn(line, self.asked(2, *words).err)
 
 
 class TestRequestFiles(Case):
@@ -179,7 +233,7 @@ class TestRequestFiles(Case):
             ("requests: []", "$.requests"),
             ("requests: [{flavor: smal}]", "did you mean 'small'?"),
             ("requests: [{flavor: small, count: many}]", "$.requests[0].count"),
-            ("nonsense", "r.yaml: $"),
+            ("nonsense", "r.yaml: found text, expected YAML or JSON"),
             ("{flavor: small, min_count: 2}", "r.yaml: min_count 2 exceeds count 1"),
             ("{flavor: small, policy: nosuch}", "r.yaml: no policy named 'nosuch' ("),
             (

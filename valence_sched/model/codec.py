@@ -149,7 +149,8 @@ def load_yaml(data: bytes, file: str) -> Any:
         raise InputError(file, "", f"over {MAX_HUMAN_BYTES:,} bytes", "a smaller file")
     noun, _ = text_kind(data)
     try:
-        document = "" if noun in ("HTML", "XML") else yaml.load(data, Loader=PlainLoader)  # noqa: S506 - a SafeLoader, made stricter
+        # PlainLoader is a SafeLoader, made stricter
+        document = "" if noun in ("HTML", "XML") else yaml.load(data, Loader=PlainLoader)  # noqa: S506
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         position = f"line {mark.line + 1} column {mark.column + 1}" if mark else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
-from valence_sched_cli.options import edits, inventory
+from valence_sched_cli.options import edits, inventory, placement
 from valence_sched_cli.options.help import section
 from valence_sched_cli.options.request import add_request_options, flavor_named, make_request
 from valence_sched_cli.options.types import (
@@ -135,7 +135,7 @@ class FitPodm(base.Lister):
             *((name, None) for name in dict.fromkeys((*parsed_args.flavor, *shares, *required))),
             *((None, name) for name in dict.fromkeys(parsed_args.nova_flavor)),
         ]
-        if not names and parsed_args.resource:
+        if not names and placement.says_resources(parsed_args):
             names = [(None, None)]
         if not names:
             known = {**self.scheduler_app.config.flavors(parsed_args.flavor_file),

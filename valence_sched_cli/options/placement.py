@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options in the syntax of OpenStack Placement: resources, required traits, member-of."""
+"""Options that say what a node has, and those of Placement: resources, traits, member-of."""
 
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from valence_sched_cli.options.help import section
-from valence_sched_cli.options.types import add_option, by_name
+from valence_sched_cli.options.types import add_option, add_options, by_name, positive
 
 if TYPE_CHECKING:
     from valence_sched.model.request import NameRequirements, Request
 
-OPTION_DESTS = ("resource", "required", "forbidden", "member_of")
+RESOURCE_DESTS = ("cores", "memory", "gpu", "drive", "resource")
+OPTION_DESTS = (*RESOURCE_DESTS, "required", "forbidden", "member_of")
 
 
 class NameConstraints(NamedTuple):
@@ -27,6 +29,20 @@ class NameConstraints(NamedTuple):
 
 def add_placement_options(parser: argparse.ArgumentParser) -> None:
     """Add the options; each may be repeated, and all of them must hold."""
+    add_options(
+        section(parser, "what"),
+        """
+        --cores <n>: CPU cores, beside what the flavor asks
+        --memory <size>: memory, beside what the flavor asks: 256GiB
+        --gpu <gpus>...: GPUs, beside what the flavor asks: 2, A100 or 2xA100 (repeat for several)
+        --drive <drives>...: drives, beside what the flavor asks: 1TB or 2x1.92TB (repeat for
+            several)
+        """,
+        cores={"type": positive},
+        memory={"type": _memory_mib},
+        gpu={"type": parse_gpus},
+        drive={"type": parse_drives},
+    )
     for name, usage, type_, words in (
         ("what", "--resource <class=n>", parse_resource,
          "so much of a resource class of Placement, beside what the flavor asks: VCPU=4, "
@@ -50,20 +66,70 @@ def request_fields(args: argparse.Namespace, fields: dict[str, Any]) -> dict[str
     }
 
 
-def with_resources(request: Request, resources: Iterable[tuple[str, float]]) -> Request:
+def says_resources(args: argparse.Namespace) -> bool:
+    """Return whether the options say something that a node has."""
+    return any(getattr(args, name) for name in RESOURCE_DESTS)
+
+
+def with_resources(request: Request, args: argparse.Namespace) -> Request:
     """Return the request with the resources of the shell in each way to make the node."""
     import msgspec
 
     from valence_sched.model import resource_classes
-    from valence_sched.model.flavor import Flavor
+    from valence_sched.model.flavor import Flavor, Properties
 
-    amounts = by_name("--resource", resources, "say how much in one of them")
-    if not amounts:
+    if not says_resources(args):
         return request
-    more = Flavor(name="shell", properties=resource_classes.compile_amounts(amounts)).needs
+    amounts = by_name("--resource", args.resource, "say how much in one of them")
+    properties: dict[str, Any] = {"accelerators": args.gpu, "drives": args.drive}
+    if args.cores is not None:
+        properties["processor"] = {"total_cores": args.cores}
+    if args.memory is not None:
+        properties["memory"] = {"capacity_mib": args.memory}
+    more = (
+        *Flavor(name="shell", properties=msgspec.convert(properties, Properties)).needs,
+        *(Flavor(name="shell", properties=resource_classes.compile_amounts(amounts)).needs
+          if amounts else ()),
+    )  # fmt: skip
     first, *others = (resource_classes.add_needs(ask, more) for ask in request.alternatives)
     fields = {"needs": first.needs, "bonds": first.bonds, "fallbacks": tuple(others)}
     return msgspec.structs.replace(request, **fields)
+
+
+def parse_gpus(text: str) -> dict[str, Any]:
+    """Parse ``N``, ``MODEL`` or ``NxMODEL`` into the accelerators of a flavor."""
+    match = re.fullmatch(r"([0-9]{1,4})(?:x(\S.*))?|((?![0-9]+x?$)\S.*)", text)
+    count, model = (match[1] or "1", match[2] or match[3]) if match else ("0", None)
+    if int(count) < 1:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not 2, A100 or 2xA100")
+    found = {"kind": "GPU", "count": int(count)}
+    return found | ({"model": model} if model else {})
+
+
+def parse_drives(text: str) -> dict[str, Any]:
+    """Parse ``SIZE`` or ``NxSIZE`` into the drives of a flavor."""
+    match = re.fullmatch(r"(?:([0-9]{1,4})x)?(.*)", text)
+    count, size = (int(match[1] or 1), match[2]) if match else (0, "")
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not 1TB or 2x1TB")
+    return {"count": count, "capacity_gib": _amount(size, "GiB")}
+
+
+def _memory_mib(text: str) -> int:
+    return math.ceil(_amount(text, "MiB"))
+
+
+def _amount(text: str, unit: str) -> float:
+    """Parse an amount with a unit, above 0, into a number of another unit."""
+    from valence_sched.model.quantity import quantity_in
+
+    try:
+        number = quantity_in(text, unit)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if number <= 0:
+        raise argparse.ArgumentTypeError(f"must be above 0, got {text[:40]!r}")
+    return number
 
 
 def merge_names(

@@ -102,7 +102,7 @@ def make_request(
         **placement.request_fields(args, fields),
     )
     request = command.scheduler_app.config.compile_request(spec, flavor, args.near_map)
-    return placement.with_resources(request, args.resource)
+    return placement.with_resources(request, args)
 
 
 @contextlib.contextmanager
@@ -131,10 +131,10 @@ def _flavor(
         return app.config.flavor(name, files)
     if nova_flavor is not None:
         return cloud.nova_flavor(app, command.app.client_manager, nova_flavor, files)
-    if args.resource:
+    if placement.says_resources(args):
         return Flavor(name="")
-    raise UsageError("no flavor or resources given: name --flavor, --resource CLASS=N, or "
-                     "--request-file")  # fmt: skip
+    raise UsageError("no flavor or resources given: name --flavor, --cores, --memory, --gpu, "
+                     "--drive, --resource or --request-file")  # fmt: skip
 
 
 def _attribute(text: str) -> tuple[str, str]:
