@@ -22,21 +22,22 @@ from valence_sched.errors import (
 )
 from valence_sched.streams import log_failures, print_message
 from valence_sched_cli import cloud
-from valence_sched_cli.options.file_names import check_file_names
-from valence_sched_cli.options.help import CommandHelp
-from valence_sched_cli.options.types import StoreOnce, refuse_empty_names
-from valence_sched_cli.output.columns import (
+from valence_sched_cli.options.parser import (
+    CommandHelp,
+    StoreOnce,
+    check_file_names,
+    refuse_empty_names,
+)
+from valence_sched_cli.output.cells import supports_colour
+from valence_sched_cli.output.delivery import Delivery, escape_logs, interrupt_on_signals
+from valence_sched_cli.output.table import (
     StreamFormatter,
     check_columns,
     full_titles,
     has_any_column,
     prepare_formatter,
 )
-from valence_sched_cli.output.delivery import Delivery
-from valence_sched_cli.output.heat import supports_colour
-from valence_sched_cli.output.logs import escape_logs
 from valence_sched_cli.plugin import URL_VARIABLE, make_client
-from valence_sched_cli.signals import interrupt_on_signals
 
 if TYPE_CHECKING:
     from valence_sched.app import App

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import CloudError, UnknownName, UsageError, one_line
-from valence_sched_cli.options.help import section
-from valence_sched_cli.options.types import add_option
+from valence_sched_cli.options.parser import add_option, section
 
 if TYPE_CHECKING:
     from valence_sched.app import App

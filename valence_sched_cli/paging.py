@@ -11,9 +11,8 @@ from cliff.columns import FormattableColumn
 
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched_cli import base
-from valence_sched_cli.options.help import section
-from valence_sched_cli.options.types import add_options, positive
-from valence_sched_cli.output.columns import check_columns, full_titles
+from valence_sched_cli.options.parser import add_options, positive, section
+from valence_sched_cli.output.table import check_columns, full_titles
 
 if TYPE_CHECKING:
     from valence_sched.model.scheduler import Scheduler

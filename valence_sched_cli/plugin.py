@@ -7,7 +7,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli.options.types import NAMES, nonempty
+from valence_sched_cli.options.parser import NAMES, nonempty
 
 if TYPE_CHECKING:
     from valence_sched.app import App

@@ -10,7 +10,7 @@ import unittest
 from importlib.metadata import EntryPoint, entry_points
 
 from tests.functional.programs import PROGRAMS, asked
-from valence_sched_cli.options.help import SECTIONS
+from valence_sched_cli.options.parser import SECTIONS
 
 COMMANDS = sorted(entry_points(group="openstack.podm.v1"), key=lambda point: point.name)
 WIDTH = 80

@@ -120,7 +120,7 @@ FOR_ALL = {"msgspec"}
 ONLY_IN = {
     "aiohttp": {"simulator"},
     "alembic": {"store"},
-    "argcomplete": {"valence_sched_cli/completion"},
+    "argcomplete": {"valence_sched_cli/shell"},
     "bcrypt": {"service/users"},
     "cliff": {"valence_sched_cli"},
     "falcon": {"service"},
@@ -150,7 +150,7 @@ ONLY_IN = {
     "sqlalchemy": {"store"},
     "stevedore": {"core/plugins", "valence_sched_cli/shell"},
     "sushy": {"drivers"},
-    "tabulate": {"valence_sched_cli/output/formatters", "valence_sched_cli/output/heat"},
+    "tabulate": {"valence_sched_cli/output/formatters", "valence_sched_cli/output/cells"},
     "urllib3": {"integrations", "drivers/http/sushy_transport", "remote/connection"},
     "yaml": {"model/codec", "model/plain_yaml"},
     "zstandard": {"drivers", "files", "testing"},

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
-from valence_sched_cli.commands import claim_compose
+from valence_sched_cli.commands.claim import NODE_COLUMNS, claim_lines, describe_result, node_table
 from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.help import section
-from valence_sched_cli.options.types import add_option
+from valence_sched_cli.options.parser import add_option, section
 from valence_sched_cli.output.cells import UriTails, or_absent
-from valence_sched_cli.output.columns import without_redundant
+from valence_sched_cli.output.table import without_redundant
 
 if TYPE_CHECKING:
     from valence_sched.model.decision import Placement, Report
@@ -66,7 +65,7 @@ class ApplyPodm(base.Lister):
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         if parsed_args.refresh:
             return REFRESH_COLUMNS
-        return CLAIM_COLUMNS if parsed_args.claim else claim_compose.NODE_COLUMNS
+        return CLAIM_COLUMNS if parsed_args.claim else NODE_COLUMNS
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         wait_s = claim_options.wait_s(parsed_args)
@@ -87,7 +86,7 @@ class ApplyPodm(base.Lister):
         scheduler = self.scheduler(parsed_args)
         ttl_s = claim_options.ttl_s(parsed_args)
         claim = scheduler.claim_plan(plan, key=parsed_args.key, ttl_s=ttl_s)
-        self.closing += claim_compose.claim_lines(self, parsed_args, claim)
+        self.closing += claim_lines(self, parsed_args, claim)
         zone = plan.zone and f"{plan.zone}/"
         rows = [
             (one.node, f"{zone}{one.chosen.podm}", one.chosen.pool, _blocks(one), claim.id)
@@ -101,8 +100,8 @@ class ApplyPodm(base.Lister):
             plan, key=parsed_args.key, ttl_s=ttl_s, wait_s=wait_s
         )
         count, waits = plan.decision.request.count, wait_s > 0
-        claim_compose.describe_result(self, result, count, waits=waits)
-        return claim_compose.node_table(parsed_args, result)
+        describe_result(self, result, count, waits=waits)
+        return node_table(parsed_args, result)
 
     def _refresh(self, parsed_args: argparse.Namespace, plan: Plan) -> base.Table:
         from valence_sched.model.quantity import format_count

@@ -9,20 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
-from valence_sched_cli.options import edits, inventory, placement
-from valence_sched_cli.options.help import section
-from valence_sched_cli.options.request import add_request_options, flavor_named, make_request
-from valence_sched_cli.options.types import (
+from valence_sched_cli.options import inventory, placement
+from valence_sched_cli.options.parser import (
     add_option,
     add_options,
     by_name,
     flavor_shares,
     positive,
+    section,
 )
-from valence_sched_cli.output import stranded
-from valence_sched_cli.output.capacity import capacity_table, explanation, outcome_lines
-from valence_sched_cli.output.columns import MACHINE
+from valence_sched_cli.options.request import add_request_options, flavor_named, make_request
+from valence_sched_cli.options.whatif import add_edit_options, add_weight_option, edited_site
+from valence_sched_cli.output.capacity import (
+    capacity_table,
+    explanation,
+    outcome_lines,
+    stranded_lines,
+    stranded_table,
+)
 from valence_sched_cli.output.decision import warning_lines
+from valence_sched_cli.output.table import MACHINE
 
 if TYPE_CHECKING:
     from valence_sched.app import Site
@@ -56,8 +62,8 @@ class FitPodm(base.Lister):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         inventory.add_inventory_options(parser)
         add_request_options(parser, many=True)
-        edits.add_edit_options(parser)
-        edits.add_weight_option(parser)
+        add_edit_options(parser)
+        add_weight_option(parser)
         add_option(
             section(parser, "what"),
             "--mix <flavor=share,...>: also how many nodes of these flavors fit together, by "
@@ -92,7 +98,7 @@ class FitPodm(base.Lister):
         shares: Mapping[str, float] = parsed_args.mix or {}
         site = None
         if parsed_args.scenario or parsed_args.edits or parsed_args.weight:
-            site = edits.edited_site(self, parsed_args)
+            site = edited_site(self, parsed_args)
         requests = self._requests(parsed_args, shares, site)
         whatif, strict = self.scheduler_app.whatif, parsed_args.strict
         counter = (
@@ -103,8 +109,8 @@ class FitPodm(base.Lister):
 
             found = counter.stranded([request for _, request in requests])
             self.tell_missing(silent_zones(found), "resources", strict=strict)
-            self.closing += stranded.outcome_lines(found)
-            return stranded.table(found, people=self._for_people(parsed_args))
+            self.closing += stranded_lines(found)
+            return stranded_table(found, people=self._for_people(parsed_args))
 
         limit = parsed_args.limit or MOST_COUNTED
         words = {"explain": parsed_args.explain, "proven": parsed_args.proven}

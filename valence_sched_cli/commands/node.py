@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 from valence_sched_cli import base, paging
 from valence_sched_cli.commands.claim import event_cell
 from valence_sched_cli.options import claim, inventory
-from valence_sched_cli.options.help import section
-from valence_sched_cli.options.types import add_option
+from valence_sched_cli.options.parser import add_option, section
 from valence_sched_cli.output.cells import Cell, UriTails, WordLines, format_time, or_absent
-from valence_sched_cli.output.columns import MACHINE
 from valence_sched_cli.output.hardware import WIDTH, NodeHardwareCell
+from valence_sched_cli.output.table import MACHINE
 
 if TYPE_CHECKING:
     from valence_sched.model.lifecycle import NodeStatus

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from valence_sched_cli import base, paging
 from valence_sched_cli.commands import page_file
 from valence_sched_cli.options import inventory, registration
-from valence_sched_cli.options.help import section
+from valence_sched_cli.options.parser import add_option, section
 from valence_sched_cli.options.request import nonempty_name
-from valence_sched_cli.options.types import add_option
 from valence_sched_cli.output.cells import (
     Cell,
     PairLines,
@@ -21,8 +20,8 @@ from valence_sched_cli.output.cells import (
     or_absent,
     time_cell,
 )
-from valence_sched_cli.output.columns import MACHINE
 from valence_sched_cli.output.hardware import PoolsCell, amount_cells, bar_cells
+from valence_sched_cli.output.table import MACHINE
 
 if TYPE_CHECKING:
     from valence_sched.model.hardware import BlockUsage, PodmOverview

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from valence_sched_cli import base, paging
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.types import add_option, by_name, resource_limit
+from valence_sched_cli.options.parser import add_option, by_name, resource_limit
 from valence_sched_cli.output.cells import PairLines, or_absent
 
 if TYPE_CHECKING:

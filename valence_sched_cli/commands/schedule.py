@@ -9,37 +9,150 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched.errors import SchedulerError, UsageError
+from valence_sched.errors import RequestError, SchedulerError, UnknownName, UsageError
 from valence_sched_cli import base
-from valence_sched_cli.commands import claim_compose, page_file, request_file
-from valence_sched_cli.options import claim, inventory
-from valence_sched_cli.options.help import section
+from valence_sched_cli.commands import page_file
+from valence_sched_cli.commands.claim import (
+    DISPATCH_COLUMNS,
+    claim_request,
+    claim_rows,
+    describe_result,
+    detail_of,
+    dispatch,
+    node_table,
+    preview,
+    result_columns,
+    with_ties,
+)
+from valence_sched_cli.options import claim as claim_options
+from valence_sched_cli.options import inventory, placement
+from valence_sched_cli.options.parser import add_option, add_options, natural, positive, section
 from valence_sched_cli.options.request import add_request_options, flavor_named, make_request
-from valence_sched_cli.options.types import add_option, add_options, natural, positive
+from valence_sched_cli.output import decision
 from valence_sched_cli.output.cells import or_absent
-from valence_sched_cli.output.columns import MACHINE, without_redundant
 from valence_sched_cli.output.decision import (
     COLUMNS,
     EXIT_CODES,
     LONG_COLUMNS,
     REDUNDANT,
     ZONE,
+    ReportRenderer,
     check_zones,
     decided_by,
+    not_chosen,
     placement_rows,
+    request_lines,
     request_names,
     summary_lines,
     with_zones,
     zone_cells,
 )
-from valence_sched_cli.output.explanation import ReportRenderer, request_lines
+from valence_sched_cli.output.table import MACHINE, without_redundant
 
 if TYPE_CHECKING:
+    from valence_sched.app import App
     from valence_sched.model.claim import Claim
-    from valence_sched.model.decision import DecisionResult, Report, Reports
+    from valence_sched.model.decision import (
+        DecisionResult,
+        DecisionResults,
+        Detail,
+        Report,
+        Reports,
+    )
     from valence_sched.model.reading import Selection
     from valence_sched.model.request import Request
     from valence_sched.model.scheduler import Scheduler
+
+FILE_COLUMNS = ("Request", *decision.COLUMNS)
+
+#: Options that are allowed beside a file; the file has all others, for each request by itself.
+_COMMON_OPTIONS = ("policy", "seed")
+_FILE_ONLY_OPTIONS = (
+    "flavor", "count", "min_count", "alternates", "podm", "exclude_podm", "zone", "attribute",
+    *placement.OPTION_DESTS, "nova_flavor", "request_id",
+)  # fmt: skip
+
+
+def add_request_file_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names a file of requests."""
+    add_option(
+        section(parser, "what"),
+        "--request-file <file>: YAML or JSON file of one or more requests, placed together or not "
+        "at all, or - for standard input; instead of --flavor",
+    )
+
+
+def read_requests(app: App, args: argparse.Namespace) -> list[Request]:
+    """Return the requests of the file, all with ``--policy`` and ``--seed``.
+
+    UsageError if an option is given that belongs into the file.
+    """
+    import msgspec
+
+    for name in _FILE_ONLY_OPTIONS:
+        if getattr(args, name) not in (None, []):
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option}: with --request-file, say it in the file")
+    if args.explain:
+        hint = "write --report FILE and read it with scheduler explain FILE"
+        raise UsageError(f"--explain: not with --request-file: {hint}")
+    common = {name: value for name in _COMMON_OPTIONS if (value := getattr(args, name)) is not None}
+    requests = app.config.read_requests(args.request_file, args.flavor_file, args.near_map)
+    return [msgspec.structs.replace(request, **common) for request in requests]
+
+
+def decide_file(
+    scheduler: Scheduler, requests: Sequence[Request], args: argparse.Namespace
+) -> DecisionResults:
+    """Return the decisions on the requests of the file; errors name the file."""
+    detail: Detail = "report" if args.report or args.html else "summary"
+    try:
+        return scheduler.select_all(requests, detail=detail)
+    except (RequestError, UnknownName) as error:
+        if args.policy is not None and getattr(error, "kind", "") == "policy":
+            known = [policy.name for policy in scheduler.policies()]
+            raise UnknownName("policy", args.policy, known) from None
+        raise error.at(args.request_file) from None
+
+
+def file_zones(decisions: DecisionResults) -> list[str] | None:
+    """Return the zone of each row, None where no zones were asked."""
+    found: list[str] = []
+    for result in decisions.results:
+        cells = decision.zone_cells(result.report)
+        if cells is None:
+            return None
+        found += cells
+    return found
+
+
+def file_rows(decisions: DecisionResults, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Yield a row for each node; where one request failed, nothing is placed."""
+    for name, result in zip(names, decisions.results, strict=False):
+        if decisions.failure in (None, result.report):
+            for row in decision.placement_rows(result.report):
+                yield (name, *row[: len(decision.COLUMNS)])
+
+
+def file_lines(decisions: DecisionResults, names: Sequence[str]) -> Iterator[str]:
+    """Yield the lines about the outcome, the outcome itself last."""
+    from valence_sched.model.quantity import format_count
+
+    report, failure = decisions.report, decisions.failure
+    notes = (note for one in report.decisions for note in decision.zone_notes(one))
+    yield from decision.warning_lines(dict.fromkeys((*report.warnings, *notes)))
+    for name, result in zip(names, decisions.results, strict=False):
+        if result.details is not None and failure in (None, result.report):
+            if failure is not None:
+                yield from not_chosen(result.report)
+            for line in decision.outcome_lines(result, "min_count: {}"):
+                yield f"{name}: {line}"
+    count, tried = len(names), len(report.decisions)
+    of = format_count(count, "request")
+    if failure and count > 1:
+        left = f", {count - tried} not tried" if count > tried else ""
+        yield f"{names[tried - 1]} fails all {of}{left}"
+    yield f"placed {report.placed:,} of {format_count(report.requested, 'node')} of {of}"
 
 
 class SchedulePodm(base.Lister):
@@ -72,7 +185,7 @@ class SchedulePodm(base.Lister):
         inventory.add_inventory_options(parser)
         inventory.add_zone_file_option(parser)
         add_request_options(parser, many=False)
-        request_file.add_request_file_option(parser)
+        add_request_file_option(parser)
         add_options(
             section(parser, "what"),
             """
@@ -98,19 +211,19 @@ class SchedulePodm(base.Lister):
             """,
         )
         page_file.add_html_option(parser, "the decision and a map of the site")
-        claim.add_claim_compose_options(parser)
+        claim_options.add_claim_compose_options(parser)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         zones = (ZONE,) if self._may_have_zones(parsed_args) else ()
         if parsed_args.request_file is not None:
-            return (*request_file.COLUMNS, *zones)
-        return (*LONG_COLUMNS, *zones, *claim_compose.result_columns(parsed_args))
+            return (*FILE_COLUMNS, *zones)
+        return (*LONG_COLUMNS, *zones, *result_columns(parsed_args))
 
     def _may_have_zones(self, parsed_args: argparse.Namespace) -> bool:
         return parsed_args.zone_file is not None or self.scheduler_app.service is not None
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        claim.check_options(parsed_args)
+        claim_options.check_options(parsed_args)
         inventory.check_zone_file(parsed_args)
         with contextlib.ExitStack() as stack:
             if parsed_args.report == "-":
@@ -159,13 +272,13 @@ class SchedulePodm(base.Lister):
         if parsed_args.compose:
             return self._compose(parsed_args, request)
         if parsed_args.claim:
-            claimed = claim_compose.claim(self, parsed_args, request)
+            claimed = claim_request(self, parsed_args, request)
             self._claim, result = claimed.claim, claimed.decision
             if result is None:
                 assert claimed.claim is not None, "what was not decided now was claimed before"
                 self._tell_no_report(parsed_args)
                 self.exit_code = 0 if claimed.claim.nodes == request.count else 4
-                return self._rows(parsed_args, claim_compose.claim_rows(claimed.claim))
+                return self._rows(parsed_args, claim_rows(claimed.claim))
         else:
             scheduler = self.scheduler(parsed_args)
             self._read_hardware(lambda: scheduler, reads_again=parsed_args.plan is not None)
@@ -205,7 +318,7 @@ class SchedulePodm(base.Lister):
     def _decide(
         self, parsed_args: argparse.Namespace, request: Request, scheduler: Scheduler
     ) -> DecisionResult:
-        detail = claim_compose.detail_of(parsed_args)
+        detail = detail_of(parsed_args)
         if parsed_args.plan is None:
             return scheduler.select_destinations(request, detail=detail)
         planned = scheduler.plan(request)
@@ -219,17 +332,17 @@ class SchedulePodm(base.Lister):
 
     def _dispatch(self, parsed_args: argparse.Namespace, result: DecisionResult) -> base.Table:
         self._write_report(result.report)
-        rows = claim_compose.dispatch(self, parsed_args, result.report)
+        rows = dispatch(self, parsed_args, result.report)
         self.exit_code = EXIT_CODES[result.report.outcome]
         self.closing += summary_lines(result, explain=parsed_args.explain, names_id=self._names_id)
-        columns: Sequence[str] = claim_compose.DISPATCH_COLUMNS
+        columns: Sequence[str] = DISPATCH_COLUMNS
         if self._tied is not None:
-            columns, rows = claim_compose.with_ties(columns, rows, self._tied)
+            columns, rows = with_ties(columns, rows, self._tied)
         return without_redundant(columns, rows, parsed_args, REDUNDANT)
 
     def _compose(self, parsed_args: argparse.Namespace, request: Request) -> base.Table:
-        ttl_s, wait_s = claim.ttl_s(parsed_args), claim.wait_s(parsed_args)
-        detail = claim_compose.detail_of(parsed_args)
+        ttl_s, wait_s = claim_options.ttl_s(parsed_args), claim_options.wait_s(parsed_args)
+        detail = detail_of(parsed_args)
         result = self.scheduler(parsed_args).compose(
             request, key=parsed_args.key, ttl_s=ttl_s, wait_s=wait_s, detail=detail
         )
@@ -244,15 +357,15 @@ class SchedulePodm(base.Lister):
         else:
             self._tell_no_report(parsed_args)
         by = f" {decided_by(request, names_id=self._names_id)}" if result.decision else ""
-        claim_compose.describe_result(self, result, request.count, waits=wait_s > 0, by=by)
-        return claim_compose.node_table(parsed_args, result, request)
+        describe_result(self, result, request.count, waits=wait_s > 0, by=by)
+        return node_table(parsed_args, result, request)
 
     def _show_decision(self, parsed_args: argparse.Namespace, result: DecisionResult) -> base.Table:
         self._check_strict(parsed_args, result.report)
         self.exit_code = EXIT_CODES[result.report.outcome]
         self._zones = zone_cells(result.report)
         if parsed_args.dry_run == "server":
-            claim_compose.preview(self, parsed_args, result.report)
+            preview(self, parsed_args, result.report)
         facts = [] if self._claim is None else [("Claim", f"{self._claim.id}, {self._claim.state}")]
         self._write_report(result.report, facts)
         self._explain(parsed_args, result.report)
@@ -275,7 +388,7 @@ class SchedulePodm(base.Lister):
             columns, rank = (*columns, "Claim"), columns.index("Rank")
             rows = [(*row, or_absent(self._claim.id if row[rank] == 1 else None)) for row in rows]
         if self._tied is not None:
-            columns, rows = claim_compose.with_ties(columns, rows, self._tied)
+            columns, rows = with_ties(columns, rows, self._tied)
         return without_redundant(columns, rows, parsed_args, REDUNDANT)
 
     def _explain(self, parsed_args: argparse.Namespace, report: Report) -> None:
@@ -315,19 +428,19 @@ class SchedulePodm(base.Lister):
         self._delivery.print(lambda stream: stream.write("".join(f"{line}\n" for line in lines)))
 
     def _schedule_all(self, parsed_args: argparse.Namespace) -> base.Table:
-        requests = request_file.read_requests(self.scheduler_app, parsed_args)
+        requests = read_requests(self.scheduler_app, parsed_args)
         scheduler = self.scheduler(parsed_args)
         self._read_hardware(lambda: scheduler)
-        decisions = request_file.decide(scheduler, requests, parsed_args)
+        decisions = decide_file(scheduler, requests, parsed_args)
         self.exit_code = EXIT_CODES[decisions.report.outcome]
         self._write_report(decisions.report)
         names = request_names(requests)
-        self.closing += request_file.outcome_lines(decisions, names)
+        self.closing += file_lines(decisions, names)
         for report in decisions.report.decisions:
             self._check_strict(parsed_args, report)
-        rows = list(request_file.rows(decisions, names))
-        zones = self._zones_of(parsed_args, rows, request_file.zones(decisions))
-        columns, rows = with_zones(request_file.COLUMNS, rows, zones)
+        rows = list(file_rows(decisions, names))
+        zones = self._zones_of(parsed_args, rows, file_zones(decisions))
+        columns, rows = with_zones(FILE_COLUMNS, rows, zones)
         return without_redundant(columns, rows, parsed_args, REDUNDANT)
 
     def _write_report(

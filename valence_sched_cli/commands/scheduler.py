@@ -1,20 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``scheduler explain``: explains a decision from its report."""
+"""The commands ``scheduler explain``, ``scheduler check`` and ``scheduler audit list``."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
+from xml.etree import ElementTree
 
+from valence_sched.errors import UsageError, escape
 from valence_sched_cli import base
-from valence_sched_cli.options.types import add_option
-from valence_sched_cli.output.cells import PairLines, or_absent
-from valence_sched_cli.output.columns import STRUCTURED, prepare_formatter
-from valence_sched_cli.output.decision import warning_lines, zone_notes
-from valence_sched_cli.output.explanation import ReportRenderer, reports_by_name
+from valence_sched_cli.options import inventory
+from valence_sched_cli.options.parser import add_option, add_options, positive, section
+from valence_sched_cli.output.cells import PairLines, or_absent, time_cell
+from valence_sched_cli.output.decision import (
+    ReportRenderer,
+    reports_by_name,
+    warning_lines,
+    zone_notes,
+)
+from valence_sched_cli.output.table import MACHINE, STRUCTURED, prepare_formatter
 
 if TYPE_CHECKING:
+    from valence_sched.model.check import Check, CheckResult
     from valence_sched.model.decision import Report, Reports
 
 COLUMNS = ("Podm", "Pool", "Outcome", "Score", "Behind", "Parts", "Filter", "Label", "Need",
@@ -125,3 +134,202 @@ def _report_fields(report: Report) -> dict[str, Any]:
                 entry["text"] = noun.text
     fields = {name: value for name, value in fields.items() if name not in ("schema", "version")}
     return {name.replace("_", " ").title(): value for name, value in (fields | explained).items()}
+
+
+CHECK_COLUMNS = ("Result", "Expectation", "Found")
+LONG_COLUMNS = (*CHECK_COLUMNS, "File", "Line")
+
+#: What GitHub's runner unescapes in the text of a workflow command, and besides in its properties.
+_TEXT_ESCAPES = (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"))
+_PROPERTY_ESCAPES = (*_TEXT_ESCAPES, (":", "%3A"), (",", "%2C"))
+
+
+def check_rows(results: Iterable[CheckResult], *, long: bool) -> Iterator[tuple[Any, ...]]:
+    """Yield a row for each expectation."""
+    for one in results:
+        row = (one.result, one.name, one.found)
+        yield (*row, one.file, one.line) if long else row
+
+
+def check_outcome(results: Sequence[CheckResult]) -> str:
+    """Return how many expectations are met, in one sentence."""
+    recorded = sum(one.result == "recorded" for one in results)
+    failed = sum(one.result == "fail" for one in results)
+    total = f"{len(results):,} expectation" + ("" if len(results) == 1 else "s")
+    more = f", {recorded:,} recorded" if recorded else ""
+    if failed:
+        return f"{failed:,} of {total} not met{more}"
+    return f"{total} met{more}" if not recorded else f"{total}: none failed{more}"
+
+
+def junit_document(file: str, results: Sequence[CheckResult]) -> bytes:
+    """Return results as a JUnit document, one test case each.
+
+    What does not print, and so may be no character of XML, is escaped as in JSON.
+    """
+    failures = str(sum(one.result == "fail" for one in results))
+    counts = {"tests": str(len(results)), "failures": failures, "errors": "0"}
+    root = ElementTree.Element("testsuites", counts)
+    suite = ElementTree.SubElement(root, "testsuite", {"name": escape(file), **counts})
+    for one in results:
+        words = {"name": escape(one.name), "classname": "scheduler check",
+                 "file": escape(one.file), "line": str(one.line)}  # fmt: skip
+        case = ElementTree.SubElement(suite, "testcase", words)
+        found = escape(one.found)
+        if one.result == "fail":
+            ElementTree.SubElement(case, "failure", {"message": found}).text = found
+        else:
+            ElementTree.SubElement(case, "system-out").text = found
+    ElementTree.indent(root)
+    text: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
+
+
+def github_annotations(results: Iterable[CheckResult]) -> Iterator[str]:
+    """Yield a workflow command of GitHub for each expectation that is not met."""
+    for one in results:
+        if one.result == "fail":
+            file = _escaped(one.file, _PROPERTY_ESCAPES)
+            text = _escaped(f"{one.name}: {one.found}", _TEXT_ESCAPES)
+            yield f"::error file={file},line={one.line}::{text}"
+
+
+def _escaped(text: str, pairs: Sequence[tuple[str, str]]) -> str:
+    for character, escaped in pairs:
+        text = text.replace(character, escaped)
+    return escape(text)
+
+
+EXIT_NOT_MET = 10
+
+
+class CheckScheduler(base.Lister):
+    """Check what a file expects of an inventory.
+
+    It says what fits, where it lands, what may fail. A row for each expectation. Exits 0 if all are
+    met, 10 if one is not.
+    """
+
+    through_service = True
+
+    effectful = True
+    examples = (
+        "examples/check.yaml --inventory examples/site.json",
+        "examples/check.yaml --inventory examples/site.json --junit results.xml --github",
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        words = "YAML file of expectations, or - for standard input"
+        parser.add_argument("file", metavar="<file>", help=words)
+        inventory.add_inventory_options(parser)
+        inventory.add_flavor_file_option(parser)
+        inventory.add_policy_file_option(parser)
+        output = section(parser, "output")
+        add_option(output, "--junit <file>: also write the results as JUnit XML")
+        add_option(
+            output,
+            "--github: also print an annotation of a GitHub workflow, on standard error, for each "
+            "expectation that is not met",
+        )
+        add_option(
+            section(parser, "then"),
+            "--record: write each golden decision anew, in place of comparing it",
+        )
+        add_option(output, "--long: list the file and the line of each expectation, too")
+
+    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        return LONG_COLUMNS
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        app, file = self.scheduler_app, parsed_args.file
+        if parsed_args.junit == "-":
+            raise UsageError("--junit: standard output is for the rows: name a file")
+        checks = app.read_checks(file)
+        with contextlib.ExitStack() as stack:
+            write: Callable[[bytes], None] = lambda data: None  # noqa: E731
+            if parsed_args.junit:
+                write = stack.enter_context(app.text_writer(parsed_args.junit))
+            results = self._results(checks, parsed_args)
+            write(junit_document(file, results))
+        if parsed_args.github:
+            self.closing += github_annotations(results)
+        self.closing.append(check_outcome(results))
+        if any(one.result == "fail" for one in results):
+            self.exit_code = EXIT_NOT_MET
+        long = parsed_args.long or bool(parsed_args.columns) or parsed_args.formatter in MACHINE
+        return LONG_COLUMNS if long else COLUMNS, list(check_rows(results, long=long))
+
+    def _results(
+        self, checks: Sequence[Check], parsed_args: argparse.Namespace
+    ) -> list[CheckResult]:
+        """Return what became of each expectation, in the order of the file."""
+        app, line = self.scheduler_app, self.progress
+        checker = app.checker(
+            app.site(self.selection(parsed_args)),
+            strict=parsed_args.strict,
+            record=self._record if parsed_args.record else None,
+            progress=lambda run: (
+                lambda requests: line.begin("check", f"{run}: {requests:,} requests")
+            ),
+            survival_progress=lambda tried, sets: line.begin(
+                "check", f"{tried:,} of {sets:,} sets of pod managers tried"
+            ),
+        )
+        from valence_sched.model.quantity import format_count
+
+        results = []
+        for number, check in enumerate(checks, 1):
+            line.begin("check", f"{number:,} of {format_count(len(checks), 'expectation')}")
+            results.append(checker.result(check))
+        line.finish("check")
+        return results
+
+    def _record(self, file: str, report: Report) -> None:
+        change = self.effects.change("decision", file, "may be written", "is written")
+        with change, self.scheduler_app.report_writer(file) as write:
+            write(report)
+
+
+AUDIT_COLUMNS = ("Time", "User", "Verb", "Object", "Outcome")
+AUDIT_LONG = ("Owner", "Request ID")
+
+
+class ListAudit(base.Lister):
+    """List what was changed or refused, newest first.
+
+    Of a service they are the changes of its users and need an admin. Commands that change a state
+    on its own machine are there with the user of the machine.
+    """
+
+    through_service = True
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_options(
+            parser,
+            """
+            --user <user>: changes of this user only
+            --owner <owner>: changes by users of this project only
+            --verb <verb>: only this, as claims:create, or "podm claim release" for a command
+            --object <object>: changes of this object only, as claims/ID, nodes/ID or podms/NAME
+            --outcome <outcome>: only accepted, done, or the code of an error
+            --long: list more columns
+            --limit <n>: print at most so many rows (default: 100)
+            """,
+            limit={"type": positive, "default": 100},
+        )
+        inventory.add_state_option(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        from valence_sched.model.effect import AuditQuery
+
+        names = ("user", "owner", "verb", "object", "outcome", "limit")
+        query = AuditQuery(**{name: getattr(parsed_args, name) for name in names})
+        lines = self.scheduler(parsed_args).audit(query)
+        now, long = self.scheduler_app.now().timestamp(), parsed_args.long
+        rows = []
+        for line in lines:
+            at = time_cell(line.at, max(0.0, now - line.at), both=long)
+            row = (at, line.user, line.verb, line.object, line.outcome)
+            more = (or_absent(line.owner), line.request_id)
+            rows.append((*row, *(more if long else ())))
+        return (*AUDIT_COLUMNS, *(AUDIT_LONG if long else ())), rows

@@ -7,7 +7,7 @@ import argparse
 
 from valence_sched.errors import escape
 from valence_sched_cli import base
-from valence_sched_cli.options.types import add_option, add_options, natural
+from valence_sched_cli.options.parser import add_option, add_options, natural
 
 #: Options that the service calls the same.
 _SAME_NAMES = ("port", "latency_ms", "fail", "page_size", "session_limit")

@@ -7,8 +7,7 @@ import argparse
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.help import section
-from valence_sched_cli.options.types import add_options, positive, seconds
+from valence_sched_cli.options.parser import add_options, positive, seconds, section
 
 
 class WatchPodm(base.Command):

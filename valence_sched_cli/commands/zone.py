@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.help import section
+from valence_sched_cli.options.parser import add_option, seconds, section
 from valence_sched_cli.options.registration import (
     add_client_certificate_options,
     client_certificate_changes,
@@ -17,7 +17,6 @@ from valence_sched_cli.options.registration import (
     path_of_file,
 )
 from valence_sched_cli.options.request import nonempty_name
-from valence_sched_cli.options.types import add_option, seconds
 from valence_sched_cli.output.cells import Cell, PairLines, Pairs, or_absent, time_cell
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ import argparse
 from collections.abc import Mapping
 
 from valence_sched.errors import UsageError
-from valence_sched_cli.options.help import section
-from valence_sched_cli.options.types import add_option, add_options, age, seconds
+from valence_sched_cli.options.parser import add_option, add_options, age, seconds, section
 
 
 def add_claim_compose_options(parser: argparse.ArgumentParser) -> None:

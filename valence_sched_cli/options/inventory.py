@@ -6,14 +6,14 @@ from __future__ import annotations
 import argparse
 
 from valence_sched.errors import UsageError
-from valence_sched_cli.options.help import section
-from valence_sched_cli.options.types import (
+from valence_sched_cli.options.parser import (
     add_option,
     add_options,
     age,
     age_limit,
     positive,
     seconds,
+    section,
 )
 
 

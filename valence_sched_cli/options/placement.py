@@ -1,22 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that say what a node has, and those of Placement: resources, traits, member-of."""
+"""Options that say what a node has, and where it goes: Placement's, groups, locations."""
 
 from __future__ import annotations
 
 import argparse
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from valence_sched_cli.options.help import section
-from valence_sched_cli.options.types import add_option, add_options, by_name, positive
+from valence_sched_cli.options.parser import add_option, add_options, by_name, positive, section
 
 if TYPE_CHECKING:
+    from valence_sched.model.group import Group, Spread
     from valence_sched.model.request import NameRequirements, Request
 
 RESOURCE_DESTS = ("cores", "memory", "gpu", "drive", "resource")
-OPTION_DESTS = (*RESOURCE_DESTS, "required", "forbidden", "member_of")
+#: Where argparse stores all these options.
+OPTION_DESTS = (
+    *RESOURCE_DESTS, "required", "forbidden", "member_of", "aggregate", "exclude_aggregate",
+    "trait", "exclude_trait", "capability", "location", "where", "near", "prefer_near", "owner",
+    "group", "affinity", "anti_affinity", "soft_affinity", "soft_anti_affinity", "at_most",
+    "spread", "soft_spread",
+)  # fmt: skip
 
 
 class NameConstraints(NamedTuple):
@@ -58,11 +64,20 @@ def add_placement_options(parser: argparse.ArgumentParser) -> None:
         add_option(section(parser, name), text, type=type_)
 
 
-def request_fields(args: argparse.Namespace, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return fields of a request with these traits and aggregates beside; errors as for names."""
-    return fields | {
-        "traits": merge_names("trait", fields["traits"], [*args.required, *args.forbidden]),
-        "aggregates": merge_names("aggregate", fields["aggregates"], args.member_of),
+def request_fields(args: argparse.Namespace, flavor: str) -> dict[str, Any]:
+    """Return the options as fields of a request; UsageError or InputError if one is wrong."""
+    traits = _name_constraints(args.trait, args.exclude_trait)
+    aggregates = _name_constraints(args.aggregate, args.exclude_aggregate)
+    return {
+        "capabilities": _merge_capabilities(args.capability),
+        "locations": tuple(args.location),
+        "where": _conjunction(args.where),
+        "near": _by_kind(args.near),
+        "prefer_near": _by_kind(args.prefer_near),
+        "owner": args.owner,
+        "group": _group(args, flavor),
+        "traits": merge_names("trait", traits, [*args.required, *args.forbidden]),
+        "aggregates": merge_names("aggregate", aggregates, args.member_of),
     }
 
 
@@ -227,3 +242,218 @@ def _name(text: str, item: str) -> str:
     if not name or name == "!":
         raise argparse.ArgumentTypeError(f"{text[:60]!r}: an empty name")
     return name
+
+
+_REPEAT = "(repeat for several)"
+_RULES = (
+    ("--affinity", "all nodes of the group at one value of this domain"),
+    ("--anti-affinity", "no two nodes of the group at one value of this domain"),
+    ("--soft-affinity", "better all nodes of the group at one value of this domain"),
+    ("--soft-anti-affinity", "better no two nodes of the group at one value of this domain"),
+)
+
+
+def add_group_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options about owner and group."""
+    together = section(parser, "together")
+    add_option(
+        together,
+        "--owner <owner>: for whom the nodes are (default: the project, by its ID, where the "
+        "command logs in to a cloud)",
+        type=_group_name,
+    )
+    add_option(
+        together,
+        "--group <group>: group that the nodes join (default: the flavor's name, where a rule is "
+        "given); a domain of a rule is podm, zone, location, aggregate or facts.NAME",
+        type=_group_name,
+    )
+    for option, words in _RULES:
+        add_option(together, f"{option} <domain>...: {words} {_REPEAT}", type=_domain)
+    words = f"at most n nodes of the group at one value of this domain {_REPEAT}"
+    add_option(together, f"--at-most <domain=n>...: {words}", type=_at_most)
+    for option, start in (("--spread", "spread"), ("--soft-spread", "better spread")):
+        words = f"{start} the group evenly over this domain, its counts at most skew (1) apart"
+        add_option(together, f"{option} <domain[=skew]>...: {words} {_REPEAT}", type=_spread)
+
+
+def _group(args: argparse.Namespace, flavor: str) -> Group | None:
+    from valence_sched.model.group import Group, Spread
+
+    spread = [Spread(over, skew) for over, skew in args.spread]
+    spread += [Spread(over, skew, soft=True) for over, skew in args.soft_spread]
+    group = Group(
+        name=args.group or flavor,
+        affinity=tuple(dict.fromkeys(args.affinity)),
+        anti_affinity=tuple(dict.fromkeys(args.anti_affinity)),
+        soft_affinity=tuple(dict.fromkeys(args.soft_affinity)),
+        soft_anti_affinity=tuple(dict.fromkeys(args.soft_anti_affinity)),
+        at_most=by_name("--at-most", args.at_most, "say how many in one of them"),
+        spread=_distinct(spread),
+    )
+    return group if args.group or group.domains else None
+
+
+def _distinct(rules: list[Spread]) -> tuple[Spread, ...]:
+    from valence_sched.errors import UsageError
+
+    known: set[tuple[str, bool]] = set()
+    for rule in rules:
+        if (rule.over, rule.soft) in known:
+            option = "--soft-spread" if rule.soft else "--spread"
+            raise UsageError(f"{option}: {rule.over!r} twice: say the skew in one of them")
+        known.add((rule.over, rule.soft))
+    return tuple(rules)
+
+
+def _group_name(text: str) -> str:
+    if not text.strip() or len(text) > 255:
+        what = f"must be a name of 1 to 255 characters, got {text[:40]!r}"
+        raise argparse.ArgumentTypeError(what)
+    return text
+
+
+def _domain(text: str) -> str:
+    from valence_sched.errors import RequestError
+    from valence_sched.model.group import check_domain
+
+    try:
+        check_domain(text)
+    except RequestError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
+def _at_most(text: str) -> tuple[str, int]:
+    domain, equals, number = text.rpartition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not DOMAIN=N, as in podm=2")
+    return _domain(domain), positive(number)
+
+
+def _spread(text: str) -> tuple[str, int]:
+    domain, equals, number = text.rpartition("=")
+    return (_domain(domain), positive(number)) if equals else (_domain(text), 1)
+
+
+_NAMES = (
+    ("--aggregate", "only in this aggregate, or with commas in one of these (repeat: in each)"),
+    ("--exclude-aggregate", "not in this aggregate, or with commas in none of these"),
+    ("--trait", "only with this trait, or with commas with one of these (repeat: with each)"),
+    ("--exclude-trait", "not with this trait, or with commas with none of these"),
+)
+
+
+def add_location_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where."""
+    where = section(parser, "where")
+    for option, words in _NAMES:
+        add_option(where, f"{option} <{option.rpartition('-')[2]}>...: {words}", type=_comma_names)
+    add_options(
+        where,
+        """
+        --capability <key=value>...: only with this capability: os=linux, or with semicolons one of
+            several values (repeat for several keys; takes the place of the flavor's of that key)
+        --location <location>...: only at this location or below it (repeat: at any of them; takes
+            the place of the flavor's)
+        --where <expression>...: only where this expression in JSON holds: '[">=", "$facts.year",
+            2022]' (repeat: all must hold, the flavor's too)
+        """,
+        capability={"type": _capabilities},
+    )
+
+
+def add_proximity_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options about external resources, such as volumes."""
+    for start in (
+        "--near <kind=name>...: only near this thing, such as volume=db-1",
+        "--prefer-near <kind=name>...: rather near this thing",
+    ):
+        where = "where a map says that it is, or, within openstack, the cloud"
+        words = f"{start}: {where} (repeat for several)"
+        add_option(section(parser, "where"), words, type=_external_resource)
+    words = "YAML map that says where things are, or RESOLVER:SOURCE (repeat for several)"
+    add_option(section(parser, "where"), f"--near-map <file>...: {words}")
+
+
+def _comma_names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} holds an empty name")
+    return names
+
+
+def _capabilities(text: str) -> dict[str, tuple[str, ...]]:
+    """Parse ``key=value;value``."""
+    from valence_sched.model.inventory import parse_capabilities
+
+    try:
+        capabilities = parse_capabilities(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not capabilities:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not key=value or key=value;value")
+    return capabilities
+
+
+def _name_constraints(
+    required: Sequence[tuple[str, ...]], excluded: Sequence[tuple[str, ...]]
+) -> NameRequirements:
+    from valence_sched.model.request import NameRequirements
+
+    return NameRequirements(
+        required=tuple(names[0] for names in required if len(names) == 1),
+        forbidden=tuple(name for names in excluded for name in names),
+        any_of=tuple(names for names in required if len(names) > 1),
+    )
+
+
+def _merge_capabilities(named: Sequence[dict[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    from valence_sched.errors import UsageError
+
+    merged: dict[str, tuple[str, ...]] = {}
+    for capabilities in named:
+        for key, values in capabilities.items():
+            if key in merged:
+                hint = f"write {key}=value;value for either"
+                raise UsageError(f"--capability: {key!r} twice: {hint}")
+            merged[key] = values
+    return merged
+
+
+def _conjunction(texts: Sequence[str]) -> Any:
+    """Return the conjunction of all these expressions; None when there is none."""
+    from valence_sched.model.expression import parse_expression
+
+    conjuncts = []
+    for number, text in enumerate(texts, 1):
+        name = f"--where {number}" if len(texts) > 1 else "--where"
+        value = _json(text, name)
+        parse_expression(value, name)
+        conjuncts.append(value)
+    return conjuncts[0] if len(conjuncts) == 1 else ["and", *conjuncts] if conjuncts else None
+
+
+def _json(text: str, name: str) -> object:
+    from valence_sched.errors import InputError
+    from valence_sched.model.codec import decode
+
+    try:
+        return decode(text.encode(errors="surrogateescape"), object, name)
+    except InputError as error:
+        hint = 'in quotes for the shell, as in \'["=", "$zone", "east-1"]\''
+        raise InputError(name, error.document_path, error.found, error.expected, hint) from None
+
+
+def _by_kind(named: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    names: dict[str, tuple[str, ...]] = {}
+    for kind, name in dict.fromkeys(named):
+        names[kind] = (*names.get(kind, ()), name)
+    return names
+
+
+def _external_resource(text: str) -> tuple[str, str]:
+    kind, equals, name = (part.strip() for part in text.partition("="))
+    if not equals or not kind or not name:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not KIND=NAME, as in volume=db-1")
+    return kind, name

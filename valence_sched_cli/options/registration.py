@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from valence_sched.errors import UsageError, one_line
-from valence_sched_cli.options.help import section
+from valence_sched_cli.options.parser import add_option, by_name, positive, section
 from valence_sched_cli.options.request import nonempty_name
-from valence_sched_cli.options.types import add_option, by_name, positive
 from valence_sched_cli.output.cells import Pairs, Words, or_absent
 
 if TYPE_CHECKING:

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import cloud
-from valence_sched_cli.options import group, inventory, location, placement
-from valence_sched_cli.options.help import section
-from valence_sched_cli.options.types import add_option, by_name, whole
+from valence_sched_cli.options import inventory, placement
+from valence_sched_cli.options.parser import add_option, by_name, section, whole
+from valence_sched_cli.options.placement import (
+    add_group_options,
+    add_location_options,
+    add_proximity_options,
+)
 
 if TYPE_CHECKING:
     from valence_sched.app import Site
@@ -43,7 +47,7 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
     for words in ("--podm <podm>...: only", "--exclude-podm <podm>...: not"):
         add_option(where, f"{words} this pod manager, by ID or name (repeat for several)")
     add_option(where, "--zone <zone>: only this availability zone", type=nonempty_name)
-    location.add_location_options(parser)
+    add_location_options(parser)
     add_option(
         where,
         "--attribute <name=expression>...: only where this attribute of the pod manager is so: "
@@ -51,8 +55,8 @@ def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
         type=_attribute,
     )
     placement.add_placement_options(parser)
-    group.add_group_options(parser)
-    location.add_proximity_options(parser)
+    add_group_options(parser)
+    add_proximity_options(parser)
     add_option(decide, "--seed <n>: decides between equals (default: 0)", type=whole)
     if not many:
         add_option(
@@ -86,7 +90,6 @@ def make_request(
     flavor = site.flavors.get(flavor_name) if site and flavor_name else None
     flavor = flavor or _flavor(command, args, flavor_name, nova_flavor)
     default_policy = site.policy if site and not flavor.policy else None
-    fields = location.request_fields(args) | group.request_fields(args, flavor.name)
     spec = RequestSpec(
         id=getattr(args, "request_id", None) or "",
         flavor=flavor.name,
@@ -99,7 +102,7 @@ def make_request(
         attributes=_attributes(args.attribute),
         policy=args.policy or default_policy,
         seed=args.seed,
-        **placement.request_fields(args, fields),
+        **placement.request_fields(args, flavor.name),
     )
     request = command.scheduler_app.config.compile_request(spec, flavor, args.near_map)
     return placement.with_resources(request, args)

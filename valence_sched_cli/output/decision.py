@@ -1,19 +1,153 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A decision as rows and lines: its nodes, their alternates, and the outcome in a sentence."""
+"""A decision as rows and lines: its nodes, the outcome, and with --explain why."""
 
 from __future__ import annotations
 
+import argparse
+import io
 import textwrap
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli.output.cells import Cell, GrantsCell, PairLines, UriTails
-from valence_sched_cli.output.not_chosen import reason_text
+from valence_sched.errors import escape
+from valence_sched_cli.output.cells import (
+    Cell,
+    GrantsCell,
+    HeatCell,
+    PairLines,
+    UriTails,
+    heat_table,
+    supports_colour,
+)
+from valence_sched_cli.output.table import prepare_formatter, without_redundant
 
 if TYPE_CHECKING:
-    from valence_sched.model.decision import DecisionResult, FunnelStep, Report
+    from valence_sched.model.decision import (
+        DecisionResult,
+        FunnelStep,
+        PodmVerdict,
+        Reason,
+        Report,
+        Reports,
+    )
+    from valence_sched.model.explanation import Explanation
+    from valence_sched.model.phrases import ReasonPhrases
     from valence_sched.model.request import Request
+
+MOST_LINES = 16  # of reasons, before they are grouped: with a decision around it still a screen
+WIDTH = 79
+
+
+def not_chosen(
+    report: Report, given: Iterable[str] = (), *, every_reason: bool = False
+) -> Iterator[str]:
+    """Yield why pod managers take no node: a line a pod manager or pool, or grouped by reason.
+
+    ``given`` are the options on the command line, which are named where one rejects.
+    """
+    from valence_sched.model.phrases import ReasonPhrases
+    from valence_sched.model.quantity import format_count
+
+    rejected = [one for one in report.podms if one.outcome in ("rejected", "undecided")]
+    if not rejected:
+        return
+    words = ReasonPhrases(frozenset(given))
+    explained = report.explanation.nearest_misses if report.explanation else ()
+    but_for_one = {one.podm for one in explained if one.kind == "word"}
+    lines = [line for one in rejected for line in _podm_lines(one, words, but_for_one)]
+    yield ""
+    yield f"Not chosen: {len(rejected):,} of {format_count(report.inventory.podms, 'pod manager')}"
+    if len(lines) > MOST_LINES and not every_reason:
+        yield from _groups(rejected, words)
+        yield "  --all-reasons names each pod manager"
+        return
+    width = max(len(escape(one.podm)) for one in rejected)
+    for podm, text in lines:
+        yield from textwrap.wrap(
+            f"{escape(podm):{width}}  {escape(text)}",
+            WIDTH,
+            initial_indent="  ",
+            subsequent_indent=" " * (width + 6),
+            break_on_hyphens=False,
+        )
+
+
+def reason_text(reason: Reason) -> str:
+    """Return a reason in words."""
+    from valence_sched.model.phrases import ReasonPhrases
+
+    return ReasonPhrases().of_reason(reason)
+
+
+def _podm_lines(
+    verdict: PodmVerdict, words: ReasonPhrases, but_for_one: Container[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield a line for a pod manager, or one for each of its pools where reasons differ."""
+    texts = {one.pool: words.of_pool(one.reasons) for one in verdict.pool_reasons}
+    if not texts:
+        texts = {verdict.pool: words.of_pool([verdict.reason] if verdict.reason else [])}
+    from valence_sched.model.quantity import format_count
+
+    after = f"after {format_count(verdict.fitting, 'node')}: " if verdict.fitting else ""
+    if len(set(texts.values())) == 1:
+        otherwise = "; would fit otherwise" if verdict.podm in but_for_one else ""
+        yield verdict.podm, after + next(iter(texts.values())) + otherwise
+        return
+    for number, (pool, text) in enumerate(texts.items()):
+        yield "" if number else verdict.podm, f"{after}{pool}: {text}"
+
+
+def _groups(rejected: Sequence[PodmVerdict], words: ReasonPhrases) -> Iterator[str]:
+    """Yield a line for each reason, the most frequent first, with who comes nearest."""
+    groups: dict[tuple[str, bool, str], list[PodmVerdict]] = defaultdict(list)
+    for one in rejected:
+        groups[_group_key(one, words)].append(one)
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    lines = [(len(members), text, _nearest(members))
+             for (text, *_), members in ordered[:MOST_LINES]]  # fmt: skip
+    # Only texts with somebody beside them need the room, and some fit no screen.
+    width = min(max((len(text) for _, text, nearest in lines if nearest), default=0), WIDTH // 2)
+    for number, text, nearest in lines:
+        yield from textwrap.wrap(
+            escape(f"  {number:>5,}  {text:{width}}  {nearest}".rstrip()),
+            WIDTH,
+            subsequent_indent=" " * 9,
+            break_on_hyphens=False,
+        )
+    if len(ordered) > MOST_LINES:
+        others = sum(len(members) for _, members in ordered[MOST_LINES:])
+        yield f"  {others:>5,}  for other reasons"
+
+
+def _group_key(verdict: PodmVerdict, words: ReasonPhrases) -> tuple[str, bool, str]:
+    """Return the text of the group of a verdict, whether sums would do, and the label."""
+    from valence_sched.model.phrases import too_small
+
+    reason = verdict.reason
+    if reason is None:
+        return "no reason is known", False, ""
+    if reason.podm_have is not None:
+        return "fit in sums, not as one node", True, ""
+    if reason.is_amount:
+        return too_small(reason), False, reason.label
+    return words.of_reason(reason), False, reason.label
+
+
+def _nearest(members: Sequence[PodmVerdict]) -> str:
+    """Return who comes nearest in a group of amounts; who is an example of another group."""
+    from valence_sched.model.phrases import share, short_of, thing
+
+    amounts = [(one, one.reason) for one in members if one.reason and one.reason.is_amount]
+    best = max(amounts, key=lambda pair: pair[1].have, default=None)  # type: ignore[arg-type,return-value]
+    if best is None or not best[1].have:
+        return ""
+    verdict, reason = best
+    if reason.podm_have is not None:
+        total = short_of(reason, reason.podm_have).partition(" of ")[0]
+        return f"e.g. {verdict.podm}: {total} {thing(reason)} in {verdict.pools} pools"
+    return f"best: {verdict.podm} with {share(reason)}"
+
 
 COLUMNS = ("Node", "Rank", "Podm", "Pool", "Score", "Blocks", "Amounts")
 ZONE = "Zone"  # the column beside the pod manager, of decisions over zones
@@ -188,3 +322,180 @@ def request_names(requests: Sequence[Request]) -> list[str]:
         f"{number}: {request.id or request.flavor or 'request'}"
         for number, request in enumerate(requests, 1)
     ]
+
+
+MOST_SHOWN = 3  # near misses and changes of each sort; the report has all
+
+
+class ReportRenderer:
+    """Draws a report as text for one stream of one command.
+
+    ``given`` are the options on the command line, which are named where one rejects pools.
+    """
+
+    def __init__(
+        self,
+        formatter: Any,
+        stream: Any,
+        parsed_args: argparse.Namespace,
+        given: Iterable[str] = (),
+    ) -> None:
+        self._formatter = prepare_formatter(formatter, "table", stream=stream)
+        self._parsed_args = parsed_args
+        self._every_reason = getattr(parsed_args, "all_reasons", False)
+        self._colour = parsed_args.formatter == "table" and supports_colour(stream)
+        self._given = given
+
+    def reasons(self, report: Report) -> Iterator[str]:
+        """Yield why the other pod managers were not chosen."""
+        yield from not_chosen(report, self._given, every_reason=self._every_reason)
+
+    def explanation(self, report: Report) -> Iterator[str]:
+        """Yield the candidates, why not the others, and what would change the choice."""
+        if report.explanation is not None:
+            yield from self._candidates(report.explanation)
+        yield from self.reasons(report)
+        if any(step.went_on < step.came_in for step in report.funnel):
+            yield ""
+            yield from _hang("Filters", funnel_text(report, report.funnel))
+        if report.explanation is not None:
+            yield from _what_would_change(report.explanation)
+
+    def document(self, document: Report | Reports) -> Iterator[str]:
+        """Yield a whole report, or one after another, each below the name of its request."""
+        from valence_sched.model.decision import Report
+
+        if isinstance(document, Report):
+            yield from self.report(document)
+            return
+        for name, report in reports_by_name(document).items():
+            yield escape(f"request {name}")
+            yield from self.report(report)
+            yield ""
+        yield f"placed {document.placed:,} of {document.requested:,} in all"
+
+    def report(self, report: Report) -> Iterator[str]:
+        """Yield a whole report, from the request to what would change the choice."""
+        yield from _header(report)
+        rows = [row[: len(COLUMNS)] for row in placement_rows(report)]
+        if rows:
+            columns, rows = with_zones(COLUMNS, rows, zone_cells(report))
+            page = io.StringIO()
+            self._formatter.emit_list(
+                *without_redundant(columns, rows, self._parsed_args, REDUNDANT),
+                page,
+                self._parsed_args,
+            )
+            yield from page.getvalue().rstrip("\n").split("\n")
+        yield from self.explanation(report)
+
+    def _candidates(self, explanation: Explanation) -> Iterator[str]:
+        """Yield the candidates with what each weigher adds to their scores, if there are any."""
+        from valence_sched.model.phrases import excess_phrases
+
+        if not explanation.candidates:
+            return
+        first = explanation.candidates[0].parts
+        weighers = sorted(first, key=lambda part: (-part.weight, part.weigher))
+        names = [
+            "Podm",
+            "Pool",
+            "Score",
+            *(part.weigher for part in weighers),
+            "",
+            "Excess",
+        ]
+        if weighers:
+            names[3] = f"= {names[3]}"
+        rows = []
+        for one in explanation.candidates:
+            parts = {part.weigher: part for part in one.parts}
+            in_order = [parts[part.weigher] for part in weighers]
+            cells = [HeatCell(f"{one.score:.3f}", one.score)]
+            cells += [HeatCell(f"{part.part:.3f}", part.score) for part in in_order]
+            chosen = "chosen" if one.outcome == "chosen" else ""
+            rows.append([one.podm, one.pool, *cells, chosen, ", ".join(excess_phrases(one.excess))])
+        yield ""
+        yield "Candidates"
+        table = heat_table(names, list(_folded(names, rows)), colour=self._colour)
+        yield from (f"  {line.rstrip()}" for line in table.splitlines())
+        weights = [f"{part.weigher} {_weight(explanation, part.weigher)}" for part in weighers]
+        if len(weights) > 1:
+            yield f"  weights: {', '.join(weights)}"
+
+
+def _folded(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+    """Yield rows whose last cell is folded into as many rows as a screen needs for it."""
+    cells = list(zip(*rows, strict=True))[:-1]
+    widths = [max(len(name), *(len(str(cell)) for cell in column))
+              for name, column in zip(names, cells, strict=False)]  # fmt: skip
+    room = max(len(names[-1]), WIDTH - 2 - sum(width + 2 for width in widths))
+    for *start, last in rows:
+        first, *following = textwrap.wrap(last, room) or [""]
+        yield [*start, first]
+        yield from ([*[""] * len(start), line] for line in following)
+
+
+def _what_would_change(explanation: Explanation) -> Iterator[str]:
+    """Yield the near misses, the changes of the choice, and what was left out."""
+    misses = [miss.text for miss in explanation.nearest_misses]
+    changes = [flip.text for flip in explanation.flips]
+    sections: Mapping[str, Sequence[str]] = {"Nearest miss": misses, "Sensitivity": changes}
+    for title, texts in sections.items():
+        if not texts:
+            continue
+        yield ""
+        for number, text in enumerate(texts[:MOST_SHOWN]):
+            yield from _hang(title if number == 0 else "", text)
+        if len(texts) > MOST_SHOWN:
+            yield from _hang("", f"{len(texts) - MOST_SHOWN} more in the report")
+    for note in explanation.notes:
+        yield from _hang("Note", note)
+
+
+def _hang(title: str, text: str) -> list[str]:
+    """Return the lines of a text behind its title, one below the other."""
+    width = len("Nearest miss:  ")
+    lead = f"{title}:" if title else ""
+    return textwrap.wrap(
+        escape(f"{lead:{width}}{text}"),
+        WIDTH,
+        subsequent_indent=" " * width,
+        break_on_hyphens=False,
+    )
+
+
+def reports_by_name(document: Report | Reports) -> dict[str, Report]:
+    """Return the reports on several requests by the names of these, none for one request alone."""
+    reports: Sequence[Report] = getattr(document, "decisions", ())
+    names = request_names([report.request for report in reports])
+    return dict(zip(names, reports, strict=True))
+
+
+def _weight(explanation: Explanation, weigher: str) -> str:
+    """Return the weight of a weigher, or from what to what it goes on the candidates."""
+    parts = [part for one in explanation.candidates for part in one.parts]
+    weights = [part.weight for part in parts if part.weigher == weigher]
+    least, most = min(weights), max(weights)
+    return f"{least:g}" if least == most else f"{least:g} to {most:g}"
+
+
+def request_lines(report: Report) -> list[str]:
+    """Return what is asked for: ``gpu-large: 32 cores, 256 GiB memory, 2 GPU A100``."""
+    from valence_sched.model.phrases import request_phrase
+
+    text = escape(request_phrase(report.request))
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _header(report: Report) -> Iterator[str]:
+    from valence_sched.model.quantity import format_count
+
+    request, policy, source = report.request, report.policy, report.inventory
+    outcome = report.outcome.replace("_", " ")
+    placed = f"{report.placed} of {report.requested}"
+    yield escape(f"{outcome}: {placed} (policy {policy.name}, seed {report.seed})")
+    yield from request_lines(report)
+    counts = ((source.podms, "pod manager"), (source.pools, "pool"), (source.blocks, "block"))
+    yield escape(f"request {request.id}, inventory {source.digest}")
+    yield ", ".join(format_count(number, noun) for number, noun in counts)

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import logging
-from collections.abc import Callable, Iterable
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from valence_sched import streams
-from valence_sched.errors import OutputError, SchedulerError, describe_error, one_line
+from valence_sched.errors import OutputError, SchedulerError, describe_error, escape, one_line
 
 if TYPE_CHECKING:
     from valence_sched.model.effect import EffectLog
@@ -87,3 +90,62 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "broken off"
     return str(error) if isinstance(error, SchedulerError) else one_line(describe_error(error))
+
+
+OURS = "valence_sched"  # what the names of our loggers begin with
+
+
+class EscapingFormatter(logging.Formatter):
+    """The formatter of a handler, and what does not print escaped in all that it makes.
+
+    A line of ours stays one line. Those of others, and tracebacks, keep theirs.
+    """
+
+    def __init__(self, formatter: logging.Formatter | None) -> None:
+        super().__init__()
+        self._formatter = formatter or logging.Formatter()
+
+    def format(self, record: logging.LogRecord) -> str:
+        if record.name.startswith(OURS):
+            record = copy.copy(record)
+            record.msg, record.args = escape(record.getMessage()), None
+        return escape(self._formatter.format(record), keep="\n")
+
+
+def escape_logs() -> None:
+    """Let the handlers that log for the whole program escape what does not print."""
+    for handler in logging.getLogger().handlers:
+        if not isinstance(handler.formatter, EscapingFormatter):
+            handler.setFormatter(EscapingFormatter(handler.formatter))
+
+
+_NAMES = ("SIGTERM", "SIGHUP")
+
+
+class _SignalInterrupt(KeyboardInterrupt):
+    """A signal came: as with Ctrl-C, a plug-in that runs meanwhile has not failed."""
+
+
+@contextlib.contextmanager
+def interrupt_on_signals() -> Iterator[None]:
+    """Let signals end the command, with the exit code that a shell gives them.
+
+    A signal that is ignored, as with nohup, or handled already, stays as it is.
+    """
+    default = []
+    if threading.current_thread() is threading.main_thread():
+        numbers = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+        default = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    for number in default:
+        signal.signal(number, _interrupt)
+    try:
+        yield
+    except _SignalInterrupt as ended:
+        raise SystemExit(ended.args[0]) from None
+    finally:
+        for number in default:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _interrupt(number: int, _frame: object) -> None:
+    raise _SignalInterrupt(128 + number)

@@ -8,8 +8,14 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli.output.cells import AmountLines, Cell, format_value, or_absent, to_builtins
-from valence_sched_cli.output.heat import painted
+from valence_sched_cli.output.cells import (
+    AmountLines,
+    Cell,
+    format_value,
+    or_absent,
+    painted,
+    to_builtins,
+)
 
 if TYPE_CHECKING:
     from valence_sched.model.hardware import PodmSummary

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli.output.cells import or_absent
-from valence_sched_cli.output.decision import BlocksCell
+from valence_sched_cli.output.decision import BlocksCell, reason_text
 from valence_sched_cli.output.hardware import DevicesCell
-from valence_sched_cli.output.not_chosen import reason_text
 from valence_sched_cli.output.replay import number_text, share_or_absent
 
 if TYPE_CHECKING:

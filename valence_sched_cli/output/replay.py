@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A replay as rows and lines: its runs, their comparison, refusals, changes since a baseline."""
+"""Replays as rows and lines: runs, comparisons, what happened over time, and sweeps."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli.output.cells import Cell, PairLines, or_absent
-from valence_sched_cli.output.decision import warning_lines
-from valence_sched_cli.output.not_chosen import reason_text
+from valence_sched_cli.output.cells import Cell, PairLines, or_absent, painted
+from valence_sched_cli.output.decision import reason_text, warning_lines
 
 if TYPE_CHECKING:
     from valence_sched.model.replay import (
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
         Replay,
         ReplayResult,
         RunMeasure,
+        SweepRun,
     )
 
 COLUMNS = ("Site", "Policy", "Placed", "Refused", "Podms Needed", "Fragmentation")
@@ -178,3 +178,145 @@ def _count(number: int, noun: str) -> str:
     from valence_sched.model.quantity import format_count
 
     return format_count(number, noun)
+
+
+#: The columns for programs; people have one for each resource.
+SERIES_COLUMNS = ("Site", "Policy", "After Seconds", "Utilisation", "Fragmentation", "Nodes",
+                  "Podms", "Requested", "Placed", "Refused", "Undecided")  # fmt: skip
+MOST_ROWS = 24  # of a run, for people: one screen
+MOST_RESOURCES = 3  # that people see without --long: those that change the most
+_UNITS_S = (("d", 86400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0))
+
+
+class ShareCell(Number):
+    """A share: a percentage, green for 0 and red for 1 on a terminal with colours."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__(share, is_share=True)
+
+    def coloured(self, text: str) -> str:
+        """Return the text on its colour."""
+        return painted(text, 1.0 - self._value)
+
+
+def series_table(
+    replay: Replay, *, machine: bool, long: bool
+) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+    """Return titles and rows: for programs each bucket, for people at most ``MOST_ROWS`` a run."""
+    if machine:
+        return SERIES_COLUMNS, [row for run in replay.runs for row in _bucket_rows(run)]
+    from valence_sched.model.quantity import resource_title
+
+    names = _resources(replay.runs, None if long else MOST_RESOURCES)
+    alone = len(replay.runs) == 1
+    titles = (
+        *(() if alone else ("Run",)), "After",
+        *(_capital(resource_title(name)) for name in names), "Fragmentation", "Nodes",
+        *(("Podms", "Requested", "Placed") if long else ()), "Refused",
+        *(("Undecided",) if long else ()),
+    )  # fmt: skip
+    rows = []
+    for run in replay.runs:
+        for row in _merged_rows(run, names, long=long):
+            rows.append(row if alone else (run.name, *row))
+    return titles, rows
+
+
+def _bucket_rows(run: ReplayResult) -> Iterator[tuple[Any, ...]]:
+    series = run.series
+    for number, nodes in enumerate(series.nodes):
+        fragmentation = series.fragmentation[number] if series.fragmentation else None
+        yield (
+            run.site, or_absent(run.policy), number * series.bucket_s,
+            Shares({name: values[number] for name, values in series.used.items()}),
+            or_absent(fragmentation), nodes, series.podms[number], series.requested[number],
+            series.placed[number], series.refused[number], series.undecided[number],
+        )  # fmt: skip
+
+
+def _resources(runs: Sequence[ReplayResult], most: int | None) -> list[str]:
+    """Return the resources in their order; of more than ``most`` those that change the most."""
+    ranges: dict[str, float] = {}
+    for run in runs:
+        for name, values in run.series.used.items():
+            change = max(values, default=0.0) - min(values, default=0.0)
+            ranges[name] = max(change, ranges.get(name, 0.0))
+    shown = set(sorted(ranges, key=lambda name: -ranges[name])[:most])
+    return [name for name in ranges if name in shown]
+
+
+def _merged_rows(
+    run: ReplayResult, names: Sequence[str], *, long: bool
+) -> Iterator[tuple[Any, ...]]:
+    """Yield rows over equal times: means of levels, sums of counts, the last fragmentation."""
+    series = run.series
+    size = max(1, -(-len(series.nodes) // MOST_ROWS))
+    step_s = size * series.bucket_s
+    unit, unit_s = next((one for one in _UNITS_S if step_s >= one[1]), _UNITS_S[-1])
+    for start in range(0, len(series.nodes), size):
+        part = slice(start, start + size)
+        fragmentation = series.fragmentation[part][-1] if series.fragmentation else None
+        yield (
+            f"{start * series.bucket_s / unit_s:,.0f}{unit}",
+            *(_share(series.used.get(name), part) for name in names),
+            or_absent(None if fragmentation is None else ShareCell(fragmentation)),
+            round(_mean(series.nodes[part])),
+            *((round(_mean(series.podms[part])), sum(series.requested[part]),
+               sum(series.placed[part])) if long else ()),
+            sum(series.refused[part]),
+            *((sum(series.undecided[part]),) if long else ()),
+        )  # fmt: skip
+
+
+def _share(values: Sequence[float] | None, part: slice) -> Any:
+    return or_absent(None if values is None else ShareCell(_mean(values[part])))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _capital(title: str) -> str:
+    return title[:1].upper() + title[1:]
+
+
+SWEEP_COLUMNS = ("Scenario", "Policy", "Seed", "Placed", "Refused", "Podms Needed", "Fragmentation")
+SWEEP_LONG_COLUMNS = (*SWEEP_COLUMNS, "Utilisation", "Requests", "Requested", "Undecided",
+                      "Departed", "Nodes Per Podm", "Most On One Podm", "Peak Utilisation", "Cost",
+                      "Duration Seconds")  # fmt: skip
+
+
+def sweep_rows(runs: Sequence[SweepRun], *, long: bool) -> Iterator[tuple[Any, ...]]:
+    """Yield a row for each run; cells as in LONG_COLUMNS."""
+    for run in runs:
+        found = run.measures
+        row = (
+            run.scenario, or_absent(run.policy), run.seed, found["placed"], found["refused"],
+            found["podms_needed"], _number(found["fragmentation"], is_share=True),
+            _shares(run, "utilisation."), run.requests, found["requested"], found["undecided"],
+            run.departed, _number(found["nodes_per_podm"]), found["most_on_one_podm"],
+            _shares(run, "peak_utilisation."), _number(found["cost"]), Number(run.duration_s),
+        )  # fmt: skip
+        yield row if long else row[: len(SWEEP_COLUMNS)]
+
+
+def progress_text(done: int, made: int, total: int, elapsed_s: float) -> str:
+    """Return how many of all runs are done, and about how long the others take.
+
+    ``made`` of them were made in ``elapsed_s``; of none there is no estimate.
+    """
+    from valence_sched.model.quantity import format_age
+
+    text = f"{done:,} of {total:,} runs"
+    if not made or done == total:
+        return text
+    return f"{text}, about {format_age((total - done) * elapsed_s / made)} left"
+
+
+def _shares(run: SweepRun, prefix: str) -> Shares:
+    return Shares({name.removeprefix(prefix): one for name, one in run.measures.items()
+                   if name.startswith(prefix)})  # fmt: skip
+
+
+def _number(number: float | None, *, is_share: bool = False) -> Any:
+    return or_absent(None if number is None else Number(number, is_share=is_share))

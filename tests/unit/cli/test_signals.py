@@ -9,7 +9,7 @@ import numpy as np
 from tests.unit.core.bound import bound
 from valence_sched.core.evaluation import evaluate
 from valence_sched.testing import request, view
-from valence_sched_cli.signals import interrupt_on_signals
+from valence_sched_cli.output.delivery import interrupt_on_signals
 
 ASKED = request({"processor": {"sockets": 1}})
 

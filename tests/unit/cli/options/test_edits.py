@@ -7,7 +7,7 @@ import io
 import unittest
 
 from valence_sched.model.scenario import AddBlocks, Clone, Drain, Fail, Remove, SetAttributes
-from valence_sched_cli.options.edits import add_edit_options, add_weight_option
+from valence_sched_cli.options.whatif import add_edit_options, add_weight_option
 
 
 def parse(*words: str) -> argparse.Namespace:

@@ -7,8 +7,10 @@ import importlib.metadata
 import io
 import unittest
 
-from valence_sched_cli.options import file_names
-from valence_sched_cli.options.types import (
+from valence_sched_cli.options.parser import (
+    _READ,
+    _READ_AND_NO_STDIN,
+    _WRITTEN,
     NAMES,
     StoreOnce,
     natural,
@@ -20,7 +22,7 @@ from valence_sched_cli.options.types import (
 from valence_sched_cli.shell import GROUP, Shell
 
 #: What holds names of files, whatever its usage text calls them; a flavor may be one.
-FILES = {*file_names._READ, *file_names._READ_AND_NO_STDIN, *file_names._WRITTEN} - {"flavor"}
+FILES = {*_READ, *_READ_AND_NO_STDIN, *_WRITTEN} - {"flavor"}
 
 
 class TestNumbers(unittest.TestCase):

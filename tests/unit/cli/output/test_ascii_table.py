@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.sites import quietly
-from valence_sched_cli.output.columns import ascii_table
+from valence_sched_cli.output.table import ascii_table
 
 
 class Shouted(FormattableColumn[str]):

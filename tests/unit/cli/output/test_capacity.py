@@ -12,8 +12,13 @@ from valence_sched.model.capacity import (
     StrandedAmount,
 )
 from valence_sched.model.decision import Reason
-from valence_sched_cli.output import stranded
-from valence_sched_cli.output.capacity import capacity_table, explanation, outcome_lines
+from valence_sched_cli.output.capacity import (
+    capacity_table,
+    explanation,
+    outcome_lines,
+    stranded_lines,
+    stranded_table,
+)
 
 CARDS = Reason(filter="devices", label="GPU A100", need=2, have=1, unit="")
 OFFLINE = Reason(filter="alive", label="status", need="Online", have="Offline", unit="")
@@ -97,7 +102,7 @@ class TestStranded(unittest.TestCase):
     )
 
     def test_people_see_each_reason_once_that_of_most_cards_first(self):
-        titles, rows = stranded.table(self.FOUND, people=True)
+        titles, rows = stranded_table(self.FOUND, people=True)
         self.assertEqual(("Why", "Podms", "Stranded"), titles)
         self.assertEqual(
             [
@@ -109,7 +114,7 @@ class TestStranded(unittest.TestCase):
         )
 
     def test_programs_get_all_that_is_free(self):
-        titles, rows = stranded.table(self.FOUND, people=False)
+        titles, rows = stranded_table(self.FOUND, people=False)
         cells = [dict(zip(titles, row, strict=True)) for row in rows]
         self.assertEqual([64, 4, 2, 2048, 8], [row["Free"] for row in cells])
         self.assertEqual([64, 3, 2, 1024, 0], [row["Stranded"] for row in cells])
@@ -117,5 +122,5 @@ class TestStranded(unittest.TestCase):
                          cells[2]["Reasons"].machine_readable())  # fmt: skip
 
     def test_that_nothing_is_stranded_is_told(self):
-        self.assertEqual([], list(stranded.outcome_lines(self.FOUND)))
-        self.assertEqual(1, len(list(stranded.outcome_lines(self.FOUND[-1:]))))
+        self.assertEqual([], list(stranded_lines(self.FOUND)))
+        self.assertEqual(1, len(list(stranded_lines(self.FOUND[-1:]))))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.cli.output.hostile import EVIL, raw
 from valence_sched.model.check import CheckResult
-from valence_sched_cli.output.check_results import (
+from valence_sched_cli.commands.scheduler import (
     check_outcome,
     check_rows,
     github_annotations,

@@ -12,7 +12,12 @@ from stevedore import ExtensionManager
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
-from valence_sched_cli.output import columns
+from valence_sched_cli.output.table import (
+    check_columns,
+    has_any_column,
+    prepare_formatter,
+    without_redundant,
+)
 
 #: Commands that print and leave all as it was; they may learn their columns while they read.
 READ_ONLY = {
@@ -54,7 +59,7 @@ class TestNarrowStreams(unittest.TestCase):
             print_header=True,
         )
         text = io.StringIO()
-        columns.prepare_formatter(formatter, name, stream=stream).emit_list(
+        prepare_formatter(formatter, name, stream=stream).emit_list(
             ("Podm", "Zone", "Cores"), self.ROWS, text, options
         )
         return text.getvalue()
@@ -72,18 +77,18 @@ class TestTitles(unittest.TestCase):
     """Names are compared as the formatters do it."""
 
     def test_a_column_is_known_in_any_case_and_with_underscores(self):
-        columns.check_columns(["id", "created_at", " Created At"], ["ID", "Created At"])
+        check_columns(["id", "created_at", " Created At"], ["ID", "Created At"])
 
     def test_one_unknown_column_among_known_ones_is_refused_with_the_nearest(self):
         with self.assertRaises(UsageError) as caught:
-            columns.check_columns(["ID", "Zonee"], ["ID", "Zone", "Zone"])
+            check_columns(["ID", "Zonee"], ["ID", "Zone", "Zone"])
         self.assertEqual("--column: no column named 'Zonee' (did you mean 'Zone'?)",
                          str(caught.exception))  # fmt: skip
 
     def test_one_column_in_common_is_enough_to_print(self):
-        self.assertTrue(columns.has_any_column([], []))
-        self.assertTrue(columns.has_any_column(["uri", "node"], ["Node"]))
-        self.assertFalse(columns.has_any_column(["uri"], ["Node"]))
+        self.assertTrue(has_any_column([], []))
+        self.assertTrue(has_any_column(["uri", "node"], ["Node"]))
+        self.assertFalse(has_any_column(["uri"], ["Node"]))
 
 
 class TestRedundant(unittest.TestCase):
@@ -92,7 +97,7 @@ class TestRedundant(unittest.TestCase):
     def left(self, rows, formatter="table", **named):
         words = {"columns": [], "sort_columns": []} | named
         args = argparse.Namespace(formatter=formatter, **words)
-        names, cells = columns.without_redundant(
+        names, cells = without_redundant(
             ("Node", "Rank", "URI"), rows, args, {"Rank": "1", "URI": None}
         )
         self.assertTrue(all(len(row) == len(names) for row in cells))

@@ -17,7 +17,9 @@ from valence_sched.errors import InputError, escape, one_line
 from valence_sched.model.codec import dump_yaml, escape_json
 from valence_sched.model.need import Need, Test
 from valence_sched_cli import base
-from valence_sched_cli.output import cells, columns, logs, progress
+from valence_sched_cli.output import cells, progress
+from valence_sched_cli.output.delivery import EscapingFormatter, escape_logs
+from valence_sched_cli.output.table import prepare_formatter
 
 TEXT = st.text(st.sampled_from([*sorted(FORBIDDEN), *"ab \\é界"]), max_size=8)
 WIDE = 9999  # so that no table is folded, which makes lines of its own
@@ -39,7 +41,7 @@ def formatters():
 
 def printed(kind, name, formatter, names, row):
     page = io.StringIO()
-    prepared = columns.prepare_formatter(formatter, name)
+    prepared = prepare_formatter(formatter, name)
     if kind == "list":
         prepared.emit_list(names, [row], page, OPTIONS)
     else:
@@ -140,7 +142,7 @@ class TestStreams(unittest.TestCase):
     def logged(self, logger, *words, **more):
         page = io.StringIO()
         handler = logging.StreamHandler(page)
-        handler.setFormatter(logs.EscapingFormatter(logging.Formatter("%(message)s")))
+        handler.setFormatter(EscapingFormatter(logging.Formatter("%(message)s")))
         one = logging.Logger(logger)
         one.addHandler(handler)
         one.warning(*words, **more)
@@ -163,10 +165,10 @@ class TestStreams(unittest.TestCase):
         root, handler = logging.getLogger(), logging.NullHandler()
         root.addHandler(handler)
         self.addCleanup(root.removeHandler, handler)
-        logs.escape_logs()
+        escape_logs()
         first = handler.formatter
-        logs.escape_logs()
-        self.assertIsInstance(first, logs.EscapingFormatter)
+        escape_logs()
+        self.assertIsInstance(first, EscapingFormatter)
         self.assertIs(first, handler.formatter)
 
     def test_the_progress_line_is_one_line(self):

@@ -11,7 +11,7 @@ from cliff.formatters.table import TableFormatter
 from prettytable import PrettyTable
 
 from valence_sched_cli.output.capacity import fit_matrix
-from valence_sched_cli.output.columns import prepare_formatter
+from valence_sched_cli.output.table import prepare_formatter
 
 COUNTS = {
     "small": {"alpha": 1, "bravo": 20, "charlie": 3, "delta-station": 0},

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from valence_sched_cli.output.cells import Sentence, WordLines
-from valence_sched_cli.output.fitting import BORDER, fit_rows, screen_width
+from valence_sched_cli.output.table import BORDER, fit_rows, screen_width
 
 TITLES = ("Podm", "Problem", "Blocks")
 WORDS = st.lists(st.text("ab", min_size=1, max_size=9), min_size=1, max_size=12).map(" ".join)

@@ -6,7 +6,7 @@ import re
 import unittest
 from unittest import mock
 
-from valence_sched_cli.output.heat import HeatCell, heat_table, supports_colour
+from valence_sched_cli.output.cells import HeatCell, heat_table, supports_colour
 
 
 class Terminal(io.StringIO):

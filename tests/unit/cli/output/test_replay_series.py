@@ -9,12 +9,14 @@ from msgspec.structs import replace
 
 from tests.unit.planning.replays import run_of
 from valence_sched.model.replay import Replay, ReplaySeries
-from valence_sched_cli.output.replay_series import (
-    COLUMNS,
+from valence_sched_cli.output.replay import (
     MOST_RESOURCES,
     MOST_ROWS,
     ShareCell,
     series_table,
+)
+from valence_sched_cli.output.replay import (
+    SERIES_COLUMNS as COLUMNS,
 )
 
 

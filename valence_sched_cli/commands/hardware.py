@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands ``podm block list, show``, and the options that choose blocks."""
+"""The commands ``podm block``, ``podm device`` and ``podm pool``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from valence_sched_cli import base, paging
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.help import section
+from valence_sched_cli.options.parser import add_option, add_options, section
 from valence_sched_cli.options.request import nonempty_name
-from valence_sched_cli.options.types import add_option, add_options
 from valence_sched_cli.output.cells import PairLines, WordLines, Words, or_absent
-from valence_sched_cli.output.hardware import DevicesCell
+from valence_sched_cli.output.hardware import DevicesCell, ModelCell, amount_cells
 
 if TYPE_CHECKING:
     from valence_sched.model.hardware import BlockFilter, BlockOverview
@@ -108,3 +107,63 @@ def _cells(block: BlockOverview) -> dict[str, Any]:
         "Type": Words(block.types),
         "URI": block.uri,
     }
+
+
+class ListDevice(paging.PagedLister):
+    """Count devices by model, all and free ones."""
+
+    through_service = True
+
+    marker_columns = ("Device", "Model")
+    examples = ("--inventory examples/site.json", "--model A100 --podm gpu-east")
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_filter_options(parser)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        counts = self.report_scheduler(parsed_args).device_counts(block_filter(parsed_args))
+        self.tell_missing_of(counts, "devices", strict=parsed_args.strict)
+        return ("Device", "Model", "Devices", "Free", "Podms"), [
+            (
+                one.kind,
+                or_absent(one.model and ModelCell(one.model)),
+                or_absent(one.devices),
+                or_absent(one.free),
+                one.podms,
+            )
+            for one in counts
+        ]
+
+
+class ListPool(paging.PagedLister):
+    """List pools and what is free in each.
+
+    A pool is a region in which one node can be made.
+    """
+
+    through_service = True
+
+    marker_columns = ("Podm", "Pool")
+    examples = ("--inventory examples/site.json --podm gpu-east", "--long --sort free_gpus:desc")
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        inventory.add_inventory_options(parser)
+        add_option(section(parser, "what"), "--podm <podm>: only of this pod manager (ID or name)")
+        add_option(section(parser, "output"), "--long: list more columns")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        columns = ["Podm", "Pool", "Free Blocks", "Free Cores", "Free Memory MiB", "Free GPUs",
+                   "Free Drives"]  # fmt: skip
+        if parsed_args.long:
+            columns += [
+                "Total Blocks", "Total Cores", "Total Memory MiB", "Total GPUs", "Total Drives",
+                "Free Stocks", "Total Stocks", "Name", "Traits",
+            ]  # fmt: skip
+        pools = self.report_scheduler(parsed_args).pools(parsed_args.podm)
+        self.tell_missing_of(pools, "pools", strict=parsed_args.strict)
+        rows = []
+        for one in pools:
+            cells = {"Podm": one.podm, "Pool": one.pool, "Name": or_absent(one.name),
+                     "Traits": WordLines(one.traits), **amount_cells(one.amounts)}  # fmt: skip
+            rows.append(tuple(cells[column] for column in columns))
+        return columns, rows

@@ -1,0 +1,374 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options as usage texts declare them: sections, help, types of values, names of files."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from valence_sched.errors import UsageError, one_line
+
+#: The sections, in their order: what is asked for, where it may go, together with what, on which
+#: inventory, edited how, and how to decide, what to do then, and what to print.
+SECTIONS = ("what", "where", "together", "inventory", "edits", "decide", "then", "output")
+_GLUE = "\N{NO-BREAK SPACE}"
+FEW_OPTIONS = 6  # that the usage names all
+_ARGPARSE = ("positional arguments", "options")  # its own groups, which come before
+
+
+def section(parser: argparse.ArgumentParser, name: str) -> argparse._ArgumentGroup:
+    """Return the section of a parser that has this name of SECTIONS; it is made when it lacks."""
+    groups = parser._action_groups
+    for group in groups:
+        if group.title == name:
+            return group
+    made = parser.add_argument_group(name)
+    groups.sort(key=_rank)
+    return made
+
+
+def _rank(group: argparse._ArgumentGroup) -> int:
+    """Return the place of a group of options; those of the output formats are the last."""
+    titles = (*_ARGPARSE, *SECTIONS)
+    return titles.index(group.title) if group.title in titles else len(titles)
+
+
+class CommandHelp(argparse.HelpFormatter):
+    """Formats the help of a command; paragraphs that are indented keep their lines.
+
+    ``examples`` are the words after the name of the command; they follow the usage. Of many options
+    the usage names only those that must be given.
+    """
+
+    def __init__(self, prog: str, *args: Any, examples: Sequence[str] = (), **words: Any) -> None:
+        super().__init__(prog, *args, **words)
+        self._examples = examples
+
+    def add_usage(
+        self,
+        usage: str | None,
+        actions: Iterable[argparse.Action],
+        groups: Iterable[argparse._MutuallyExclusiveGroup],
+        prefix: str | None = None,
+    ) -> None:
+        actions, groups = list(actions), list(groups)
+        if sum(1 for action in actions if action.option_strings) > FEW_OPTIONS:
+            actions, groups = _needed(actions, groups)
+        super().add_usage(usage, actions, groups, prefix)
+        if not self._examples:
+            return
+        self.start_section("examples")
+        for example in self._examples:
+            self._add_item(self._example, [example])
+        self.end_section()
+
+    def _example(self, words: str) -> str:
+        """Return the lines of an example, which a shell takes as one."""
+        glued = re.sub(r" (?!-)", _GLUE, words)  # an option and its value
+        lines = textwrap.wrap(
+            f"{self._prog} {glued}",
+            self._width - self._current_indent - len(" \\"),
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        indent = " " * self._current_indent
+        return indent + f" \\\n{indent}".join(lines).replace(_GLUE, " ") + "\n"
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        fill = super()._fill_text
+        parts = text.split("\n\n")
+        return "\n\n".join(
+            _fold_rows(part, width) if part.startswith("  ") else fill(part, width, indent)
+            for part in parts
+        )
+
+
+def _needed(
+    actions: list[argparse.Action], groups: list[argparse._MutuallyExclusiveGroup]
+) -> tuple[list[argparse.Action], list[argparse._MutuallyExclusiveGroup]]:
+    """Return what must be given and --help, with a word for all other options, and the groups."""
+    needed = [group for group in groups if group.required]
+    either = [action for group in needed for action in group._group_actions]
+    options = [action for action in actions if action.option_strings]
+    arguments = [action for action in actions if action not in options]
+    others = argparse.Action([], "options", metavar="[options]", required=True)
+    shown = [action for action in options
+             if action.required or action in either
+             or "--help" in action.option_strings]  # fmt: skip
+    return [*shown, others, *arguments], needed
+
+
+def _fold_rows(text: str, width: int) -> str:
+    """Return rows of two columns, the second one folded."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        first = re.match(r"  (?:\S ?)*\s+", line)
+        hanging = " " * len(first[0] if first else "    ")
+        lines += textwrap.wrap(line, width, subsequent_indent=hanging, break_on_hyphens=False)
+    return "\n".join(lines)
+
+
+Value = TypeVar("Value")
+
+_A_FILE = "name a file"
+#: What a usage text calls files and URLs, and what to do about an empty one.
+NAMES: Mapping[Any, str] = {
+    "<file>": _A_FILE, "<path>": "name a file or a folder", "<inventory>": _A_FILE,
+    "<old>": _A_FILE, "<new>": _A_FILE, "<plan>": _A_FILE, "<report>": _A_FILE,
+    "<dir>": "name a folder", "<url>": "name a URL",
+}  # fmt: skip
+
+
+def add_option(parser: argparse._ActionsContainer, text: str, **settings: Any) -> None:
+    """Add an option or argument by its usage and help, as in ``--podm <podm>...: only this``.
+
+    An option without a value or ``settings`` is a flag; one with dots is a list.
+    """
+    usage, _, words = text.partition(": ")
+    name, _, value = usage.partition(" ")
+    several = usage.endswith("...")
+    if not name.startswith("-"):
+        settings |= {"metavar": name.removesuffix("...")} | ({"nargs": "+"} if several else {})
+        name = settings["metavar"].strip("<>")
+    elif value:
+        settings["metavar"] = value.removesuffix("...")
+        settings |= {"action": "append", "default": []} if several else {}
+    elif not settings:
+        settings["action"] = "store_true"
+    parser.add_argument(name, help=words, **settings)
+
+
+def add_options(
+    parser: argparse._ActionsContainer, text: str, **settings: Mapping[str, Any]
+) -> None:
+    """Add an option for each line of a text, with its settings; indented lines continue one."""
+    for line in re.sub(r"\n +", " ", textwrap.dedent(text).strip()).split("\n"):
+        name = re.match(r"[-<]*([\w-]+)", line)
+        assert name is not None, line
+        add_option(parser, line, **settings.get(name[1].replace("-", "_"), {}))
+
+
+def refuse_empty_names(parser: argparse.ArgumentParser) -> None:
+    """Let each option and argument that is called after a file or a URL refuse an empty one.
+
+    Most often it is a variable of a script that is not set, which must not mean the default.
+    """
+    for action in parser._actions:
+        if action.metavar in NAMES and action.type is None:
+            action.type = nonempty(NAMES[action.metavar])
+
+
+def nonempty(hint: str) -> Callable[[str], str]:
+    """Return the type of a name that is not empty; the hint says what to do about an empty one."""
+
+    def parse(text: str) -> str:
+        if not text:
+            raise argparse.ArgumentTypeError(f"an empty name: {hint}")
+        return text
+
+    return parse
+
+
+class StoreOnce(argparse._StoreAction):
+    """Stores the value of an option, and refuses a second one."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        if self.option_strings:
+            stored: set[str] = namespace.__dict__.setdefault("_stored_once", set())
+            if self.dest in stored:
+                raise argparse.ArgumentError(self, "given twice: it has one value")
+            stored.add(self.dest)
+        super().__call__(parser, namespace, values, option_string)
+
+
+def by_name(
+    option: str, pairs: Iterable[tuple[str, Value]], hint: str = "say it in one of them"
+) -> dict[str, Value]:
+    """Return what the values of an option ``NAME=VALUE`` say, by name.
+
+    Raises:
+        UsageError: two of them are about one name; the ``hint`` says what to write.
+    """
+    from valence_sched.errors import UsageError, one_line
+
+    named: dict[str, Value] = {}
+    for name, value in pairs:
+        if name in named:
+            raise UsageError(one_line(f"{option}: {name!r} twice: {hint}"))
+        named[name] = value
+    return named
+
+
+def whole(text: str) -> int:
+    """Parse a whole number of at most 18 digits."""
+    if not re.fullmatch(r"-?[0-9]{1,18}", text):
+        raise argparse.ArgumentTypeError(_must("a whole number of at most 18 digits", text))
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """Parse a whole number from 1 on."""
+    return _bounded(text, least=1)
+
+
+def natural(text: str) -> int:
+    """Parse a whole number from 0 on."""
+    return _bounded(text, least=0)
+
+
+def _bounded(text: str, least: int) -> int:
+    if not re.fullmatch(r"[0-9]{1,7}", text) or not least <= int(text) <= 1_000_000:
+        raise argparse.ArgumentTypeError(_must(f"{least} to 1,000,000", text))
+    return int(text)
+
+
+def _must(wanted: str, text: str) -> str:
+    return f"must be {wanted}, got {text[:40]!r}"
+
+
+def seconds(text: str) -> float:
+    """Parse how long something may take: more than nothing, at most a day."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= 86_400:
+        raise argparse.ArgumentTypeError(_must("seconds above 0 and at most 86,400", text))
+    return number
+
+
+def age_limit(text: str) -> float:
+    """Parse an age into seconds; 0 and never are infinite."""
+    from valence_sched.model.quantity import parse_age_limit
+
+    try:
+        return parse_age_limit(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def age(text: str) -> float:
+    """Parse an age such as 30s, 10m, 2h or 1d into seconds."""
+    from valence_sched.model.quantity import parse_age
+
+    try:
+        return parse_age(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def resource_limit(text: str) -> tuple[str, float]:
+    """Parse ``NAME=LIMIT``, a number from 0 to 1e15."""
+    name, _, number = text.rpartition("=")
+    try:
+        limit = float(number)
+    except ValueError:
+        limit = -1.0
+    if not name or not 0.0 <= limit <= 1e15:
+        hint = "as in nodes=20, with a number from 0 to 1e15"
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not NAME=LIMIT, {hint}")
+    return name, limit
+
+
+def flavor_shares(text: str) -> dict[str, float]:
+    """Parse ``FLAVOR=SHARE,FLAVOR=SHARE``; a flavor alone has a share of 1."""
+    shares: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, number = part.strip().partition("=")
+        share = _share(number or "1")
+        if not name or share is None or name in shares:
+            hint = "as in gpu-large=1,small=3, each flavor once"
+            raise argparse.ArgumentTypeError(f"{part[:40]!r} is not FLAVOR=SHARE, {hint}")
+        shares[name] = share
+    return shares
+
+
+def percentage(text: str) -> float:
+    """Parse a percentage above 0, at most 100, such as ``5%`` or ``5``, into a share."""
+    share = _share(text.strip().removesuffix("%"))
+    if share is None or share > 100.0:
+        wanted = "a percentage above 0 and at most 100, such as 5%"
+        raise argparse.ArgumentTypeError(_must(wanted, text))
+    return share / 100.0
+
+
+def _share(text: str) -> float | None:
+    """Return a number above 0, None for anything else."""
+    try:
+        share = float(text)
+    except ValueError:
+        return None
+    return share if 0.0 < share < math.inf else None
+
+
+#: What may be a path or standard input; some stand without an option, as their help calls them.
+_READ = ("inventory", "podm_file", "source", "flavor", "flavor_file", "policy_file",
+         "resource_file", "request_file", "scenario", "workload", "map_file", "baseline", "file",
+         "old", "new", "planned")  # fmt: skip
+_ARGUMENTS = {"source": "path", "file": "file", "old": "old", "new": "new", "planned": "plan"}
+_READ_AND_NO_STDIN = ("zone_file", "near_map")
+#: What is written; the first ones in a form that is never read in the place of an input.
+_WRITTEN_BESIDE = ("report", "html", "plan", "junit")
+_WRITTEN = (*_WRITTEN_BESIDE, "output")
+
+
+def check_file_names(args: argparse.Namespace) -> None:
+    """Refuse files that one command cannot have together, before anything is read or written.
+
+    Raises:
+        UsageError: standard input is read twice, a file is written twice, or a report, page or
+            plan would replace a file that the command reads.
+    """
+    _check_stdin(args)
+    written: dict[str, str] = {}
+    for name in _WRITTEN:
+        for file in filter(_is_replaced, _words(args, name)):
+            place = os.path.realpath(file)
+            if place in written:
+                raise _collision(name, f"{_option(written[place])} writes {file}, too")
+            written[place] = name
+    for name in (*_READ, *_READ_AND_NO_STDIN):
+        for file in _words(args, name):
+            writer = written.get(os.path.realpath(file.partition("#")[0]))
+            if writer in _WRITTEN_BESIDE:
+                raise _collision(writer, f"{_option(name)} reads {file}")
+
+
+def _collision(name: str, what: str) -> UsageError:
+    return UsageError(one_line(f"{_option(name)}: {what}: name another file"))
+
+
+def _check_stdin(args: argparse.Namespace) -> None:
+    """Refuse to read standard input twice: the second reader would find it empty."""
+    readers = [_option(name) for name in _READ for word in _words(args, name) if word == "-"]
+    if len(readers) > 1:
+        raise UsageError(f"only one may be standard input (-): {', '.join(readers)}")
+    if "-" in _words(args, "near_map"):
+        raise UsageError("--near-map: no map is read from standard input: name a file")
+
+
+def _words(args: argparse.Namespace, name: str) -> Iterator[str]:
+    value: Any = getattr(args, name, None)
+    words = value if isinstance(value, list) else [value]
+    return (word for word in words if isinstance(word, str))
+
+
+def _option(name: str) -> str:
+    return f"<{_ARGUMENTS[name]}>" if name in _ARGUMENTS else f"--{name.replace('_', '-')}"
+
+
+def _is_replaced(file: str) -> bool:
+    """Return whether writing makes a new file of this name; it does not of a pipe or a device."""
+    return file not in ("", "-") and (os.path.isfile(file) or not os.path.exists(file))
