@@ -12,7 +12,7 @@ import base64
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from http.client import IncompleteRead
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -35,7 +35,7 @@ from valence_sched.drivers.links import ROOT, host_and_path
 from valence_sched.errors import InputError, PodmError
 from valence_sched.model.problem import redirect_to
 from valence_sched.model.registration import Registration
-from valence_sched.model.tls import ClientCertificate, client_certificate
+from valence_sched.model.tls import client_certificate
 
 if TYPE_CHECKING:
     from valence_sched.drivers.http.stdlib_transport import AnswerStream, StdlibTransport
@@ -57,68 +57,6 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Close the connections."""
-
-
-class LazyTransport:
-    """A transport that is made for its first request: making one may import a large library."""
-
-    def __init__(self, make: Callable[[], Transport]) -> None:
-        self._make = make
-        self._made: Transport | None = None
-        self._lock = threading.Lock()
-
-    def ask(self, request: PodmRequest) -> Answer:
-        if self._made is None:
-            with self._lock:
-                if self._made is None:
-                    self._made = self._make()
-        return self._made.ask(request)
-
-    def cut(self) -> None:
-        if self._made is not None:
-            self._made.cut()
-
-    def close(self) -> None:
-        if self._made is not None:
-            self._made.close()
-
-
-class Transports(NamedTuple):
-    """The transports of one connection, which may be the same one.
-
-    What is sent once for every pod manager of a site (the login, and reads) goes over sockets of
-    the standard library. Sushy and requests are imported only for what composes, and for a proxy.
-    """
-
-    reads: Transport
-    writes: Transport
-
-
-def choose_transports(
-    url: str,
-    verify: bool | str,
-    proxies: Mapping[str, str],
-    parallel: int,
-    tls: TlsContexts,
-    certificate: ClientCertificate | None = None,
-) -> Transports:
-    """Return the transports to one host, which ``verify`` is to verify, or by what authorities.
-
-    The host is presented the ``certificate``.
-    """
-
-    def sushy() -> Transport:
-        from valence_sched.drivers.http.sushy_transport import SushyTransport
-
-        return SushyTransport(url, verify, proxies, parallel, tls, certificate)
-
-    def stdlib() -> Transport:
-        from valence_sched.drivers.http.stdlib_transport import StdlibTransport
-
-        return StdlibTransport(url, verify, tls, certificate)
-
-    writes = LazyTransport(sushy)
-    return Transports(writes if proxies else LazyTransport(stdlib), writes)
 
 
 def base_url(registration: Registration) -> str:
@@ -183,16 +121,16 @@ class Connection:
         self.host = host_and_path(self.url)[0]
         self._ended = self._closing = False
         self._ending = threading.Lock()
-        cacert, proxies = registration.cacert, proxies_to(self.url)
+        cacert, self._proxies = registration.cacert, proxies_to(self.url)
         if cacert and not Path(cacert).exists():
             raise PodmError(f"found no file {cacert!r}, expected the --cacert it names")
         verify = cacert or not registration.insecure
         self._verify, self._tls = verify, tls or TlsContexts()
         self._certificate = client_certificate(registration.cert, registration.key)
-        self.transports = choose_transports(
-            self.url, verify, proxies, parallel, self._tls, self._certificate
-        )
-        self._streams: StdlibTransport | None = None
+        self._parallel = parallel
+        self._sockets: StdlibTransport | None = None
+        self._sushy: Transport | None = None
+        self._making = threading.Lock()
         self._headers = HEADERS
         self._login = Login(self, registration, password)
 
@@ -260,18 +198,15 @@ class Connection:
 
         Errors as for :meth:`get`; it is not tried again. A redirect is not followed.
         """
-        from valence_sched.drivers.http.stdlib_transport import StdlibTransport
-
-        if proxies_to(self.url):
+        if self._proxies:
             raise InputError(uri, "", "a proxy on the way", "none for a stream of events")
-        if self._streams is None:
-            self._streams = StdlibTransport(self.url, self._verify, self._tls, self._certificate)
         left_s = self.deadline.left_s
         if left_s <= 0 or self._ended:
             raise self.deadline.error()
         self.requests += 1
         headers = {**self._headers, "Accept": "text/event-stream", "Cache-Control": "no-store"}
-        stream = self._streams.open_stream(PodmRequest("GET", uri, headers, left_s, 0))
+        request = PodmRequest("GET", uri, headers, left_s, 0)
+        stream = (self._sockets or self._make_sockets()).open_stream(request)
         if self._ended:
             stream.close()
             raise self.deadline.error()
@@ -299,7 +234,7 @@ class Connection:
 
     def send_session_request(self, method: str, uri: str, data: Json | None = None) -> Answer:
         """Make or delete a session, once; raises as :meth:`post`."""
-        return self._send(self.transports.reads, method, uri, data=data)
+        return self._send(method, uri, data=data)
 
     def local_path(self, link: str) -> str:
         """Return the path of a link; raises InputError where it leaves the host."""
@@ -322,10 +257,8 @@ class Connection:
             if self._closing:
                 return
             self._ended = True
-            for transport in self.transports:
+            for transport in filter(None, (self._sockets, self._sushy)):
                 transport.cut()
-            if self._streams is not None:
-                self._streams.cut()
 
     def close(self) -> None:
         """Delete the session and close; never raises, and takes a few seconds at most."""
@@ -335,22 +268,22 @@ class Connection:
         try:
             self._login.log_out()
         finally:
-            for transport in self.transports:
+            for transport in filter(None, (self._sockets, self._sushy)):
                 transport.close()
 
     def _write(
         self, method: str, uri: str, data: Json | None, headers: Mapping[str, str] | None
     ) -> Answer:
         """Send a write, and again where it was refused because the login has expired."""
-        logins, transport = self._login.count, self.transports.writes
-        answer = self._send(transport, method, uri, data=data, headers=headers)
+        logins = self._login.count
+        answer = self._send(method, uri, data=data, headers=headers, writes=True)
         if answer.status == 401:
             try:
                 is_renewed = self._login.renew(logins)
             except (PodmError, InputError):  # the answer stands: nothing was done
                 is_renewed = False
             if is_renewed:
-                answer = self._send(transport, method, uri, data=data, headers=headers)
+                answer = self._send(method, uri, data=data, headers=headers, writes=True)
         return answer
 
     def _read(self, uri: str, most: int, share: float) -> Answer:
@@ -361,7 +294,7 @@ class Connection:
     def _follow(self, uri: str, most: int, share: float) -> Answer:
         at = self.root_uri if uri == ROOT else uri
         for _ in range(MAX_REDIRECTS):
-            answer = self._send(self.transports.reads, "GET", at, most, share)
+            answer = self._send("GET", at, most, share)
             if len(answer.body) <= most and answer.ends_early:
                 raise connection_error(IncompleteRead(answer.body), connected=True)
             location = answer.headers.get("Location")
@@ -375,16 +308,41 @@ class Connection:
                 raise InputError(uri, "", found, f"an answer from {self.host}", hint)
         raise InputError(uri, "", f"{MAX_REDIRECTS} redirects", "an answer")
 
+    def _make_sockets(self) -> StdlibTransport:
+        from valence_sched.drivers.http.stdlib_transport import StdlibTransport
+
+        with self._making:
+            self._sockets = self._sockets or StdlibTransport(
+                self.url, self._verify, self._tls, self._certificate
+            )
+        return self._sockets
+
+    def _make_sushy(self) -> Transport:
+        from valence_sched.drivers.http.sushy_transport import SushyTransport
+
+        with self._making:
+            self._sushy = self._sushy or SushyTransport(
+                self.url, self._verify, self._proxies, self._parallel, self._tls, self._certificate
+            )
+        return self._sushy
+
     def _send(
         self,
-        transport: Transport,
         method: str,
         uri: str,
         most: int = MAX_DOCUMENT_BYTES,
         share: float = 1.0,
         data: Json | None = None,
         headers: Mapping[str, str] | None = None,
+        *,
+        writes: bool = False,
     ) -> Answer:
+        """Send a request, once, by a transport that is made for its first request.
+
+        What is sent once for every pod manager of a site (the login, and reads) goes over sockets
+        of the standard library. Sushy and requests, which take long to import, are only for what
+        composes, and for a proxy.
+        """
         left_s = self.deadline.left_s
         if left_s <= 0 or (self._ended and method != "DELETE"):
             raise self.deadline.error()
@@ -393,7 +351,11 @@ class Connection:
         if data is not None or headers:
             every = every | (_JSON if data is not None else {}) | dict(headers or {})
         try:
-            answer = transport.ask(PodmRequest(method, uri, every, left_s * share, most, data))
+            request = PodmRequest(method, uri, every, left_s * share, most, data)
+            if writes or self._proxies:
+                answer = (self._sushy or self._make_sushy()).ask(request)
+            else:
+                answer = (self._sockets or self._make_sockets()).ask(request)
             if self._ended and method != "DELETE":  # an answer that was cut off can look whole
                 raise self.deadline.error()
             self._received += len(answer.body)

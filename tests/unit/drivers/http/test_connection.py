@@ -7,6 +7,7 @@ import re
 import socket
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import requests
 from hypothesis import given
@@ -16,12 +17,7 @@ from sushy.connector import Connector
 from tests.unit.drivers.http.served_bytes import ServedBytes, answer
 from tests.unit.drivers.live import LOGIN, TREE, hang, on, status
 from tests.unit.drivers.served import PASSWORD, SESSIONS, USER, Server
-from valence_sched.drivers.http.connection import (
-    Connection,
-    LazyTransport,
-    base_url,
-    choose_transports,
-)
+from valence_sched.drivers.http.connection import Connection, base_url
 from valence_sched.drivers.http.exchange import Deadline, PodmRequest, Unreachable, retry_after_s
 from valence_sched.drivers.http.sushy_transport import SushyTransport
 from valence_sched.drivers.http.tls import TlsContexts
@@ -80,7 +76,7 @@ class ConnectionTest(unittest.TestCase):
     def test_a_write_to_one_that_is_down_had_no_effect(self):
         connection = self.connect()
         self.server.close()
-        connection.transports.writes.close()
+        connection._make_sushy().close()
         with self.assertRaises(Unreachable) as caught:
             connection.post(SYSTEMS, {})
         self.assertFalse(caught.exception.sent)
@@ -137,28 +133,35 @@ class WaitsTest(unittest.TestCase):
         self.assertIsNone(re.search("nan", str(found)))
 
 
-class TestChoice(unittest.TestCase):
-    """Reads go by the standard library, unless there is a proxy."""
+class TestTransports(unittest.TestCase):
+    """Reads go by the standard library, unless there is a proxy; what is not used is not made."""
 
-    def choose(self, proxies):
-        return choose_transports("http://127.0.0.1:9", True, proxies, 1, TlsContexts())
+    def used(self, **environ):
+        with mock.patch.dict("os.environ", environ):
+            connection = Connection(
+                Registration(name="p", url="http://127.0.0.1:9"), None, Deadline(1)
+            )
+        made = []
+        for send in (connection.get, lambda uri: connection.post(uri, {})):
+            with self.assertRaises(Unreachable):
+                send("/redfish/v1")
+            made.append((connection._sockets is not None, connection._sushy is not None))
+        connection.close()
+        return made
 
     def test_without_a_proxy_reads_and_writes_have_transports_of_their_own(self):
-        transports = self.choose({})
-        self.assertIsNot(transports.reads, transports.writes)
+        self.assertEqual([(True, False), (True, True)], self.used())
 
     def test_through_a_proxy_one_transport_does_both(self):
-        transports = self.choose({"http": "http://127.0.0.1:8"})
-        self.assertIs(transports.reads, transports.writes)
+        self.assertEqual(
+            [(False, True)] * 2, self.used(http_proxy="http://127.0.0.1:8", no_proxy="")
+        )
 
-
-class TestLazyTransport(unittest.TestCase):
-    """A transport is made for its first request."""
-
-    def test_a_transport_that_was_never_asked_is_never_made(self):
-        transport = LazyTransport(lambda: self.fail("it was made"))
-        transport.cut()
-        transport.close()
+    def test_a_connection_that_was_never_asked_has_none_to_end(self):
+        connection = Connection(Registration(name="p", url="http://127.0.0.1:9"), None, Deadline(1))
+        connection.cut()
+        connection.close()
+        self.assertIsNone(connection._sockets or connection._sushy)
 
 
 ROOM = Path(__file__).parents[4] / "valence_sched"
