@@ -285,10 +285,7 @@ def node_uri_of(reply: Reply, target: str) -> str | None:
 def _wait_for_task(
     session: Session, target: str, reply: Reply, patience: Patience, watch: Watch
 ) -> tuple[Reply, bool]:
-    """Wait for a task; return the last reply, and whether the task still runs.
-
-    A monitor that does not answer well for a while says nothing about its task.
-    """
+    """Return the last reply, and whether the task runs; a monitor that fails says nothing of it."""
     if reply.status != ACCEPTED:
         return reply, False
     link = reply.headers.get("Location") or (reply.body or {}).get("@odata.id")

@@ -72,10 +72,7 @@ class HttpSession:
     def _write(
         self, uri: str, send: Callable[[Mapping[str, str]], Answer], etag: str | None
     ) -> Reply:
-        """Send with an ETag, unless the service has refused it for this document before.
-
-        Some refuse each ETag that they told; others require one of documents that told none.
-        """
+        """Some refuse each ETag that they told; others require one of documents that told none."""
         told = self._etags.get(uri)
         required = "*" if told is None or (uri, told) in self._refused else told
         wanted = required if uri in self._required else None

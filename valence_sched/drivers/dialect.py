@@ -51,12 +51,10 @@ class Dialect(NamedTuple):
         return podm
 
     def has_service(self, root: Resource) -> bool:
-        """Return whether a service root links what composes."""
         services = self.services or [way for way in root.link_fields if isinstance(way, Link)]
         return _links_any(root, services)
 
     def lists_bare_blocks(self, root: Resource) -> bool:
-        """Return whether a service root links blocks beside a service that composes."""
         return _links_any(root, self.bare_blocks)
 
     def refusal(self, resources: Iterable[str]) -> str | None:

@@ -69,10 +69,7 @@ def told_identity(get: Get, service: LinkedDocuments) -> str | None:
 
 
 def _members(service: LinkedDocuments, uri: str) -> list[tuple[str, Json]]:
-    """Return a manager, or the only one of a collection; of several none is read.
-
-    A collection of which a page cannot be read may have several.
-    """
+    """Of several members none is read; a collection with an unread page may have several."""
 
     def read(uri: str) -> Json | None:
         return service.json(uri, ROOT)

@@ -72,7 +72,6 @@ class DocumentCache:
 
     @property
     def enabled(self) -> bool:
-        """Whether documents are written for the next read."""
         return self._path is not None
 
     def load(self) -> None:

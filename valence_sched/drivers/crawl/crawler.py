@@ -213,7 +213,6 @@ class Crawler:
         self.unplanned = 0
 
     def add(self, uri: str, json: Json) -> None:
-        """Take a document that was read before."""
         self._found[fold_uri(uri)] = json
         self._spell(fold_uri(uri), uri)
 
@@ -240,7 +239,6 @@ class Crawler:
             yield spelled, json
 
     def lasting_documents(self) -> Iterator[tuple[str, Json]]:
-        """Yield the documents that rarely change."""
         for key in {key for key, to in self._visited if to.lasting and key in self._found}:
             yield key, self._found[key]
 
@@ -250,7 +248,6 @@ class Crawler:
         return self._source.levels > 0 and not self._cache.enabled
 
     def below(self, task: FetchTask) -> list[FetchTask]:
-        """Return the tasks of the documents that a fetched document links."""
         return list(self._below(task, self._found[task.key]))
 
     def fetch(self, tasks: Iterable[FetchTask], *, deep: bool = True) -> None:
@@ -277,7 +274,6 @@ class Crawler:
                 self._enqueue(fetch_task(uri, Resource))
 
     def defer(self, task: FetchTask) -> None:
-        """Fetch something only when the reader asks for it."""
         self._deferred.setdefault(task.key, []).append(task)
 
     def _enqueue(self, want: FetchTask) -> None:

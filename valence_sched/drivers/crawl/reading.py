@@ -209,10 +209,7 @@ class PodmReader:
     def _reading(
         self, podm: FullPodm, diagnostics: tuple[Diagnostic, ...], read: dict[str, Json]
     ) -> Reading:
-        """Return a reading that succeeded; it is noted where many blocks of the last one are gone.
-
-        Of readings whose answers are the same, only the first differs from the one before.
-        """
+        """Return a reading that succeeded; that many blocks of the last one are gone is noted."""
         if loss := self._previous.loss(podm):
             diagnostics = (*diagnostics, Diagnostic("remark", one_line(f"{podm.id}: {loss}")))
         return Reading(self._with_registration(podm), None, diagnostics, read, *self._cost())

@@ -71,8 +71,6 @@ def tar_members(stream: BinaryIO, file: str, diagnostics: Diagnostics) -> dict[s
 
 
 class _ArchiveMembers:
-    """The documents of one archive so far, within the bounds."""
-
     def __init__(self, file: str, diagnostics: Diagnostics) -> None:
         self._file, self._diagnostics = file, diagnostics
         self._files: dict[str, bytes] = {}

@@ -233,7 +233,6 @@ def join_pages(documents: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _next_place(uri: str, page: Json, found: Mapping[str, Json]) -> str | None:
-    """Return the URI of the page after one of a collection, None when it is not there."""
     link = link_path(Collection(uri, page, NO_NOTES).next_link)
     places = [link, *places_below(uri, link)] if link else []
     return next((place for place in places if place in found), None)

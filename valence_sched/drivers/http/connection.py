@@ -152,7 +152,6 @@ class Connection:
         return self._login.count > 0
 
     def refusal(self) -> LoginRefused:
-        """Return the error to raise when a request is refused for its login."""
         return self._login.refusal()
 
     def set_auth(self, token: str | None = None, basic: tuple[str, str] | None = None) -> None:
@@ -166,7 +165,6 @@ class Connection:
             self._headers = HEADERS
 
     def log_in(self, root: Json | None) -> None:
-        """Log in as the service root offers it; errors as for :meth:`get`."""
         self._login.log_in(root)
 
     def get(self, uri: str, most: int = MAX_DOCUMENT_BYTES, share: float = 1.0) -> Answer:
@@ -220,11 +218,9 @@ class Connection:
         return self._write("POST", uri, data, headers)
 
     def patch(self, uri: str, data: Json, headers: Mapping[str, str] | None = None) -> Answer:
-        """Change, once; raises as :meth:`post`."""
         return self._write("PATCH", uri, data, headers)
 
     def delete(self, uri: str, headers: Mapping[str, str] | None = None) -> Answer:
-        """Delete, once; raises as :meth:`post`."""
         return self._write("DELETE", uri, None, headers)
 
     def renew_deadline(self, seconds: float) -> None:

@@ -89,11 +89,9 @@ class Login:
             return True
 
     def allow_renewal(self) -> None:
-        """Allow one more login from now on."""
         self._renewed = False
 
     def refusal(self) -> LoginRefused:
-        """Return the error to raise when a request is refused for its login."""
         if self._user is None:
             hint = "name one in its file, or register it with `podm set --username`"
             return LoginRefused(f"asks for a login ({hint})")
@@ -174,10 +172,7 @@ class Login:
         return self._post(uri)
 
     def _session_path(self, answer: Answer, uri: str) -> str | None:
-        """Return the path of a session that was made, None where the answer does not tell it.
-
-        The path alone: behind a proxy, or by another name, its host is not the one we know.
-        """
+        """Return the path alone: behind a proxy, its host may be another than the one we know."""
         link: Any = answer.headers.get("Location")
         if not link and answer.body:
             with contextlib.suppress(InputError):

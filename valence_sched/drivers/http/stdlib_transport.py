@@ -157,7 +157,6 @@ class Response:
         self.is_reusable = self._parser is not None and self._parser.should_keep_alive()
 
     def _first_bytes(self) -> bytes:
-        """Return the first bytes, which tell whether it is HTTP."""
         first = b""
         while len(first) < len(_START) and _START.startswith(first):
             if not (more := self._receive(_RECEIVE_BYTES)):
@@ -313,10 +312,7 @@ class StdlibTransport:
         return unreachable_error(error) if alert is None else tls_error(alert)
 
     def _is_asked_without_tls(self, timeout_s: float) -> bool:
-        """Return whether a port that has not answered yet speaks TLS, and its URL does not say so.
-
-        Some close the connection without a word then, some answer 400.
-        """
+        """Some that speak TLS close the connection without a word then, some answer 400."""
         if self._context is not None or not self._is_untried:
             return False
         return speaks_tls((self._host, self._port), timeout_s)

@@ -207,7 +207,6 @@ def causes_of(error: BaseException) -> list[BaseException]:
 
 
 def _is_other_protocol(error: BaseException) -> bool:
-    """Return whether the first line of an answer is not one of HTTP."""
     return isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected)
 
 

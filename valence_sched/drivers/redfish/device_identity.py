@@ -299,7 +299,6 @@ def _combined(known: Device, other: Device) -> Device:
 
 
 def _told(device: Device) -> int:
-    """Return how many of the properties that matter most a device tells."""
     return sum(_value(device, name) is not None for name in _LIKENESS[KINDS[type(device)]].key)
 
 

@@ -169,11 +169,7 @@ def _rank(status: Status) -> int:
 
 
 def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iterator[DeviceList]:
-    """Yield the lists of a block, or of a system; those with the most to tell come first.
-
-    A list without devices is left out. Most blocks have one or two, so what a document does not
-    have is not looked for.
-    """
+    """Yield lists with devices, what tells most first; what a document lacks is not looked for."""
     where, json = holder.uri, holder.json
     storages: list[schema.Storage] = []
     drives: list[schema.DriveDevice] = []
@@ -198,10 +194,7 @@ def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iter
 
 
 def _drives_of(service: LinkedDocuments, storage: schema.Storage) -> Iterator[schema.DriveDevice]:
-    """Yield the drives of a storage subsystem, which are in its condition.
-
-    Its rolled up health is that of its drives, each of which tells its own.
-    """
+    """The rolled up health of a subsystem is that of its drives, each of which tells its own."""
     condition = condition_of(storage)
     if condition.health == storage.rollup:
         condition = condition._replace(health=storage.health)  # type: ignore[arg-type]
@@ -279,10 +272,7 @@ def _simple_drives(
 def _nics(
     service: LinkedDocuments, holder: DeviceHolder
 ) -> Iterator[tuple[str, list[schema.Device]]]:
-    """Yield Ethernet interfaces, and adapter ports that none of them is a view of.
-
-    A system shows the same hardware in both ways, so there the ports only stand in.
-    """
+    """A system shows the same hardware in both ways, so there the adapter ports only stand in."""
     seen = list(service.follow(holder.ethernet, schema.EthernetInterface, holder.uri))
     yield "EthernetInterfaces", [*seen]
     if seen and isinstance(holder, System):

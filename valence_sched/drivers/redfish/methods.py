@@ -163,10 +163,7 @@ def _specific_body(request: CompositionRequest) -> Json:
 
 
 def _required_properties(rules: Json, request: CompositionRequest) -> tuple[Json, str]:
-    """Return what else a body must have, or the problem that no value for it is known.
-
-    An object that is required is made of what is required in it.
-    """
+    """Return what else a body must have, or the problem that no value for it is known."""
     found: Json = {}
     for key, stated in rules.items():
         name = key.removesuffix(_REQUIRED)

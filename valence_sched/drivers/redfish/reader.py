@@ -209,10 +209,7 @@ def _stale_nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[
 
 
 def _hosts_of_blocks(service: LinkedDocuments, found: RedfishResources) -> dict[str, list[str]]:
-    """Return the systems that have a block and are no nodes, by the block.
-
-    Nothing composed them, or the pod manager does not list them, though a block links them.
-    """
+    """Return the systems that have a block and are no nodes: not composed, or not listed."""
     known = {block.uri: block for block in found.blocks}
     hosts: dict[str, list[str]] = {}
     systems = [system for system in found.systems if not system.is_composed]

@@ -190,10 +190,7 @@ def write_capabilities(
 
 
 def _limits(pool: Pool | None, blocks: Iterable[FullBlock]) -> Json:
-    """Return the block limits of a pool as Redfish states them.
-
-    No maximum would be read as one of a compute unit, so all there are is stated instead.
-    """
+    """No maximum would be read as one of a compute unit, so all there are is stated instead."""
     found: Json = {}
     known = dict(pool.limits) if pool else {}
     here = [block for block in blocks if pool is None or pool.id in block.pools]
@@ -295,8 +292,6 @@ SYSTEMS = f"{ROOT}/Systems"
 
 
 class _RenderUris:
-    """The URIs of the documents of a pod manager, in its order."""
-
     def __init__(self, writer: DocumentWriter, podm: FullPodm) -> None:
         writer.inventory_uri(ROOT)
         self.blocks = [writer.inventory_uri(block.uri) for block in podm.blocks]

@@ -153,7 +153,6 @@ class Port(Device):
 
     @property
     def speed_mbps(self) -> int | None:
-        """The highest speed, else the current one."""
         gbps = self.max_gbps if self.max_gbps is not None else self.current_gbps
         return None if gbps is None else round(gbps * 1000)
 
@@ -369,7 +368,6 @@ class ListedSystem(NamedResource):
 
     @property
     def is_composed(self) -> bool:
-        """Whether it is a node: it was composed."""
         return (self.type or "").casefold() == "composed"
 
 

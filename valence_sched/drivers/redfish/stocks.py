@@ -264,11 +264,7 @@ def domain_stock(
 def _size_of_modules(
     domain: schema.MemoryDomain, modules: list[MemoryDevice], is_pmem: bool
 ) -> int | None:
-    """Return the size of a domain that tells none: the sum of its modules, None if unknown.
-
-    A domain of 0 MiB that has modules tells no size either. What is volatile of a persistent
-    module belongs to a volatile domain.
-    """
+    """Return the sum of the modules; the volatile part of a persistent one is not persistent."""
     sizes = [
         module.volatile_mib or 0 if is_persistent(module) and not is_pmem else _size(module)
         for module in modules

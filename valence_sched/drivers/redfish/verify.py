@@ -175,11 +175,7 @@ class NodeReader:
         return f"its blocks are part of {', '.join(others)} too" if others else ""
 
     def _other_systems(self, system: ListedSystem, made_of: Blocks) -> set[str]:
-        """Return the other composed systems that have a block which one node has to itself.
-
-        A block that does not even say that it is composed may link no system either, so all
-        systems are read for it.
-        """
+        """A block that says that it is free may link no system, so all systems are read for it."""
         own = [block for block in made_of.values() if block and not own_status(block).shareable]
         near = (self._system(link_path(link)) for block in own for link in block.in_systems)
         others = {it.uri for it in near if it is not None and it.is_composed}
@@ -306,11 +302,7 @@ class NodeReader:
 
 
 def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> CompositionResult:
-    """Return the state of the blocks when there is no node: free, or used by a client.
-
-    Some blocks name no system, so the links of composed systems count as well. The state of a
-    shareable block says nothing of this node.
-    """
+    """Some blocks name no system, so links of systems count; a shareable block says nothing."""
     used = {uri: block for uri, block in blocks.items()
             if block is None or not (is_free(block) or own_status(block).shareable)}  # fmt: skip
     foreign = {uri for it in systems if it.is_composed for uri in _folded(it.blocks)}

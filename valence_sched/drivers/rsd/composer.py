@@ -83,7 +83,6 @@ class RsdComposer:
         """Do nothing: nothing was reserved."""
 
     def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
-        """Allocate and assemble the node, wait for it, and read it back."""
         target = self._target()
         if target is None:
             return CompositionResult(state="absent", reason=self.refusal(request) or "")
@@ -363,10 +362,7 @@ class RsdComposer:
         return (it for it in self._nouns(request, nodes) if self._is_ours(it, request, uri))
 
     def _conflicts(self, request: CompositionRequest, nodes: list[RackNode]) -> Iterator[str]:
-        """Yield a line for each block that is gone or in use.
-
-        Of a device that names no end of a fabric, the whole rack tells whether it is in use.
-        """
+        """Of a device that names no end of a fabric, the whole rack tells whether it is in use."""
         whole: dict[str, Status] | None = None
         service = self._service()
         for uri in request.blocks:  # nodes may spell it otherwise

@@ -202,7 +202,6 @@ class RackUsage:
                 self._nodes.setdefault(uri, []).append(node)
 
     def blocks_of(self, node: RackNode) -> tuple[str, ...]:
-        """Return the system of a node and the pooled devices that it links."""
         systems = list(self._service.uris(node.system, node.uri))
         rest = node.processors + node.local + node.remote + node.storage
         pooled = [uri for uri in self._service.uris(rest, node.uri) if uri in self._pooled]
@@ -331,10 +330,7 @@ def _each(
 
 
 def _pool_ids(found: RsdResources) -> dict[frozenset[str], str]:
-    """Return the pools: what systems reach, with the id of the pool of those that reach it.
-
-    Systems that reach the same are a pool: only what all of them reach makes a node with any.
-    """
+    """Systems that reach the same are a pool: only what all of them reach makes a node with any."""
     every = [reach.fabrics for reach in found.reach.values()]
     if not any(every):
         return {frozenset(): WHOLE_POOL} if found.systems else {}
