@@ -20,13 +20,6 @@ from valence_sched.drivers.fields import Json, Resource
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.plausibility import plausible
-from valence_sched.drivers.redfish.schema import (
-    Condition,
-    ResourceBlock,
-    condition_of,
-    note_condition,
-    worst,
-)
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
 
@@ -134,8 +127,8 @@ class Describer:
     def _noun(self, key: ContentKey | None, device: schema.Device) -> DeviceNoun | None:
         noun = self._memo.of(device, key)
         if noun is not None and device.inherited is not None:
-            own = Condition(noun.state, noun.health)
-            noun = in_condition(noun, worst((own, Condition(*device.inherited))))
+            own = schema.Condition(noun.state, noun.health)
+            noun = in_condition(noun, schema.worst((own, schema.Condition(*device.inherited))))
         return noun if device.certain or noun is None else replace(noun, count=None)
 
 
@@ -156,20 +149,20 @@ def is_persistent(module: schema.MemoryDevice) -> bool:
 
 
 def _device_noun(device: schema.Device) -> DeviceNoun | None:
-    condition = condition_of(device)
+    condition = schema.condition_of(device)
     if not condition.counts and isinstance(device, schema.ProcessorSummary | schema.MemorySummary):
-        note_condition(device, condition, "what it sums up is unknown")
+        schema.note_condition(device, condition, "what it sums up is unknown")
         return Memory() if isinstance(device, schema.MemorySummary) else Processor(count=None)
     if not is_present(device):
         return None
     noun = _noun_of(device)
     if noun is None or condition.is_fine:
         return noun
-    note_condition(device, condition, "it does not count")
+    schema.note_condition(device, condition, "it does not count")
     return in_condition(noun, condition)
 
 
-def in_condition(noun: DeviceNoun, condition: Condition) -> DeviceNoun:
+def in_condition(noun: DeviceNoun, condition: schema.Condition) -> DeviceNoun:
     """Return a device in a condition; that its health is OK is not written."""
     health = None if condition.health == "OK" else condition.health
     return replace(noun, state=condition.state, health=health)
@@ -313,7 +306,7 @@ def _merge(nouns: Iterable[DeviceNoun | None], type_: type[D]) -> tuple[D, ...]:
 
 
 def block_topology(
-    service: LinkedDocuments, block: ResourceBlock, devices: list[schema.Device]
+    service: LinkedDocuments, block: schema.ResourceBlock, devices: list[schema.Device]
 ) -> dict[str, str] | None:
     """Return the places of a block with their URIs, None where no link tells one."""
     return topology_of(service, block.uri, block.chassis, devices)

@@ -13,12 +13,7 @@ from typing import get_args
 
 from valence_sched.drivers.fields import Field, Json, Resource, number
 from valence_sched.drivers.links import LinkedDocuments
-from valence_sched.drivers.redfish.schema import (
-    CapabilitiesObject,
-    Collection,
-    CollectionCapability,
-    Zone,
-)
+from valence_sched.drivers.redfish import schema
 from valence_sched.model.inventory import SINGLE_PER_NODE, BlockType, Limit
 from valence_sched.model.quantity import format_count
 
@@ -43,7 +38,7 @@ class LimitsByZone:
     def __init__(
         self,
         service: LinkedDocuments,
-        collections: Iterable[Collection],
+        collections: Iterable[schema.Collection],
         joined: Mapping[BlockType, int],
         zones: set[str],
     ) -> None:
@@ -56,7 +51,7 @@ class LimitsByZone:
             for capability, limits in _stated_limits(service, holder, holder.capabilities)
         ]
 
-    def of(self, zone: Zone | None, blocks: Mapping[BlockType, int]) -> Limits:
+    def of(self, zone: schema.Zone | None, blocks: Mapping[BlockType, int]) -> Limits:
         """Return the limits of a zone, or of a pod manager without zones; the strictest win.
 
         ``blocks`` is how many blocks of each type it has.
@@ -89,12 +84,12 @@ class LimitsByZone:
 
 
 def _zones_of(
-    service: LinkedDocuments, capability: CollectionCapability, zones: set[str]
+    service: LinkedDocuments, capability: schema.CollectionCapability, zones: set[str]
 ) -> set[str]:
     """Return what a capability applies to, none for all; that none of it is a zone is noted."""
     found = set(service.uris(capability.zones, capability.uri))
     if found and zones.isdisjoint(found):
-        path = CollectionCapability.zones.path
+        path = schema.CollectionCapability.zones.path
         what = f"found {', '.join(sorted(found))}, expected a zone of resource blocks"
         service.notes.remark(f"{capability.uri}: {path}: {what} (its limits apply to none)")
     return found
@@ -102,17 +97,19 @@ def _zones_of(
 
 def _stated_limits(
     service: LinkedDocuments, holder: Resource, capabilities: Iterable[Json]
-) -> Iterator[tuple[CollectionCapability, Limits]]:
+) -> Iterator[tuple[schema.CollectionCapability, Limits]]:
     for json in capabilities:
-        capability = holder.part(CollectionCapability, json, "@Redfish.CollectionCapabilities")
+        capability = holder.part(
+            schema.CollectionCapability, json, "@Redfish.CollectionCapabilities"
+        )
         if not capability.leads:
             continue
-        for document in service.follow(capability.object, CapabilitiesObject, holder.uri):
+        for document in service.follow(capability.object, schema.CapabilitiesObject, holder.uri):
             for limits in document.limits:
                 yield capability, _read(document, limits)
 
 
-def _read(document: CapabilitiesObject, limits: Json) -> Limits:
+def _read(document: schema.CapabilitiesObject, limits: Json) -> Limits:
     part = document.part(Resource, limits, "@Redfish.ResourceBlockLimits")
     found: Limits = {}
     for kind, (least, most) in _FIELDS.items():

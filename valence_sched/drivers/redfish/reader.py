@@ -16,21 +16,9 @@ from msgspec.structs import replace
 from valence_sched.drivers.document_shape import type_name
 from valence_sched.drivers.fields import NamedResource
 from valence_sched.drivers.links import ROOT, LinkedDocuments
-from valence_sched.drivers.redfish import device_owners
+from valence_sched.drivers.redfish import device_owners, schema
 from valence_sched.drivers.redfish.describe import ContentMemo, Describer, block_topology
 from valence_sched.drivers.redfish.limits import LimitsByZone
-from valence_sched.drivers.redfish.schema import (
-    Collection,
-    CompositionService,
-    ListedSystem,
-    ResourceBlock,
-    ServiceRoot,
-    System,
-    Zone,
-    condition_of,
-    note_condition,
-    worst,
-)
 from valence_sched.drivers.redfish.stocks import ZoneIds, stocks
 from valence_sched.model.inventory import (
     WHOLE_POOL,
@@ -57,11 +45,11 @@ _ROOT_LINKS = ("CompositionService", "Systems", "Chassis")
 class RedfishResources(NamedTuple):
     """The resources of a pod manager that name blocks."""
 
-    root: ServiceRoot
-    services: list[CompositionService]
-    zones: list[Zone]
-    blocks: list[ResourceBlock]
-    systems: list[ListedSystem]
+    root: schema.ServiceRoot
+    services: list[schema.CompositionService]
+    zones: list[schema.Zone]
+    blocks: list[schema.ResourceBlock]
+    systems: list[schema.ListedSystem]
 
 
 def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
@@ -90,34 +78,34 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
 
 def _find(service: LinkedDocuments) -> RedfishResources:
     root = _root(service)
-    services = list(service.follow(root.composition, CompositionService, root.uri))
-    every = (zone for it in services for zone in service.follow(it.zones, Zone, it.uri))
+    services = list(service.follow(root.composition, schema.CompositionService, root.uri))
+    every = (zone for it in services for zone in service.follow(it.zones, schema.Zone, it.uri))
     zones = [zone for zone in every if _is_of_blocks(zone)]
     lists = [(root.uri, root.blocks)]
     lists += [(it.uri, it.blocks) for it in services]
     lists += [(it.uri, it.blocks) for it in zones]
-    blocks: dict[str, ResourceBlock] = {}
+    blocks: dict[str, schema.ResourceBlock] = {}
     for where, links in lists:
-        for block in service.follow(links, ResourceBlock, where, blocks):
+        for block in service.follow(links, schema.ResourceBlock, where, blocks):
             blocks.setdefault(block.uri, block)
-    systems = list(service.follow(root.systems, ListedSystem, root.uri))
+    systems = list(service.follow(root.systems, schema.ListedSystem, root.uri))
     return RedfishResources(root, services, zones, list(blocks.values()), systems)
 
 
-def _is_of_blocks(zone: Zone) -> bool:
+def _is_of_blocks(zone: schema.Zone) -> bool:
     """Return whether a zone is one of resource blocks; a type that is no type is noted."""
     if not zone.leads and (zone.type or "").casefold() not in _OTHER_ZONES:
         what = f"found {zone.type}, expected ZoneOfResourceBlocks or another type (left out)"
-        zone.notes.remark(f"{zone.uri}: {Zone.type.path}: {what}")
+        zone.notes.remark(f"{zone.uri}: {schema.Zone.type.path}: {what}")
     return zone.leads
 
 
-def _root(service: LinkedDocuments) -> ServiceRoot:
+def _root(service: LinkedDocuments) -> schema.ServiceRoot:
     """Return the service root; without one, a root that links the usual URIs."""
     if json := service.json(ROOT, "the protocol"):
-        return ServiceRoot(ROOT, json, service.notes)
+        return schema.ServiceRoot(ROOT, json, service.notes)
     guesses = {name: {"@odata.id": f"{ROOT}/{name}"} for name in _ROOT_LINKS}
-    return ServiceRoot(ROOT, guesses, service.notes)
+    return schema.ServiceRoot(ROOT, guesses, service.notes)
 
 
 def _pools(
@@ -150,7 +138,7 @@ def _pools(
     return tuple(pools), members
 
 
-def _zone_ids(service: LinkedDocuments, zones: list[Zone]) -> ZoneIds:
+def _zone_ids(service: LinkedDocuments, zones: list[schema.Zone]) -> ZoneIds:
     """Return what finds the pools of the zones that a stock links; None where it links none."""
     ids = dict(zip((zone.uri for zone in zones), _ids(zones), strict=True))
 
@@ -164,14 +152,14 @@ def _zone_ids(service: LinkedDocuments, zones: list[Zone]) -> ZoneIds:
     return of
 
 
-def _ids(zones: Iterable[Zone]) -> list[str]:
+def _ids(zones: Iterable[schema.Zone]) -> list[str]:
     """Return the last part of each zone's URI, or all of it where two zones share that part."""
     lasts = [zone.uri.rpartition("/")[2] for zone in zones]
     counts = Counter(lasts)
     return [it.uri if counts[last] > 1 else last for it, last in zip(zones, lasts, strict=True)]
 
 
-def _collections(service: LinkedDocuments, found: RedfishResources) -> Iterator[Collection]:
+def _collections(service: LinkedDocuments, found: RedfishResources) -> Iterator[schema.Collection]:
     yield from service.collections(found.root.systems, found.root.uri)
     yield from service.collections(found.root.blocks, found.root.uri)
     for part in found.services:
@@ -188,7 +176,7 @@ def _nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
         for uri in blocks:
             if uri not in known:
                 what = f"found {uri}, expected a resource block that is listed"
-                service.notes.remark(f"{system.uri}: {ListedSystem.blocks.path}: {what}")
+                service.notes.remark(f"{system.uri}: {schema.ListedSystem.blocks.path}: {what}")
         yield Node(uri=system.uri, name=system.name, blocks=blocks)
 
 
@@ -227,19 +215,21 @@ def _hosts_of_blocks(service: LinkedDocuments, found: RedfishResources) -> dict[
     return hosts
 
 
-def _unlisted_systems(service: LinkedDocuments, found: RedfishResources) -> list[ListedSystem]:
+def _unlisted_systems(
+    service: LinkedDocuments, found: RedfishResources
+) -> list[schema.ListedSystem]:
     """Return the systems that blocks are, or are part of, and that are not listed."""
-    unlisted: dict[str, ListedSystem] = {}
+    unlisted: dict[str, schema.ListedSystem] = {}
     listed = {system.uri for system in found.systems}
     for block in found.blocks:
         for links in (block.systems, block.in_systems):
             for uri in service.member_uris(links, block.uri, listed):
                 if uri not in listed and (json := service.json(uri, block.uri)):
-                    unlisted.setdefault(uri, ListedSystem(uri, json, service.notes))
+                    unlisted.setdefault(uri, schema.ListedSystem(uri, json, service.notes))
     return list(unlisted.values())
 
 
-def is_free_host(block: ResourceBlock, named: int, *, is_system: bool) -> bool:
+def is_free_host(block: schema.ResourceBlock, named: int, *, is_system: bool) -> bool:
     """Return whether a block that a system names is that system as a whole, and offered as such.
 
     The system then names no other block: nothing is attached to it. Either the block says that it
@@ -274,7 +264,7 @@ def _blocks(
         if status.state == "Unknown" and (block.composition_state or "").casefold() not in _STATES:
             told = block.composition_state or "none"
             what = f"found {told}, expected one of {', '.join(get_args(CompositionState)[:-1])}"
-            path = ResourceBlock.composition_state.path
+            path = schema.ResourceBlock.composition_state.path
             service.notes.remark(f"{block.uri}: {path}: {what} (no node can have it)")
         if not members[block.uri] and status.slots:
             what = "found in no zone, expected in one (no node can have it)"
@@ -291,9 +281,9 @@ def _blocks(
 
 
 def statuses(
-    blocks: Iterable[ResourceBlock],
+    blocks: Iterable[schema.ResourceBlock],
     nodes: Iterable[Node],
-    memo: ContentMemo[ResourceBlock, Status] | None = None,
+    memo: ContentMemo[schema.ResourceBlock, Status] | None = None,
     hosts: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Status]:
     """Return the status of each block by its URI; ``memo`` is of those that were read before.
@@ -311,10 +301,10 @@ def statuses(
 
 
 def _systems_behind(
-    service: LinkedDocuments, block: ResourceBlock, listed: Mapping[str, ListedSystem]
+    service: LinkedDocuments, block: schema.ResourceBlock, listed: Mapping[str, schema.ListedSystem]
 ) -> list[NamedResource]:
     """Return the systems that a block is: its own, and of a compute block those that it links."""
-    found: list[NamedResource] = list(service.follow(block.systems, System, block.uri))
+    found: list[NamedResource] = list(service.follow(block.systems, schema.System, block.uri))
     if listed and block.in_systems and "compute" in map(str.casefold, block.types):
         linked = {*service.uris(block.in_systems, block.uri)} - {it.uri for it in found}
         found += [listed[uri] for uri in sorted(linked & listed.keys())]
@@ -331,23 +321,23 @@ def _in_condition(status: Status, parts: Sequence[NamedResource], devices: Devic
     is_explained = any(one.health == "Critical" for group in groups for one in group)
     conditions = []
     for part in parts:
-        condition = condition_of(part)
-        own = condition_of(part, with_parts=False)
+        condition = schema.condition_of(part)
+        own = schema.condition_of(part, with_parts=False)
         if is_explained and own.health != condition.health == "Critical":
             condition = condition._replace(health="Warning")
-        note_condition(part, condition, "no node can have it")
+        schema.note_condition(part, condition, "no node can have it")
         conditions.append(condition)
-    found = worst(conditions)
+    found = schema.worst(conditions)
     enabled = False if found.state else status.enabled
     return replace(status, enabled=enabled, health=found.health, resource_state=found.word)
 
 
-def types(block: ResourceBlock) -> tuple[BlockType, ...]:
+def types(block: schema.ResourceBlock) -> tuple[BlockType, ...]:
     """Return the types of a block without repetition; none, and unknown words, are noted."""
     found = [_TYPES.get(word.casefold()) for word in block.types]
     if len(found) == 1 and (only := found[0]):
         return (only,)
-    told = ResourceBlock.types.raw(block)
+    told = schema.ResourceBlock.types.raw(block)
     if told is None or None in found:
         what = "none (no limit on the blocks of a node counts it)" if told is None else told
         expected = "expected " + ", ".join(_TYPES.values())
@@ -355,24 +345,24 @@ def types(block: ResourceBlock) -> tuple[BlockType, ...]:
     return tuple(dict.fromkeys(kind for kind in found if kind))
 
 
-def _status_memo() -> ContentMemo[ResourceBlock, Status]:
+def _status_memo() -> ContentMemo[schema.ResourceBlock, Status]:
     return ContentMemo(_status)
 
 
-def own_status(block: ResourceBlock) -> Status:
+def own_status(block: schema.ResourceBlock) -> Status:
     """Return the status of a block alone: which of its devices are Critical is not known."""
     return _status(block, with_parts=False)
 
 
-def _status(block: ResourceBlock, *, with_parts: bool = True) -> Status:
+def _status(block: schema.ResourceBlock, *, with_parts: bool = True) -> Status:
     word = block.composition_state or "Unknown"
     state = _STATES.get(word.casefold(), "Unknown")
     shareable = bool(block.sharing_capable and block.sharing_enabled)
     most = block.max_compositions
-    condition = condition_of(block, with_parts=with_parts)
+    condition = schema.condition_of(block, with_parts=with_parts)
     if shareable and most is not None and block.compositions is None and state != "Unused":
         what = "found none, expected the nodes that use it (how many more can is unknown)"
-        block.notes.remark(f"{block.uri}: {ResourceBlock.compositions.path}: {what}")
+        block.notes.remark(f"{block.uri}: {schema.ResourceBlock.compositions.path}: {what}")
         most = None
     return Status(
         state=state,
@@ -388,12 +378,12 @@ def _status(block: ResourceBlock, *, with_parts: bool = True) -> Status:
     )
 
 
-def _correct_by_systems(block: ResourceBlock, status: Status, used: Sequence[str]) -> Status:
+def _correct_by_systems(block: schema.ResourceBlock, status: Status, used: Sequence[str]) -> Status:
     """Believe systems: a block that one names is in use, whatever the block says itself."""
     if not used:
         return status
     if status.state == "Unused":
-        path = ResourceBlock.composition_state.path
+        path = schema.ResourceBlock.composition_state.path
         state: CompositionState = "ComposedAndAvailable" if status.shareable else "Composed"
         others = f" and {len(used) - 1} more" if used[1:] else ""
         what = f"found Unused, expected {state}: it is a block of {used[0]}{others}"

@@ -26,20 +26,7 @@ from valence_sched.drivers.redfish.schema import (
     condition_of,
     note_condition,
 )
-from valence_sched.drivers.rsd import stocks
-from valence_sched.drivers.rsd.schema import (
-    ConnectedEntity,
-    Endpoint,
-    Fabric,
-    FabricPort,
-    FabricZone,
-    PooledDevice,
-    RackNode,
-    RackRoot,
-    RackSystem,
-    StorageService,
-    Switch,
-)
+from valence_sched.drivers.rsd import schema, stocks
 from valence_sched.model.inventory import (
     WHOLE_POOL,
     BlockType,
@@ -64,7 +51,7 @@ class FabricOffer:
     endpoints and their switch ports.
     """
 
-    device: PooledDevice
+    device: schema.PooledDevice
     is_drive: bool
     fabrics: frozenset[str]
     ends: tuple[str, ...]
@@ -78,7 +65,7 @@ class FabricReach(NamedTuple):
     stated: frozenset[str]
 
 
-def fabric_offers(service: LinkedDocuments, fabrics: Iterable[Fabric]) -> list[FabricOffer]:
+def fabric_offers(service: LinkedDocuments, fabrics: Iterable[schema.Fabric]) -> list[FabricOffer]:
     """Return every pooled drive and FPGA once, in the order of the fabrics."""
     found: dict[str, FabricOffer] = {}
     for fabric in fabrics:
@@ -97,8 +84,8 @@ def fabric_offers(service: LinkedDocuments, fabrics: Iterable[Fabric]) -> list[F
 
 def reachable_fabrics(
     service: LinkedDocuments,
-    fabrics: Iterable[Fabric],
-    systems: Iterable[RackSystem],
+    fabrics: Iterable[schema.Fabric],
+    systems: Iterable[schema.RackSystem],
     offers: list[FabricOffer],
 ) -> dict[str, FabricReach]:
     """Return which PCIe fabrics with something to offer each system reaches, by its URI."""
@@ -120,15 +107,15 @@ def reachable_fabrics(
     return {uri: FabricReach(frozenset(ends | silent), frozenset(ends)) for uri, ends in every}
 
 
-def _offers_of(service: LinkedDocuments, fabric: Fabric) -> Iterator[FabricOffer]:
-    zones = list(service.follow(fabric.zones, FabricZone, fabric.uri))
+def _offers_of(service: LinkedDocuments, fabric: schema.Fabric) -> Iterator[FabricOffer]:
+    zones = list(service.follow(fabric.zones, schema.FabricZone, fabric.uri))
     zoned = {service.uri(link, zone.uri) for zone in zones for link in zone.endpoints}
     is_network = fabric.type is not None and fabric.type.casefold() in NETWORK_TYPES
     reached = frozenset() if is_network else frozenset([fabric.uri])
-    for endpoint in service.follow(fabric.endpoints, Endpoint, fabric.uri):
+    for endpoint in service.follow(fabric.endpoints, schema.Endpoint, fabric.uri):
         is_zoned = endpoint.uri in zoned or bool(endpoint.zones)
         offered = (link for entity in _entities(endpoint) if entity.leads for link in entity.entity)
-        for device in service.follow(offered, PooledDevice, endpoint.uri):
+        for device in service.follow(offered, schema.PooledDevice, endpoint.uri):
             kind = _kind(device)
             is_card = kind == "processor" and (device.processor_type or "CPU").casefold() != "cpu"
             if kind == "drive" or is_card:
@@ -136,12 +123,12 @@ def _offers_of(service: LinkedDocuments, fabric: Fabric) -> Iterator[FabricOffer
                 yield FabricOffer(device, kind == "drive", reached, ends, is_zoned)
 
 
-def _entities(endpoint: Endpoint) -> Iterator[ConnectedEntity]:
+def _entities(endpoint: schema.Endpoint) -> Iterator[schema.ConnectedEntity]:
     for json in endpoint.entities:
-        yield endpoint.part(ConnectedEntity, json, "ConnectedEntities")
+        yield endpoint.part(schema.ConnectedEntity, json, "ConnectedEntities")
 
 
-def _kind(device: PooledDevice) -> str:
+def _kind(device: schema.PooledDevice) -> str:
     """Return the resource class of a device by its type, or by its place without a type."""
     if device.kind:
         return device.kind.lstrip("#").partition(".")[0].casefold()
@@ -149,11 +136,13 @@ def _kind(device: PooledDevice) -> str:
     return collection.casefold().removesuffix("s")
 
 
-def _hosts(service: LinkedDocuments, fabric: Fabric, systems: list[RackSystem]) -> set[str]:
+def _hosts(
+    service: LinkedDocuments, fabric: schema.Fabric, systems: list[schema.RackSystem]
+) -> set[str]:
     known = {system.uri for system in systems}
     hosts: set[str] = set()
     ours: set[str] = set()
-    for end in service.follow(fabric.endpoints, Endpoint, fabric.uri):
+    for end in service.follow(fabric.endpoints, schema.Endpoint, fabric.uri):
         ours.add(end.uri)
         for entity in _entities(end):
             hosts.update(() if entity.leads else service.uris(entity.entity, end.uri))
@@ -165,11 +154,11 @@ def _hosts(service: LinkedDocuments, fabric: Fabric, systems: list[RackSystem]) 
     return {uri for uri in hosts if uri in known}
 
 
-def _cables(service: LinkedDocuments, fabric: Fabric) -> set[str]:
+def _cables(service: LinkedDocuments, fabric: schema.Fabric) -> set[str]:
     return {
         cable
-        for switch in service.follow(fabric.switches, Switch, fabric.uri)
-        for port in service.follow(switch.ports, FabricPort, switch.uri)
+        for switch in service.follow(fabric.switches, schema.Switch, fabric.uri)
+        for port in service.follow(switch.ports, schema.FabricPort, switch.uri)
         for cable in port.cables
     }
 
@@ -184,30 +173,30 @@ class RackUsage:
     def __init__(
         self,
         service: LinkedDocuments,
-        nodes: Iterable[RackNode],
-        storages: Iterable[StorageService],
-        systems: Iterable[RackSystem],
+        nodes: Iterable[schema.RackNode],
+        storages: Iterable[schema.StorageService],
+        systems: Iterable[schema.RackSystem],
         pooled: set[str],
     ) -> None:
         self._service, self._pooled = service, pooled
         self._hosts = {service.uri(link, it.uri) for it in storages for link in it.host}
-        self._nodes: dict[str, list[RackNode]] = {}
+        self._nodes: dict[str, list[schema.RackNode]] = {}
         listed = {system.uri for system in systems} | pooled
         for node in nodes:
             _check(node)
             for uri in self.blocks_of(node):
                 if uri not in listed:
                     what = f"found {uri}, expected a system that is listed"
-                    node.notes.remark(f"{node.uri}: {RackNode.system.path}: {what}")
+                    node.notes.remark(f"{node.uri}: {schema.RackNode.system.path}: {what}")
                 self._nodes.setdefault(uri, []).append(node)
 
-    def blocks_of(self, node: RackNode) -> tuple[str, ...]:
+    def blocks_of(self, node: schema.RackNode) -> tuple[str, ...]:
         systems = list(self._service.uris(node.system, node.uri))
         rest = node.processors + node.local + node.remote + node.storage
         pooled = [uri for uri in self._service.uris(rest, node.uri) if uri in self._pooled]
         return tuple(dict.fromkeys(systems + pooled))
 
-    def system_status(self, system: RackSystem) -> Status:
+    def system_status(self, system: schema.RackSystem) -> Status:
         """Return the status of a system; one that runs a storage service makes no node."""
         return self._status(system, "Unavailable" if system.uri in self._hosts else "Unused")
 
@@ -218,7 +207,9 @@ class RackUsage:
             return self._status(device, "Composed")
         return self._status(device, "Unused" if _is_erased(offer) else "Unavailable")
 
-    def _status(self, of: RackSystem | PooledDevice, state: CompositionState) -> Status:
+    def _status(
+        self, of: schema.RackSystem | schema.PooledDevice, state: CompositionState
+    ) -> Status:
         nodes = self._nodes.get(of.uri, [])
         condition = condition_of(of)
         if state == "Unused" or nodes:
@@ -242,20 +233,20 @@ def _is_erased(offer: FabricOffer) -> bool:
     if not offer.is_drive:
         return device.fpga_erased is not False
     if device.drive_erased is None:
-        path = PooledDevice.drive_erased.path
+        path = schema.PooledDevice.drive_erased.path
         what = "found nothing, expected true or false (no node can have it)"
         device.notes.remark(f"{device.uri}: {path}: {what}")
     return device.drive_erased is True
 
 
-def _check(node: RackNode) -> None:
+def _check(node: schema.RackNode) -> None:
     state = node.node_state
     if state is None or state.casefold() not in NODE_STATES:
         expected = "expected " + ", ".join(word.capitalize() for word in NODE_STATES)
-        path = RackNode.node_state.path
+        path = schema.RackNode.node_state.path
         node.notes.remark(f"{node.uri}: {path}: found {state!r}, {expected} (taken as in use)")
     if not node.system:
-        node.notes.remark(f"{node.uri}: {RackNode.system.path}: found none, expected one")
+        node.notes.remark(f"{node.uri}: {schema.RackNode.system.path}: found none, expected one")
 
 
 R = TypeVar("R", bound=Resource)
@@ -270,10 +261,10 @@ LIMITS: dict[BlockType, Limit] = {"ComputerSystem": Limit(1, 1)}
 class RsdResources(NamedTuple):
     """The resources of a rack, each once."""
 
-    root: RackRoot
-    systems: list[RackSystem]
-    nodes: list[RackNode]
-    storages: list[StorageService]
+    root: schema.RackRoot
+    systems: list[schema.RackSystem]
+    nodes: list[schema.RackNode]
+    storages: list[schema.StorageService]
     offers: list[FabricOffer]
     reach: dict[str, FabricReach]
 
@@ -303,24 +294,26 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
 
 def find_resources(service: LinkedDocuments) -> RsdResources:
     """Return the resources of a rack, and the fabrics that each system reaches."""
-    root = RackRoot(ROOT, service.json(ROOT, "the protocol") or {}, service.notes)
+    root = schema.RackRoot(ROOT, service.json(ROOT, "the protocol") or {}, service.notes)
     if not (root.rack_nodes or root.nodes):  # what a node has cannot be told from what is free
         return RsdResources(root, [], [], [], [], {})
-    fabrics = list(service.follow(root.fabrics, Fabric, root.uri))
-    systems = list(service.follow(root.systems, RackSystem, root.uri))
+    fabrics = list(service.follow(root.fabrics, schema.Fabric, root.uri))
+    systems = list(service.follow(root.systems, schema.RackSystem, root.uri))
     offered = fabric_offers(service, fabrics)
     return RsdResources(
         root,
         systems,
-        _each(service, root, RackNode, root.nodes, root.rack_nodes),
-        _each(service, root, StorageService, root.storage, root.services, root.rack_services),
+        _each(service, root, schema.RackNode, root.nodes, root.rack_nodes),
+        _each(
+            service, root, schema.StorageService, root.storage, root.services, root.rack_services
+        ),
         offered,
         reachable_fabrics(service, fabrics, systems, offered),
     )
 
 
 def _each(
-    service: LinkedDocuments, root: RackRoot, type_: type[R], *links: tuple[str, ...]
+    service: LinkedDocuments, root: schema.RackRoot, type_: type[R], *links: tuple[str, ...]
 ) -> list[R]:
     found: dict[str, R] = {}
     for some in links:
@@ -389,7 +382,7 @@ def _pooled_block(
 
 
 def _block(
-    of: RackSystem | Device,
+    of: schema.RackSystem | Device,
     kind: BlockType,
     pools: tuple[str, ...],
     status: Status,
