@@ -31,7 +31,13 @@ from valence_sched.drivers.bounds import (
     buffered_reader,
     error_text,
 )
-from valence_sched.drivers.files.json_inventory import NotAnInventory, Record, text_records
+from valence_sched.drivers.files.json_inventory import (
+    SUFFIXES,
+    NotAnInventory,
+    Record,
+    is_inventory_name,
+    text_records,
+)
 from valence_sched.errors import InputError
 from valence_sched.model.diagnostic import Diagnostics
 
@@ -235,8 +241,6 @@ __all__ = ["Record", "records"]
 #: An archive in an archive is read, one more level is not.
 MAX_NESTING = 1
 
-_SUFFIXES = {"json", "jsonl", "ndjson", "gz", "tgz", "zst", "zip", "tar"}
-
 
 class Child(NamedTuple):
     """One entry of a folder or archive: a tree, or a file that may be an inventory."""
@@ -277,7 +281,7 @@ def stem(path: Path) -> str:
     while path.name in ("redfish", "v1", "..", "."):
         path = path.resolve().parent if path.name in ("redfish", "v1") else path.resolve()
     stem, suffix = path.name, path.suffix
-    while suffix[1:].lower() in _SUFFIXES:
+    while suffix.lower() in SUFFIXES:
         stem = stem.removesuffix(suffix)
         suffix = Path(stem).suffix
     return stem or path.name or "root"
@@ -341,8 +345,6 @@ class RecordReader:
 
     def _children(self, entries: Iterable[Child], file: str, nesting: int) -> Iterator[Record]:
         """Yield the pod managers of children; one that cannot be read does not stop the rest."""
-        from valence_sched.drivers.files.archives import is_inventory_name
-
         known = False
         for child in entries:
             name = f"{file.rstrip('/')}/{child.name}"
@@ -361,8 +363,6 @@ class RecordReader:
             raise InputError(file, "", "nothing that is one", "recorded inventories or trees", hint)
 
     def _child(self, child: Child, name: str, nesting: int) -> Iterator[Record]:
-        from valence_sched.drivers.files.archives import is_inventory_name
-
         id_ = stem(Path(child.name))
         with input_errors(name):
             if tree := child.tree():

@@ -266,7 +266,8 @@ class TextsTest(SourceTest):
         self.assertIn("'other'", self.refused("-", b'{"schema":"other","podms":[]}'))
 
     def test_text_that_is_no_json_is_refused_with_the_place_in_it(self):
-        self.assertIn("line 1 column 1", self.refused("-", b"hello\nworld"))
+        self.assertIn("found text, expected JSON", self.refused("-", b"hello\nworld"))
+        self.assertIn("line 1 column 5", self.refused("-", b'{"a"]'))
         self.assertIn("is the file whole?", self.refused("-", document({"id": "a"})[:-5]))
         self.refused("-", b"\xff\xfe{\x00")
 

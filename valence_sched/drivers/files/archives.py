@@ -20,20 +20,14 @@ from valence_sched.drivers.bounds import (
     MAX_MEMBERS,
     MAX_TREE_BYTES,
 )
+from valence_sched.drivers.files.json_inventory import is_inventory_name
 from valence_sched.errors import InputError
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.quantity import format_count
 
-SUFFIXES = (".json", ".jsonl", ".ndjson", ".gz", ".tgz", ".zst", ".zip", ".tar")
-
 _CENTRAL = b"PK\x01\x02"  # every entry of a zip's directory begins with this
 _ENCRYPTED = 0x1
 _BOUNDED_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-
-
-def is_inventory_name(name: str) -> bool:
-    """Return whether a file of this name may be an inventory of its own."""
-    return name.casefold().endswith(SUFFIXES) and not name.startswith(".")
 
 
 def zip_members(stream: BinaryIO, file: str, diagnostics: Diagnostics) -> dict[str, bytes]:

@@ -24,6 +24,8 @@ Fields = Mapping[str, Raw]
 
 EXPECTED = f"an inventory ({inventory.SCHEMA}), JSON Lines of podms, or a map from URI to document"
 
+#: Ends of the names of files that may be inventories of their own.
+SUFFIXES = (".json", ".jsonl", ".ndjson", ".gz", ".tgz", ".zst", ".zip", ".tar")
 _MARK = b"\xef\xbb\xbf"
 _HEADER = b'{"schema"'
 
@@ -56,6 +58,11 @@ class Record(NamedTuple):
         if isinstance(self.content, inventory.Podm):
             return self.content
         return decode(self.content, inventory.FullPodm, self.file, self.place)
+
+
+def is_inventory_name(name: str) -> bool:
+    """Return whether a file of this name may be an inventory of its own."""
+    return name.casefold().endswith(SUFFIXES) and not name.startswith(".")
 
 
 #: Returns the record of a tree, by its id and file.

@@ -27,6 +27,7 @@ from valence_sched.drivers.redfish.stocks import (
     GIB,
     PERSISTENT,
     domain_stock,
+    gib,
     holder_uri,
     pool_stock,
     volume_collection,
@@ -274,5 +275,4 @@ def size_of(json: Json) -> float | None:
     chunk = schema.MemoryChunks("", json, NO_NOTES).size_mib
     if chunk is not None:
         return float(chunk)
-    size = schema.Volume("", json, NO_NOTES).capacity_bytes
-    return None if size is None else round(size / GIB, 9)
+    return gib(schema.Volume("", json, NO_NOTES).capacity_bytes)

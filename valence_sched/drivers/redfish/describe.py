@@ -305,13 +305,6 @@ def _merge(nouns: Iterable[DeviceNoun | None], type_: type[D]) -> tuple[D, ...]:
     ])  # fmt: skip
 
 
-def block_topology(
-    service: LinkedDocuments, block: schema.ResourceBlock, devices: list[schema.Device]
-) -> dict[str, str] | None:
-    """Return the places of a block with their URIs, None where no link tells one."""
-    return topology_of(service, block.uri, block.chassis, devices)
-
-
 def topology_of(
     service: LinkedDocuments,
     where: str,
@@ -319,7 +312,7 @@ def topology_of(
     devices: Iterable[schema.Device],
     ends: Iterable[str] = (),
 ) -> dict[str, str] | None:
-    """Return the places of devices, as :func:`block_topology`, that links at ``where`` tell.
+    """Return the places of devices that links at ``where`` tell with their URIs, None for none.
 
     ``ends`` are links to endpoints and switch ports beside those of the devices.
     """

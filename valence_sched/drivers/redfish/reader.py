@@ -14,13 +14,13 @@ from typing import NamedTuple, get_args
 from msgspec.structs import replace
 
 from valence_sched.drivers.document_shape import type_name
-from valence_sched.drivers.fields import NamedResource
+from valence_sched.drivers.fields import Field, Json, NamedResource, Resource, number
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import device_owners, schema
-from valence_sched.drivers.redfish.describe import ContentMemo, Describer, block_topology
-from valence_sched.drivers.redfish.limits import LimitsByZone
+from valence_sched.drivers.redfish.describe import ContentMemo, Describer, topology_of
 from valence_sched.drivers.redfish.stocks import ZoneIds, stocks
 from valence_sched.model.inventory import (
+    SINGLE_PER_NODE,
     WHOLE_POOL,
     Block,
     BlockType,
@@ -28,10 +28,123 @@ from valence_sched.model.inventory import (
     Devices,
     FullBlock,
     FullPodm,
+    Limit,
     Node,
     Pool,
     Status,
 )
+from valence_sched.model.quantity import format_count
+
+Limits = dict[BlockType, Limit]
+
+_FIELDS: dict[BlockType, tuple[Field[int | None], Field[int | None]]] = {
+    kind: (
+        Field(f"Min{kind}", number, "least of this type in a node", "blocks"),
+        Field(f"Max{kind}", number, "most of this type in a node", "blocks"),
+    )
+    for kind in get_args(BlockType)
+}
+
+
+class LimitsByZone:
+    """The limits that the capabilities of a pod manager state, for each of its zones.
+
+    A composed node is booted as one system, so the sum of two servers is not one server: where a
+    pod manager states no maximum for blocks that are a whole compute unit, one is assumed, unless
+    the operator says otherwise or the pod manager has composed a system of several. ``joined`` is
+    the largest number of blocks of a type of a composed system, ``zones`` are the URIs of zones.
+    """
+
+    def __init__(
+        self,
+        service: LinkedDocuments,
+        collections: Iterable[schema.Collection],
+        joined: Mapping[BlockType, int],
+        zones: set[str],
+    ) -> None:
+        self._service, self._joined = service, joined
+        self._noted: set[BlockType] = set()
+        # The zones that they apply to, none for all, and the limits.
+        self._stated = [
+            (_zones_of(service, capability, zones), limits)
+            for holder in collections
+            for capability, limits in _stated_limits(service, holder, holder.capabilities)
+        ]
+
+    def of(self, zone: schema.Zone | None, blocks: Mapping[BlockType, int]) -> Limits:
+        """Return the limits of a zone, or of a pod manager without zones; the strictest win.
+
+        ``blocks`` is how many blocks of each type it has.
+        """
+        found: Limits = {}
+        for zones, limits in self._stated:
+            if not zones or (zone and zone.uri in zones):
+                _tighten(found, limits)
+        if zone:
+            for _, limits in _stated_limits(self._service, zone, zone.capabilities):
+                _tighten(found, limits)
+        for kind in SINGLE_PER_NODE:
+            least = found[kind].min if kind in found else 0
+            if kind not in found or found[kind].max is None:
+                found[kind] = Limit(least, max(self._assume(kind, blocks), least))
+        return found
+
+    def _assume(self, kind: BlockType, blocks: Mapping[BlockType, int]) -> int:
+        if kind in self._service.max_blocks:
+            return self._service.max_blocks[kind]
+        joined = self._joined.get(kind, 0)
+        if joined < 2 or blocks.get(kind, 0) < 2:
+            return 1
+        if kind not in self._noted:
+            self._noted.add(kind)
+            size = format_count(joined, f"{kind} block")
+            what = f"found a composed system of {size} and no maximum of them"
+            self._service.notes.remark(f"{what} (assumed: at most {joined} in a node)")
+        return joined
+
+
+def _zones_of(
+    service: LinkedDocuments, capability: schema.CollectionCapability, zones: set[str]
+) -> set[str]:
+    """Return what a capability applies to, none for all; that none of it is a zone is noted."""
+    found = set(service.uris(capability.zones, capability.uri))
+    if found and zones.isdisjoint(found):
+        path = schema.CollectionCapability.zones.path
+        what = f"found {', '.join(sorted(found))}, expected a zone of resource blocks"
+        service.notes.remark(f"{capability.uri}: {path}: {what} (its limits apply to none)")
+    return found
+
+
+def _stated_limits(
+    service: LinkedDocuments, holder: Resource, capabilities: Iterable[Json]
+) -> Iterator[tuple[schema.CollectionCapability, Limits]]:
+    for json in capabilities:
+        capability = holder.part(
+            schema.CollectionCapability, json, "@Redfish.CollectionCapabilities"
+        )
+        if not capability.leads:
+            continue
+        for document in service.follow(capability.object, schema.CapabilitiesObject, holder.uri):
+            for limits in document.limits:
+                yield capability, _read(document, limits)
+
+
+def _read(document: schema.CapabilitiesObject, limits: Json) -> Limits:
+    part = document.part(Resource, limits, "@Redfish.ResourceBlockLimits")
+    found: Limits = {}
+    for kind, (least, most) in _FIELDS.items():
+        limit = Limit(least.of(part) or 0, most.of(part))
+        if limit != Limit():
+            found[kind] = limit
+    return found
+
+
+def _tighten(found: Limits, limits: Limits) -> None:
+    for kind, limit in limits.items():
+        old = found.get(kind, Limit())
+        tops = [top for top in (old.max, limit.max) if top is not None]
+        found[kind] = Limit(max(old.min, limit.min), min(tops, default=None))
+
 
 _STATES: dict[str, CompositionState] = {it.casefold(): it for it in get_args(CompositionState)}
 _TYPES: dict[str, BlockType] = {it.casefold(): it for it in get_args(BlockType)}
@@ -251,7 +364,7 @@ def _blocks(
     members: dict[str, list[str]],
     kinds: TypesByBlock,
 ) -> Iterator[FullBlock]:
-    states = statuses(found.blocks, nodes, service.shared(_status_memo), hosts)
+    states = _statuses(service, found, nodes, hosts)
     listed = {it.uri: it for it in found.systems if not it.is_composed}
     owned = device_owners.devices_by_block(service, found.blocks, states)
     describer = service.shared(Describer)
@@ -274,30 +387,28 @@ def _blocks(
             name=block.name,
             type=kinds[block.uri],
             pools=tuple(members[block.uri]),
-            places=block_topology(service, block, owned[block.uri]),
+            places=topology_of(service, block.uri, block.chassis, owned[block.uri]),
             status=status,
             devices=devices,
         )
 
 
-def statuses(
-    blocks: Iterable[schema.ResourceBlock],
+def _statuses(
+    service: LinkedDocuments,
+    found: RedfishResources,
     nodes: Iterable[Node],
-    memo: ContentMemo[schema.ResourceBlock, Status] | None = None,
-    hosts: Mapping[str, Sequence[str]] | None = None,
+    hosts: Mapping[str, Sequence[str]],
 ) -> dict[str, Status]:
-    """Return the status of each block by its URI; ``memo`` is of those that were read before.
-
-    ``hosts`` are the systems that have a block though nothing composed them.
-    """
     used: dict[str, list[str]] = {}
     for node in nodes:
         for uri in set(node.blocks):
             used.setdefault(uri, []).append(node.uri)
-    for uri, systems in (hosts or {}).items():
+    for uri, systems in hosts.items():
         used.setdefault(uri, []).extend(systems)
-    alike = _status_memo() if memo is None else memo
-    return {it.uri: _correct_by_systems(it, alike.of(it), used.get(it.uri, ())) for it in blocks}
+    alike = service.shared(_status_memo)
+    return {
+        it.uri: _correct_by_systems(it, alike.of(it), used.get(it.uri, ())) for it in found.blocks
+    }
 
 
 def _systems_behind(

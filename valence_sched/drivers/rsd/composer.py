@@ -23,7 +23,7 @@ from valence_sched.drivers.composer import (
     unread_result,
     write,
 )
-from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, text
+from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
 from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_path
 from valence_sched.drivers.redfish.schema import Volume
@@ -46,11 +46,6 @@ from valence_sched.model.quantity import format_count
 
 ALLOCATED, ASSEMBLED = "allocated", "assembled"
 TRANSIENT_STATES = ("allocating", "assembling")
-
-
-class _RequestedResource(Resource):
-    kind = Field("@odata.type", text, "tells a system from a processor and a drive")
-    processor_type = Field("ProcessorType", text, "FPGA, …")
 
 
 class RsdComposer:
@@ -188,7 +183,7 @@ class RsdComposer:
     def _body(self, request: CompositionRequest) -> Json:
         body: Json = {"Name": request.name, "Description": request.name}
         for uri in request.blocks:
-            part = _RequestedResource(uri, get_document(self._session, uri) or {}, NO_NOTES)
+            part = PooledDevice(uri, get_document(self._session, uri) or {}, NO_NOTES)
             kind = _kind(part.json)
             named = {"Resource": {"@odata.id": uri}}
             if kind == "ComputerSystem":
@@ -276,7 +271,8 @@ class RsdComposer:
     def _read_node(
         self, request: CompositionRequest, uri: str | None, same_blocks: bool
     ) -> CompositionResult:
-        named = self._named(uri) if uri else []
+        json = get_document(self._session, uri) if uri else None
+        named = [RackNode(uri, json, NO_NOTES)] if uri and json else []
         node = next(self._ours(request, uri, named), None)
         nodes = named if node else self._nodes()
         node = node or next(self._ours(request, uri, nodes), None)
@@ -339,10 +335,6 @@ class RsdComposer:
                 for node in service.follow(links, RackNode, page.uri):
                     found.setdefault(node.uri, node)
         return list(found.values())
-
-    def _named(self, uri: str) -> list[RackNode]:
-        json = get_document(self._session, uri)
-        return [RackNode(uri, json, NO_NOTES)] if json else []
 
     def _nouns(self, request: CompositionRequest, nodes: Iterable[RackNode]) -> Iterator[Node]:
         """Yield nodes with their blocks: systems, and pooled devices of a request or equal ones."""
@@ -466,5 +458,5 @@ def _device_status(
 
 
 def _kind(json: Json) -> str:
-    told = _RequestedResource("", json, NO_NOTES).kind or ""
+    told = PooledDevice("", json, NO_NOTES).kind or ""
     return told.removeprefix("#").partition(".")[0]

@@ -17,7 +17,7 @@ from valence_sched.drivers.redfish.describe import (
     MAX_SETS,
     ContentMemo,
     Describer,
-    block_topology,
+    topology_of,
 )
 from valence_sched.drivers.redfish.schema import (
     Device,
@@ -347,7 +347,7 @@ class TestPlaces(unittest.TestCase):
     def topology(self, *devices: Device, **links) -> dict[str, str] | None:
         service = LinkedDocuments(lambda uri: None, notes.append)
         block = ResourceBlock("/b", {"Links": links}, notes.append)
-        return block_topology(service, block, list(devices))
+        return topology_of(service, block.uri, block.chassis, list(devices))
 
     def test_nothing_linked_is_nothing_told(self):
         self.assertIsNone(self.topology(device(1)))
@@ -361,7 +361,7 @@ class TestPlaces(unittest.TestCase):
         notes.clear()
         service = LinkedDocuments(lambda uri: None, Diagnostics())
         block = ResourceBlock("/b", {"Links": {"Chassis": [{}]}}, service.notes)
-        self.assertEqual({}, block_topology(service, block, []) or {})
+        self.assertEqual({}, topology_of(service, block.uri, block.chassis, []) or {})
         what = "/b: found a link without @odata.id, expected one"
         self.assertEqual([what], service.notes.lines())
 

@@ -14,8 +14,7 @@ from tests.unit.drivers.redfish.test_device_identity import BLOCKS, Case, V
 from valence_sched.drivers.crawl.reading import with_max_blocks
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.links import ROOT, LinkedDocuments
-from valence_sched.drivers.redfish.limits import Limits, LimitsByZone
-from valence_sched.drivers.redfish.reader import read_podm
+from valence_sched.drivers.redfish.reader import Limits, LimitsByZone, read_podm
 from valence_sched.drivers.redfish.schema import Collection, Zone
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm, Limit, Node, Pool, Status
