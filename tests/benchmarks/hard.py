@@ -12,7 +12,7 @@ from random import Random
 
 from tests.benchmarks.measure import Measurement, against, sized
 from tests.unit.core.fit import topologies
-from tests.unit.core.fit.hard_covers import FAMILIES
+from tests.unit.core.fit.covers import FAMILIES
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.set_cover import cheapest_cover
 from valence_sched.model.policy import DEFAULT_BUDGET

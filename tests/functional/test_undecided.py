@@ -6,7 +6,7 @@ import unittest
 from random import Random
 
 from tests.functional.programs import Case, asked, run
-from tests.unit.core.fit.hard_covers import FAMILIES, podm, properties
+from tests.unit.core.fit.covers import FAMILIES, podm, properties
 
 SPLIT = FAMILIES["split"](44, Random(4))
 EASY = {

@@ -17,7 +17,7 @@ from tests.proofs.caller import Caller
 from tests.proofs.scheduler_process import scheduler_process
 from tests.proofs.served_site import inventory
 from tests.service.application import SMALL
-from tests.unit.core.fit import hard_covers
+from tests.unit.core.fit.covers import podm, properties, split
 
 HOSTILE = 16  # connections of one tenant, four times the threads of the worker
 TURNS = 12
@@ -29,11 +29,11 @@ class TestFairness(unittest.TestCase):
 
     def setUp(self):
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
-        cover = hard_covers.split(28, Random(1))
+        cover = split(28, Random(1))
         site = inventory(2, 8)
-        site["podms"].append(hard_covers.podm("hard", cover))
+        site["podms"].append(podm("hard", cover))
         (folder / "site.json").write_text(json.dumps(site))
-        self.hard = {"request": {"properties": hard_covers.properties(cover), "podms": ["hard"]}}
+        self.hard = {"request": {"properties": properties(cover), "podms": ["hard"]}}
         users = folder / "users"
         users.touch(0o600)
         users.write_text("".join(

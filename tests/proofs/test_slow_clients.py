@@ -22,7 +22,7 @@ from tests.proofs.caller import Caller
 from tests.proofs.scheduler_process import scheduler_process
 from tests.proofs.served_site import inventory
 from tests.service.application import SMALL, testing_login
-from tests.unit.core.fit import hard_covers
+from tests.unit.core.fit.covers import podm, properties, split
 from valence_sched.server.worker import MOST_HELD_BYTES
 
 SLOW = 40  # clients, many more than the threads of the worker
@@ -47,12 +47,12 @@ class TestSlowClients(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
-        cover = hard_covers.split(28, Random(1))
+        cover = split(28, Random(1))
         site = inventory(20, 625)
-        site["podms"].append(hard_covers.podm("hard", cover))
+        site["podms"].append(podm("hard", cover))
         (folder / "site.json").write_text(json.dumps(site))
         (folder / "service.yaml").write_text("threads: 4\nlimits: {read_s: 6, body_bytes: 100000}")
-        cls.hard = {"request": {"properties": hard_covers.properties(cover), "podms": ["hard"]}}
+        cls.hard = {"request": {"properties": properties(cover), "podms": ["hard"]}}
         words = ("--config", f"{folder}/service.yaml", "--inventory", f"{folder}/site.json",
                  "--state", f"sqlite:///{folder}/state.db")  # fmt: skip
         cls.service = cls.enterClassContext(scheduler_process(folder, 1, *words))

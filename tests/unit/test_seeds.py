@@ -18,8 +18,7 @@ import msgspec
 import numpy as np
 
 from tests.unit.chi_square import chi_square
-from tests.unit.core.bound import bound
-from tests.unit.core.deciders import cpu, cpus, engine, engine_of, gpu, lean
+from tests.unit.core.deciders import bound, cpu, cpus, engine, engine_of, gpu, lean
 from valence_sched.app import App
 from valence_sched.config.parsers import parse_policies
 from valence_sched.core import plugins

@@ -6,7 +6,7 @@ import unittest
 
 import numpy as np
 
-from tests.unit.core.bound import bound
+from tests.unit.core.deciders import bound
 from valence_sched.core.evaluation import evaluate
 from valence_sched.testing import request, view
 from valence_sched_cli.output.delivery import interrupt_on_signals

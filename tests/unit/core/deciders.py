@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deciders with the policies that ship, and blocks in one line."""
+"""Deciders with the policies that ship, policies of plain functions, and blocks in one line."""
 
 import importlib.resources
+from collections.abc import Callable
 from typing import Any
 
 from valence_sched.config import parsers
 from valence_sched.core.decider import Decider
+from valence_sched.core.policy import BoundFilter, BoundPolicy, BoundWeigher
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import LeanPodm, to_json
-from valence_sched.model.policy import Policy
+from valence_sched.model.policy import Pick, Policy
 from valence_sched.testing import view
+from valence_sched.view.reads import declarations
 from valence_sched.view.view import View
 
 
@@ -47,3 +50,19 @@ def gpu(uri: str, count: int = 1, model: str = "NVIDIA A100", **words: Any) -> d
 
 def lean(podm: dict[str, Any]) -> LeanPodm:
     return decode(to_json(podm), LeanPodm, "test")
+
+
+PluginFunction = Callable[..., Any]
+
+
+def bound(
+    *weighers: PluginFunction, filters: tuple[PluginFunction, ...] = (), best_of: int = 1
+) -> BoundPolicy:
+    """Return a policy of these functions, each weigher of weight 1."""
+    return BoundPolicy(
+        policy=Policy(name="test", pick=Pick(best_of)),
+        filters=tuple(
+            BoundFilter(f.__name__, f, getattr(f, "terms", None), declarations(f)) for f in filters
+        ),
+        weighers=tuple(BoundWeigher(w.__name__, 1000, w, reads=declarations(w)) for w in weighers),
+    )

@@ -4,19 +4,25 @@
 import unittest
 
 import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from tests.unit.core.deciders import cpu, cpus, engine, engine_of, gpu, lean
+from tests.unit.core.fit.covers import podm, properties
+from tests.unit.core.test_decision import HARD, SPLIT, WithoutOptimiser, asked, decider
+from tests.unit.core.test_offers import APART, CORES, candidates, query, site
 from valence_sched.core.explain.report import decision_report, funnel_steps
 from valence_sched.core.explain.verdicts import Verdicts
-from valence_sched.errors import RequestError, UnknownName
+from valence_sched.errors import DecisionUndecided, RequestError, StaleOffer, UnknownName
 from valence_sched.model.decision import Report
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse
-from valence_sched.model.request import FlavorShare, Mix, Request
+from valence_sched.model.request import FlavorShare, Mix, NameRequirements, Request
+from valence_sched.model.zone import OtherCandidate, ZoneSupplies
 from valence_sched.planning.fit_counts import count_fits
 from valence_sched.testing import request, view
 
-CORES = {"processor": {"total_cores": 8}}
+EIGHT_CORES = {"processor": {"total_cores": 8}}
 TIED = [{"id": f"p{number}", "blocks": cpus(2)} for number in range(8)]
 
 
@@ -25,7 +31,7 @@ class TestDeterminism(unittest.TestCase):
 
     def test_the_same_request_and_seed_give_the_same_bytes(self):
         for policy in ("default", "pack", "balanced", "chance"):
-            asked = request(CORES, policy=policy, count=5, alternates=2, seed=7)
+            asked = request(EIGHT_CORES, policy=policy, count=5, alternates=2, seed=7)
             reports = [
                 to_json(decision_report(engine_of(*TIED).select_destinations(asked)))
                 for _ in range(3)
@@ -35,7 +41,7 @@ class TestDeterminism(unittest.TestCase):
     def test_other_seeds_choose_otherwise_among_ties(self):
         found = engine_of(*TIED)
         chosen = {
-            found.select_destinations(request(CORES, seed=seed)).placements[0].chosen.podm
+            found.select_destinations(request(EIGHT_CORES, seed=seed)).placements[0].chosen.podm
             for seed in range(100)
         }
         self.assertEqual({podm["id"] for podm in TIED}, chosen)
@@ -44,11 +50,11 @@ class TestDeterminism(unittest.TestCase):
         site = [*TIED, {"id": "roomy", "blocks": cpus(9)}]
         found = engine_of(*site)
         for seed in range(30):
-            decision = found.select_destinations(request(CORES, seed=seed))
+            decision = found.select_destinations(request(EIGHT_CORES, seed=seed))
             self.assertEqual("roomy", decision.placements[0].chosen.podm)
 
     def test_the_order_of_the_inventory_does_not_matter(self):
-        asked = request(CORES, count=9)
+        asked = request(EIGHT_CORES, count=9)
         chosen = [
             [p.chosen for p in engine_of(*site).select_destinations(asked).placements]
             for site in (TIED, TIED[::-1])
@@ -56,14 +62,16 @@ class TestDeterminism(unittest.TestCase):
         self.assertEqual(*chosen)
 
     def test_the_report_makes_the_round_trip(self):
-        report = decision_report(engine_of(*TIED).select_destinations(request(CORES, alternates=2)))
+        report = decision_report(
+            engine_of(*TIED).select_destinations(request(EIGHT_CORES, alternates=2))
+        )
         self.assertEqual(
             to_json(report), to_json(msgspec.json.decode(to_json(report), type=Report))
         )
 
     def test_the_digest_of_the_inventory_moves_with_anything_that_was_decided_on(self):
         def digest(*podms: dict) -> str:
-            decision = engine_of(*podms).select_destinations(request(CORES))
+            decision = engine_of(*podms).select_destinations(request(EIGHT_CORES))
             return decision_report(decision).inventory.digest
 
         podm = {"id": "a", "blocks": [cpu("c", 8)]}
@@ -96,7 +104,7 @@ class TestVerdicts(unittest.TestCase):
             "blocks": [{**b, "pools": ["p"]} for b in (*cpus(4, 4), gpu("g"))],
         },
     )
-    NODE = {**CORES, "accelerators": [{"model": "A100"}]}  # noqa: RUF012
+    NODE = {**EIGHT_CORES, "accelerators": [{"model": "A100"}]}  # noqa: RUF012
 
     def decide(self, **words):
         return engine(self.SITE).select_destinations(request(self.NODE, **words))
@@ -125,14 +133,14 @@ class TestVerdicts(unittest.TestCase):
 
     def test_the_reason_names_the_filter_what_it_needs_and_what_there_is(self):
         reasons = {v.podm: v.reason for v in Verdicts(self.decide()).podm_verdicts() if v.reason}
-        for podm, name, need, have in (
+        for which, name, need, have in (
             ("full", "capacity", 8, 0),
             ("offline", "alive", "Online", "Offline"),
             ("plain", "devices", 1, 0),
             ("tight", "fit", 8, 4),
         ):
-            with self.subTest(podm):
-                reason = reasons[podm]
+            with self.subTest(which):
+                reason = reasons[which]
                 self.assertEqual((name, need, have), (reason.filter, reason.need, reason.have))
         self.assertEqual("devices: GPU A100: needs 1, has 0", reasons["plain"].text)
 
@@ -176,18 +184,18 @@ class TestRefused(unittest.TestCase):
 
     def test_an_unknown_policy(self):
         self.refuses(UnknownName, "no policy named 'packk' .did you mean 'pack'",
-                     request(CORES, policy="packk"))  # fmt: skip
+                     request(EIGHT_CORES, policy="packk"))  # fmt: skip
 
     def test_an_unknown_podm_asked_for_or_excluded(self):
         for words in ({"podms": ["p9"]}, {"exclude_podms": ["p9"]}):
             self.refuses(UnknownName, "no pod manager named 'p9' .did you mean 'p",
-                         request(CORES, **words))  # fmt: skip
+                         request(EIGHT_CORES, **words))  # fmt: skip
 
     def test_nothing_asked_for(self):
         self.refuses(RequestError, "asks for nothing", Request())
 
     def test_a_wish_that_no_filter_of_the_policy_reads(self):
-        asked = request(CORES, locations=["z"], policy="chance")
+        asked = request(EIGHT_CORES, locations=["z"], policy="chance")
         self.refuses(RequestError, "policy 'chance' has no filter 'location'", asked)
 
     def test_unknown_attributes_reject_unless_the_policy_allows_or_penalises(self):
@@ -201,12 +209,12 @@ class TestRefused(unittest.TestCase):
         ):
             with self.subTest(unknown):
                 policy = Policy(name="mine", filters=use, unknown=unknown)
-                asked = request(CORES, policy="mine")
+                asked = request(EIGHT_CORES, policy="mine")
                 found = engine(view(unreported), policy).select_destinations(asked)
                 self.assertEqual(alone, found.outcome)
                 found = engine(view(unreported, reported), policy)
                 chosen = {
-                    found.select_destinations(request(CORES, policy="mine", seed=seed))
+                    found.select_destinations(request(EIGHT_CORES, policy="mine", seed=seed))
                     .placements[0]
                     .chosen.podm
                     for seed in range(30)
@@ -217,7 +225,7 @@ class TestRefused(unittest.TestCase):
         site = view({"id": "small", "blocks": cpus(1, 4)}, {"id": "fits", "blocks": cpus(1)})
         policy = Policy(name="mine", pick=Pick(1))
         for seed in range(10):
-            asked = request(CORES, policy="mine", seed=seed)
+            asked = request(EIGHT_CORES, policy="mine", seed=seed)
             (placed,) = engine(site, policy).select_destinations(asked).placements
             self.assertEqual("fits", placed.chosen.podm)
 
@@ -227,16 +235,16 @@ class TestReplace(unittest.TestCase):
 
     def test_a_podm_that_filled_up_is_not_chosen_again(self):
         found = engine_of({"id": "a", "blocks": cpus(1)}, {"id": "b", "blocks": cpus(1)})
-        first = found.select_destinations(request(CORES)).placements[0].chosen.podm
+        first = found.select_destinations(request(EIGHT_CORES)).placements[0].chosen.podm
         found.replace(lean({"id": first, "blocks": [cpu("c0", 8, status={"state": "Composed"})]}))
-        second = found.select_destinations(request(CORES)).placements[0].chosen.podm
+        second = found.select_destinations(request(EIGHT_CORES)).placements[0].chosen.podm
         self.assertNotEqual(first, second)
 
     def test_a_new_podm_is_seen(self):
         found = engine_of({"id": "a"})
-        self.assertEqual("nothing_fits", found.select_destinations(request(CORES)).outcome)
+        self.assertEqual("nothing_fits", found.select_destinations(request(EIGHT_CORES)).outcome)
         found.replace(lean({"id": "b", "blocks": cpus(1)}))
-        self.assertEqual("placed", found.select_destinations(request(CORES)).outcome)
+        self.assertEqual("placed", found.select_destinations(request(EIGHT_CORES)).outcome)
         self.assertEqual(["a", "b"], found.snapshot().podm_ids)
 
     def test_a_view_that_was_looked_at_never_changes(self):
@@ -310,3 +318,183 @@ class TestCounting(unittest.TestCase):
         )  # fmt: skip
         self.assertEqual((("a", 2), ("b", 3)), counts.podms)
         self.assertEqual([(0, 2), (1, 3)], heard)
+
+
+NODE = {"processor": {"total_cores": 8}, "accelerators": [{}]}
+NEEDS = request(NODE).needs
+#: A flavor of no scarce thing, one that goes anywhere, and one for few pod managers.
+PLAIN = FlavorShare(request(CORES).needs)
+SHARES = FlavorShare(NEEDS), FlavorShare(NEEDS, NameRequirements(required=("RARE",)), 0.01)
+
+
+def pod(name: str, size: int, *traits: str) -> dict:
+    blocks = [*cpus(size), *(gpu(f"g{n}") for n in range(size))]
+    return {"id": name, "blocks": blocks, "traits": [*traits]}
+
+
+def others(*nodes, group: str | None = None, owner: str | None = None) -> list[OtherCandidate]:
+    return [OtherCandidate(candidate=node, group=group, owner=owner) for node in nodes]
+
+
+def blocks_of(nodes) -> set[tuple[str, str]]:
+    return {(one.podm, block.uri) for one in candidates(nodes) for block in one.blocks}
+
+
+class TestOthers(WithoutOptimiser):
+    """Nodes that decisions on other requests took before."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.decider = engine_of(*site())
+        self.every = candidates(self.decider.offers(query(count=9), ()).nodes)
+
+    def test_their_blocks_are_not_offered(self):
+        every = blocks_of(self.decider.offers(query(count=9), ()).nodes)
+        for number in range(len(self.every)):
+            taken = self.every[: number + 1]
+            found = self.decider.offers(query(count=9), (), others(*taken)).nodes
+            gone = {(one.podm, block.uri) for one in taken for block in one.blocks}
+            self.assertEqual(every - gone, blocks_of(found))
+
+    def test_they_and_what_the_decision_took_itself_leave_the_rest(self):
+        mine, theirs = self.every[:2], self.every[2:4]
+        found = self.decider.offers(query(count=9), mine, others(*theirs)).nodes
+        (left,) = candidates(found)
+        self.assertEqual(self.every[4].blocks[0].uri, left.blocks[0].uri)
+        self.assertEqual(self.every[4].podm, left.podm)
+
+    def test_the_decider_itself_goes_on_as_if_there_were_none(self):
+        before = self.decider.offers(query(count=9), ())
+        self.decider.offers(query(count=9), (), others(*self.every))
+        self.assertEqual(before, self.decider.offers(query(count=9), ()))
+
+    def test_one_of_the_same_group_keeps_the_next_node_off_its_pod_manager(self):
+        taken = self.every[0]
+        for group, kept_off in (("web", True), ("db", False), (None, False)):
+            with self.subTest(group):
+                nodes = self.decider.offers(query(group=APART, count=9),
+                                            (), others(taken, group=group)).nodes  # fmt: skip
+                found = {one.podm for one in candidates(nodes)}
+                self.assertEqual({"a", "b", "c"} - ({taken.podm} if kept_off else set()), found)
+
+    def test_they_count_for_their_group_and_their_owner(self):
+        one, two = self.every[0], next(o for o in self.every if o.podm != self.every[0].podm)
+        taken = [*others(one, group="web", owner="red"), *others(two, group="web", owner="blue")]
+        for owner, members, owned in (
+            ("red", {one.podm: 1}, {one.podm: 1}),
+            ("blue", {two.podm: 1}, {two.podm: 1}),
+            (None, {one.podm: 1, two.podm: 1}, {}),
+            ("green", {}, {}),
+        ):
+            with self.subTest(owner):
+                asked_ = query(group=APART, owner=owner)
+                state = self.decider.group_state(asked_, (), taken)
+                self.assertEqual((members, owned), (state.members["podm"], state.owned))
+        state = self.decider.group_state(query(group=APART, owner="red"), [two], others(
+            one, group="web", owner="red"))  # fmt: skip
+        self.assertEqual({one.podm: 1, two.podm: 1}, state.owned)
+
+    def test_one_that_is_no_longer_free_is_stale(self):
+        fewer = engine_of(*({**one, "blocks": one["blocks"][1:]} for one in site()))
+        for ask in (fewer.offers, fewer.group_state):
+            with self.assertRaises(StaleOffer):
+                ask(query(group=APART), (), others(*self.every))
+        with self.assertRaises(StaleOffer):
+            fewer.mix_supplies(query(), others(*self.every))
+
+    def test_the_policies_are_those_of_the_decider(self):
+        easy = {"id": "z", "blocks": cpus(1, 10**6)}
+        found = decider(easy, *site())
+        (node,) = found.offers(query(policy="tight"), ()).nodes
+        left = found.offers(query(policy="tight", count=9), (), others(node.candidate)).nodes
+        self.assertNotIn((node.candidate.podm, node.candidate.blocks[0].uri), blocks_of(left))
+        self.assertEqual(5, len(left))
+
+    def test_a_strict_decider_stays_strict(self):
+        hard, node = query(properties(SPLIT), policy="tight", limit=1), query(policy="tight")
+        self.assertEqual(asked(), hard.request)
+        for strict in (False, True):
+            with self.subTest(strict=strict):
+                found = decider(HARD, podm("next", SPLIT), pod("small", 1), strict=strict)
+                small = next(
+                    one
+                    for one in candidates(found.offers(replace(node, limit=9), ()).ranking)
+                    if one.podm == "small"
+                )
+                if strict:
+                    with self.assertRaises(DecisionUndecided):
+                        found.offers(hard, (), others(small))
+                else:
+                    self.assertEqual(2, len(found.offers(hard, (), others(small)).undecided))
+
+
+class TestMixes(unittest.TestCase):
+    """The mix of a sealed request, completed by what all pools of a tree supply to it."""
+
+    def setUp(self) -> None:
+        rare = [pod(f"r{n}", 2, "RARE") for n in range(4)]
+        self.decider = engine_of(*rare, *(pod(f"p{n}", 2) for n in range(36)))
+
+    def sealed(self, *shares: FlavorShare, policy: str = "fragmentation", **words):
+        asked_ = replace(request(NODE, policy=policy), mix=Mix(shares, **words))
+        return self.decider.seal(asked_)
+
+    def ask(self, asked_, **words):
+        return replace(query(), request=asked_, **words)
+
+    def test_it_needs_supplies_just_where_a_weigher_is_to_know_what_is_scarce(self):
+        for shares, words, needed in (
+            (SHARES, {}, True),
+            (SHARES[1:], {}, True),
+            ((PLAIN,), {}, False),  # no share names what is scarce
+            ((), {}, False),
+            (SHARES, {"scarcity": (1.0, 9.0)}, False),
+            (SHARES, {"policy": "chance"}, False),  # none of its plug-ins reads the mix
+        ):
+            with self.subTest(shares=len(shares), **words):
+                asked_ = self.sealed(*shares, **words)
+                for _ in range(2):  # the second answer is remembered
+                    self.assertIs(needed, self.decider.needs_supplies(asked_))
+
+    def test_completed_by_its_own_supplies_it_is_the_mix_of_a_decision(self):
+        asked_ = self.sealed(*SHARES)
+        supplies = self.decider.mix_supplies(self.ask(asked_))
+        self.assertEqual((40, {"fragmentation"}), (supplies.pools, set(supplies.by_weigher)))
+        completed = self.decider.complete_mix(asked_, supplies.by_weigher)
+        self.assertEqual((1.0, 81 / 9), completed.mix.scarcity)
+        self.assertEqual(replace(asked_, mix=completed.mix), completed)
+        plain = replace(request(NODE, policy="fragmentation"), mix=Mix(SHARES))
+        self.assertEqual(completed.mix, self.decider.select_destinations(plain).request.mix)
+
+    def test_what_other_requests_took_is_not_supplied(self):
+        asked_ = self.sealed(*SHARES)
+        rare = [one for one in self.decider.rank(request(NODE), 40).candidates
+                if one.podm.startswith("r")]  # fmt: skip
+        supplies = self.decider.mix_supplies(self.ask(asked_), others(*rare[:2]))
+        self.assertEqual(((78.0,), (6.0,), (80.0,), (8.0,)), supplies.by_weigher["fragmentation"])
+        every = self.decider.mix_supplies(self.ask(asked_)).by_weigher["fragmentation"]
+        self.assertEqual(((80.0,), (8.0,), (80.0,), (8.0,)), every)
+
+    def test_where_nothing_is_to_be_completed_it_bounds_the_nodes_that_the_pools_make(self):
+        bound = ZoneSupplies(pools=40, most_nodes=80)
+        for asked_ in (self.sealed(PLAIN), self.sealed(*SHARES, scarcity=(1.0, 9.0)),
+                       self.sealed(*SHARES, policy="chance")):  # fmt: skip
+            self.assertEqual(bound, self.decider.mix_supplies(self.ask(asked_)))
+        (one,) = self.decider.rank(request(NODE), 1).candidates
+        after = self.decider.mix_supplies(self.ask(self.sealed(PLAIN)), others(one))
+        self.assertEqual(ZoneSupplies(pools=40, most_nodes=79), after)
+        off = engine_of(pod("on", 3), {**pod("off", 5), "enabled": False})
+        self.assertEqual(ZoneSupplies(pools=2, most_nodes=3), off.mix_supplies(query(NODE)))
+
+    def test_the_first_answer_to_a_completed_mix_tells_what_it_would_be_completed_by_now(self):
+        asked_ = self.sealed(*SHARES)
+        completed = self.decider.complete_mix(
+            asked_, self.decider.mix_supplies(self.ask(asked_)).by_weigher
+        )
+        expected = ZoneSupplies(
+            pools=40, by_weigher={"fragmentation": ((80.0,), (8.0,), (80.0,), (8.0,))}
+        )
+        found = self.decider.offers(self.ask(completed), ())
+        self.assertEqual(expected, found.supplies)
+        for asked_again in (self.ask(asked_), self.ask(completed, taken=("token",))):
+            self.assertIs(UNSET, self.decider.offers(asked_again, ()).supplies)

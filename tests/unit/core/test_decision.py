@@ -2,10 +2,24 @@
 """A decision in names: pools, candidates, placements and what became of each pod manager."""
 
 import unittest
+from random import Random
+from typing import Any
 
-from tests.unit.core.deciders import cpu, cpus, engine, gpu
+import msgspec
+
+from tests.unit.core.deciders import built_in, cpu, cpus, engine, gpu
+from tests.unit.core.fit import topologies
+from tests.unit.core.fit.covers import FAMILIES, leave_open, podm, properties
+from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
+from valence_sched.core.explain.report import decision_report
+from valence_sched.core.fit.fit import Fit, Fitter
+from valence_sched.core.fit.spending import FREE_STATES, Spending, Undecided
+from valence_sched.errors import DecisionUndecided, RequestError
 from valence_sched.model.decision import PoolRef
+from valence_sched.model.policy import Budget, Policy
+from valence_sched.planning.batches import decide_all
+from valence_sched.planning.fit_counts import count_fits
 from valence_sched.testing import request, view
 
 EIGHT = {"processor": {"total_cores": 8}}
@@ -29,11 +43,11 @@ class TestRows(unittest.TestCase):
 
     def test_the_row_of_a_pool_is_that_of_its_podm(self):
         decision = decide(*three(1, 1, 1))
-        rows = [decision.row_of(podm, pool) for podm in "abc" for pool in "pq"]
+        rows = [decision.row_of(name, pool) for name in "abc" for pool in "pq"]
         self.assertEqual([0, 1, 2, 3, 4, 5], rows)
-        for podm in "abc":
+        for name in "abc":
             with self.assertRaises(StopIteration):
-                decision.row_of(podm, "r")
+                decision.row_of(name, "r")
 
     def test_a_candidate_is_the_node_that_a_pool_would_make(self):
         asked = {**EIGHT, "resources": {"gib": 3}}
@@ -136,3 +150,206 @@ class TestOutcome(unittest.TestCase):
         self.assertEqual((PoolRef(podm="a", pool="q"), PoolRef(podm="c", pool="q")),
                          decision.undecided)  # fmt: skip
         self.assertEqual("undecided", decision.outcome)
+
+
+SPLIT = FAMILIES["split"](44, Random(4))
+NODE = properties(SPLIT)
+HARD = podm("hard", SPLIT)
+#: Takes the node in one block.
+EASY = {"id": "easy", "blocks": [cpu("b", NODE["processor"]["total_cores"], 10**8)]}
+OFF = {**podm("off", SPLIT), "enabled": False}
+
+
+def policy(pool_states: int = 20_000, decision_states: int = 10_000_000, **words: Any) -> Policy:
+    budget = Budget(pool_states=pool_states, decision_states=decision_states)
+    default = next(one for one in built_in() if one.name == "default")
+    return msgspec.structs.replace(default, name="tight", budget=budget, **words)
+
+
+def decider(*podms: dict[str, Any], strict: bool = False, **words: Any) -> Decider:
+    return engine(view(*podms), policy(**words), strict=strict)
+
+
+def asked(**words: Any):
+    return request(NODE, policy="tight", **words)
+
+
+class WithoutOptimiser(unittest.TestCase):
+    """Asks no optimiser."""
+
+    def setUp(self) -> None:
+        leave_open(self)
+
+
+class TestUndecided(WithoutOptimiser):
+    """A decision on a pool whose question is not settled."""
+
+    def test_it_is_neither_a_fit_nor_a_no(self):
+        decision = decider(HARD).select_destinations(asked())
+        self.assertEqual("undecided", decision.outcome)
+        report = decision_report(decision)
+        self.assertEqual((PoolRef(podm="hard", pool="p"),), report.undecided)
+        self.assertEqual(["undecided"], [verdict.outcome for verdict in report.podms])
+        self.assertEqual(
+            "fit: states to settle it: needs more than the budget of the policy, "
+            "has 20,000 for a pool",
+            report.podms[0].reason.text,
+        )
+        step = report.funnel[-1]
+        self.assertEqual(
+            ("fit", 1, 0, 1), (step.filter, step.came_in, step.went_on, step.undecided)
+        )
+        (warning,) = report.warnings
+        self.assertRegex(
+            warning, r"^undecided: 1 pool may fit: hard \(p\): not settled within 20,000"
+        )
+        self.assertEqual((), report.explanation.nearest_misses)
+        self.assertIn("undecided within the budget", report.explanation.notes[-1])
+
+    def test_enough_states_settle_it(self):
+        cover = FAMILIES["split"](20, Random(2))
+        wanted, site = request(properties(cover), policy="tight"), podm("hard", cover)
+        outcomes = [
+            decider(site, pool_states=states).select_destinations(wanted).outcome
+            for states in (1_000, 1_000_000)
+        ]
+        self.assertEqual(["undecided", "placed"], outcomes)
+
+    def test_another_pool_is_taken_and_the_undecided_one_is_named(self):
+        decision = decider(HARD, EASY).select_destinations(asked())
+        report = decision_report(decision)
+        self.assertEqual("placed", report.outcome)
+        outcomes = {verdict.podm: verdict.outcome for verdict in report.podms}
+        self.assertEqual({"easy": "chosen", "hard": "undecided"}, outcomes)
+
+    def test_a_pool_that_was_not_tried_is_not_among_the_undecided(self):
+        for seed in range(10):
+            decision = decider(HARD, EASY, weighers=()).select_destinations(asked(seed=seed))
+            tried = [one.podm for one in decision.undecided]
+            self.assertEqual("placed", decision.outcome)
+            self.assertIn(tried, ([], ["hard"]))
+
+    def test_a_strict_decider_refuses(self):
+        strict = decider(HARD, EASY, strict=True)
+        for decide in (
+            lambda: strict.select_destinations(asked()),
+            lambda: decide_all(strict, [asked(), asked(id="second")]),
+            lambda: strict.rank(asked(), 9),
+            lambda: count_fits(strict, asked(), 9),
+        ):
+            with self.assertRaisesRegex(DecisionUndecided, "hard .p.") as caught:
+                decide()
+            self.assertEqual(5, caught.exception.exit_code)
+        self.assertEqual("placed", decider(EASY, strict=True).select_destinations(asked()).outcome)
+
+    def test_a_count_is_what_is_certain_and_names_the_rest(self):
+        counts = count_fits(decider(HARD, EASY), asked(), 9)
+        self.assertEqual((("hard", 0), ("easy", 1)), counts.podms)
+        self.assertEqual(("hard",), counts.undecided)
+        self.assertIn("hard (p)", counts.warnings[-1])
+
+    def test_a_ranking_names_what_is_missing(self):
+        ranking = decider(HARD, EASY).rank(asked(), 9)
+        self.assertEqual(["easy"], [candidate.podm for candidate in ranking.candidates])
+        self.assertIn("hard (p)", ranking.missing[0])
+
+    def test_of_several_nodes_the_rest_is_undecided(self):
+        some = decider(HARD, EASY).select_destinations(asked(count=2, min_count=1))
+        self.assertEqual(("placed_in_part", 1), (some.outcome, len(some.undecided)))
+        all_ = decider(HARD, EASY).select_destinations(asked(count=2))
+        self.assertEqual(("undecided", 1), (all_.outcome, all_.fit_count))
+
+    def test_a_list_of_requests_is_undecided_when_one_is(self):
+        decisions = decide_all(decider(HARD, EASY), [asked(), asked(id="second")])
+        self.assertEqual("undecided", decisions.outcome)
+        report = decisions.report()
+        self.assertEqual(["nothing_fits", "undecided"], [one.outcome for one in report.decisions])
+        self.assertIn("hard (p)", report.warnings[-1])
+
+    def test_an_undecided_alternative_is_named_when_a_later_one_is_placed(self):
+        small = {"processor": {"total_cores": 1}}
+        wanted = request({}, first_of=[NODE, small], policy="tight")
+        decision = decider(HARD).select_destinations(wanted)
+        self.assertEqual(("placed", 1), (decision.outcome, len(decision.undecided)))
+
+    def test_a_filter_that_rejects_the_pool_leaves_no_question(self):
+        decision = decider(OFF).select_destinations(asked())
+        self.assertEqual("nothing_fits", decision.outcome)
+        (miss,) = decision_report(decider(OFF, EASY).select_destinations(asked())).podms[1:]
+        self.assertEqual("rejected", miss.outcome)
+
+
+class TestBudget(WithoutOptimiser):
+    """States are counted by question, whatever was asked before."""
+
+    def test_the_answer_does_not_depend_on_what_the_caches_hold(self):
+        others = [podm(f"p{n}", FAMILIES["split"](44, Random(n))) for n in range(5)]
+        words = {"decision_states": 50_000}
+        fresh = [decider(*others, **words).select_destinations(asked(seed=n)) for n in range(4)]
+        warm = decider(*others, **words)
+        for _ in range(2):
+            for seed, first in enumerate(fresh):
+                again = warm.select_destinations(asked(seed=seed))
+                self.assertEqual(decision_report(first), decision_report(again))
+
+    def test_a_decision_spends_no_more_than_its_states_and_one_question(self):
+        seen = view(*[podm(f"p{n}", FAMILIES["split"](44, Random(n))) for n in range(6)])
+        budget = Budget(pool_states=20_000, decision_states=30_000)
+        fitter, spending = Fitter(asked().needs, seen.kinds, budget=budget), Spending(budget)
+        answers = [fitter.fit(seen, row, spending) for row in range(6)]
+        self.assertTrue(all(answer is None or isinstance(answer, Undecided) for answer in answers))
+        self.assertLessEqual(spending.left, 0)
+        self.assertGreater(spending.left, -200_000)
+        self.assertEqual(answers, [fitter.fit(seen, row, spending) for row in range(6)])
+
+    def test_what_a_short_search_settles_is_free(self):
+        seen, budget = view(EASY), Budget(pool_states=FREE_STATES, decision_states=0)
+        self.assertIsInstance(Fitter(asked().needs, seen.kinds, budget=budget).fit(seen, 0), Fit)
+
+    def test_stocks_are_bounded_too(self):
+        random = Random(2)
+        amounts = [float(random.randint(200, 600)) for _ in range(30)]
+        stocks = [
+            {"uri": f"s{n}", "resource": "gib", "total": sum(amounts) / 10} for n in range(10)
+        ]
+        wanted = request({"stocks": [{"resource": "gib", "amount": one} for one in amounts]})
+        seen = view({"id": "a", "stocks": stocks})
+        fitter = Fitter(wanted.needs, seen.kinds)
+        self.assertIsInstance(fitter.fit(seen, 0), Undecided)
+        self.assertIsNone(fitter.quick_fit(seen, 0))
+
+    def test_topology_is_bounded_too(self):
+        seen, wanted = topologies.site("too_few_values", 0)
+        wanted = msgspec.structs.replace(wanted, policy="tight")
+        decision = engine(seen, policy()).select_destinations(wanted)
+        self.assertEqual("undecided", decision.outcome)
+
+    def test_eight_names_apart_in_domains_that_no_block_reports_are_decided(self):
+        """Each block may be any of them, in each of six domains."""
+        names = [f"n{number}" for number in range(8)]
+        places = [f"place{number}" for number in range(6)]
+        node = {
+            "accelerators": [{"name": name} for name in names],
+            "bonds": [{"of": names, "apart": place} for place in places],
+        }
+        hopeful = policy(unknown="allow")
+        for number, outcome in ((8, "placed"), (7, "nothing_fits")):
+            site = view({"id": "a", "blocks": [gpu(f"b{n}") for n in range(number)]})
+            decision = engine(site, hopeful).select_destinations(request(node, policy="tight"))
+            self.assertEqual(outcome, decision.outcome)
+
+    def test_sizes_without_end_are_refused_in_one_line(self):
+        group = {"name": "g", "anti_affinity": [f"facts.f{n}" for n in range(40)]}
+        for problem, node, words in (
+            ("1,000,000,000 nodes", NODE, {"count": 10**9}),
+            ("1,000,000,000 alternates", NODE, {"alternates": 10**9}),
+            ("40 domains of a group", NODE, {"group": group}),
+            (
+                "10,000 separate amounts",
+                {"stocks": [{"resource": f"r{n}", "amount": 1, "count": 1000} for n in range(10)]},
+                {},
+            ),
+            ("70 needs", {"resources": {f"R{n}": 1 for n in range(70)}}, {}),
+        ):
+            with self.assertRaisesRegex(RequestError, f"^{problem}, at most "):
+                request(node, **words)

@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.core.bound import bound
-from tests.unit.core.deciders import cpus
+from tests.unit.core.deciders import bound, cpus
 from tests.unit.core.sites import quietly
 from valence_sched.core.batch import Attempt, place
 from valence_sched.core.decision import Decision

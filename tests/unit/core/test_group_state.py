@@ -9,8 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.core.bound import bound
-from tests.unit.core.deciders import cpus, engine, engine_of, lean
+from tests.unit.core.deciders import bound, cpus, engine, engine_of, lean
 from tests.unit.core.sites import quietly
 from valence_sched.core.batch import place
 from valence_sched.core.evaluation import EvaluationContext, evaluate

@@ -8,8 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from tests.unit.core.deciders import built_in, cpu, cpus, engine_of, gpu
-from tests.unit.core.fit.hard_covers import FAMILIES, podm, properties
-from tests.unit.core.test_undecided import WithoutOptimiser, asked, decider
+from tests.unit.core.fit.covers import FAMILIES, podm, properties
+from tests.unit.core.test_decision import WithoutOptimiser, asked, decider
 from valence_sched.errors import RequestError, StaleOffer
 from valence_sched.model.decision import BlockRef, PoolRef
 from valence_sched.model.group import GroupState

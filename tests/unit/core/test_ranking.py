@@ -1,12 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The order of the pools, and the choice among them."""
 
+import random
 import unittest
+from collections import Counter
 
 import msgspec
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.unit.chi_square import chi_square
+from tests.unit.core.deciders import built_in, engine
+from tests.unit.core.sites import quietly
 from tests.unit.core.test_evaluate import ASKED, site
+from valence_sched.core.explain.report import decision_report
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.policy import INFINITE_COST
@@ -16,9 +24,13 @@ from valence_sched.core.ranking import (
     choose_fit,
     draw_lots,
     order_by_lot,
+    pool_lot,
     rank_rows,
 )
-from valence_sched.testing import view
+from valence_sched.model.inventory import to_json
+from valence_sched.testing import request, view
+from valence_sched.testing.random_podms import podms
+from valence_sched.view.digest import inventory_digest
 
 BATCH = msgspec.structs.replace(ASKED, count=9)
 #: What these rows drew on turns 0 and 3 since lots are drawn so.
@@ -152,3 +164,105 @@ class TestAlternates(unittest.TestCase):
     def test_a_pool_without_a_fit_or_undecided_leaves_its_podm_to_the_next_pool(self):
         finds = {3: fit_of(3), 4: Undecided(9), 5: fit_of(5)}
         self.assertEqual(([3, 5], [2, 3, 4, 5, 6, 7]), self.alternates(finds, 9))
+
+
+class TestLots(unittest.TestCase):
+    """Equals are drawn."""
+
+    def test_ties_are_drawn_uniformly_over_3000_requests(self):
+        seen, first, orders = site(3), Counter(), Counter()
+        for number in range(3000):
+            asked = msgspec.structs.replace(ASKED, id=f"request-{number}")
+            order = tuple(order_by_lot(seen, np.arange(3), asked).tolist())
+            first[order[0]] += 1
+            orders[order] += 1
+        self.assertLess(chi_square(first, 3), 9.21)  # 2 degrees of freedom, p = 0.01
+        self.assertLess(chi_square(orders, 6), 15.09)  # 5 degrees of freedom, p = 0.01
+
+    def test_seeds_draw_uniformly_too(self):
+        seen, first = site(5), Counter()
+        for seed in range(3000):
+            asked = msgspec.structs.replace(ASKED, seed=seed)
+            first[int(order_by_lot(seen, np.arange(5), asked)[0])] += 1
+        self.assertLess(chi_square(first, 5), 13.28)  # 4 degrees of freedom, p = 0.01
+
+    def test_a_draw_is_the_same_on_replay_and_another_for_another_seed(self):
+        lots = site(50).lot
+        other = msgspec.structs.replace(ASKED, seed=1)
+        self.assertEqual(draw_lots(lots, ASKED, 0).tolist(), draw_lots(lots, ASKED, 0).tolist())
+        self.assertNotEqual(draw_lots(lots, ASKED, 0).tolist(), draw_lots(lots, other, 0).tolist())
+
+    def test_each_turn_of_a_batch_is_a_draw_of_its_own(self):
+        seen, rows = site(30), np.arange(30)
+        for count in (1, 5):
+            asked = msgspec.structs.replace(ASKED, count=count)
+            orders = {tuple(order_by_lot(seen, rows, asked, turn).tolist()) for turn in range(9)}
+            self.assertEqual(9, len(orders))
+            lots = {tuple(draw_lots(seen.lot, asked, turn).tolist()) for turn in range(9)}
+            self.assertEqual(9, len(lots))
+
+    def test_each_turn_takes_another_one_of_the_best(self):
+        seen = site(8)
+        fits = [Fit(row=row, blocks=(), grants=(), waste=0) for row in range(8)]
+        chosen = Counter()
+        for turn in range(400):
+            found = choose_fit(seen, iter(range(8)), fits.__getitem__, ASKED, 4, turn, set(), set())
+            chosen[found.row] += 1
+        self.assertEqual({0, 1, 2, 3}, set(chosen))
+        self.assertLess(chi_square(chosen, 4), 11.34, chosen)  # 3 degrees of freedom, p = 0.01
+
+    def test_the_lot_of_a_pool_is_the_same_wherever_it_is_drawn(self):
+        seen = site(40)
+        for turn in (0, 3):
+            drawn = draw_lots(seen.lot, ASKED, turn).tolist()
+            alone = [pool_lot(seen.podms[podm].id, pool.id, ASKED, turn)
+                     for podm, pool in zip(seen.podm_of, seen.pools, strict=True)]  # fmt: skip
+            self.assertEqual(drawn, alone)
+
+    def test_who_goes_first_does_not_depend_on_who_else_is_there(self):
+        seen = site(20)
+        order = order_by_lot(seen, np.arange(20), ASKED).tolist()
+        few = [3, 7, 11, 19]
+        self.assertEqual([row for row in order if row in few],
+                         order_by_lot(seen, np.array(few), ASKED).tolist())  # fmt: skip
+        part = seen.take(few)
+        again = [few[row] for row in order_by_lot(part, np.arange(4), ASKED)]
+        self.assertEqual([row for row in order if row in few], again)
+
+
+NODES = (
+    {"processor": {"total_cores": 16}},
+    {"processor": {"total_cores": 8}, "accelerators": [{}]},
+    {"processor": {"total_cores": 8}, "drives": [{"count": 2}], "memory": {"capacity_mib": 4096}},
+)
+POLICIES = tuple(policy.name for policy in built_in())
+
+
+def shuffled(podm: dict, draw: random.Random) -> dict:
+    lists = {name: podm.get(name, []) for name in ("blocks", "stocks")}
+    return podm | {name: draw.sample(found, len(found)) for name, found in lists.items()}
+
+
+class TestListingOrder(unittest.TestCase):
+    """Blocks are taken by what they are."""
+
+    @quietly(40)
+    @given(st.integers(0, 999), st.integers(0, 999), st.sampled_from(NODES),
+           st.sampled_from(POLICIES), st.integers(1, 4))  # fmt: skip
+    def test_shuffled_lists_give_the_same_bytes(self, seed, order, node, policy, count):
+        draw = random.Random(order)
+        site = [msgspec.json.decode(text) for text in podms(3, 14, seed, pools=3, stocks=2)]
+        stocks = [stock["resource"] for stock in site[0]["stocks"]][:1]
+        node = node | {"stocks": [{"resource": name, "amount": 1} for name in stocks]}
+        asked = request(node, policy=policy, count=count, min_count=0, alternates=1)
+        listed, other = view(*site), view(*(shuffled(podm, draw) for podm in site))
+        self.assertEqual(inventory_digest(listed), inventory_digest(other))
+        reports = (
+            decision_report(engine(one).select_destinations(asked)) for one in (listed, other)
+        )
+        first, second = map(to_json, reports)
+        self.assertEqual(first, second)
+
+
+if __name__ == "__main__":
+    unittest.main()

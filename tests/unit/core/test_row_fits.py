@@ -7,8 +7,8 @@ import msgspec
 
 from tests.benchmarks.instances import FLAVORS, generated_view
 from tests.unit.core.deciders import built_in, cpu, engine
-from tests.unit.core.fit.hard_covers import FAMILIES, podm, properties
-from tests.unit.core.test_undecided import WithoutOptimiser
+from tests.unit.core.fit.covers import FAMILIES, podm, properties
+from tests.unit.core.test_decision import WithoutOptimiser
 from valence_sched.core.decision import MIN_ROWS, RowFits
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.policy import INFINITE_COST

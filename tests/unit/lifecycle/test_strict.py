@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.unit.core.test_undecided import EASY, HARD, NODE, WithoutOptimiser
+from tests.unit.core.test_decision import EASY, HARD, NODE, WithoutOptimiser
 from valence_sched.app import App
 from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import DecisionUndecided

@@ -5,7 +5,7 @@ import unittest
 
 import msgspec
 
-from tests.unit.planning.replays import replay_of
+from tests.unit.planning.workloads import replay_of
 from valence_sched.errors import InputError, NewerSchema, UnknownName
 from valence_sched.model.inventory import to_json
 from valence_sched.model.replay import (

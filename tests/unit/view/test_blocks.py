@@ -1,13 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The block table of one podm: allocation of its blocks, and their topology."""
+"""The blocks of podms: their table, kinds, counts by row, and slots as arrays."""
 
 import unittest
+from collections import Counter
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from tests.unit.core.sites import quietly
+from valence_sched.errors import InputError
+from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
+from valence_sched.model.need import Need, Test
 from valence_sched.testing import view
+from valence_sched.view.block_columns import block_arrays
+from valence_sched.view.block_counts import count_blocks
+from valence_sched.view.block_kinds import BlockKinds, device_amount, passes, price
+from valence_sched.view.block_slots import BlockSlots
+from valence_sched.view.columns import decode_view, encode_view
 from valence_sched.view.digest import inventory_digest
 
 BLOCKS = st.fixed_dictionaries({
@@ -132,3 +143,231 @@ class TestTopology(unittest.TestCase):
             for fields in ({"places": {"chassis": "c"}}, {"places": {"chassis": "d"}}, {})
         )
         self.assertEqual(3, len({inventory_digest(site) for site in (one, other, none)}))
+
+
+def counts():
+    """Rows 0 and 2 have blocks of kinds 1 and 2; row 1 has none."""
+    rows, kinds = np.array([2, 0, 0, 2, 0]), np.array([1, 2, 1, 1, 1])
+    return count_blocks(rows, kinds, np.array([1.0, 0.0, 1.0, 1.0, 0.0]), 3, 3)
+
+
+class TestBlockCounts(unittest.TestCase):
+    """Sums, windows, selections and replacements by hand."""
+
+    AMOUNTS = np.array([0.0, 10.0, 7.0])
+
+    def test_sums_per_row(self):
+        self.assertEqual([10, 0, 20], counts().sum(self.AMOUNTS, free=True).tolist())
+        self.assertEqual([27, 0, 20], counts().sum(self.AMOUNTS, free=False).tolist())
+
+    def test_kinds_of_a_row_are_those_that_have_a_free_block(self):
+        self.assertEqual([(1, 1)], counts().kinds(0))
+        self.assertEqual([], counts().kinds(1))
+        self.assertEqual([(1, 2)], counts().kinds(2))
+
+    def test_an_entry_is_found_in_its_own_row(self):
+        rows, kinds = np.array([2, 0, 1, 2, 0]), np.array([1, 2, 0, 0, 1])
+        result = counts().entries(rows, kinds)
+        self.assertEqual(kinds.tolist(), counts().kind[result].tolist())
+        low, high = counts().start[rows], counts().start[rows + 1]
+        self.assertTrue(((low <= result) & (result < high)).all())
+
+    def test_a_window_and_a_selection_have_the_sums_of_their_rows(self):
+        whole = counts().sum(self.AMOUNTS, free=False)
+        part = counts().window(1, 3)
+        self.assertEqual(whole[1:].tolist(), part.sum(self.AMOUNTS, free=False).tolist())
+        part = counts().take(np.array([2, 0, 2]))
+        self.assertEqual(whole[[2, 0, 2]].tolist(), part.sum(self.AMOUNTS, free=False).tolist())
+        self.assertEqual(3, len(part))
+
+    def test_a_replaced_row_may_have_more_or_fewer_rows_and_kinds(self):
+        two = count_blocks(np.array([0, 1, 1]), np.array([2, 1, 2]), np.ones(3), 2, 3)
+        result = counts().splice(0, 1, two).sum(self.AMOUNTS, free=True)
+        self.assertEqual([7, 17, 0, 20], result.tolist())
+        none = count_blocks(np.empty(0, int), np.empty(0, int), np.empty(0), 1, 3)
+        result = counts().splice(0, 2, none).sum(self.AMOUNTS, free=True)
+        self.assertEqual([0, 20], result.tolist())
+
+
+class TestPasses(unittest.TestCase):
+    """One test on one device."""
+
+    CARD = Accelerator(kind="GPU", model="NVIDIA A100 80GB", memory_mib=81920)
+    UNKNOWN = Accelerator(kind="GPU")
+
+    def test_operators(self):
+        for test, expected in (
+            (Test("kind", "equal", "GPU"), True),
+            (Test("kind", "equal", "gpu"), True),
+            (Test("kind", "equal", "FPGA"), False),
+            (Test("model", "words", "a100"), True),
+            (Test("model", "equal", "A100"), False),
+            (Test("memory_mib", "at_least", 81920), True),
+            (Test("memory_mib", "at_least", 81921), False),
+        ):
+            with self.subTest(test):
+                self.assertIs(expected, passes(test, self.CARD))
+
+    def test_an_unknown_attribute_passes_only_where_the_unknown_is_allowed(self):
+        for test in (Test("model", "words", "a100"), Test("memory_mib", "at_least", 1)):
+            self.assertFalse(passes(test, self.UNKNOWN))
+            self.assertFalse(passes(test, self.UNKNOWN, "reject"))
+            self.assertTrue(passes(test, self.UNKNOWN, "allow"))
+
+    def test_a_known_wrong_value_fails_where_the_unknown_is_allowed(self):
+        self.assertFalse(passes(Test("memory_mib", "at_least", 10**9), self.CARD, "allow"))
+
+
+class TestAmount(unittest.TestCase):
+    """The amount of a need that one line of devices supplies."""
+
+    CORES = Need(kind="processor", measure="cores", amount=24)
+
+    def test_totals_count_each_device_of_a_line(self):
+        self.assertEqual(32, device_amount(self.CORES, "processor", Processor(count=2, cores=16)))
+
+    def test_cores_of_an_accelerator_are_not_cores(self):
+        self.assertEqual(0, device_amount(self.CORES, "accelerator", Accelerator(kind="GPU")))
+
+    def test_an_unknown_amount_is_0_or_the_whole_need(self):
+        allow = Need(kind="processor", measure="cores", amount=24, unknown="allow")
+        self.assertEqual(0, device_amount(self.CORES, "processor", Processor(count=2)))
+        self.assertEqual(24, device_amount(allow, "processor", Processor(count=2)))
+
+    def test_devices_of_an_unknown_count_are_0_or_the_whole_need(self):
+        for kind, measure, device in (
+            ("drive", "devices", Drive(count=None)),
+            ("processor", "sockets", Processor(count=None)),
+            ("processor", "cores", Processor(count=None, cores=16)),
+        ):
+            for unknown, amount in (("reject", 0), ("allow", 3)):
+                need = Need(kind=kind, measure=measure, amount=3, unknown=unknown)
+                with self.subTest(need):
+                    self.assertEqual(amount, device_amount(need, kind, device))
+        self.assertEqual(price(Devices()), price(Devices(drives=(Drive(count=None),))))
+
+    def test_sockets_and_devices_are_counted(self):
+        sockets = Need(kind="processor", measure="sockets", amount=1)
+        cards = Need(kind="accelerator", measure="devices", amount=1)
+        self.assertEqual(2, device_amount(sockets, "processor", Processor(count=2)))
+        self.assertEqual(3, device_amount(cards, "accelerator", Accelerator(kind="GPU", count=3)))
+
+
+class TestPrice(unittest.TestCase):
+    """The price of a block."""
+
+    def test_prices_by_hand(self):
+        for devices, points in (
+            (Devices(), 10),
+            (Devices(processors=(Processor(count=2, cores=16),)), 10 + 3200),
+            (Devices(processors=(Processor(count=2),)), 10),
+            (Devices(memory=(Memory(count=4, capacity_mib=16384),)), 10 + 8192),
+            (Devices(accelerators=(Accelerator(kind="GPU", count=2),)), 10 + 40_000),
+            (Devices(drives=(Drive(count=2, capacity_bytes=10 << 30),)), 10 + 2 * 1010),
+            (Devices(nics=(Nic(count=3),)), 10 + 600),
+        ):
+            with self.subTest(devices):
+                self.assertEqual(points, price(devices))
+
+
+class TestKinds(unittest.TestCase):
+    """Numbering."""
+
+    def test_kind_0_is_a_block_of_nothing(self):
+        kinds = BlockKinds()
+        self.assertEqual((1, Devices()), (len(kinds), kinds.kinds[0].devices))
+        self.assertEqual(0, kinds.number((), None, "f", "$"))
+
+    def test_the_same_devices_in_other_words_are_the_same_kind(self):
+        kinds = BlockKinds()
+        one = kinds.number(("Compute",), Raw(b'{"processors":[{"cores":8,"count":1}]}'), "f", "$")
+        two = kinds.number(("Compute",), Raw(b'{ "processors": [ {"cores": 8} ] }'), "f", "$")
+        other = kinds.number(("Processor",), Raw(b'{"processors":[{"cores":8}]}'), "f", "$")
+        self.assertEqual(one, two)
+        self.assertNotEqual(one, other)
+        self.assertEqual(3, len(kinds))
+
+    def test_amounts_grow_with_the_kinds(self):
+        kinds = BlockKinds()
+        need = Need(kind="processor", measure="cores", amount=1)
+        self.assertEqual([0], kinds.amounts(need).tolist())
+        kinds.number((), Raw(b'{"processors":[{"cores":8},{"cores":4,"count":2}]}'), "f", "$")
+        self.assertEqual([0, 16], kinds.amounts(need).tolist())
+        self.assertFalse(kinds.amounts(need).flags.writeable)
+
+    def test_devices_that_are_none_are_refused_by_their_place(self):
+        with self.assertRaisesRegex(InputError, r"site\.json: \$\.x\.processors\[0\]\.cores"):
+            BlockKinds().number((), Raw(b'{"processors":[{"cores":"many"}]}'), "site.json", "$.x")
+
+
+POOLS = [{"id": "p"}, {"id": "q"}]
+SITES = st.lists(st.lists(BLOCKS, max_size=9), min_size=1, max_size=3)
+
+
+def site(podms: list) -> object:
+    """Return the View of pod managers with two pools each, by their blocks."""
+    return view(*(
+        {"id": f"podm-{number}", "pools": POOLS,
+         "blocks": [{"uri": str(n), **block} for n, block in enumerate(blocks)]}
+        for number, blocks in enumerate(podms)
+    ))  # fmt: skip
+
+
+class TestBlockSlots(unittest.TestCase):
+    """Nodes that are taken one after another."""
+
+    @quietly(300)
+    @given(SITES, st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3)), max_size=12))
+    def test_nodes_take_the_blocks_that_block_tables_have(self, podms, nodes):
+        seen = site(podms)
+        slots, tables = BlockSlots(seen), list(seen.block_tables)
+        starts = np.cumsum([0, *map(len, podms)])
+        for choice, number in nodes:
+            row = choice % len(seen)
+            podm, position = int(seen.podm_of[row]), int(seen.position_of[row])
+            free = tables[podm].free_by_topology(position, [])
+            wanted = {kind: min(number, count) for (kind, _), count in free.items()}
+            entries = np.array([seen.block_counts.entry(row, kind) for kind in wanted], dtype=int)
+            blocks = tables[podm].free_blocks(position, wanted)
+            tables[podm] = tables[podm].allocate(blocks, ())
+            full = {int(starts[podm]) + block for block in blocks if not tables[podm].slots[block]}
+            found = slots.take(entries, np.array(list(wanted.values()), dtype=int))
+            self.assertEqual(full, set(found.tolist()))
+            self.assertEqual(len(full), len(found))
+
+    @quietly(100)
+    @given(SITES)
+    def test_every_block_is_counted_where_it_is(self, podms):
+        seen = site(podms)
+        slots = BlockSlots(seen)
+        every = np.arange(sum(map(len, podms)))
+        in_pools = np.zeros(len(seen.block_counts.kind))
+        np.add.at(in_pools, slots.entries(every), 1)
+        self.assertEqual(seen.block_counts.total.tolist(), in_pools.tolist())
+        totals = np.zeros(len(seen.podm_block_counts.kind))
+        np.add.at(totals, slots.of.podm_entry, 1)
+        self.assertEqual(seen.podm_block_counts.total.tolist(), totals.tolist())
+
+
+class TestBlockArrays(unittest.TestCase):
+    """Block tables as arrays."""
+
+    BLOCKS = [{"pools": ["p"], "type": ["Compute"]}, {"pools": ["p", "q"], "type": ["Memory"]}]  # noqa: RUF012
+
+    def arrays(self, tables: object) -> list:
+        found = block_arrays(tables)
+        pools = [found.positions[code] for code in found.pools.tolist()]
+        return [*(part.tolist() for part in found[:4]), pools]
+
+    def test_stored_tables_give_them_without_being_made(self):
+        seen = site([self.BLOCKS, self.BLOCKS])
+        stored = decode_view(memoryview(b"".join(encode_view(seen)))).block_tables
+        self.assertEqual(self.arrays(seen.block_tables), self.arrays(stored))
+        self.assertEqual(Counter([type(None)] * 2), Counter(map(type, list.__iter__(stored))))
+
+    def test_another_table_in_the_place_of_a_stored_one_counts(self):
+        seen = site([self.BLOCKS, self.BLOCKS])
+        stored = decode_view(memoryview(b"".join(encode_view(seen)))).block_tables
+        seen.block_tables[1] = stored[1] = stored[1].only()
+        self.assertEqual(self.arrays(seen.block_tables), self.arrays(stored))
+        self.assertEqual([0, 0], block_arrays(stored).slots[2:].tolist())

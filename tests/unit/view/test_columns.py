@@ -1,20 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""View columns: a view of bytes is the view that they were made of, and never another one."""
+"""A View built of pod managers, of bytes, or of a View with one podm replaced; and its digest."""
 
 import random
 import unittest
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.unit.core.sites import quietly
 from tests.unit.view.same import assert_same_view
-from valence_sched import testing
-from valence_sched.model.inventory import LeanPodm
+from tests.unit.view.test_view import FULL_SITES
+from valence_sched.model.codec import decode
+from valence_sched.model.inventory import LeanPodm, to_json
+from valence_sched.model.need import Need
+from valence_sched.testing import view
 from valence_sched.testing.random_podms import podms
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.columns import decode_view, encode_view
-from valence_sched.view.digest import inventory_digest
+from valence_sched.view.digest import _digits, inventory_digest
 from valence_sched.view.overlay import Overlay
-from valence_sched.view.update import splice
+from valence_sched.view.update import Splice, splice
 from valence_sched.view.view import View
 
 TOPOLOGY = {
@@ -68,11 +76,11 @@ class TestColumns(unittest.TestCase):
         huge = {"id": "a", "blocks": [
             {"uri": f"/{n}", "status": {"shareable": True, "max_compositions": n}}
             for n in (1, 300, 70_000, 5_000_000_000)]}  # fmt: skip
-        for view in (testing.view(huge), testing.view({"id": "a"}), ViewBuilder().view()):
-            restored = decoded(encoded(view))
-            assert_same_view(self, view, restored)
-        restored = decoded(encoded(testing.view(huge)))
-        self.assertEqual(inventory_digest(testing.view(huge)),
+        for site in (view(huge), view({"id": "a"}), ViewBuilder().view()):
+            restored = decoded(encoded(site))
+            assert_same_view(self, site, restored)
+        restored = decoded(encoded(view(huge)))
+        self.assertEqual(inventory_digest(view(huge)),
                          inventory_digest(restored.without_memo()))  # fmt: skip
 
     def test_the_digest_of_the_inventory_is_not_computed_again(self):
@@ -89,10 +97,10 @@ class TestColumns(unittest.TestCase):
             "id": "new", "blocks": [{"uri": "/b", "devices": {"nics": [{"speed_mbps": 7}]}}]
         })  # fmt: skip
         views = []
-        for view in (self.view, restored):
-            builder = ViewBuilder(view.kinds)
+        for site in (self.view, restored):
+            builder = ViewBuilder(site.kinds)
             builder.add(msgspec.json.decode(text, type=LeanPodm), "new")
-            views.append(splice(view, len(view.podms), builder.view())[0])
+            views.append(splice(site, len(site.podms), builder.view())[0])
         assert_same_view(self, *views)
 
     def test_an_overlay_changes_a_copy_alone(self):
@@ -131,3 +139,123 @@ class TestColumns(unittest.TestCase):
             damaged[place] ^= 1 << random_.randrange(8)
             with self.subTest(f"a bit of byte {place}"), self.assertRaises(ValueError):
                 decoded(bytes(damaged))
+
+
+class TestInventoryDigest(unittest.TestCase):
+    """Of one inventory."""
+
+    def test_it_stays_what_it_was(self):
+        sizes = ({}, {"state": "Composed"}, *({"shareable": True, "max_compositions": number}
+                                              for number in (9, 10, 255, 256, 70_000)))  # fmt: skip
+        blocks = [
+            {"uri": f"/b/{number}", "type": ["Compute"], "status": status, "pools": ["p", "q"],
+             "devices": {"processors": [{"count": 1, "cores": number + 1}]}}
+            for number, status in enumerate(sizes)
+        ]  # fmt: skip
+        pools = [{"id": "p"}, {"id": "q"}]
+        site = view(
+            {"id": "a", "pools": pools, "blocks": blocks},
+            {"id": "b", "pools": pools, "blocks": blocks[:1]}, {"id": "c"},
+        )  # fmt: skip
+        self.assertEqual(DIGEST, inventory_digest(site))
+
+    def test_numbers_are_as_in_a_list(self):
+        for numbers in ([], [0], [9, 0], [10], [9, 10], [255], [256, 1], [70_000]):
+            self.assertEqual(repr(numbers), f"[{_digits(numbers)}]")
+
+
+DIGEST = "b16c5ef5a80423df3106876451d42250"
+
+
+class CountingTuple(tuple[Any, ...]):
+    """Counts how often somebody goes through it."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        CountingTuple.walks += 1
+        return super().__iter__()
+
+
+def podm(pools: int) -> LeanPodm:
+    """Return a pod manager of so many pools, each with one block of its own."""
+    document = {
+        "id": "p",
+        "pools": [{"id": f"p{number}"} for number in range(pools)],
+        "blocks": [
+            {"uri": f"/b/{number}", "type": ["Compute"], "pools": [f"p{number}"],
+             "devices": {"processors": [{"cores": number % 5 + 1}]}}
+            for number in range(pools)
+        ],
+    }  # fmt: skip
+    found = msgspec.json.decode(to_json(document), type=LeanPodm)
+    return msgspec.structs.replace(found, pools=CountingTuple(found.pools))
+
+
+class TestBuilder(unittest.TestCase):
+    """A pod manager with as many pools as blocks."""
+
+    def walks(self, pools: int) -> int:
+        CountingTuple.walks = 0
+        ViewBuilder().add(podm(pools), "f")
+        return CountingTuple.walks
+
+    def test_the_pools_are_walked_no_more_often_where_there_are_more_of_them(self):
+        """Once a block, 30,000 pools of one block each took minutes."""
+        self.assertEqual(self.walks(3), self.walks(60))
+        self.assertGreater(self.walks(3), 0)
+
+    def test_each_block_is_in_its_own_pool(self):
+        builder = ViewBuilder()
+        builder.add(podm(40), "f")
+        cores = builder.view().free(Need(kind="processor", measure="cores", amount=1)).tolist()
+        self.assertEqual([number % 5 + 1 for number in range(40)], cores)
+
+
+def part_of(site: View, podm: dict) -> View:
+    builder = ViewBuilder(site.kinds)
+    builder.add(decode(to_json(podm), LeanPodm, "test"), "test")
+    return builder.view()
+
+
+class TestSplice(unittest.TestCase):
+    """Replacing and appending."""
+
+    @quietly(80)
+    @given(FULL_SITES, FULL_SITES, st.integers(1, 3), st.integers(0, 5))
+    def test_a_replaced_or_appended_podm_equals_a_view_built_anew(self, old, new, pools, number):
+        podm = new[0]
+        names = [f"q{number}" for number in range(pools)]
+        podm["pools"] = [{"id": name} for name in names]
+        for item in (*podm["blocks"], *podm["stocks"]):
+            item["pools"] = [names[0], names[-1]] if item["pools"] else []
+        old = [{**old_podm, "id": f"old{index}"} for index, old_podm in enumerate(old)]
+        number = min(number, len(old))
+        podm["id"] = "new"
+        site = view(*old)
+        spliced, change = splice(site, number, part_of(site, podm))
+        assert_same_view(self, view(*old[:number], podm, *old[number + 1 :]), spliced)
+        last = 2 * number + (2 if number < len(old) else 0)
+        self.assertEqual(Splice(2 * number, last, pools), change)
+        assert_same_view(self, view(*old), site)  # the old View is as it was
+
+    def test_splicing_again_and_again_stays_right(self):
+        sizes = (3, 0, 7, 1)
+        podms = [self.sized(f"p{number}", 4) for number in range(3)]
+        site = view(*podms)
+        for turn, size in enumerate(sizes * 3):
+            number = turn % 3
+            podms[number] = self.sized(f"p{number}", size)
+            site, _ = splice(site, number, part_of(site, podms[number]))
+            assert_same_view(self, view(*podms), site)
+
+    @staticmethod
+    def sized(name: str, cores: int) -> dict:
+        block = {"uri": "b", "devices": {"processors": [{"cores": cores}]}}
+        return {"id": name, "zone": f"z{cores}", "blocks": [block] * bool(cores)}
+
+    def test_a_view_of_nothing_can_be_appended_to(self):
+        empty = view()
+        spliced, change = splice(empty, 0, part_of(empty, {"id": "a"}))
+        assert_same_view(self, view({"id": "a"}), spliced)
+        self.assertEqual(Splice(0, 0, 1), change)

@@ -5,9 +5,16 @@ import unittest
 
 import numpy as np
 
+from tests.unit.core.deciders import built_in, cpus, engine_of
+from valence_sched.core.decider import Decider
+from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.errors import RequestError
-from valence_sched.testing import view
+from valence_sched.filters.near import near as keeps
+from valence_sched.model.proximity import ExternalResource, Place
+from valence_sched.model.request import Proximity
+from valence_sched.testing import request, view
 from valence_sched.view.domains import domain_index, domain_values
+from valence_sched.weighers.near import near as scores
 
 SITE = view(
     {
@@ -69,3 +76,84 @@ class TestDomainIndex(unittest.TestCase):
         for wrong in ("rack", "facts.", "", "podms"):
             with self.assertRaisesRegex(RequestError, "no domain .*podm, zone, .*facts.NAME"):
                 domain_index(SITE, wrong)
+
+
+PODMS = (
+    {"id": "a", "zone": "z1", "aggregates": ["x"], "facts": {"rack": "r1", "labels": ["p", "q"]}},
+    {"id": "b", "zone": "z2", "aggregates": ["x", "y"], "facts": {"rack": "r2"}},
+    {"id": "c"},
+)
+WORKING = tuple({**podm, "blocks": cpus(2)} for podm in PODMS)
+
+
+def near_request(*near: Proximity):
+    return request({"processor": {"sockets": 1}}, near=near)
+
+
+class TestNear(unittest.TestCase):
+    """Filter and weigher."""
+
+    def test_every_known_property_must_be_shared_and_one_of_the_aggregates(self):
+        for place, verdicts in (
+            (Place(zone="z1"), [True, False, False]),
+            (Place(aggregates=("x",)), [True, True, False]),
+            (Place(aggregates=("y", "w")), [False, True, False]),
+            (Place(facts={"rack": "r1"}), [True, False, False]),
+            (Place(facts={"rack": ("r1", "r2")}), [True, True, False]),
+            (Place(facts={"labels": "q"}), [True, False, False]),
+            (Place(zone="z2", aggregates=("x",), facts={"rack": "r1"}), [False, False, False]),
+            (Place(zone="z2", aggregates=("x",), facts={"rack": "r2"}), [False, True, False]),
+        ):
+            with self.subTest(place):
+                near = place.for_resource(ExternalResource("volume", "v"))
+                self.assertEqual(verdicts, keeps(view(*PODMS), near_request(near)).tolist())
+
+    def test_every_hard_resource_must_be_near_and_a_soft_one_need_not(self):
+        first, second = Proximity(thing="v", zone="z1"), Proximity(thing="w", aggregates=("y",))
+        soft = Proximity(thing="w", aggregates=("y",), soft=True)
+        self.assertEqual([False] * 3, keeps(view(*PODMS), near_request(first, second)).tolist())
+        self.assertEqual(
+            [True, False, False], keeps(view(*PODMS), near_request(first, soft)).tolist()
+        )
+
+    def test_the_score_is_the_mean_share_of_terms_that_hold(self):
+        first = Proximity(thing="v", zone="z1", aggregates=("x",), soft=True)
+        second = Proximity(thing="w", facts={"rack": "r2"}, soft=True)
+        must = Proximity(thing="u", zone="nowhere")
+        self.assertEqual([1.0, 0.5, 0.0], scores(view(*PODMS), near_request(first)).tolist())
+        mean = scores(view(*PODMS), near_request(must, first, second)).tolist()
+        self.assertEqual([0.5, 0.75, 0.0], mean)
+        self.assertEqual([1.0] * 3, scores(view(*PODMS), near_request(must)).tolist())
+
+    def test_s16_a_request_near_a_volume_picks_a_pod_manager_of_its_domain(self):
+        volume = Proximity(thing="volume X", zone="z2")
+        decision = engine_of(*WORKING).select_destinations(near_request(volume))
+        self.assertEqual("b", decision.placements[0].chosen.podm)
+        reasons = [
+            reason.text for reason in Verdicts(decision).reasons(0) if reason.filter == "near"
+        ]
+        self.assertEqual(["near: zone of volume X: needs z2, has z1"], reasons)
+
+    def test_a_preference_changes_the_choice_and_without_one_the_scores_do_not_change(self):
+        engine = engine_of(*WORKING)
+        plain = engine.select_destinations(near_request()).placements[0].chosen
+        self.assertEqual({"fragmentation", "room", "tight"}, set(plain.scores))
+        for podm, zone in (("a", "z1"), ("b", "z2")):
+            wish = near_request(Proximity(thing="volume X", zone=zone, soft=True))
+            chosen = engine.select_destinations(wish).placements[0].chosen
+            self.assertEqual((podm, 1.0), (chosen.podm, chosen.scores["near"]))
+
+    def test_requests_that_differ_only_in_proximity_are_not_confused(self):
+        engine = engine_of(*WORKING)
+        for podm, zone in (("a", "z1"), ("b", "z2"), ("a", "z1")):
+            decision = engine.select_destinations(near_request(Proximity(thing="v", zone=zone)))
+            self.assertEqual(podm, decision.placements[0].chosen.podm)
+
+    def test_a_policy_without_the_plugin_refuses(self):
+        (chance,) = [policy for policy in built_in() if policy.name == "chance"]
+        engine = Decider(view(*WORKING), [chance])
+        for soft, kind in ((False, "filter"), (True, "weigher")):
+            wish = request({"processor": {"sockets": 1}}, policy="chance",
+                           near=[{"thing": "v", "zone": "z1", "soft": soft}])  # fmt: skip
+            with self.assertRaisesRegex(RequestError, f"has no {kind} 'near'"):
+                engine.select_destinations(wish)

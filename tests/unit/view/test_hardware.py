@@ -3,12 +3,27 @@
 
 import unittest
 from typing import Any
+from unittest import TestCase
+
+import msgspec
 
 from tests.unit.core.deciders import cpu, gpu
+from valence_sched import testing
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched.model.hardware import BlockFilter, DeviceCount
+from valence_sched.model.inventory import (
+    Block,
+    Devices,
+    Drive,
+    FullPodm,
+    Memory,
+    Pool,
+    Status,
+    Stock,
+)
 from valence_sched.testing import view
 from valence_sched.view import hardware
+from valence_sched.view.summary import summarise_podms, summarise_pools
 
 A100 = gpu("/b/g1", 4) | {"pools": ["left"], "places": {"switch": "s1"}, "type": ["Expansion"]}
 SITE = view(
@@ -95,6 +110,44 @@ class DeviceCountsTest(unittest.TestCase):
     def test_of_a_block_only_devices_of_the_model_are_counted(self):
         (only,) = hardware.device_counts(SITE, BlockFilter(model=MODEL))
         self.assertEqual("GPU", only.kind)
+
+
+UNKNOWN = Block(
+    uri="/u", pools=("p",), devices=Devices(memory=(Memory(),), drives=(Drive(count=None),))
+)
+KNOWN = Block(uri="/k", pools=("p",), devices=Devices(memory=(Memory(capacity_mib=8),)))
+USED = Status(state="Composed", compositions=1)
+
+
+class TestUnknown(TestCase):
+    """A pod manager, and its only pool."""
+
+    def summaries(self, *blocks, stocks=()):
+        podm = FullPodm(id="a", pools=(Pool(id="p"),), blocks=blocks, stocks=stocks)
+        view = testing.view(msgspec.to_builtins(podm))
+        return [*summarise_podms(view), *summarise_pools(view, 0).values()]
+
+    def test_an_amount_of_which_nothing_is_known_is_unknown(self):
+        for found in self.summaries(UNKNOWN):
+            self.assertEqual(((None, None), (None, None), (0, 0)),
+                             (found.memory_mib, found.drives, found.cores))  # fmt: skip
+
+    def test_what_is_known_adds_up_beside_what_is_not(self):
+        for found in self.summaries(UNKNOWN, KNOWN):
+            self.assertEqual((8, 8), found.memory_mib)
+
+    def test_what_is_in_use_is_not_unknown_but_not_free(self):
+        used = Block(uri="/u", pools=("p",), devices=UNKNOWN.devices, status=USED)
+        for found in self.summaries(used):
+            self.assertEqual((0, None), found.memory_mib)
+
+    def test_a_stock_without_a_total_is_unknown_unless_another_tells_one(self):
+        unknown = Stock(uri="/s", resource="gib", pools=("p",))
+        for found in self.summaries(stocks=(unknown,)):
+            self.assertEqual({"gib": (None, None)}, found.stocks)
+        known = Stock(uri="/t", resource="gib", pools=("p",), total=5, used=2)
+        for found in self.summaries(stocks=(unknown, known)):
+            self.assertEqual({"gib": (3.0, 5.0)}, found.stocks)
 
 
 if __name__ == "__main__":

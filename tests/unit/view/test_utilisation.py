@@ -8,9 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.sites import quietly
+from valence_sched.model.need import Need
 from valence_sched.model.request import Request
 from valence_sched.testing import request, view
+from valence_sched.view.availability import Threshold, feasible_rows, infeasible_rows, sufficient
 from valence_sched.view.overlay import Overlay
+from valence_sched.view.row_tables import RowTables
 from valence_sched.view.tracking import track_view
 from valence_sched.view.utilisation import free_share, free_share_squared, weighted_sum
 
@@ -86,3 +89,140 @@ class TestShares(unittest.TestCase):
         tracked = track_view(SITE)
         tracked.memoise_free(("free share", "podm"), needs, self.fail)
         self.assertTrue(tracked.was_read)
+
+
+def stocks(podm: str, *totals: float) -> dict:
+    stocks = [
+        {"uri": f"s{number}", "resource": "gib", "unit": "GiB", "total": total}
+        for number, total in enumerate(totals)
+    ]
+    return {"id": podm, "stocks": stocks}
+
+
+STOCK_SITE = view(stocks("a", 100), stocks("b", 50, 60))
+
+AMOUNTS = st.integers(-2, 6).map(float)
+
+
+class TestAvailability(unittest.TestCase):
+    """One stock of 100, and two of 50 and 60."""
+
+    def test_a_stock_must_have_it_for_a_single_grant(self):
+        for amount, expected in ((60, [True, True]), (61, [True, False]), (101, [False, False])):
+            self.assertEqual(
+                [expected],
+                [m.tolist() for m in sufficient(STOCK_SITE, stock_request(amount).needs)],
+            )
+
+    def test_the_mask_is_all_rows_itself_where_every_row_has_enough(self):
+        (mask,) = sufficient(STOCK_SITE, stock_request(60).needs)
+        self.assertIs(STOCK_SITE.all_rows, mask)
+
+    def test_all_grants_together_must_be_free_too(self):
+        properties = {"stocks": [{"resource": "gib", "amount": 40, "count": 3}]}
+        needs = request(properties).needs
+        self.assertEqual([False, False], feasible_rows(STOCK_SITE, needs).tolist())
+        self.assertEqual([0, 1], infeasible_rows(STOCK_SITE, needs).tolist())
+        fewer = request({"stocks": [{"resource": "gib", "amount": 35, "count": 3}]}).needs
+        self.assertEqual([1], feasible_rows(STOCK_SITE, fewer).nonzero()[0].tolist())
+        self.assertEqual([0], infeasible_rows(STOCK_SITE, fewer).tolist())
+
+    def test_where_all_rows_are_feasible_none_is_infeasible(self):
+        self.assertIs(STOCK_SITE.all_rows, feasible_rows(STOCK_SITE, stock_request(60).needs))
+        self.assertEqual([], infeasible_rows(STOCK_SITE, stock_request(60).needs).tolist())
+
+    def test_an_allocation_invalidates_the_remembered_answer(self):
+        overlay, needs = Overlay(STOCK_SITE), stock_request(60).needs
+        self.assertTrue(sufficient(overlay.view, needs)[0][0])
+        undo = overlay.allocate(0, (), ((0, 50.0),))
+        self.assertFalse(sufficient(overlay.view, needs)[0][0])
+        undo()
+        self.assertTrue(sufficient(overlay.view, needs)[0][0])
+
+    def test_a_remembered_answer_is_tracked_as_a_read_too(self):
+        needs = stock_request(5).needs
+        sufficient(STOCK_SITE, needs)
+        tracked = track_view(STOCK_SITE)
+        sufficient(tracked, needs)
+        self.assertTrue(tracked.was_read)
+
+
+class TestThreshold(unittest.TestCase):
+    """Against a comparison of each row."""
+
+    @quietly(200)
+    @given(st.lists(AMOUNTS, max_size=8), st.lists(AMOUNTS, max_size=6))
+    def test_it_finds_each_row_that_has_less(self, have, amounts):
+        threshold = Threshold(np.array(have))
+        for amount in amounts:
+            expected = [row for row, amount_here in enumerate(have) if amount_here < amount]
+            self.assertEqual(expected, sorted(threshold.below(amount).tolist()))
+
+
+GIB = Need(kind="stock", measure="amount", amount=1, resource="gib")
+
+
+def site(podms: int = 4) -> Overlay:
+    """Return an overlay of podms with a stock of 9 in each of two pools."""
+    overlay = Overlay(view(*(
+        {"id": str(number), "pools": [{"id": "x"}, {"id": "y"}],
+         "stocks": [{"uri": one, "resource": "gib", "total": 9, "pools": [one]} for one in "xy"]}
+        for number in range(podms)
+    )))  # fmt: skip
+    overlay.remember_tables()
+    return overlay
+
+
+class TestRowTables(unittest.TestCase):
+    """What is read of a View that changes."""
+
+    def setUp(self):
+        self.rows: list[int] = []
+
+    def make(self, part):
+        self.rows.append(len(part))
+        return (part.free(GIB)[None] * 2.0, np.ones((3, len(part))))
+
+    def read(self, overlay, *keys):
+        return overlay.whole_window().row_tables(keys or ("free", "ones"), self.make)
+
+    def test_only_the_rows_of_podms_that_changed_are_made_again(self):
+        overlay = site()
+        self.read(overlay)
+        overlay.allocate(2, (), [(0, 4.0)])
+        self.assertEqual([18, 18, 10, 18, 18, 18, 18, 18], self.read(overlay)[0][0].tolist())
+        self.read(overlay)
+        self.assertEqual([8, 2], self.rows)
+
+    def test_a_table_that_is_read_less_often_catches_up(self):
+        overlay = site()
+        self.read(overlay)
+        overlay.allocate(0, (), [(0, 1.0)])
+        self.read(overlay, "free", "other")  # a new one: of all rows
+        overlay.allocate(2, (), [(0, 2.0)])
+        self.read(overlay, "free", "other")
+        free, _ = self.read(overlay)
+        self.assertEqual([16, 18, 14, 18], free[0, :4].tolist())
+        self.assertEqual([8, 8, 2, 4], self.rows)
+
+    def test_fewer_free_blocks_count_as_a_change_of_every_row(self):
+        overlay = site()
+        self.read(overlay)
+        overlay.reduce_counts(np.array([0]), np.array([0]))
+        self.read(overlay)
+        self.assertEqual([8, 8], self.rows)
+
+    def test_other_views_remember_nothing(self):
+        overlay = site()
+        for part in (overlay.view, overlay.take(np.arange(8)), overlay.window(0, 4)):
+            self.assertFalse(part.has_tables)
+            part.row_tables(("free", "ones"), self.make)
+            part.row_tables(("free", "ones"), self.make)
+        self.assertFalse(Overlay(overlay.view).whole_window().has_tables)
+        self.assertEqual([8, 8, 8, 8, 4, 4], self.rows)
+
+    def test_the_tables_that_were_read_last_stay(self):
+        tables, whole = RowTables(np.arange(4), most_bytes=3 * 4 * 8), site().view
+        for keys in (("a",), ("b",), ("c",), ("a",), ("d",), ("a",), ("b",)):
+            tables.read(keys, whole, lambda _: self.rows.append(4) or [np.zeros((1, 4))])
+        self.assertEqual(5, len(self.rows))  # a, b, c, d, and b again

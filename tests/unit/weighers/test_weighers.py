@@ -5,10 +5,15 @@ import unittest
 
 import msgspec
 
-from valence_sched.model.request import Request
+from valence_sched.model.group import Group, GroupState, Spread
+from valence_sched.model.request import Proximity, Request
 from valence_sched.testing import request, view
+from valence_sched.view.podm_fields import podm_fields
+from valence_sched.weighers.affinity import affinity
 from valence_sched.weighers.balance import balance
 from valence_sched.weighers.known import known
+from valence_sched.weighers.near import near
+from valence_sched.weighers.owner import owner
 from valence_sched.weighers.pack import pack
 from valence_sched.weighers.room import room
 
@@ -244,3 +249,90 @@ class TestKnown(WeigherCase):
         ]
         podms = [{"blocks": [cpu("c", 8)], **podm} for podm in podms]
         self.scores([1.0, 0.5], known, asked, *podms)
+
+
+PLACES = (
+    {"id": "a", "zone": "z1", "aggregates": ["x"], "facts": {"rack": "r1"}},
+    {"id": "b", "zone": "z2", "aggregates": ["x", "y"], "facts": {"rack": "r2"}},
+    {"id": "c"},
+)
+
+
+def wish(**place: object) -> Proximity:
+    return Proximity(thing="volume v", soft=True, **place)
+
+
+class TestNear(WeigherCase):
+    """The share of the place that a pool has in common, the mean of several things."""
+
+    def test_each_reported_part_of_the_place_counts_alike(self):
+        place = wish(zone="z1", aggregates=("x",), facts={"rack": "r2"})
+        self.scores([2 / 3, 2 / 3, 0], near, Request(near=(place,)), *PLACES)
+
+    def test_of_several_things_the_mean_however_many_parts_they_have(self):
+        places = wish(zone="z2", aggregates=("y",)), wish(facts={"rack": "r1"})
+        self.scores([1 / 2, 1 / 2, 0], near, Request(near=places), *PLACES)
+        places = wish(zone="z2", aggregates=("x",)), wish(facts={"rack": "r2"})
+        self.scores([1 / 4, 1, 0], near, Request(near=places), *PLACES)
+
+    def test_what_must_be_near_is_no_wish_and_a_wish_without_a_place_counts_for_nothing(self):
+        must = Proximity(thing="volume u", zone="z2")
+        self.scores([1, 1, 1], near, Request(near=(must,)), *PLACES)
+        self.scores([1, 1, 1], near, Request(near=(wish(),)), *PLACES)
+        self.scores([1, 0, 0], near, Request(near=(must, wish(), wish(zone="z1"))), *PLACES)
+
+
+class TestFields(unittest.TestCase):
+    """Which changes of a pod manager can change a score."""
+
+    def test_any_request_may_name_any_part_of_a_place(self):
+        self.assertEqual(["aggregates", "facts", "zone"], sorted(podm_fields(near, {})))
+
+    def test_a_request_reads_the_parts_of_its_wishes_alone(self):
+        must = Proximity(thing="volume u", zone="z2")
+        asked = Request(near=(must, wish(aggregates=("x",), facts={"rack": "r1"})))
+        self.assertEqual(["aggregates", "facts.rack"], sorted(podm_fields(near, {}, asked)))
+
+
+SITE = ({"id": "a", "zone": "x"}, {"id": "b", "zone": "y"}, {"id": "c"})
+
+
+def asked(members: dict, open_: tuple = (), **rules) -> Request:
+    company = GroupState(members={"zone": members}, open={"zone": open_})
+    return Request(group=Group(name="web", **rules), company=company)
+
+
+class TestOwner(WeigherCase):
+    """One divided by one more than the owner's nodes."""
+
+    def test_by_hand(self):
+        request = Request(owner="me", company=GroupState(owned={"a": 3, "c": 1}))
+        self.scores([1 / 4, 1, 1 / 2], owner, request, *SITE)
+        self.scores([1, 1, 1], owner, Request(), *SITE)
+
+
+class TestAffinity(WeigherCase):
+    """The mean over the soft rules."""
+
+    def test_soft_affinity(self):
+        self.scores([2 / 3, 0, 0], affinity, asked({"x": 2}, soft_affinity=("zone",)), *SITE)
+
+    def test_soft_anti_affinity_and_an_unknown_value_counts_0(self):
+        request = asked({"x": 2}, soft_anti_affinity=("zone",))
+        self.scores([1 / 3, 1, 0], affinity, request, *SITE)
+
+    def test_soft_spread_counts_what_exceeds_the_skew(self):
+        one = asked({"x": 3, "y": 1}, ("x", "y"), spread=(Spread("zone", 1, True),))
+        self.scores([1 / 3, 1, 0], affinity, one, *SITE)
+        two = asked({"x": 3, "y": 1}, ("x", "y"), spread=(Spread("zone", 2, True),))
+        self.scores([1 / 2, 1, 0], affinity, two, *SITE)
+        new = asked({"x": 3, "y": 1}, ("x", "y", "z"), spread=(Spread("zone", 1, True),))
+        self.scores([1 / 4, 1 / 2, 0], affinity, new, *SITE)
+
+    def test_the_mean_of_several(self):
+        request = asked({"x": 1}, soft_affinity=("zone",), soft_anti_affinity=("podm",))
+        self.scores([(1 / 2 + 1) / 2, 1 / 2, 1 / 2], affinity, request, *SITE)
+
+    def test_without_soft_rules_all_are_alike(self):
+        self.scores([1, 1, 1], affinity, Request(), *SITE)
+        self.scores([1, 1, 1], affinity, asked({"x": 1}, anti_affinity=("zone",)), *SITE)

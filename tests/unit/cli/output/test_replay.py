@@ -5,7 +5,7 @@ import unittest
 
 from msgspec.structs import replace
 
-from tests.unit.planning.replays import replay_of, run_of
+from tests.unit.planning.workloads import replay_of, run_of
 from valence_sched.model.decision import Reason
 from valence_sched.model.replay import FirstRefusal, ReasonGroup, Refusal, Replay, changes
 from valence_sched_cli.output.replay import (

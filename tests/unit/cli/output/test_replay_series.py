@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tests.unit.planning.replays import run_of
+from tests.unit.planning.workloads import run_of
 from valence_sched.model.replay import Replay, ReplaySeries
 from valence_sched_cli.output.replay import (
     MOST_RESOURCES,

@@ -1,12 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""S36: each attribute that can be asked for, alone, keeps out a pool that lacks only it."""
+"""Verdicts on each attribute that can be asked for (S36), and the nearest miss of a pool."""
 
 import copy
 import unittest
+from typing import Any
+from unittest import mock
 
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.core.deciders import cpu, engine_of, gpu
+from valence_sched.core.explain import near_misses
+from valence_sched.core.explain.report import explain_decision as explain
 from valence_sched.core.fit.fit import Fitter
 from valence_sched.filters.capacity import capacity
 from valence_sched.filters.devices import devices
+from valence_sched.model.explanation import NearMiss
 from valence_sched.testing import request, view
 
 GIB = 1 << 30
@@ -135,3 +145,229 @@ class TestGroups(unittest.TestCase):
         self.assertTrue(fits(asked, big, small))
         self.assertTrue(fits(asked, big, big))
         self.assertFalse(fits(asked, small, small))
+
+
+COMPOSED = {"status": {"state": "Composed", "compositions": 1, "active": True}}
+ASKED: dict[str, Any] = {
+    "processor": {"total_cores": 8},
+    "accelerators": [{"kind": "GPU", "model": "A100", "count": 2}],
+}
+
+
+def node(name: str, *blocks: str) -> dict[str, Any]:
+    return {"uri": f"/redfish/v1/Systems/{name}", "blocks": list(blocks)}
+
+
+def pod(**words: Any) -> dict[str, Any]:
+    """Return a podm with one free host and one free card, and two nodes of a card each."""
+    blocks = [cpu("c1", 8), gpu("g1"), cpu("c2", 8, **COMPOSED), gpu("g2", **COMPOSED),
+              cpu("c3", 8, **COMPOSED)]  # fmt: skip
+    return {"id": "pod-2", "blocks": blocks, "nodes": [node("6", "c3"), node("7", "c2", "g2")],
+            **words}  # fmt: skip
+
+
+def near_misses_of(*podms: dict[str, Any], **words: Any) -> tuple[NearMiss, ...]:
+    decision = engine_of(*podms).select_destinations(request(ASKED, **words))
+    return explain(decision).nearest_misses
+
+
+class TestHardware(unittest.TestCase):
+    """Where free hardware is all that is missing."""
+
+    def test_the_sentence_of_the_issue(self):
+        (found,) = near_misses_of(pod())
+        self.assertEqual("pod-2 lacks 1 GPU A100; removing node 7 frees it", found.text)
+        self.assertEqual("/redfish/v1/Systems/7", found.freeing.uri)
+        self.assertEqual((2, 2), (found.nodes, found.tried))
+
+    def test_the_nearest_pool_is_that_of_the_alternative_that_was_chosen(self):
+        site = (
+            {"id": "p", "pools": [{"id": "x"}, {"id": "y"}], "blocks": [
+                cpu("c1", 8, pools=["x"]), gpu("g1", pools=["x"]), cpu("c2", 8, pools=["y"]),
+                {"uri": "n", "devices": {"nics": [{}]}, "pools": ["y"]}]},
+            {"id": "q", "blocks": [cpu("c", 16), {"uri": "n", "devices": {"nics": [{}]}}]},
+        )  # fmt: skip
+        either = [{"accelerators": [{"kind": "GPU", "model": "A100"}]}, {"nics": [{}]}]
+        asked = request({"processor": {"total_cores": 16}}, first_of=either)
+        (found,) = explain(engine_of(*site).select_destinations(asked)).nearest_misses
+        self.assertEqual("p lacks 8 cores; it has no node to remove", found.text)
+
+    def test_a_node_is_called_by_its_name_where_it_has_one(self):
+        nodes = [{**node("7", "c2", "g2"), "name": "train-1"}]
+        (found,) = near_misses_of(pod(nodes=nodes))
+        self.assertEqual("train-1", found.freeing.node)
+
+    def test_of_nodes_that_would_do_the_one_of_fewest_blocks_is_named(self):
+        nodes = [node("big", "c2", "c3", "g2"), node("small", "g2")]
+        (found,) = near_misses_of(pod(nodes=nodes))
+        self.assertEqual("small", found.freeing.node)
+
+    def test_a_block_that_stays_out_of_use_does_not_help(self):
+        for status in ({"state": "Composed", "reserved": True}, {"state": "Unavailable"},
+                       {"state": "Composed", "health": "Critical"}, {"state": "Failed"},
+                       {"state": "Composed", "enabled": False}):  # fmt: skip
+            with self.subTest(status=status):
+                blocks = [*pod()["blocks"][:3], gpu("g2", status=status)]
+                (found,) = near_misses_of(pod(blocks=blocks))
+                self.assertIsNone(found.freeing)
+                self.assertIn("removing any one of its nodes is not enough", found.text)
+
+    def test_a_block_shared_with_another_node_gives_back_one_slot(self):
+        shared = {"state": "Composed", "shareable": True, "max_compositions": 2, "compositions": 2}
+        blocks = [*pod()["blocks"][:3], gpu("g2", status=shared)]
+        (found,) = near_misses_of(pod(blocks=blocks))
+        self.assertEqual("7", found.freeing.node)
+
+    def test_a_block_listed_twice_or_unknown_is_no_trouble(self):
+        (found,) = near_misses_of(pod(nodes=[node("7", "g2", "g2", "nowhere")]))
+        self.assertEqual("7", found.freeing.node)
+
+    def test_without_nodes_there_is_none_to_free(self):
+        (found,) = near_misses_of(pod(nodes=[]))
+        self.assertEqual("pod-2 lacks 1 GPU A100; it has no node to remove", found.text)
+
+    def test_a_block_of_another_pool_does_not_help(self):
+        """A node is made in one pool: what comes free beside it is no use."""
+        pools = [{"id": "p"}, {"id": "q"}]
+        blocks = [{**block, "pools": ["q" if block["uri"] == "g2" else "p"]}
+                  for block in pod()["blocks"]]  # fmt: skip
+        (found,) = near_misses_of(pod(pools=pools, blocks=blocks))
+        self.assertIsNone(found.freeing)
+
+    def test_limits_of_the_pool_count(self):
+        """All that is needed would be free, but the pool lets a node have one such block."""
+        pools = [{"id": "p", "limits": {"Expansion": {"max": 1}}}]
+        blocks = [{**block, "pools": ["p"]} for block in pod()["blocks"]]
+        (found,) = near_misses_of(pod(pools=pools, blocks=blocks))
+        self.assertIsNone(found.freeing)
+
+    def test_the_nearest_comes_first_and_those_that_freeing_mends_before_them(self):
+        far = {"id": "far", "blocks": [cpu("c", 1)]}
+        near = {"id": "near", "blocks": [cpu("c", 8), gpu("g")]}
+        self.assertEqual(
+            ["pod-2", "near", "far"], [one.podm for one in near_misses_of(far, near, pod())]
+        )
+
+    def test_a_podm_that_takes_the_node_misses_nothing(self):
+        able = {"id": "able", "blocks": [cpu("c", 8), gpu("g", 2)]}
+        self.assertEqual([], [one for one in near_misses_of(able) if one.podm == "able"])
+
+    def test_after_a_short_batch_it_is_about_the_node_that_no_longer_fits(self):
+        able = {"id": "able", "blocks": [cpu("c", 8), gpu("g", 2), cpu("c2", 8, **COMPOSED),
+                gpu("g2", 2, **COMPOSED)], "nodes": [node("9", "c2", "g2")]}  # fmt: skip
+        (found,) = near_misses_of(able, count=2)
+        self.assertEqual(("able", "9"), (found.podm, found.freeing.node))
+
+    def test_only_so_many_nodes_are_tried_and_it_says_how_many(self):
+        with mock.patch.object(near_misses, "MOST_NODES", 1):
+            (found,) = near_misses_of(pod())
+        self.assertEqual("pod-2 lacks 1 GPU A100; removing one of 1 of its 2 nodes is not enough",
+                         found.text)  # fmt: skip
+
+    def test_only_so_many_podms_are_looked_at(self):
+        podms = [pod(id=f"p{n}") for n in range(near_misses.MOST_PODMS + 3)]
+        self.assertEqual(near_misses.MOST_PODMS, len(near_misses_of(*podms)))
+
+    def test_when_the_tries_of_fits_run_out_the_notes_say_so(self):
+        able = {"id": "able", "blocks": [cpu("c", 8), gpu("g", 2)]}
+        with mock.patch.object(near_misses, "MOST_FITS", 1):
+            site = (able, {**able, "id": "able, too"}, pod())
+            decision = engine_of(*site).select_destinations(request(ASKED))
+            self.assertIn("only 1 pool was tried", " ".join(explain(decision).notes))
+
+    def test_the_view_is_untouched(self):
+        decision = engine_of(pod()).select_destinations(request(ASKED))
+        before = decision.view.block_counts.free.copy(), list(decision.view.block_tables[0].slots)
+        _ = explain(decision)
+        self.assertEqual(before[0].tolist(), decision.view.block_counts.free.tolist())
+        self.assertEqual(before[1], decision.view.block_tables[0].slots)
+
+
+class TestWords(unittest.TestCase):
+    """Where a single word of the request or of the podm stands against it."""
+
+    def fit_pod(self, **words: Any) -> dict[str, Any]:
+        return {"id": "pod-3", "blocks": [cpu("c", 8), gpu("g", 2)], **words}
+
+    def test_another_zone(self):
+        (found,) = near_misses_of(self.fit_pod(zone="b"), zone="a")
+        self.assertEqual("word", found.kind)
+        self.assertEqual("pod-3 fits but for zone: needs a, has b (filter zone)", found.text)
+
+    def test_two_words_against_it_are_no_near_miss(self):
+        self.assertEqual((), near_misses_of(self.fit_pod(zone="b", enabled=False), zone="a"))
+
+    def test_a_word_and_missing_hardware_are_no_near_miss(self):
+        self.assertEqual((), near_misses_of(pod(zone="b"), zone="a"))
+
+    def test_what_has_no_fit_would_not_do_in_the_right_zone_either(self):
+        pools = [{"id": "p", "limits": {"Expansion": {"max": 0}}}]
+        blocks = [{**block, "pools": ["p"]} for block in self.fit_pod()["blocks"]]
+        self.assertEqual(
+            (), near_misses_of(self.fit_pod(zone="b", pools=pools, blocks=blocks), zone="a")
+        )
+
+
+@st.composite
+def busy(draw: st.DrawFn) -> dict[str, Any]:
+    """Draw a podm of a few blocks, some in nodes, in two pools that overlap."""
+    blocks, owners = [], {}
+    for number in range(draw(st.integers(3, 8))):
+        uri = f"b{number}"
+        make = draw(st.sampled_from([cpu, gpu]))
+        block = cpu(uri, 4) if make is cpu else gpu(uri)
+        owner = draw(st.sampled_from(["", "", "n1", "n2", "n3"]))
+        if owner:
+            owners.setdefault(owner, []).append(uri)
+            block["status"] = {"state": "Composed", "compositions": 1}
+        blocks.append({**block, "pools": draw(st.sampled_from([["p"], ["q"], ["p", "q"]]))})
+    nodes = [node(name, *uris) for name, uris in sorted(owners.items())]
+    return {"id": "a", "pools": [{"id": "p"}, {"id": "q"}], "blocks": blocks, "nodes": nodes}
+
+
+class TestFreeing(unittest.TestCase):
+    """Freeing is true: the same inventory without the node takes the request."""
+
+    @settings(max_examples=150)
+    @given(busy(), st.integers(1, 9), st.integers(0, 3))
+    def test_it_fits_without_the_node_and_only_then(self, podm, cores, cards):
+        properties: dict[str, Any] = {"processor": {"total_cores": cores}}
+        if cards:
+            properties["accelerators"] = [{"kind": "GPU", "count": cards}]
+        asked = request(properties)
+        decision = engine_of(podm).select_destinations(asked)
+        if decision.outcome == "placed":
+            self.assertEqual((), explain(decision).nearest_misses)
+            return
+        (found,) = explain(decision).nearest_misses
+        would = {
+            one["uri"]: engine_of(without(podm, one)).select_destinations(asked).outcome == "placed"
+            for one in podm["nodes"]
+        }
+        if found.freeing is None:
+            self.assertFalse(any(would.values()), podm)
+        else:
+            self.assertTrue(would[found.freeing.uri], podm)
+
+
+def without(podm: dict[str, Any], gone: dict[str, Any]) -> dict[str, Any]:
+    """Return a podm whose node is gone and its blocks free."""
+    copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(podm))
+    copy["nodes"] = [one for one in copy["nodes"] if one["uri"] != gone["uri"]]
+    for block in copy["blocks"]:
+        if block["uri"] in gone["blocks"]:
+            block["status"] = {}
+    return copy
+
+
+class TestServed(unittest.TestCase):
+    """A pod manager that was chosen misses nothing, unless nodes are lacking."""
+
+    def test_who_was_chosen_is_no_near_miss_of_a_request_that_has_all_its_nodes(self):
+        blocks = [cpu("c1", 8), cpu("c2", 8), gpu("g1", 2), gpu("g2", 2)]
+        site = [{"id": name, "blocks": blocks} for name in "ab"]
+        group = {"name": "g", "anti_affinity": ["podm"]}
+        self.assertEqual((), near_misses_of(*site, count=2, group=group))
+        self.assertEqual((), near_misses_of(*site, count=4))
+        found = near_misses_of(*site, count=3, min_count=1, group=group)
+        self.assertEqual({"a", "b"}, {one.podm for one in found})

@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small set covers by chance, every choice of their items, and the searches over them."""
+"""Set covers by chance with every choice of their items, and covers that are hard to settle."""
 
 import itertools
+import unittest
+from collections.abc import Callable
 from random import Random
+from typing import Any
+from unittest import mock
 
+from valence_sched.core.fit import optimiser
 from valence_sched.core.fit.optimiser import ProgrammePart
 from valence_sched.core.fit.set_cover import Dive, Item
+from valence_sched.core.fit.spending import SearchOutcome
 
 ENOUGH = 10_000_000
 
@@ -59,3 +65,104 @@ def programme(items: list[Item], asked, caps) -> tuple[ProgrammePart, dict[int, 
     for cap, room in enumerate(caps):
         part.row([(n, 1) for n, item in enumerate(items) if cap in item.caps], upper=room)
     return part, {number: item.price for number, item in enumerate(items)}
+
+
+Cover = tuple[list[Item], tuple[int, ...], tuple[int, ...]]
+
+
+def _blocks(pairs: list[tuple[int, ...]]) -> list[Item]:
+    return [Item(1, 10 + 100 * pair[0] + pair[1] // 8, pair, (0,)) for pair in pairs]
+
+
+def complementary(size: int, random: Random) -> Cover:
+    """Cores and memory add up to the same in every block: one more is asked than they come to."""
+    cores = [random.randint(10, 90) for _ in range(size)]
+    cap = size // 2
+    asked = sum(sorted(cores)[size // 4 : size // 4 + cap])
+    items = _blocks([(one, 100 - one) for one in cores])
+    return items, (asked, 100 * cap - asked + 1), (cap,)
+
+
+def even(size: int, random: Random) -> Cover:
+    """All amounts are even, and an odd one is asked for exactly."""
+    cores = [2 * random.randint(10, 90) for _ in range(size)]
+    cap = size // 2
+    asked = sum(sorted(cores)[size // 4 : size // 4 + cap]) + 1
+    return _blocks([(one, 200 - one) for one in cores]), (asked, 200 * cap - asked), (cap,)
+
+
+def split(size: int, random: Random) -> Cover:
+    """One sum of large unlike numbers is asked for exactly: a market split."""
+    cores = [random.randint(10**5, 10**6) for _ in range(size)]
+    cap = size // 2
+    asked = sum(sorted(cores)[size // 4 : size // 4 + cap]) + 7
+    return _blocks([(one, 10**6 - one) for one in cores]), (asked, 10**6 * cap - asked), (cap,)
+
+
+def powers(size: int, random: Random) -> Cover:
+    """Every second power of two is asked for: one choice alone makes that."""
+    del random
+    items = [Item(1, 10 + one, (2**one, 1), (0,)) for one in range(size)]
+    return items, (sum(2**one for one in range(0, size, 2)), size // 2), (size // 2,)
+
+
+def two_amounts(size: int, random: Random) -> Cover:
+    """Cores and memory by chance, four fifths of the most of either."""
+    return _by_chance(size, random, 2, 80)
+
+
+def three_amounts(size: int, random: Random) -> Cover:
+    """Cores, memory and cards by chance, four fifths of the most of each."""
+    return _by_chance(size, random, 3, 80)
+
+
+def _by_chance(size: int, random: Random, amounts: int, percent: int) -> Cover:
+    limits = ((4, 64), (8, 512), (0, 4))[:amounts]
+    lines = [tuple(random.randint(*limit) for limit in limits) for _ in range(size)]
+    cap = size // 4
+    most = [sum(sorted(column, reverse=True)[:cap]) for column in zip(*lines, strict=True)]
+    return _blocks(lines), tuple(one * percent // 100 for one in most), (cap,)
+
+
+FAMILIES: dict[str, Callable[[int, Random], Cover]] = {
+    make.__name__: make for make in (complementary, even, split, powers, two_amounts, three_amounts)
+}
+
+
+def podm(name: str, cover: Cover) -> dict[str, Any]:
+    """Return a podm of one pool whose blocks are those of a cover of cores and memory."""
+    items, _, (cap,) = cover
+    blocks = [
+        {
+            "uri": f"b{number:02}",
+            "type": ["Compute"],
+            "pools": ["p"],
+            "devices": {
+                "processors": [{"cores": item.gives[0]}],
+                "memory": [{"capacity_mib": item.gives[1]}],
+            },
+        }
+        for number, item in enumerate(items)
+    ]
+    return {
+        "id": name,
+        "pools": [{"id": "p", "limits": {"Compute": {"max": cap}}}],
+        "blocks": blocks,
+    }
+
+
+def properties(cover: Cover) -> dict[str, Any]:
+    """Return what is asked of that podm."""
+    cores, memory_mib = cover[1]
+    return {"processor": {"total_cores": cores}, "memory": {"capacity_mib": memory_mib}}
+
+
+def leave_open(test: unittest.TestCase) -> None:
+    """Let the optimiser settle nothing during a test."""
+
+    def none(part, prices, states, start=None):
+        return SearchOutcome(start, False, 0)
+
+    patch = mock.patch.object(optimiser, "optimum", none)
+    patch.start()
+    test.addCleanup(patch.stop)

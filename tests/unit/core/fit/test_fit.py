@@ -1,23 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fit agrees with brute force, and says something true when there is none."""
+"""The fit agrees with brute force, within what a decision spends, and says why there is none."""
 
 import unittest
 from random import Random
+from unittest import mock
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.fit import brute
-from tests.unit.core.sites import A100, AMOUNTS, GPU, POOLS, STOCKS, near_site, need, quietly, sites
-from valence_sched.core.fit.demands import price_of_needs
+from tests.unit.core.fit.covers import FAMILIES, podm, properties
+from tests.unit.core.sites import (
+    A100,
+    AMOUNTS,
+    BIG,
+    GPU,
+    LARGE,
+    POOLS,
+    SIX,
+    SIXTEEN,
+    SSD,
+    STOCKS,
+    near_site,
+    need,
+    quietly,
+    sites,
+)
+from valence_sched.core.fit import fit
+from valence_sched.core.fit.demands import demands, least_blocks, price_of_needs, waste
 from valence_sched.core.fit.fit import Fit, Fitter
+from valence_sched.core.fit.spending import FREE_STATES, SearchOutcome, Spending, Undecided
 from valence_sched.filters.capacity import capacity
 from valence_sched.filters.devices import devices
-from valence_sched.model.inventory import Accelerator, Devices, Status, Stock
+from valence_sched.model.inventory import Accelerator, Devices, Limit, Status, Stock
 from valence_sched.model.need import Need
+from valence_sched.model.policy import DEFAULT_BUDGET, Budget
 from valence_sched.model.request import Request
 from valence_sched.testing import request, view
+from valence_sched.view import block_kinds
 from valence_sched.view.block_kinds import price
 from valence_sched.view.view import View
 
@@ -104,31 +125,31 @@ class TestFit(unittest.TestCase):
         gpu = {"kind": "GPU", "model": "A100"}
         blocks = [{"uri": str(n), "devices": {"accelerators": [gpu]}} for n in range(3)]
         asked = request({"accelerators": [{"model": "A100", "count": 2}, {"count": 1}]})
-        self.assertIsNone(fit(asked, view({"id": "a", "blocks": blocks[:2]})))
-        self.assertEqual((0, 1, 2), fit(asked, view({"id": "a", "blocks": blocks})).blocks)
+        self.assertIsNone(fit_of(asked, view({"id": "a", "blocks": blocks[:2]})))
+        self.assertEqual((0, 1, 2), fit_of(asked, view({"id": "a", "blocks": blocks})).blocks)
 
     def test_a_cpu_and_a_module_count_for_one_group_only_and_for_the_totals(self):
         board = {"processors": [{"cores": 16}], "memory": [{"capacity_mib": 64}]}
         blocks = [{"uri": str(n), "devices": board} for n in range(3)]
-        for properties, boards in (
+        for wanted, boards in (
             ({"cpus": [{"count": 2, "cores": 16}]}, 2),
             ({"cpus": [{"cores": 16}, {"cores": 8}], "processor": {"total_cores": 20}}, 2),
             ({"modules": [{"count": 3, "capacity_mib": 32}], "memory": {"capacity_mib": 64}}, 3),
             ({"modules": [{"capacity_mib": 65}]}, 0),
             ({"cpus": [{"count": 4}]}, 0),
         ):
-            with self.subTest(properties):
-                found = fit(request(properties), view({"id": "a", "blocks": blocks}))
+            with self.subTest(wanted):
+                found = fit_of(request(wanted), view({"id": "a", "blocks": blocks}))
                 self.assertEqual(boards, len(found.blocks) if found else 0)
 
     def test_what_cpus_and_modules_are_asked_for_is_no_waste(self):
         blocks = [cpu("only", 16)]
-        found = fit(request({"cpus": [{"cores": 12}]}), view({"id": "a", "blocks": blocks}))
+        found = fit_of(request({"cpus": [{"cores": 12}]}), view({"id": "a", "blocks": blocks}))
         self.assertEqual(10 + 4 * 100, found.waste)
 
     def test_a_block_goes_whole_so_the_smaller_one_wastes_less(self):
         blocks = [cpu("large", 64), cpu("small", 16)]
-        found = fit(
+        found = fit_of(
             request({"processor": {"total_cores": 10}}), view({"id": "a", "blocks": blocks})
         )
         self.assertEqual((1,), found.blocks)
@@ -138,13 +159,15 @@ class TestFit(unittest.TestCase):
         both, only = {**cpu("both", 8), "pools": ["p", "q"]}, {**cpu("only", 8), "pools": ["p"]}
         seen = view({"id": "a", "pools": [{"id": "p"}, {"id": "q"}], "blocks": [both, only]})
         asked = request({"processor": {"total_cores": 8}})
-        self.assertEqual((1,), fit(asked, seen).blocks)
+        self.assertEqual((1,), fit_of(asked, seen).blocks)
 
     def test_of_equal_blocks_one_that_is_shared_already_goes_before_a_fresh_one(self):
         shared = {"shareable": True, "max_compositions": 4}
         used = {**shared, "state": "ComposedAndAvailable", "compositions": 2}
         blocks = [{**cpu("fresh", 8), "status": shared}, {**cpu("used", 8), "status": used}]
-        found = fit(request({"processor": {"total_cores": 8}}), view({"id": "a", "blocks": blocks}))
+        found = fit_of(
+            request({"processor": {"total_cores": 8}}), view({"id": "a", "blocks": blocks})
+        )
         self.assertEqual((1,), found.blocks)
 
     def test_the_answer_does_not_depend_on_what_else_the_inventory_holds(self):
@@ -153,7 +176,7 @@ class TestFit(unittest.TestCase):
         asked = request({"processor": {"total_cores": 10}})
         alone, beside = view(pool), view(other, pool)
         self.assertEqual(
-            fit(asked, alone).blocks, Fitter(asked.needs, beside.kinds).fit(beside, 1).blocks
+            fit_of(asked, alone).blocks, Fitter(asked.needs, beside.kinds).fit(beside, 1).blocks
         )
 
     def test_the_least_numbers_of_blocks_of_a_pool_are_taken_though_nothing_needs_them(self):
@@ -166,10 +189,10 @@ class TestFit(unittest.TestCase):
         podm = {"id": "a", "pools": [{"id": "p", "limits": limits}],
                 "blocks": [{**block, "pools": ["p"]} for block in blocks]}  # fmt: skip
         asked = request({"processor": {"total_cores": 8}})
-        self.assertEqual((0, 3, 4), tuple(sorted(fit(asked, view(podm)).blocks)))
+        self.assertEqual((0, 3, 4), tuple(sorted(fit_of(asked, view(podm)).blocks)))
         podm["blocks"] = podm["blocks"][:2]
-        self.assertIsNone(fit(asked, view(podm)))
-        self.assertIsNone(fit(Request(needs=()), view(podm)))
+        self.assertIsNone(fit_of(asked, view(podm)))
+        self.assertIsNone(fit_of(Request(needs=()), view(podm)))
 
     def test_blocks_that_cannot_help_are_not_offered_and_others_no_more_often_than_they_can(self):
         nic = {"uri": "n", "type": ["Network"], "devices": {"nics": [{"count": 1}]}}
@@ -297,9 +320,290 @@ def cpu(uri: str, cores: int) -> dict:
     return {"uri": uri, "type": ["Compute"], "devices": {"processors": [{"cores": cores}]}}
 
 
-def fit(asked: Request, seen: View) -> Fit | None:
+def fit_of(asked: Request, seen: View) -> Fit | None:
     return Fitter(asked.needs, seen.kinds).fit(seen, 0)
 
 
 def shortfall(asked: Request, seen: View) -> tuple[str, float, float]:
     return Fitter(asked.needs, seen.kinds).shortfall(seen, 0)
+
+
+STOCK = Need(kind="stock", measure="amount", resource="gib", amount=7, count=2)
+
+
+class TestDemands(unittest.TestCase):
+    """Totals, and sets of groups."""
+
+    def amounts(self, *needs: Need) -> list[tuple[int, int]]:
+        """Return each demand as its amount and the number of its needs."""
+        return [(one.amount, len(one.needs)) for one in demands(needs)]
+
+    def test_a_total_is_a_demand_rounded_up_and_a_stock_is_none(self):
+        cores = Need(kind="processor", measure="cores", amount=8.5)
+        memory = need("memory", "capacity_mib", 64)
+        self.assertEqual([(9, 1), (64, 1)], self.amounts(cores, STOCK, memory))
+        self.assertEqual([], self.amounts(STOCK))
+
+    def test_each_set_of_groups_of_one_kind_is_a_demand_the_sum_of_theirs(self):
+        one, two, three = (need("accelerator", "devices", n, *t)
+                           for n, t in ((1, (A100,)), (2, (GPU,)), (4, (BIG,))))  # fmt: skip
+        found = list(demands((one, two, three)))
+        self.assertEqual([(one,), (two,), (three,), (one, two), (one, three), (two, three),
+                          (one, two, three)], [demand.needs for demand in found])  # fmt: skip
+        self.assertEqual([1, 2, 4, 3, 5, 6, 7], [demand.amount for demand in found])
+
+    def test_groups_of_different_kinds_share_no_demand_and_come_after_the_totals(self):
+        drive, card = need("drive", "devices", 2, SSD), need("accelerator", "devices", 3, GPU)
+        cores = need("processor", "cores", 5)
+        found = list(demands((drive, card, cores)))
+        self.assertEqual([(cores,), (card,), (drive,)], [demand.needs for demand in found])
+
+    def test_every_kind_of_device_has_its_groups(self):
+        kinds = ("processor", "memory", "accelerator", "drive", "nic")
+        found = demands(tuple(need(kind, "devices", 1) for kind in reversed(kinds)))
+        self.assertEqual([*kinds], [demand.needs[0].kind for demand in found])
+
+    def test_a_label_names_every_need(self):
+        asked = need("accelerator", "devices", 1, A100), need("accelerator", "devices", 2, GPU)
+        *_, both = demands(asked)
+        self.assertEqual(f"{asked[0].label} and {asked[1].label}", both.label)
+
+
+class TestWorth(unittest.TestCase):
+    """Points: what is beyond the needs is waste."""
+
+    def test_each_need_has_the_price_of_the_least_that_it_can_mean(self):
+        core, card, nic = (block_kinds.PRICE_CORE, block_kinds.PRICE_ACCELERATOR,
+                           block_kinds.PRICE_NIC)  # fmt: skip
+        drive, mib = block_kinds.PRICE_DRIVE, block_kinds.MIB_PER_POINT
+        for asked, points in (
+            (STOCK, 0),
+            (need("processor", "sockets", 3), 0),
+            (need("processor", "sockets", 3, SIX), 0),  # the cores are a need of their own
+            (need("processor", "cores", 3), 3 * core),
+            (Need(kind="processor", measure="cores", amount=3.9), 3 * core),
+            (need("processor", "devices", 3), 0),
+            (need("processor", "devices", 3, SIX), 3 * 6 * core),
+            (need("memory", "capacity_mib", 5 * mib + mib - 1), 5),
+            (need("memory", "devices", 3 * mib), 0),
+            (need("memory", "devices", 3 * mib, SIXTEEN), 3 * 16),
+            (need("accelerator", "devices", 3, A100), 3 * card),
+            (need("nic", "devices", 3), 3 * nic),
+            (need("drive", "devices", 3, SSD), 3 * drive),
+            (need("drive", "devices", 3, LARGE),
+             3 * (drive + (1 << 30) // block_kinds.BYTES_PER_POINT)),
+        ):  # fmt: skip
+            with self.subTest(asked):
+                self.assertEqual(points, price_of_needs((asked,)))
+        both = need("processor", "cores", 3), need("nic", "devices", 2)
+        self.assertEqual(3 * core + 2 * nic, price_of_needs(both))
+
+    def test_waste_is_the_price_of_the_blocks_beyond_the_needs_and_never_below_nothing(self):
+        blocks = [{"uri": f"b{n}", "devices": {"processors": [{"cores": n}]}} for n in (4, 6)]
+        kinds = view({"id": "a", "blocks": blocks}).kinds
+        prices = [kind.price for kind in kinds.kinds]
+        four, six = prices.index(410), prices.index(610)
+        asked = (need("processor", "cores", 5),)
+        self.assertEqual(2 * 410 + 610 - 500, waste(kinds, [(four, 2), (six, 1)], asked))
+        self.assertEqual(0, waste(kinds, [(four, 1)], asked))
+        self.assertEqual(0, waste(kinds, [], asked))
+        self.assertEqual(410 + 610, waste(kinds, [(four, 1), (six, 1)], ()))
+
+    def test_least_blocks_are_those_of_the_limits_that_say_so(self):
+        limits = {"Compute": Limit(min=2, max=3), "Memory": Limit(max=5), "Storage": Limit(min=1)}
+        self.assertEqual({"Compute": 2, "Storage": 1}, least_blocks(limits))
+        self.assertEqual({}, least_blocks({}))
+
+
+YES, NO = SearchOutcome("found", True, 5), SearchOutcome(None, True, 5)
+OPEN = SearchOutcome(None, False, 3)
+BETTER_MAY_BE = SearchOutcome("found", False, 3)
+
+
+def never() -> SearchOutcome:
+    raise AssertionError("it was searched again")
+
+
+class TestSpending(unittest.TestCase):
+    """One decision."""
+
+    def test_an_outcome_is_open_just_when_it_is_neither_a_yes_nor_a_no(self):
+        self.assertTrue(OPEN.is_open)
+        for settled in (YES, NO, BETTER_MAY_BE):
+            self.assertFalse(settled.is_open)
+
+    def test_it_begins_with_the_states_of_the_budget(self):
+        self.assertEqual(DEFAULT_BUDGET.decision_states, Spending().left)
+        self.assertEqual(7, Spending(Budget(decision_states=7)).left)
+
+    def test_each_question_is_searched_and_paid_for_once(self):
+        spending = Spending(Budget(decision_states=100))
+        self.assertIs(YES, spending.answer("a", OPEN, lambda: YES))
+        self.assertIs(YES, spending.answer("a", OPEN, never))
+        self.assertEqual(95, spending.left)
+        self.assertIs(NO, spending.answer("b", OPEN, lambda: NO))
+        self.assertEqual(90, spending.left)
+
+    def test_the_last_state_still_pays_for_a_search_and_then_the_short_answers_stand(self):
+        spending = Spending(Budget(decision_states=1))
+        self.assertIs(YES, spending.answer("a", OPEN, lambda: YES))
+        self.assertEqual(-4, spending.left)
+        self.assertIs(OPEN, spending.answer("b", OPEN, never))
+        self.assertIs(BETTER_MAY_BE, spending.answer("c", BETTER_MAY_BE, never))
+        self.assertEqual(-4, spending.left)
+        none = Spending(Budget(decision_states=0))
+        self.assertIs(OPEN, none.answer("a", OPEN, never))
+
+    def test_the_questions_left_open_are_counted(self):
+        spending = Spending(Budget(decision_states=5))
+        self.assertEqual(0, spending.undecided)
+        for question, outcome in (("a", NO), ("b", OPEN), ("c", OPEN), ("d", BETTER_MAY_BE)):
+            spending.answer(question, outcome, lambda: NO)
+        self.assertEqual(2, spending.undecided)
+
+
+#: Stocks in GiB, amounts asked for: the short search leaves it open, a longer one settles it.
+POSSIBLE = (47, 51, 52), (14, 16, 10, 12, 14, 16, 26, 16, 22)
+IMPROVABLE = (35, 43, 60), (5, 12, 9, 13, 8, 8, 12, 13)
+STEPS = (3, 5, 0)  # of the stocks of the last
+IMPOSSIBLE = (54, 58, 56), (10, 16, 18, 30, 30, 30, 16, 14)
+
+
+def stocks(case, count: int = 1):
+    totals, amounts = case
+    offer = [{"uri": f"{number}", "resource": "gib", "total": total,
+              "step": STEPS[number] if case is IMPROVABLE else 0}
+             for number, total in enumerate(totals)]  # fmt: skip
+    podms = [{"id": f"s{number}", "stocks": offer} for number in range(count)]
+    return view(*podms), request(
+        {"stocks": [{"resource": "gib", "amount": amount} for amount in amounts]}
+    )
+
+
+def blocks(family: str, size: int, seed: int, count: int = 1):
+    cover = FAMILIES[family](size, Random(seed))
+    return view(*(podm(f"b{n}", cover) for n in range(count))), request(properties(cover))
+
+
+def long_answers(plan: Fitter) -> list[SearchOutcome]:
+    """Return what was found within all states of a question."""
+    most = plan.budget.pool_states
+    return [answer for (_, states), answer in plan._answers.items() if states == most]
+
+
+class TestFitter(unittest.TestCase):
+    """Hard questions of many pools."""
+
+    def test_what_the_short_search_leaves_open_a_decision_settles(self):
+        for name, (seen, asked), possible in (
+            ("blocks", blocks("split", 16, 2), False),
+            ("two amounts", blocks("two_amounts", 28, 2), True),
+            ("stocks", stocks(POSSIBLE), True),
+            ("no stocks", stocks(IMPOSSIBLE), False),
+        ):
+            with self.subTest(name):
+                plan = Fitter(asked.needs, seen.kinds)
+                self.assertIsNone(plan.quick_fit(seen, 0))
+                found = plan.fit(seen, 0)
+                self.assertEqual(Fit if possible else type(None), type(found))
+
+    def test_a_pool_that_is_not_settled_is_undecided_within_the_states_of_the_budget(self):
+        for states in (1, 100, FREE_STATES, FREE_STATES + 1):
+            for name, (seen, asked) in (("blocks", blocks("split", 16, 2)),
+                                        ("stocks", stocks(POSSIBLE))):  # fmt: skip
+                with self.subTest(name, states=states):
+                    plan = Fitter(asked.needs, seen.kinds, budget=Budget(pool_states=states))
+                    spending = Spending()
+                    self.assertEqual(Undecided(states), plan.fit(seen, 0, spending))
+                    self.assertEqual(1, spending.undecided)
+
+    def test_no_more_states_are_searched_than_the_budget_has_for_a_pool(self):
+        seen, asked = blocks("split", 16, 2)
+        plan = Fitter(asked.needs, seen.kinds, budget=Budget(pool_states=50))
+        plan.quick_fit(seen, 0)
+        self.assertTrue(all(short.states <= 51 for short in plan._answers.values()))
+
+    def test_the_quick_fit_is_that_of_the_decision_or_none(self):
+        seen, asked = blocks("powers", 8, 0)
+        plan = Fitter(asked.needs, seen.kinds)
+        quick = plan.quick_fit(seen, 0)
+        self.assertIsNotNone(quick)
+        self.assertEqual(quick, plan.fit(seen, 0))
+        seen, asked = stocks(((10, 10), (3, 4)))
+        plan = Fitter(asked.needs, seen.kinds)
+        self.assertEqual(((0, 3.0), (0, 4.0)), plan.quick_fit(seen, 0).grants)
+        self.assertEqual((), plan.quick_fit(seen, 0).blocks)
+
+    def test_what_may_not_be_the_cheapest_is_no_quick_fit_but_better_than_none(self):
+        for name, (seen, asked), least in (
+            ("blocks", blocks("two_amounts", 20, 0), lambda found: found.waste),
+            ("stocks", stocks(IMPROVABLE), lambda found: sum(a for _, a in found.grants)),
+        ):
+            with self.subTest(name):
+                plan = Fitter(asked.needs, seen.kinds)
+                self.assertIsNone(plan.quick_fit(seen, 0))
+                quick = plan.fit(seen, 0, Spending(Budget(decision_states=0)))
+                self.assertGreater(least(quick), least(plan.fit(seen, 0)))
+
+    def test_what_the_short_search_settles_is_free(self):
+        for name, (seen, asked) in (("blocks", blocks("powers", 8, 0)),
+                                    ("stocks", stocks(((9, 8), (5, 4, 4, 4))))):  # fmt: skip
+            with self.subTest(name):
+                plan, spending = Fitter(asked.needs, seen.kinds), Spending()
+                self.assertIsInstance(plan.fit(seen, 0, spending), Fit)
+                self.assertEqual(DEFAULT_BUDGET.decision_states, spending.left)
+                self.assertFalse(long_answers(plan))
+
+    def test_pools_that_pose_one_question_pay_for_it_once_in_a_decision(self):
+        for name, (seen, asked) in (("blocks", blocks("split", 16, 2, 3)),
+                                    ("stocks", stocks(IMPOSSIBLE, 3))):  # fmt: skip
+            with self.subTest(name):
+                plan, spending = Fitter(asked.needs, seen.kinds), Spending()
+                found = [plan.fit(seen, 0, spending)]
+                spent = DEFAULT_BUDGET.decision_states - spending.left
+                self.assertGreater(spent, FREE_STATES)
+                found += [plan.fit(seen, row, spending) for row in (1, 2)]
+                self.assertEqual([None] * 3, found)
+                self.assertEqual(spent, DEFAULT_BUDGET.decision_states - spending.left)
+
+    def test_another_decision_pays_as_much_though_the_answer_is_known(self):
+        seen, asked = blocks("split", 16, 2)
+        plan, first, second = Fitter(asked.needs, seen.kinds), Spending(), Spending()
+        plan.fit(seen, 0, first)
+        answer, *others = long_answers(plan)
+        plan.fit(seen, 0, second)
+        self.assertEqual([answer, *others], long_answers(plan))
+        self.assertEqual(first.left, second.left)
+        self.assertEqual(DEFAULT_BUDGET.decision_states - answer.states, first.left)
+
+    def test_requests_do_not_take_the_answers_of_others_within_a_decision(self):
+        seen, asked = stocks(POSSIBLE)
+        _, other = stocks((POSSIBLE[0], (*POSSIBLE[1][:-1], 24)))
+        spending, left = Spending(), []
+        for one in (asked, other, asked):
+            Fitter(one.needs, seen.kinds).fit(seen, 0, spending)
+            left.append(spending.left)
+        self.assertGreater(left[0], left[1])
+        self.assertEqual(left[1], left[2])
+
+    def test_answers_are_forgotten_when_there_are_too_many_and_found_again(self):
+        seen = view(*(
+            {"id": f"p{n}", "blocks": [{"uri": "b", "devices": {"processors": [{"cores": 8 + n}]}}]}
+            for n in range(5)
+        ))  # fmt: skip
+        plan = Fitter(request({"processor": {"total_cores": 8}}).needs, seen.kinds)
+        with mock.patch.object(fit, "MOST_ANSWERS", 2):
+            for row in (*range(5), 0):
+                self.assertEqual(10 + 100 * row, plan.fit(seen, row).waste)
+                self.assertLessEqual(len(plan._answers), 2)
+
+    def test_so_are_those_of_hard_questions(self):
+        totals, _ = IMPOSSIBLE
+        offers = [[{"uri": f"{i}", "resource": "gib", "total": total + n / 8}
+                   for i, total in enumerate(totals)] for n in range(3)]  # fmt: skip
+        seen = view(*({"id": f"s{n}", "stocks": offer} for n, offer in enumerate(offers)))
+        plan = Fitter(stocks(IMPOSSIBLE)[1].needs, seen.kinds)
+        with mock.patch.object(fit, "MOST_ANSWERS", 2):
+            for row in range(3):
+                self.assertIsNone(plan.fit(seen, row))
+                self.assertLessEqual(len(plan._answers), 2)

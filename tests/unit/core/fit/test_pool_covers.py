@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.unit.core.fit.hard_covers import FAMILIES, podm, properties
+from tests.unit.core.fit.covers import FAMILIES, podm, properties
 from tests.unit.core.fit.test_set_cover import ASKED, CAPS, DEMANDS, ITEMS
 from tests.unit.core.sites import near_site, need, quietly
 from valence_sched.core.fit import pool_covers

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.deciders import built_in, engine
 from tests.unit.core.fit import brute, brute_topology
-from tests.unit.core.fit.hard_covers import leave_open
+from tests.unit.core.fit.covers import leave_open
 from tests.unit.core.fit.topologies import TOPOLOGIES, site
 from tests.unit.core.sites import A100, GPU, X86, need, quietly
 from valence_sched.core.explain.report import BUDGET_SHARE, decision_report
