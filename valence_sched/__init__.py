@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     # isort: off
     # fmt: off
     from valence_sched.app import App as App
-    from valence_sched.core.ledger import Ledger as Ledger
+    from valence_sched.core.evaluation_cache import Ledger as Ledger
     from valence_sched.core.policy import bind as bind
     from valence_sched.drivers.dialect import Dialect as Dialect, Dialects as Dialects
     from valence_sched.drivers.files.json_inventory import Record as Record
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from valence_sched.model.scheduler import Scheduler as Scheduler
     from valence_sched.schedulers.filter import FilterScheduler as FilterScheduler
     from valence_sched.testing import check_filter as check_filter, check_weigher as check_weigher
-    from valence_sched.view.podm_fields import reads_podm as reads_podm
+    from valence_sched.view.reads import reads_podm as reads_podm
     from valence_sched.view.reads import penalises_unknown as penalises_unknown, reads as reads
     from valence_sched.view.terms import Term as Term, per_pool as per_pool, terms as terms
     from valence_sched.view.view import (
@@ -72,7 +72,7 @@ _MODULES = {
     name: module
     for module, names in {
         "app": "App",
-        "core.ledger": "Ledger",
+        "core.evaluation_cache": "Ledger",
         "core.policy": "bind",
         "drivers.dialect": "Dialect Dialects",
         "drivers.files.json_inventory": "Record",
@@ -99,8 +99,7 @@ _MODULES = {
         "model.scheduler": "Scheduler",
         "schedulers.filter": "FilterScheduler",
         "testing": "check_filter check_weigher",
-        "view.podm_fields": "reads_podm",
-        "view.reads": "penalises_unknown reads",
+        "view.reads": "penalises_unknown reads reads_podm",
         "view.terms": "Term per_pool terms",
         "view.view": "Floats Labels Mask View",
     }.items()

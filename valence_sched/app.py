@@ -740,7 +740,7 @@ class App:
         from valence_sched.pages.hardware import hardware_listing
         from valence_sched.pages.relocation import relocation_page, survival_page
         from valence_sched.view import hardware
-        from valence_sched.view.summary import overviews
+        from valence_sched.view.hardware import overviews
 
         view = site.view()
         source = inventory_source(view, site.skipped)

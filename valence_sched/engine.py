@@ -336,12 +336,12 @@ class Engine(Scheduler):
         return inventory_summary(self.view())
 
     def podms(self) -> Sequence[PodmOverview]:
-        from valence_sched.view.summary import overviews
+        from valence_sched.view.hardware import overviews
 
         return self._with_read_times(overviews(self.view(), self._sources.live_ids))
 
     def podm(self, name: str) -> PodmOverview:
-        from valence_sched.view.summary import overview
+        from valence_sched.view.hardware import overview
 
         (one,) = self._with_read_times([overview(self.view(), name, self._sources.live_ids)])
         return one

@@ -15,7 +15,7 @@ import msgspec
 from tests.benchmarks.measure import Measurement, in_turns, median_ms, sized
 from valence_sched.app import App
 from valence_sched.core.decider import Decider
-from valence_sched.core.ledger import Ledger
+from valence_sched.core.evaluation_cache import Ledger
 from valence_sched.core.policy import bind
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.group import Group

@@ -27,7 +27,7 @@ from tests.benchmarks.measure import Measurement, sized
 from tests.benchmarks.placing import standard_error
 from tests.benchmarks.trace import built_in
 from valence_sched.core.decider import Preparation
-from valence_sched.core.ledger import Ledger
+from valence_sched.core.evaluation_cache import Ledger
 from valence_sched.model.inventory import LeanPodm, Pool, Stock
 from valence_sched.model.need import Need, need_for_stock
 from valence_sched.model.request import FlavorShare, Mix, Request

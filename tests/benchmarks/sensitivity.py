@@ -35,12 +35,12 @@ READS_ALL = "fragmentation"  # the policy that reads all of CONSTANTS
 CONSTANTS = (
     ("valence_sched.view.fragmentation", "LIGHTER_NODES_FACTOR"),
     ("valence_sched.view.fragmentation", "OTHER_NEEDS_WEIGHT"),
-    ("valence_sched.view.scarcity", "MOST_SCARCITY"),
-    ("valence_sched.view.scarcity", "MOST_COUNTED"),
-    ("valence_sched.view.scarcity", "UNEVEN_WEIGHT"),
-    ("valence_sched.view.scarcity", "UNEVEN_POWER"),
-    ("valence_sched.view.scarcity", "PROTECTION_WEIGHT"),
-    ("valence_sched.view.scarcity", "LEAST_PROTECTION"),
+    ("valence_sched.view.fragmentation", "MOST_SCARCITY"),
+    ("valence_sched.view.fragmentation", "MOST_COUNTED"),
+    ("valence_sched.view.fragmentation", "UNEVEN_WEIGHT"),
+    ("valence_sched.view.fragmentation", "UNEVEN_POWER"),
+    ("valence_sched.view.fragmentation", "PROTECTION_WEIGHT"),
+    ("valence_sched.view.fragmentation", "LEAST_PROTECTION"),
     ("valence_sched.core.evaluation_cache", "SCARCITY_PART"),
 )
 #: Each way to draw models, for the least and the largest share of the requests.

@@ -18,7 +18,7 @@ from tests.benchmarks.instances import FLAVORS, generated_view, node_types
 from tests.benchmarks.measure import sized
 from tests.benchmarks.trace import built_in
 from valence_sched.core.decider import Preparation
-from valence_sched.core.ledger import Ledger
+from valence_sched.core.evaluation_cache import Ledger
 from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.model.request import FlavorShare, Mix
 from valence_sched.planning.optimise.bound import most_nodes

@@ -23,7 +23,7 @@ import msgspec
 
 from tests.benchmarks.measure import Measurement, against, sized
 from valence_sched.app import App
-from valence_sched.core.ledger import Ledger
+from valence_sched.core.evaluation_cache import Ledger
 from valence_sched.core.policy import BoundPolicy, bind, idle_readers, without_readers
 from valence_sched.model.inventory import LeanPodm, Pool, Stock
 from valence_sched.model.need import Need

@@ -13,7 +13,7 @@ import numpy as np
 from valence_sched.core.batch import Attempt, Batch, schedule, try_alternatives
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
-from valence_sched.core.evaluation_cache import MOST_MIXES, EvaluationCache, SplicedSnapshot
+from valence_sched.core.evaluation_cache import MOST_MIXES, EvaluationCache, Ledger, SplicedSnapshot
 from valence_sched.core.explain.unknown import undecided_text
 from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.group_state import (
@@ -39,7 +39,7 @@ from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Mix, MixSupplies, Request, sealed, with_inherited
 from valence_sched.view.block_kinds import BoundedMemo
-from valence_sched.view.builder import UriKey, ViewBuilder
+from valence_sched.view.builder import UriKey, ViewBuilder, splice
 from valence_sched.view.expression import check_amounts
 from valence_sched.view.view import Mask, View
 
@@ -143,7 +143,6 @@ class Decider:
 
     def _after(self, others: Sequence[OtherCandidate]) -> Decider:
         """Return a decider on what nodes of other requests leave; StaleOffer as of offers."""
-        from valence_sched.core.ledger import Ledger
         from valence_sched.core.offers import fit_of
 
         ledger, counts = Ledger(self._view), NodeCounts()
@@ -254,8 +253,6 @@ class Decider:
 
     def replace(self, podm: LeanPodm, file: str = "update", key: UriKey = str) -> None:
         """Replace a podm by a newer reading; InputError if it is invalid, and nothing changes."""
-        from valence_sched.view.update import splice  # only for a newer reading
-
         builder = self._builder.empty_copy()
         builder.add(podm, file, key=key)
         number = self._numbers.setdefault(podm.id, len(self._numbers))

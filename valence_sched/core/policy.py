@@ -24,8 +24,7 @@ from valence_sched.model.inventory import to_json
 from valence_sched.model.need import Alternative, Need
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse, WeightOverrides
 from valence_sched.model.request import Mix, MixSupplies, Request
-from valence_sched.view.podm_fields import podm_fields
-from valence_sched.view.reads import MixCompletion, Reads, declarations
+from valence_sched.view.reads import MixCompletion, Reads, declarations, podm_fields
 from valence_sched.view.view import Floats, Ints, Mask, View
 
 NO_OVERRIDES = WeightOverrides()

@@ -8,8 +8,7 @@ from valence_sched.model.base import as_text
 from valence_sched.model.expression import AttributePath
 from valence_sched.model.extra_specs import parse_condition, split_attribute
 from valence_sched.model.request import Request
-from valence_sched.view.podm_fields import Options, path_fields, reads_podm
-from valence_sched.view.reads import reads
+from valence_sched.view.reads import Options, path_fields, reads, reads_podm
 from valence_sched.view.terms import Term, terms
 from valence_sched.view.view import Labels, View
 

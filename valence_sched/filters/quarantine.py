@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from valence_sched.model.request import Request
-from valence_sched.view.podm_fields import Options, reads_podm
+from valence_sched.view.reads import Options, reads_podm
 from valence_sched.view.terms import Term, terms_of_podms
 from valence_sched.view.view import View
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from valence_sched.core.fit.demands import price_of_needs
+from valence_sched.core.fit.set_cover import price_of_needs
 from valence_sched.model.need import Need
 from valence_sched.model.request import Request
 from valence_sched.planning.optimise.node_types import NodeType

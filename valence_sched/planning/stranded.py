@@ -20,7 +20,7 @@ from valence_sched.core.batch import Attempt, Batch
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext, context_of
 from valence_sched.core.explain.verdicts import Verdicts
-from valence_sched.core.fit.demands import price_of_needs
+from valence_sched.core.fit.set_cover import price_of_needs
 from valence_sched.model.capacity import NOT_REQUESTED, StrandedAmount
 from valence_sched.model.decision import Reason
 from valence_sched.model.inventory import free_amount

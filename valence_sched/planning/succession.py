@@ -12,10 +12,10 @@ from valence_sched.core.batch import schedule, try_alternatives
 from valence_sched.core.decider import Decider, eligible_rows
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.evaluation_cache import Ledger
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.spending import Spending
 from valence_sched.core.group_state import NodeCounts, with_group_state
-from valence_sched.core.ledger import Ledger
 from valence_sched.core.offers import CandidateFitter
 from valence_sched.core.policy import INFINITE_COST, BoundPolicy
 from valence_sched.errors import StaleOffer, one_line

@@ -30,8 +30,7 @@ from valence_sched.view.block_counts import BlockCounts
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.blocks import Positions
 from valence_sched.view.digest import inventory_digest, set_inventory_digest
-from valence_sched.view.stock_grants import StockGrants
-from valence_sched.view.stocks import StockColumn
+from valence_sched.view.stocks import StockColumn, StockGrants
 from valence_sched.view.view import Labels, View
 
 VERSION = 4

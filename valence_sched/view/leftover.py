@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from valence_sched.model.need import Need
 from valence_sched.view.block_kinds import BlockKinds
-from valence_sched.view.stock_grants import StockGrants
+from valence_sched.view.stocks import StockGrants
 from valence_sched.view.view import Floats, Ints, Mask, View
 
 MANY_ROWS = 128  # that are sooner looked at all together than kind by kind

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stock column: free, total and largest grant of one stock resource per row."""
+"""The stock column: what one resource has per row, and its stocks with the limits of grants."""
 
 from __future__ import annotations
 
@@ -10,10 +10,162 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
 from valence_sched.model.inventory import Stock, free_amount, largest_grant, to_a_billionth
 from valence_sched.view.block_counts import Floats, Ints, splice_array
-from valence_sched.view.stock_grants import StockGrants, build_grants, no_grants
+
+NO_STOCK = (0.0, 0.0, 0.0, 0.0)
+EPSILON = 1e-9  # the rounding error of a quotient
+
+
+class _Stocks(Struct, frozen=True):
+    """The arrays of stocks by row."""
+
+    start: Ints
+    free: Floats
+    min: Floats
+    max: Floats
+    step: Floats
+
+
+class StockGrants(_Stocks, frozen=True, kw_only=True):
+    """Entries sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
+
+    An entry is a stock: its ``free`` amount, and the ``min``, ``max`` and ``step`` of a grant, in
+    its unit; ``max`` is infinite if there is none. A row without stocks has one of amount 0.
+    With ``unlimited`` it is known that no stock has a limit.
+    """
+
+    unlimited: bool = False
+
+    def has_limits(self) -> bool:
+        """Return whether any stock has a minimum, a maximum or a step."""
+        if self.unlimited:
+            return False
+        return bool(self.min.any() or self.step.any() or np.isfinite(self.max).any())
+
+    def sizes_and_counts(self, amounts: Floats) -> tuple[Floats, Floats]:
+        """Return per amount and stock the size of one grant, and the number of such grants.
+
+        ``amounts`` has shape ``(n, 1)``, the answers ``(n, stocks)``. The size is that of
+        ``model.inventory.grant_size``, and infinite if the stock has no grant.
+        """
+        if not self.has_limits():
+            number = self._unlimited_counts(amounts)  # the usual stock
+            return np.where(number > 0.0, np.maximum(amounts, EPSILON), np.inf), number
+        amounts = np.maximum(amounts, EPSILON)
+        size = np.maximum(amounts, self.min)
+        largest = np.minimum(self.free, self.max)
+        if self.step.any():
+            stepped = self.step > 0.0
+            step = np.where(stepped, self.step, 1.0)
+            size = np.where(stepped, np.ceil(size / step - EPSILON) * step, size)
+            largest = np.where(stepped, np.floor(largest / step + EPSILON) * step, largest)
+        size = np.where(size <= largest, size, np.inf)
+        return size, np.floor(self.free / size + EPSILON)
+
+    def counts(self, amounts: Floats) -> Floats:
+        """Return per amount and stock the number of such grants, as ``sizes_and_counts`` does."""
+        if self.has_limits():
+            return self.sizes_and_counts(amounts)[1]
+        return self._unlimited_counts(amounts)
+
+    def _unlimited_counts(self, amounts: Floats) -> Floats:
+        number: Floats = self.free / np.maximum(amounts, EPSILON)
+        number += EPSILON
+        return np.floor(number, out=number)
+
+    def sums(self, values: Floats) -> Floats:
+        """Return per row the sum of ``values``, one per stock, along the last axis."""
+        if len(self.free) == len(self.start) - 1:
+            return values
+        sums: Floats = np.add.reduceat(values, self.start[:-1], axis=-1)
+        return sums
+
+    def grant_count(self, amount: float) -> Floats:
+        """Return per row how many separate grants of ``amount`` its stocks can make."""
+        counts: Floats = self.sums(self.counts(np.array([[amount]])))[0]
+        return counts
+
+    def after_grants(self, amount: float, count: int) -> StockGrants:
+        """Return the grants that remain after ``count`` grants, the tightest stocks first.
+
+        Rows that cannot make so many grants make as many as they can.
+        """
+        size, number = (array[0] for array in self.sizes_and_counts(np.array([[amount]])))
+        if len(self.free) == len(self.start) - 1:
+            granted = np.minimum(number, count)
+        else:
+            rows = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
+            order = np.lexsort((self.free - size, size, rows))
+            sorted_numbers = number[order]
+            preceding = np.cumsum(sorted_numbers) - sorted_numbers
+            preceding -= preceding[self.start[:-1]][rows]
+            granted = np.empty_like(number)
+            granted[order] = np.clip(count - preceding, 0.0, sorted_numbers)
+        amounts = np.multiply(granted, size, out=np.zeros_like(granted), where=granted > 0.0)
+        return replace(self, free=np.round(self.free - amounts, 9))
+
+    def followed_by(self, other: StockGrants) -> StockGrants:
+        """Return these grants and then those of other rows."""
+        pairs = zip(self.stock_arrays(), other.stock_arrays(), strict=True)
+        start = np.concatenate((self.start, other.start[1:] + self.start[-1]))
+        unlimited = self.unlimited and other.unlimited
+        return StockGrants(start, *map(np.concatenate, pairs), unlimited=unlimited)
+
+    def window(self, first: int, last: int) -> StockGrants:
+        low, high = int(self.start[first]), int(self.start[last])
+        parts = (array[low:high] for array in self.stock_arrays())
+        return StockGrants(self.start[first : last + 1] - low, *parts, unlimited=self.unlimited)
+
+    def take(self, rows: Ints) -> StockGrants:
+        if len(self.free) == len(self.start) - 1:
+            start, entries = np.arange(len(rows) + 1), rows
+        else:
+            sizes = (self.start[1:] - self.start[:-1])[rows]
+            start = np.concatenate(([0], np.cumsum(sizes)))
+            entries = np.repeat(self.start[rows] - start[:-1], sizes) + np.arange(start[-1])
+        parts = (array[entries] for array in self.stock_arrays())
+        return read_only_grants(start, *parts, unlimited=self.unlimited)
+
+    def splice(self, first: int, last: int, other: StockGrants) -> StockGrants:
+        low, high = int(self.start[first]), int(self.start[last])
+        start = self.start
+        if not np.array_equal(start[first : last + 1] - low, other.start):
+            growth = len(other.free) - (high - low)
+            start = np.concatenate((start[:first], other.start[:-1] + low, start[last:] + growth))
+        pairs = zip(self.stock_arrays(), other.stock_arrays(), strict=True)
+        return read_only_grants(
+            start, *(splice_array(mine, low, high, theirs) for mine, theirs in pairs)
+        )
+
+    def stock_arrays(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return the arrays that have one element per stock, in the order of their declaration."""
+        return self.free, self.min, self.max, self.step
+
+    def arrays(self) -> tuple[npt.NDArray[np.generic], ...]:
+        return (self.start, *self.stock_arrays())
+
+
+def build_grants(values: Sequence[Sequence[tuple[float, ...]]]) -> StockGrants:
+    """Return the grants of rows, each a list of free amount, min, max and step of its stocks."""
+    rows = [row or (NO_STOCK,) for row in values]
+    start = np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int64)
+    table = np.array([stock for row in rows for stock in row], dtype=np.float64).reshape(-1, 4)
+    return read_only_grants(start, *(column.copy() for column in table.T))
+
+
+def no_grants(rows: int) -> StockGrants:
+    """Return the grants of so many rows without stocks."""
+    return read_only_grants(np.arange(rows + 1), *(np.zeros(rows) for _ in NO_STOCK))
+
+
+def read_only_grants(start: Ints, *parts: Floats, unlimited: bool = False) -> StockGrants:
+    """Return grants whose arrays are read-only."""
+    for array in (start, *parts):
+        array.flags.writeable = False
+    return StockGrants(start, *parts, unlimited=unlimited)
 
 
 class _RowAmounts(Struct, frozen=True):

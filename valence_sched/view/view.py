@@ -8,7 +8,7 @@ import hashlib
 import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,74 @@ from msgspec import Struct, structs
 
 from valence_sched.model.inventory import LeanPodm, Pool
 from valence_sched.model.need import Need
-from valence_sched.view import selection, stocks
+from valence_sched.view import stocks
 from valence_sched.view.block_counts import Array, BlockCounts
 from valence_sched.view.block_kinds import BlockKinds, BoundedMemo
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.row_tables import RowTables
-from valence_sched.view.stock_grants import StockGrants
+from valence_sched.view.stocks import StockGrants
+
+
+class Origin(NamedTuple):
+    """The View that rows were selected from, which rows, and of single ones their podms."""
+
+    whole: Any
+    rows: Ints | slice
+    podms: Ints = np.empty(0, dtype=np.int64)
+
+
+def _labels(name: str) -> Callable[[Origin, Any], Any]:
+    return lambda origin, _: getattr(origin.whole, name).select(origin.rows)
+
+
+def _rows(name: str) -> Callable[[Origin, Any], Any]:
+    return lambda origin, _: getattr(origin.whole, name)[origin.rows]
+
+
+#: What no node changes is selected when it is first read: the parts of a View by name.
+DERIVED: dict[str, Callable[[Origin, Any], Any]] = {
+    "podms": lambda origin, _: [origin.whole.podms[podm] for podm in origin.podms.tolist()],
+    "pools": lambda origin, _: [
+        origin.whole.pools[row] for row in np.asarray(origin.rows).tolist()
+    ],
+    "first_row": lambda origin, view: np.searchsorted(
+        view.podm_of, np.arange(len(origin.podms) + 1)
+    ),
+    "position_of": _rows("position_of"),
+    "enabled": _rows("enabled"),
+    "zone": _labels("zone"),
+    "status": _labels("status"),
+    "aggregates": _labels("aggregates"),
+    "capabilities": _labels("capabilities"),
+    "traits": _labels("traits"),
+    "lot": _rows("lot"),
+    "block_tables": lambda origin, _: [
+        origin.whole.block_tables[podm] for podm in origin.podms.tolist()
+    ],
+    "block_count": lambda _, view: sum([len(table.uris) for table in view.block_tables]),
+}
+
+
+def was_derived(view: object, name: str) -> bool:
+    """Return whether a field of taken rows was read."""
+    try:
+        type(view).__dict__[name].__get__(view)
+    except AttributeError:
+        return False
+    return True
+
+
+def _renumber(podm_of: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct podms in order, and for each row the number of its podm among them."""
+    steps = podm_of[1:] - podm_of[:-1]
+    if steps.all() and (steps > 0).all():  # a row each
+        return podm_of, np.arange(len(podm_of))
+    new = steps != 0
+    if (steps < 0).any():
+        return np.unique(podm_of, return_inverse=True)
+    first = np.concatenate(([True], new)) if len(podm_of) else np.empty(0, dtype=bool)
+    return podm_of[first], np.cumsum(first) - 1
+
 
 Mask = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -92,16 +154,16 @@ class View:
     block_count: int
     _memo: BoundedMemo[Any, Any] = field(default_factory=empty_memo, repr=False)
     #: Of rows that were taken from another View: which, and from which.
-    origin: selection.Origin | None = field(default=None, repr=False)
+    origin: Origin | None = field(default=None, repr=False)
     #: Of a View that changes: what is remembered of all its rows.
     tables: RowTables | None = field(default=None, repr=False)
 
     def __getattr__(self, name: str) -> Any:
         """Return a field of taken rows that nobody has read before."""
-        if name not in selection.DERIVED:
+        if name not in DERIVED:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         assert self.origin is not None, "every field of another View is set"
-        value = selection.DERIVED[name](self.origin, self)
+        value = DERIVED[name](self.origin, self)
         setattr(self, name, value)
         return value
 
@@ -303,7 +365,7 @@ class View:
             lot=self.lot[rows],
             position_of=self.position_of[rows],
             block_count=sum([len(table.uris) for table in tables]),
-            origin=selection.Origin(self, rows),
+            origin=Origin(self, rows),
             podms=self.podms[low:high],
             block_tables=tables,
             pools=self.pools[first:last],
@@ -322,7 +384,17 @@ class View:
 
     def take_counts(self, rows: Sequence[int] | Ints) -> View:
         """Return such a copy whose block tables are those of when they are first read."""
-        return selection.take(View, self, rows, empty_memo())
+        index = np.asarray(rows, dtype=np.int64)
+        podms, podm_of = _renumber(self.podm_of[index])
+        view: Any = View.__new__(View)  # the fields that are not set here are derived
+        view.kinds = self.kinds
+        view.podm_of = podm_of
+        view.block_counts = self.block_counts.take(index)
+        view.podm_block_counts = self.podm_block_counts.take(podms)
+        view.resources = {name: column.take(index) for name, column in self.resources.items()}
+        view.origin = Origin(self, index, podms)
+        view._memo, view.tables = empty_memo(), None
+        return view  # type: ignore[no-any-return]
 
     def rows_of(self, podm_id: str) -> tuple[int, int]:
         """Return the first row of a podm and one past its last; KeyError if it is missing."""

@@ -10,8 +10,7 @@ import numpy as np
 from valence_sched.model.group import Group
 from valence_sched.model.request import Request
 from valence_sched.view.domains import domain_index
-from valence_sched.view.podm_fields import group_fields, reads_podm
-from valence_sched.view.reads import reads
+from valence_sched.view.reads import group_fields, reads, reads_podm
 from valence_sched.view.view import Floats, View
 
 

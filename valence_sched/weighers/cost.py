@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from valence_sched.model.request import Request
 from valence_sched.view.fact_rules import CostRule, sum_matches
-from valence_sched.view.podm_fields import reads_podm, rule_fields
+from valence_sched.view.reads import reads_podm, rule_fields
 from valence_sched.view.view import Floats, View
 
 

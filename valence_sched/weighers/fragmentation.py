@@ -20,8 +20,7 @@ from valence_sched.view.fragmentation import (
     may_have,
 )
 from valence_sched.view.leftover import Leftover, leftover
-from valence_sched.view.podm_fields import reads_podm
-from valence_sched.view.reads import completes_mix, reads
+from valence_sched.view.reads import completes_mix, reads, reads_podm
 from valence_sched.view.view import Floats, Ints, Labels, Mask, View, read_only
 
 MOST_GROWTHS = 16  # nodes of which the growth is remembered
@@ -90,7 +89,7 @@ def with_scarcity(
     The scarcity of a share that requires traits, or models or other attributes of devices, is
     ``(most + one) / (own + one)``, at most 1,000, where ``most`` is the largest supply of all and
     ``own`` that of the share; of all other shares it is 1. What ``protect`` does to that is told
-    by :func:`valence_sched.view.scarcity.scarcity`.
+    by :func:`valence_sched.view.fragmentation.scarcity`.
     """
     if not supplies:
         return mix

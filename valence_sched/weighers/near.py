@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from valence_sched.model.request import Request
-from valence_sched.view.podm_fields import PLACE_FIELDS, Options, place_fields, reads_podm
-from valence_sched.view.reads import reads
+from valence_sched.view.reads import PLACE_FIELDS, Options, place_fields, reads, reads_podm
 from valence_sched.view.terms import proximity_terms
 from valence_sched.view.view import Floats, View
 

@@ -3,8 +3,7 @@
 
 from valence_sched.model.request import Request
 from valence_sched.view.domains import domain_index
-from valence_sched.view.podm_fields import reads_podm
-from valence_sched.view.reads import reads
+from valence_sched.view.reads import reads, reads_podm
 from valence_sched.view.view import Floats, View
 
 

@@ -15,9 +15,8 @@ from msgspec import Meta
 
 from valence_sched.model.need import MEASURES, Need, need_for_measure, need_for_stock
 from valence_sched.model.request import FlavorShare, Request
-from valence_sched.view.podm_fields import reads_podm
-from valence_sched.view.reads import reads
-from valence_sched.view.utilisation import weighted_sum
+from valence_sched.view.availability import weighted_sum
+from valence_sched.view.reads import reads, reads_podm
 from valence_sched.view.view import By, Floats, View, read_only
 
 Scale = Annotated[float, Meta(gt=0, le=10**15)]

@@ -15,9 +15,9 @@ from tests.unit.view.test_overlay import composed, has_bounded_slots
 from tests.unit.view.test_view import FULL_SITES
 from valence_sched.core.batch import goes_by_cost, place
 from valence_sched.core.evaluation import context_of
+from valence_sched.core.evaluation_cache import Ledger
 from valence_sched.core.explain.report import decision_report, funnel_steps
 from valence_sched.core.explain.verdicts import Verdicts
-from valence_sched.core.ledger import Ledger
 from valence_sched.core.policy import bind
 from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import PluginError, RequestError, SchedulerError

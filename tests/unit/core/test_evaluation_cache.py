@@ -16,11 +16,10 @@ from tests.unit.view.test_overlay import composed
 from tests.unit.view.test_view import FULL_SITES
 from valence_sched.core.decider import Decider
 from valence_sched.core.evaluation import Evaluation, evaluate
-from valence_sched.core.evaluation_cache import MOST_LAG, EvaluationCache, SplicedSnapshot
+from valence_sched.core.evaluation_cache import MOST_LAG, EvaluationCache, Ledger, SplicedSnapshot
 from valence_sched.core.explain.report import decision_report
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.spending import Spending
-from valence_sched.core.ledger import Ledger
 from valence_sched.core.policy import bind
 from valence_sched.errors import PluginError, UsageError
 from valence_sched.model.inventory import to_json
@@ -28,8 +27,7 @@ from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.model.request import FlavorShare, Mix, NameRequirements, sealed
 from valence_sched.schedulers.filter import FilterScheduler
 from valence_sched.testing import contract, request, view
-from valence_sched.view.builder import ViewBuilder
-from valence_sched.view.update import splice
+from valence_sched.view.builder import ViewBuilder, splice
 
 CORES = {"processor": {"total_cores": 8}}
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from valence_sched.core import plugins
 from valence_sched.core.decider import Decider
+from valence_sched.core.evaluation import track_request
 from valence_sched.core.explain.report import decision_report
 from valence_sched.core.plugins import Plugins
 from valence_sched.core.policy import (
@@ -31,10 +32,8 @@ from valence_sched.model.policy import FilterUse, Policy, WeigherUse, WeightOver
 from valence_sched.model.request import Request, sealed
 from valence_sched.model.stats import select_stats
 from valence_sched.testing import request, scenes, view
-from valence_sched.view.podm_fields import ALL_FIELDS, podm_fields
-from valence_sched.view.reads import declarations, penalises_unknown, reads
+from valence_sched.view.reads import ALL_FIELDS, declarations, penalises_unknown, podm_fields, reads
 from valence_sched.view.terms import Term, per_pool, terms
-from valence_sched.view.tracking import track_request
 
 CPU = {"uri": "c", "devices": {"processors": [{"cores": 10}]}}
 SITE = view(

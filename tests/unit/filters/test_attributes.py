@@ -16,7 +16,7 @@ from valence_sched.filters.near import near
 from valence_sched.model.policy import FilterUse, Policy
 from valence_sched.model.request import Proximity, Request
 from valence_sched.testing import request, view
-from valence_sched.view.podm_fields import podm_fields
+from valence_sched.view.reads import podm_fields
 
 PODMS = (
     {"id": "a", "name": "Rack A", "zone": "east-1", "driver": "redfish",

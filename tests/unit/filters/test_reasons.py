@@ -12,7 +12,7 @@ from valence_sched.model.phrases import ReasonPhrases
 from valence_sched.model.policy import FilterUse, Policy
 from valence_sched.model.request import Request
 from valence_sched.testing import request, view
-from valence_sched.view.podm_fields import podm_fields
+from valence_sched.view.reads import podm_fields
 
 CORES = {"processor": {"total_cores": 8}}
 OTHER = {"id": "other"}

@@ -11,7 +11,7 @@ from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.scenario import EDITS, Edit
 from valence_sched.planning.site import Site
 from valence_sched.testing import request
-from valence_sched.view.summary import overviews
+from valence_sched.view.hardware import overviews
 
 WEB = request({"processor": {"total_cores": 8}})
 GPU = request({"processor": {"total_cores": 8}, "accelerators": [{"count": 1}]})

@@ -13,11 +13,11 @@ from tests.unit.core.sites import quietly
 from valence_sched.errors import InputError
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
 from valence_sched.model.need import Need, Test
+from valence_sched.planning.fit_counts import BlockSlots
 from valence_sched.testing import view
 from valence_sched.view.block_columns import block_arrays
 from valence_sched.view.block_counts import count_blocks
 from valence_sched.view.block_kinds import BlockKinds, device_amount, passes, price
-from valence_sched.view.block_slots import BlockSlots
 from valence_sched.view.columns import decode_view, encode_view
 from valence_sched.view.digest import inventory_digest
 

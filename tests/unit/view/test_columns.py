@@ -18,11 +18,10 @@ from valence_sched.model.inventory import LeanPodm, to_json
 from valence_sched.model.need import Need
 from valence_sched.testing import view
 from valence_sched.testing.random_podms import podms
-from valence_sched.view.builder import ViewBuilder
+from valence_sched.view.builder import Splice, ViewBuilder, splice
 from valence_sched.view.columns import decode_view, encode_view
 from valence_sched.view.digest import _digits, inventory_digest
 from valence_sched.view.overlay import Overlay
-from valence_sched.view.update import Splice, splice
 from valence_sched.view.view import View
 
 TOPOLOGY = {

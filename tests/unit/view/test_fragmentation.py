@@ -18,18 +18,19 @@ from valence_sched.model.need import Need
 from valence_sched.model.request import FlavorShare, Mix
 from valence_sched.testing import request, view
 from valence_sched.view.block_kinds import BlockKinds
-from valence_sched.view.fragmentation import exact_sums, flavor_mix
-from valence_sched.view.leftover import MANY_ROWS, MOST_RANKED, Leftover
-from valence_sched.view.overlay import Overlay
-from valence_sched.view.scarcity import (
+from valence_sched.view.fragmentation import (
     LEAST_PROTECTION,
     MOST_COUNTED,
     PROTECTION_WEIGHT,
     ShareSupply,
+    exact_sums,
+    flavor_mix,
     protection,
     scarcity,
     unevenness,
 )
+from valence_sched.view.leftover import MANY_ROWS, MOST_RANKED, Leftover
+from valence_sched.view.overlay import Overlay
 
 
 def card_mix(weight: float = 1.0) -> Mix:

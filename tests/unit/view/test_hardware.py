@@ -23,7 +23,7 @@ from valence_sched.model.inventory import (
 )
 from valence_sched.testing import view
 from valence_sched.view import hardware
-from valence_sched.view.summary import summarise_podms, summarise_pools
+from valence_sched.view.hardware import summarise_podms, summarise_pools
 
 A100 = gpu("/b/g1", 4) | {"pools": ["left"], "places": {"switch": "s1"}, "type": ["Expansion"]}
 SITE = view(

@@ -17,8 +17,7 @@ from valence_sched.core.fit.stocks import allocate
 from valence_sched.model.inventory import free_amount, grant_size
 from valence_sched.testing import contract, request, view
 from valence_sched.view.overlay import Overlay
-from valence_sched.view.stock_grants import build_grants, no_grants
-from valence_sched.view.stocks import grant_bounds
+from valence_sched.view.stocks import build_grants, grant_bounds, no_grants
 
 REQUEST = request({"processor": {"sockets": 1}})
 SOCKETS = REQUEST.needs[0]

@@ -8,14 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.sites import quietly
+from valence_sched.core.evaluation import track_view
 from valence_sched.model.need import Need
 from valence_sched.model.request import Request
 from valence_sched.testing import request, view
-from valence_sched.view.availability import Threshold, feasible_rows, infeasible_rows, sufficient
+from valence_sched.view.availability import (
+    Threshold,
+    feasible_rows,
+    free_share,
+    free_share_squared,
+    infeasible_rows,
+    sufficient,
+    weighted_sum,
+)
 from valence_sched.view.overlay import Overlay
 from valence_sched.view.row_tables import RowTables
-from valence_sched.view.tracking import track_view
-from valence_sched.view.utilisation import free_share, free_share_squared, weighted_sum
 
 
 def stock(podm: str, total: float, used: float = 0.0) -> dict:

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from tests.unit.core.deciders import cpu, engine, gpu
 from tests.unit.core.sites import quietly
 from valence_sched.core.evaluation import evaluate
-from valence_sched.core.ledger import Ledger
+from valence_sched.core.evaluation_cache import Ledger
 from valence_sched.core.policy import bind
 from valence_sched.errors import RequestError
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse
 from valence_sched.model.request import FlavorShare, Mix, NameRequirements, sealed
 from valence_sched.testing import check_weigher, request, view
-from valence_sched.view.scarcity import protection
+from valence_sched.view.fragmentation import protection
 from valence_sched.weighers.fragmentation import (
     FEW_ROWS,
     fragmentation,

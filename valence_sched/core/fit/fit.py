@@ -21,8 +21,15 @@ import numpy as np
 from msgspec import Struct
 
 from valence_sched.core.fit import stocks
-from valence_sched.core.fit.demands import Demand, demands, least_blocks, waste
-from valence_sched.core.fit.set_cover import Item, cheapest_cover, upper_bound
+from valence_sched.core.fit.set_cover import (
+    Demand,
+    Item,
+    cheapest_cover,
+    demands,
+    least_blocks,
+    upper_bound,
+    waste,
+)
 from valence_sched.core.fit.spending import (
     FREE_STATES,
     FREE_TOPOLOGY_STATES,

@@ -14,14 +14,20 @@ states leave open is undecided.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from valence_sched.core.fit.spending import FREE_STATES
+from valence_sched.model.inventory import BlockType, Limit
+from valence_sched.model.need import Need
+from valence_sched.view import block_kinds as prices
+from valence_sched.view.block_kinds import BlockKinds
 
 if TYPE_CHECKING:
     from valence_sched.core.fit.optimiser import ProgrammePart
@@ -315,3 +321,66 @@ def _price_per_share(item: Item, demand: tuple[int, ...]) -> tuple[float, int]:
     gifts = zip(item.gives, demand, strict=False)
     share = sum(min(1.0, give / amount) for give, amount in gifts if amount)
     return (item.price / share if share else float("inf"), item.price)
+
+
+DEVICE_KINDS = ("processor", "memory", "accelerator", "drive", "nic")
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """One line of the cover: an amount, and the needs that it stands for."""
+
+    amount: int
+    needs: tuple[Need, ...]
+
+    @property
+    def label(self) -> str:
+        return " and ".join(need.label for need in self.needs)
+
+
+def demands(needs: tuple[Need, ...]) -> Iterator[Demand]:
+    """Yield the totals, and one demand for each set of groups of one kind (Hall's theorem)."""
+    for need in needs:
+        if need.kind != "stock" and need.measure != "devices":
+            yield Demand(math.ceil(need.amount), (need,))
+    devices = [need for need in needs if need.measure == "devices"]
+    for kind in DEVICE_KINDS:
+        groups = [need for need in devices if need.kind == kind]
+        for size in range(1, len(groups) + 1):
+            for chosen in itertools.combinations(groups, size):
+                yield Demand(sum(math.ceil(need.amount) for need in chosen), chosen)
+
+
+def least_blocks(limits: dict[BlockType, Limit]) -> dict[BlockType, int]:
+    """Return how many blocks of each type a node of a pool must have at least, if any."""
+    return {name: limit.min for name, limit in limits.items() if limit.min}
+
+
+def waste(kinds: BlockKinds, blocks: Iterable[tuple[int, int]], needs: Iterable[Need]) -> int:
+    """Return the value of ``(kind, number of blocks)`` beyond the needs; never below 0."""
+    price = sum([kinds.kinds[kind].price * number for kind, number in blocks])
+    return max(0, price - price_of_needs(needs))
+
+
+def price_of_needs(needs: Iterable[Need]) -> int:
+    """Return the value of the needs themselves, in points."""
+    return sum(map(_price, needs))
+
+
+def _price(need: Need) -> int:
+    amount = int(need.amount)
+    if need.kind == "stock" or need.measure == "sockets":
+        return 0
+    if need.measure == "cores":
+        return amount * prices.PRICE_CORE
+    if need.measure == "capacity_mib":
+        return amount // prices.MIB_PER_POINT
+    if need.kind == "accelerator":
+        return amount * prices.PRICE_ACCELERATOR
+    if need.kind == "nic":
+        return amount * prices.PRICE_NIC
+    least = {test.attribute: int(test.value) for test in need.tests if test.operator == "at_least"}
+    if need.kind == "processor":
+        return amount * least.get("cores", 0) * prices.PRICE_CORE
+    if need.kind == "memory":
+        return amount * least.get("capacity_mib", 0) // prices.MIB_PER_POINT
+    return amount * (prices.PRICE_DRIVE + least.get("capacity_bytes", 0) // prices.BYTES_PER_POINT)

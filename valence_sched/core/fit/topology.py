@@ -23,9 +23,15 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from valence_sched.core.fit import optimiser
-from valence_sched.core.fit.demands import Demand, least_blocks
 from valence_sched.core.fit.optimiser import INFINITY, ProgrammePart, PropagationSearch
-from valence_sched.core.fit.set_cover import IMPROVE_STATES, Item, cheapest_cover, whole_units
+from valence_sched.core.fit.set_cover import (
+    IMPROVE_STATES,
+    Demand,
+    Item,
+    cheapest_cover,
+    least_blocks,
+    whole_units,
+)
 from valence_sched.core.fit.spending import FREE_TOPOLOGY_STATES, SearchOutcome
 from valence_sched.model.inventory import BlockType, Pool
 from valence_sched.model.need import Need, TopologyConstraint

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import Struct
 
-from valence_sched.core.fit.demands import least_blocks
+from valence_sched.core.fit.set_cover import least_blocks
 from valence_sched.planning.optimise.node_types import BlockClass, Limits
 
 MOST_COVERS = 1_500  # minimal covers of a part that are written out
