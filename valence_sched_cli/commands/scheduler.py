@@ -257,7 +257,7 @@ class CheckScheduler(base.Lister):
         if any(one.result == "fail" for one in results):
             self.exit_code = EXIT_NOT_MET
         long = parsed_args.long or bool(parsed_args.columns) or parsed_args.formatter in MACHINE
-        return LONG_COLUMNS if long else COLUMNS, list(check_rows(results, long=long))
+        return LONG_COLUMNS if long else CHECK_COLUMNS, list(check_rows(results, long=long))
 
     def _results(
         self, checks: Sequence[Check], parsed_args: argparse.Namespace
