@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fairness: a tenant that asks without end does not keep the others from their turns."""
+"""Fairness: tenants take turns, and each may ask so often; all others are answered."""
 
+import os
+import socket
 import threading
 import unittest
+import uuid
 
 from tests.service.application import SMALL, ApplicationCase
 from tests.service.test_reader import wait_for
-from valence_sched.errors import RateLimited
-from valence_sched.service.fairness import FairLock, TenantGate
-from valence_sched.service.settings import Limits
+from valence_sched.errors import InputError, RateLimited, ServiceBusy, UsageError
+from valence_sched.service.fairness import FairLock, RateLimiter, TenantGate
+from valence_sched.service.settings import Limits, RateSettings, ServiceSettings, check_settings
 
 SELECT = "/v1/select_destinations"
 
@@ -119,3 +122,185 @@ class TestService(ApplicationCase):
             self.assertEqual("1", result.headers["retry-after"])
         answered = [user for user, result in results[4:] if result.status_code == 200]
         self.assertEqual(["eve", "mo", "mo"], sorted(answered))
+
+
+REDIS = os.environ.get("VALENCE_SCHED_TEST_REDIS", "redis://127.0.0.1:6379/0")
+
+
+def require_redis() -> None:
+    """Skip where no Redis listens; fail there where databases are required."""
+    host, _, port = REDIS.removeprefix("redis://").partition("/")[0].partition(":")
+    try:
+        socket.create_connection((host, int(port or 6379)), timeout=5).close()
+    except OSError:
+        if os.environ.get("VALENCE_SCHED_REQUIRE_ENGINES"):
+            raise
+        raise unittest.SkipTest(
+            f"no Redis at {REDIS}: VALENCE_SCHED_TEST_REDIS names one"
+        ) from None
+
+
+class TestRateLimiter(unittest.TestCase):
+    def test_without_settings_nothing_is_counted(self):
+        limiter = RateLimiter(RateSettings(failures=None))
+        for _ in range(1000):
+            limiter.count("red", change=True)
+            limiter.count_failure("a")
+            limiter.check_address("a")
+
+    def test_each_tenant_has_a_rate_of_its_own(self):
+        limiter = RateLimiter(RateSettings(requests="3/hour"))
+        for _ in range(3):
+            limiter.count("red", change=False)
+        with self.assertRaisesRegex(RateLimited, "requests of 'red': more than 3 per 1 hour") as e:
+            limiter.count("red", change=False)
+        self.assertTrue(3000 < e.exception.retry_after_s <= 3601, e.exception.retry_after_s)
+        limiter.count("blue", change=False)
+
+    def test_changes_have_a_rate_beside_that_of_all(self):
+        limiter = RateLimiter(RateSettings(changes="1/hour;2/day"))
+        limiter.count("red", change=True)
+        limiter.count("red", change=False)
+        with self.assertRaisesRegex(RateLimited, "changes of 'red'"):
+            limiter.count("red", change=True)
+
+    def test_logins_that_fail_are_counted_by_address(self):
+        limiter = RateLimiter(RateSettings(failures="2/hour"))
+        for _ in range(2):
+            limiter.check_address("10.0.0.1")
+            limiter.count_failure("10.0.0.1")
+        with self.assertRaisesRegex(RateLimited, "failures of '10.0.0.1'"):
+            limiter.check_address("10.0.0.1")
+        limiter.check_address("10.0.0.2")
+
+    def test_what_is_no_rate_is_named(self):
+        for text in ("many", "10", "10/fortnight", "-1/second"):
+            with self.subTest(text), self.assertRaisesRegex(InputError, "rate_limits: requests"):
+                RateLimiter(RateSettings(requests=text))
+
+    def test_processes_count_together_in_redis(self):
+        require_redis()
+        settings = RateSettings(requests="3/hour", redis_url=REDIS)
+        limiters = [RateLimiter(settings) for _ in range(2)]
+        tenant = uuid.uuid4().hex
+        for number in range(3):
+            limiters[number % 2].count(tenant, change=False)
+        for limiter in limiters:
+            with self.assertRaises(RateLimited):
+                limiter.count(tenant, change=False)
+
+    def test_where_redis_does_not_answer_nothing_is_answered(self):
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            url = f"redis://127.0.0.1:{closed.getsockname()[1]}/0"
+            limiter = RateLimiter(RateSettings(requests="3/hour", redis_url=url))
+            with self.assertRaisesRegex(ServiceBusy, "Redis cannot count requests"):
+                limiter.count("red", change=False)
+
+    def test_a_password_stands_in_no_address(self):
+        for url in ("redis://u:secret@127.0.0.1/0", "http://127.0.0.1", "127.0.0.1"):
+            with self.subTest(url), self.assertRaisesRegex(UsageError, "redis_url") as caught:
+                settings = RateSettings(requests="1/hour", redis_url=url)
+                check_settings(ServiceSettings(rate_limits=settings), "f")
+            self.assertNotIn("secret", str(caught.exception))
+
+
+class TestAddresses(unittest.TestCase):
+    """Whose failures are counted behind proxies."""
+
+    def test_a_proxy_says_who_its_client_is_and_others_do_not(self):
+        networks = ServiceSettings(proxies=("10.0.0.0/8", "::1")).proxy_networks
+        limiter = RateLimiter(RateSettings(), None, networks)
+        for peer, forwarded, expected in (
+            ("192.0.2.1", "198.51.100.7", "192.0.2.1"),
+            ("10.0.0.1", "", "10.0.0.1"),
+            ("10.0.0.1", "198.51.100.7", "198.51.100.7"),
+            ("10.0.0.1", "1.1.1.1, 198.51.100.7, 10.9.9.9", "198.51.100.7"),
+            ("::1", "2001:db8::1", "2001:db8::1"),
+            ("10.0.0.1", "no address", "10.0.0.1"),
+            ("10.0.0.1", "1.1.1.1, " + "x" * 100_000, "10.0.0.1"),
+            ("-", "198.51.100.7", "-"),
+        ):
+            with self.subTest(peer=peer, forwarded=forwarded[:40]):
+                self.assertEqual(expected, limiter.address_of(peer, forwarded))
+
+    def test_the_addresses_of_one_client_count_together(self):
+        limiter = RateLimiter(RateSettings(failures="3/hour"))
+        for one, same, other in (
+            ("2001:db8::1", "2001:db8::ffff:1:2", "2001:db8:0:1::1"),
+            ("fe80::1%eth0", "fe80::2%eth0", "::1"),
+            ("::ffff:192.0.2.1", "192.0.2.1", "::ffff:192.0.2.2"),
+            ("-", "-", "here"),
+        ):
+            with self.subTest(one):
+                for address in (one, same, one):
+                    limiter.check_address(address)
+                    limiter.count_failure(address)
+                for address in (one, same):
+                    self.assertRaises(RateLimited, limiter.check_address, address)
+                limiter.check_address(other)
+
+    def test_what_is_no_network_is_named(self):
+        with self.assertRaisesRegex(UsageError, "f: proxies: 'front' does not appear to be"):
+            check_settings(ServiceSettings(proxies=("front",)), "f")
+
+
+class TestLimitedService(ApplicationCase):
+    def client_of(self, **rates):
+        users = self.users_file("mo", "eve", "rea:reader")
+        return self.new_client(auth="basic", users_file=users, rate_limits=RateSettings(**rates))
+
+    def test_who_asks_too_often_waits_and_nobody_else(self):
+        self.client = self.client_of(requests="3/hour")
+        for _ in range(3):
+            self.assertEqual(200, self.call("GET", "/v1/policies", user="mo").status_code)
+        result = self.call("POST", SELECT, SMALL, user="mo")
+        self.check_problem(result, 429, "rate_limited", "requests of 'mo'")
+        self.assertGreater(int(result.headers["retry-after"]), 3000)
+        self.assertEqual(200, self.call("GET", "/v1/policies", user="eve").status_code)
+        self.assertEqual(200, self.call("GET", "/healthcheck").status_code)
+
+    def test_what_only_decides_is_no_change(self):
+        self.client = self.client_of(changes="1/hour")
+        for _ in range(3):
+            self.assertEqual(200, self.call("POST", SELECT, SMALL, user="mo").status_code)
+        self.call("DELETE", "/v1/claims/x", user="mo")
+        result = self.call("DELETE", "/v1/claims/x", user="mo")
+        self.check_problem(result, 429, "rate_limited", "changes of 'mo'")
+
+    def test_passwords_cannot_be_tried_without_end(self):
+        self.client = self.client_of(failures="2/hour")
+        for _ in range(2):
+            self.assertEqual(401, self.call("GET", "/v1/policies", user="mo:x").status_code)
+        result = self.call("GET", "/v1/policies", user="mo:x")
+        self.check_problem(result, 429, "rate_limited", "failures of '127.0.0.1'")
+
+    def test_by_default_passwords_are_tried_a_few_times_a_minute_by_each_address(self):
+        users = self.users_file("mo")
+        self.client = self.new_client(auth="basic", users_file=users, proxies=("127.0.0.1",))
+        for number in range(21):
+            headers = {"X-Forwarded-For": "192.0.2.1"}
+            result = self.call("GET", "/v1/policies", user="mo:x", headers=headers)
+            self.assertEqual(429 if number == 20 else 401, result.status_code)
+        headers = {"X-Forwarded-For": "192.0.2.2"}
+        result = self.call("GET", "/v1/policies", user="mo", headers=headers)
+        self.assertEqual(200, result.status_code)
+
+    def test_malformed_requests_count_as_failures(self):
+        self.client = self.client_of(failures="2/hour")
+        for name in ("X-Podm-Scheduler-Route", "OpenStack-API-Version"):
+            value = {"OpenStack-API-Version": "podm-scheduler x"}.get(name, "," * 8000)
+            result = self.call("GET", "/v1/policies", user="mo", headers={name: value})
+            self.assertIn(result.status_code, (400, 406))
+        result = self.call("GET", "/v1/policies", user="mo")
+        self.check_problem(result, 429, "rate_limited", "failures of '127.0.0.1'")
+
+    def test_a_claim_is_held_no_longer_than_the_operator_allows(self):
+        self.client = self.new_client(limits=Limits(ttl_s=60))
+        body = {**SMALL, "ttl_s": 61}
+        for method, path, words in (("POST", "/v1/claims", body), ("POST", "/v1/nodes", body),
+                                    ("POST", "/v1/claims/x/renew", {"ttl_s": 61})):  # fmt: skip
+            result = self.call(method, path, words)
+            self.check_problem(result, 400, "request_invalid", "at most 60 s")
+        result = self.call("POST", "/v1/claims/x/renew", {})
+        self.check_problem(result, 404, "name_unknown")

@@ -2,8 +2,11 @@
 """The description of the API: it is one, it has every route, and the service keeps to it."""
 
 import json
+import re
+import shlex
 import unittest
 from collections import Counter
+from pathlib import Path
 from types import MappingProxyType
 
 import hypothesis
@@ -17,11 +20,14 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from tests.service import settings_table
+from tests.service.api_table import rows, table
 from tests.service.application import EXAMPLE, ApplicationCase, testing_login
+from valence_sched.model.codec import convert, load_yaml
 from valence_sched.model.registration import Registration
 from valence_sched.service.openapi import document
 from valence_sched.service.routes import ROUTES
-from valence_sched.service.settings import Limits
+from valence_sched.service.settings import Limits, ReaderSettings, ServiceSettings, check_settings
 from valence_sched.service.users import ROLES
 from valence_sched.store.store import Store
 from valence_sched.testing.served import served
@@ -163,3 +169,48 @@ def fuzz_settings(examples, **words):
         suppress_health_check=list(hypothesis.HealthCheck),
         **words,
     )
+
+
+DOC = Path(__file__).parents[2] / "doc" / "source"
+API = (DOC / "reference" / "api.rst").read_text(encoding="utf-8")
+HOWTO = (DOC / "howto" / "service.rst").read_text(encoding="utf-8")
+
+
+class TestPages(unittest.TestCase):
+    def test_every_route_is_a_row_with_its_role(self):
+        """``python -m tests.service.api_table`` prints what belongs there."""
+        self.assertIn(table(), API)
+        self.assertEqual(len(rows()), len(re.findall(r"^   \* - ``[A-Z]+ /", API, re.MULTILINE)))
+
+    def test_every_setting_and_role_is_described(self):
+        kinds = (ServiceSettings, Limits, ReaderSettings)
+        names = [name for kind in kinds for name in kind.__struct_fields__]
+        for name in (*names, *ROLES):
+            self.assertIn(f"``{name}``", HOWTO)
+
+    def test_every_setting_is_a_row_with_its_values_and_default(self):
+        """``python -m tests.service.settings_table`` prints what belongs there."""
+        page = (DOC / "reference" / "service-settings.rst").read_text(encoding="utf-8")
+        self.assertIn(settings_table.table(), page)
+        self.assertEqual(len(list(settings_table.rows())), page.count("   * - ``"))
+
+    def test_the_settings_of_the_page_are_settings(self):
+        block = re.search(r"code-block:: yaml\n\n((?:   .*\n)+)", HOWTO)[1]
+        settings = convert(load_yaml(block.encode(), "page"), ServiceSettings, "page")
+        check_settings(settings, "page")
+        self.assertEqual(4, settings.workers)
+
+
+class TestExamples(ApplicationCase):
+    def test_the_request_of_the_page_is_answered(self):
+        block = re.search(r"\$ (curl [^\n]*select_destinations \\\n[^\n]*)", API)[1]
+        words = shlex.split(block.replace("\\\n", " "))
+        result = self.call("POST", "/v1/select_destinations", json.loads(words[-1]))
+        self.assertEqual(2, result.json["report"]["placed"])
+
+    def test_the_problem_of_the_page_is_the_one_that_is_answered(self):
+        block = re.search(r"code-block:: json\n\n((?:   .*\n)+)", API)[1]
+        shown = json.loads(block)
+        body = {"request": {"flavor": "smal"}}
+        found = self.call("POST", "/v1/select_destinations", body).json
+        self.assertEqual(shown | {"request_id": ""}, found | {"request_id": ""})

@@ -19,12 +19,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import requests
+from falcon import testing
 
 from tests.service.application import EXAMPLE, SMALL, ApplicationCase
 from valence_sched.inventory.background_reader import LEASE
 from valence_sched.model.effect import AuditQuery
 from valence_sched.model.registration import Registration
 from valence_sched.server import main
+from valence_sched.server.wsgi import loopback_only
 from valence_sched.store.store import Store
 from valence_sched.testing.served import served
 
@@ -341,3 +343,29 @@ class TestProcesses(unittest.TestCase):
             self.assertEqual(
                 len(before) - 1, len(requests.get(f"{url}/v1/podms", timeout=20).json())
             )
+
+
+class TestLoopback(unittest.TestCase):
+    def answered(self, address):
+        statuses = []
+
+        def application(_environ, start_response):
+            start_response("200 OK", [])
+            return [b"in"]
+
+        environ = testing.create_environ(remote_addr=address)
+        chunks = loopback_only(application)(
+            environ, lambda status, _headers: statuses.append(status)
+        )
+        return statuses[0], b"".join(chunks)
+
+    def test_this_machine_is_answered(self):
+        for address in ("127.0.0.1", "::1", "127.1.2.3"):
+            self.assertEqual(("200 OK", b"in"), self.answered(address))
+
+    def test_others_and_who_has_no_address_are_refused(self):
+        for address in ("10.0.0.1", "", "::2", "example.org"):
+            with self.subTest(address):
+                status, body = self.answered(address)
+                self.assertEqual("403 Forbidden", status)
+                self.assertIn(b'"code":"access_denied"', body)

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two tenants: nothing that one has is named in any answer that the other gets."""
+"""Tenants: who sees and changes what, within which quotas, and the audit of it."""
 
 import json
+import logging
 import re
 
-from tests.service.application import SMALL, LivePodmsCase
+from tests.service.application import SMALL, ApplicationCase, LivePodmsCase
+from valence_sched.model.effect import AuditQuery
 from valence_sched.service.routes import ROUTES
+from valence_sched.store.store import Store
 
 FLAVOR = {"request": {"flavor": "small"}}
 GPU = {"request": {"properties": {"accelerators": [{"kind": "GPU", "count": 1}]}}}
@@ -166,3 +169,170 @@ class TestTenants(LivePodmsCase):
             result = self.call("POST", path, body, user="mo", headers=headers)
             self.assertLess(result.status_code, 300, result.text)
             self.check(result, path)
+
+
+class TestQuotas(LivePodmsCase):
+    users = ("ann:admin", "mo", "eve")
+
+    def put(self, path, limits, user="ann"):
+        return self.call("PUT", path, {"limits": limits}, user=user)
+
+    def test_what_is_beyond_a_quota_is_refused_with_what_is_in_use(self):
+        self.assertEqual(200, self.put("/v1/quotas", {"claims": 5}).status_code)
+        small = {"request": {**SMALL["request"], "podms": ["general-1"]}}
+        claimed = self.call("POST", "/v1/claims", small, user="eve").json["claim"]
+        cores = claimed["parts"][0]["shares"][0]["charges"]["cores"]
+        self.assertGreater(cores, 8)  # of a whole block
+        self.call("DELETE", f"/v1/claims/{claimed['id']}", user="eve")
+        shown = self.put("/v1/quotas/mo", {"cores": cores, "nodes": 9}).json
+        self.assertEqual({"claims": 5, "cores": cores, "nodes": 9}, shown["limits"])
+        self.assertEqual(201, self.call("POST", "/v1/claims", small, user="mo").status_code)
+        result = self.call("POST", "/v1/claims", small, user="mo")
+        words = f"quota of 'mo': cores: {cores:g} in use and {cores:g} more needed, {cores:g} allo"
+        self.check_problem(result, 403, "quota_exceeded", words)
+        self.assertEqual(1, len(self.call("GET", "/v1/claims", user="mo").json))
+        self.assertEqual(201, self.call("POST", "/v1/claims", small, user="eve").status_code)
+        used = self.call("GET", "/v1/quotas/mo", user="mo").json["used"]
+        self.assertEqual((1, 1, cores), (used["claims"], used["nodes"], used["cores"]))
+
+    def test_a_node_counts_all_accelerators_of_its_blocks(self):
+        """Once the blocks of one are taken, one accelerator comes in a block of two."""
+        self.put("/v1/quotas/mo", {"accelerators:a100": 5})
+        one = {"request": {"properties": {"accelerators": [{"kind": "GPU", "model": "A100"}]},
+                           "podms": ["gpu-east"]}}  # fmt: skip
+        held = []
+        while (claimed := self.call("POST", "/v1/claims", one, user="mo")).status_code == 201:
+            held.append(claimed.json["claim"]["parts"][0]["shares"][0]["charges"])
+        words = "accelerators:a100: 4 in use and 2 more needed, 5 allowed"
+        self.check_problem(claimed, 403, "quota_exceeded", words)
+        self.assertEqual([1, 1, 2], sorted(charges["accelerators:a100"] for charges in held))
+        used = self.call("GET", "/v1/quotas/mo", user="mo").json["used"]
+        self.assertEqual((4, 4), (used["accelerators"], used["accelerators:a100"]))
+        self.assertNotIn("accelerators:nvidia", used)
+
+    def test_what_would_be_composed_beyond_a_quota_is_not(self):
+        self.put("/v1/quotas/mo", {"nodes": 0})
+        begun = self.call("POST", "/v1/nodes", SMALL, user="mo")
+        self.assertTrue(self.process.operations.wait(30))
+        operation = self.call("GET", begun.headers["location"], user="mo").json
+        self.assertEqual("quota_exceeded", operation["problem"]["code"])
+
+    def test_a_user_sees_its_own_quota_and_an_admin_all(self):
+        self.put("/v1/quotas/mo", {"claims": 1})
+        self.put("/v1/quotas", {"claims": 2})
+        self.check_problem(self.call("GET", "/v1/quotas/mo", user="eve"), 404, "name_unknown")
+        self.check_problem(self.call("GET", "/v1/quotas", user="mo"), 403, "access_denied")
+        self.check_problem(self.put("/v1/quotas/mo", {}, user="mo"), 403, "access_denied")
+        listed = self.call("GET", "/v1/quotas", user="ann").json
+        found = [(one.get("owner"), one["limits"]["claims"]) for one in listed]
+        self.assertEqual([(None, 2), ("mo", 1)], found)
+        self.assertEqual(2, self.put("/v1/quotas/mo", {}).json["limits"]["claims"])
+
+    def test_a_change_keeps_the_limits_that_it_does_not_name(self):
+        self.put("/v1/quotas/mo", {"claims": 1, "nodes": 2})
+        change = {"limits": {"claims": 3, "nodes": None, "cores": 4}}
+        shown = self.call("PATCH", "/v1/quotas/mo", change, user="ann").json
+        self.assertEqual({"claims": 3, "cores": 4}, shown["limits"])
+        shown = self.call("PATCH", "/v1/quotas", {"limits": {"nodes": 7}}, user="ann").json
+        self.assertEqual({"nodes": 7}, shown["limits"])
+        for path in ("/v1/quotas", "/v1/quotas/mo"):
+            refused = self.call("PATCH", path, change, user="mo")
+            self.check_problem(refused, 403, "access_denied")
+
+    def test_the_name_of_an_owner_is_not_empty(self):
+        result = self.put("/v1/quotas/-?name=", {"claims": 0})
+        self.check_problem(result, 400, "input_invalid", "owner: found 0 characters")
+        self.assertEqual([], self.call("GET", "/v1/quotas", user="ann").json)
+
+    def test_what_is_no_quota_is_refused(self):
+        for limits, words in (
+            ({"claim": 1}, "did you mean 'claims'"),
+            ({"claims": -1}, "$.limits"),
+            ({"claims": "many"}, "$.limits"),
+        ):
+            with self.subTest(words):
+                self.check_problem(self.put("/v1/quotas/mo", limits), 400, "input_invalid", words)
+
+
+#: Routes that take a body and change nothing.
+READING = {
+    "/v1/requests", "/v1/select_destinations", "/v1/select_all", "/v1/candidates", "/v1/fits",
+    "/v1/capacity", "/v1/mix_capacity", "/v1/stranded", "/v1/plans", "/v1/plans/refresh",
+    "/v1/previews", "/v1/zones/offers", "/v1/zones/group_state", "/v1/events/{token}",
+}  # fmt: skip
+
+
+def lines(state, **words):
+    with Store(state) as store:
+        return store.audit.newest(AuditQuery(**words))
+
+
+class TestEveryRoute(ApplicationCase):
+    def test_each_route_that_changes_anything_is_audited(self):
+        for route in ROUTES:
+            with self.subTest(route.method, path=route.path):
+                changes = route.method != "GET" and route.path not in READING
+                self.assertEqual(changes, route.audited)
+
+    def test_each_leaves_a_line_whether_it_is_done_or_refused(self):
+        users = self.users_file("ann:admin", "rea:reader")
+        self.client = self.new_client(auth="basic", users_file=users)
+        for route in (one for one in ROUTES if one.audited):
+            path = route.path.replace("{name}", "x")
+            for user, body in (("ann", {}), ("ann", {"what": "is this"}), ("rea", {})):
+                with self.subTest(route.method, path=path, user=user, body=body):
+                    result = self.call(route.method, path, body if route.body else None, user)
+                    id_ = result.headers["x-openstack-request-id"]
+                    line = [one for one in lines(self.state) if one.request_id == id_][-1]
+                    self.assertEqual((user, route.rule), (line.user, line.verb))
+                    code = {200: "done", 202: "accepted"}.get(result.status_code)
+                    self.assertEqual(code or result.json["code"], line.outcome)
+                    self.assertRegex(line.object, f"^({path[4:]}|operations/)")
+        for line in lines(self.state, user="rea"):
+            self.assertEqual("access_denied", line.outcome)
+
+    def test_what_only_reads_and_strangers_leave_none(self):
+        users = self.users_file("ann:admin")
+        self.client = self.new_client(auth="basic", users_file=users)
+        self.call("GET", "/v1/podms", user="ann")
+        self.call("POST", "/v1/select_destinations", SMALL, "ann")
+        self.call("DELETE", "/v1/claims/x", user="eve")
+        self.assertEqual([], lines(self.state))
+
+
+class TestChanges(LivePodmsCase):
+    users = ("ann:admin", "mo")
+
+    def test_an_administrator_sees_who_changed_what(self):
+        with self.assertLogs("valence_sched.audit", logging.INFO) as logged:
+            claim = self.call("POST", "/v1/claims", SMALL, "mo").json["claim"]["id"]
+            self.call("DELETE", f"/v1/claims/{claim}", user="mo")
+            self.call("DELETE", f"/v1/claims/{claim}", user="mo")
+            self.call("PUT", "/v1/quotas/mo", {"limits": {"nodes": 1}}, "ann")
+            zone = {"name": "east", "url": "http://127.0.0.1:9"}
+            self.call("POST", "/v1/zones", zone, "ann")
+            begun = self.call("POST", "/v1/nodes", SMALL, "mo").headers["location"]
+            self.process.operations.wait(60)
+            (node,) = self.call("GET", begun, user="mo").json["result"]["nodes"]
+            self.call("DELETE", f"/v1/nodes/{node['id']}", user="mo")
+            self.process.operations.wait(60)
+        expected = [
+            ("mo", "claims:create", f"claims/{claim}", "done"),
+            ("mo", "claims:delete", f"claims/{claim}", "done"),
+            ("mo", "claims:delete", f"claims/{claim}", "done"),
+            ("ann", "quotas:update", "quotas/mo", "done"),
+            ("ann", "zones:create", "zones/east", "access_denied"),
+            ("mo", "nodes:create", begun[4:], "accepted"),
+            ("mo", "nodes:create", f"nodes/{node['id']}", "done"),
+            ("mo", "nodes:delete", f"nodes/{node['id']}", "accepted"),
+            ("mo", "nodes:delete", f"nodes/{node['id']}", "done"),
+        ]
+        found = self.call("GET", "/v1/audit", user="ann").json
+        keys = ("user", "verb", "object", "outcome")
+        shown = [tuple(one[key] for key in keys) for one in reversed(found)]
+        self.assertEqual(sorted(expected), sorted(shown))
+        in_log = [tuple(record.fields[key] for key in keys) for record in logged.records]
+        self.assertEqual(sorted(expected), sorted(in_log))
+        only = self.call("GET", f"/v1/audit?object=claims/{claim}&outcome=done&limit=1", user="ann")
+        self.assertEqual(["claims:delete"], [one["verb"] for one in only.json])
+        self.check_problem(self.call("GET", "/v1/audit", user="mo"), 403, "access_denied")

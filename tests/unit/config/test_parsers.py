@@ -1,10 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of flavors and policies as people write them."""
+"""Files of flavors and policies, as people write them and as they ship, and where they are."""
 
+import os
+import pwd
+import subprocess
+import sys
+import tempfile
 import unittest
+from pathlib import Path
 
+import platformdirs
+
+import valence_sched
 from valence_sched.config import parsers
+from valence_sched.config.settings import HOME_VARIABLES, Homes
 from valence_sched.errors import InputError, RequestError, UnknownName
+from valence_sched.model.codec import ShippedJson
 from valence_sched.model.policy import FilterUse, WeigherUse
 
 
@@ -119,3 +130,68 @@ class TestTraceColumns(unittest.TestCase):
             with self.assertRaises(InputError) as raised:
                 parsers.parse_trace_columns(text, "f")
             self.assertIn(line, str(raised.exception))
+
+
+DATA = Path(valence_sched.__path__[0]) / "data"
+READS_NO_YAML = """
+import sys
+from valence_sched.app import App
+config = App(environ={"HOME": sys.argv[1]}).config
+assert "default" in config.policies() and "small" in config.flavors()
+sys.exit("yaml" in sys.modules)
+"""
+
+
+class TestShipped(unittest.TestCase):
+    """Built-in policies and flavors."""
+
+    def test_what_ships_stands_every_check_of_a_file_of_a_person(self):
+        for parse, name in (
+            (parsers.parse_policies, "policies"),
+            (parsers.parse_flavors, "flavors"),
+        ):
+            data = (DATA / f"{name}.json").read_bytes()
+            written, shipped = parse(data, name), parse(ShippedJson(data), name)
+            self.assertEqual(written, shipped)
+            self.assertGreater(len(written), 3)
+
+    def test_the_policies_and_flavors_are_read_without_yaml(self):
+        with tempfile.TemporaryDirectory() as home:
+            words = [sys.executable, "-c", READS_NO_YAML, home]
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            self.assertEqual((0, ""), (done.returncode, done.stderr))
+
+
+USUAL = {"config": ".config", "state": ".local/state", "cache": ".cache"}
+
+
+class TestHomes(unittest.TestCase):
+    """The environment first, then the platform."""
+
+    def setUp(self):
+        before = {name: os.environ.pop(name, None) for name in HOME_VARIABLES.values()}
+        self.addCleanup(os.environ.update, {k: v for k, v in before.items() if v is not None})
+
+    def test_a_variable_of_the_environment_wins(self):
+        for kind, variable in HOME_VARIABLES.items():
+            with self.subTest(kind):
+                homes = Homes({variable: "/elsewhere"})
+                self.assertEqual(Path("/elsewhere/valence-sched"), getattr(homes, kind))
+
+    def test_without_one_the_usual_folders_are_below_the_home_of_the_user(self):
+        for environ in ({}, dict.fromkeys(HOME_VARIABLES.values(), "")):
+            for kind, folder in USUAL.items():
+                with self.subTest(kind, environ=environ):
+                    expected = Path("~").expanduser() / folder / "valence-sched"
+                    self.assertEqual(expected, getattr(Homes(environ), kind))
+
+    def test_a_test_has_no_folder_of_the_person_who_runs_it(self):
+        own = Path(pwd.getpwuid(os.getuid()).pw_dir)
+        self.assertEqual([], [kind for kind in USUAL if own in getattr(Homes({}), kind).parents])
+
+    @unittest.skipUnless(sys.platform == "linux", "other platforms have no folders of our own")
+    def test_the_usual_folders_are_those_that_platformdirs_names(self):
+        for kind in USUAL:
+            with self.subTest(kind):
+                named = getattr(platformdirs, f"user_{kind}_path")("valence-sched")
+                self.assertEqual(named, getattr(Homes({}), kind))

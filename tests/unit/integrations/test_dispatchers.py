@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from tests.loopback import LoopbackServer
-from valence_sched.errors import DispatchFailed, UsageError
-from valence_sched.integrations.dispatchers.valence import valence
+from valence_sched.errors import DispatchFailed, RequestError, UsageError
+from valence_sched.integrations.dispatchers.valence import properties, valence
 from valence_sched.integrations.dispatchers.webhook import (
     CLAIM,
     SIGNATURE,
@@ -192,3 +192,37 @@ class TestValence(unittest.TestCase):
             DispatchFailed, "node 2: .*HTTP 500.*; taken before: u1"
         ):  # fmt: skip
             valence(there.url, order("a", "b"))
+
+
+def translated(**words):
+    flavor = msgspec.convert({"name": "f", "properties": words}, Flavor)
+    return properties(flavor.alternatives[0])
+
+
+class TestWords(unittest.TestCase):
+    """What comes out is what a Valence flavor says."""
+
+    def test_what_valence_says_comes_back_as_it_was(self):
+        for words in (
+            {"processor": {"total_cores": 8}},
+            {"processor": {"total_cores": 8, "model": "Xeon"},
+             "memory": {"capacity_mib": 4096, "type": "DDR4"}},
+            {"memory": {"capacity_mib": 1}, "pci_device": {"type": ["SSD", "NIC", "GPU", "GPU"]}},
+            {"processor": {"total_cores": 1}, "remote_storage": {"capacity_gib": 20}},
+        ):  # fmt: skip
+            with self.subTest(words):
+                self.assertEqual(words, translated(**words))
+
+    def test_what_it_has_no_word_for_is_named(self):
+        for words, line in (
+            ({"processor": {"total_cores": 8, "speed_mhz": 2000}}, "speed_mhz of a processor"),
+            ({"processor": {"sockets": 2}}, "processor as sockets"),
+            ({"memory": {"capacity_mib": 1, "speed_mhz": 3200}}, "speed_mhz of a memory"),
+            ({"accelerators": [{"kind": "GPU", "memory_mib": 1}]}, "by its kind, memory_mib"),
+            ({"drives": [{"media": "HDD"}]}, "drive by its media"),
+            ({"nics": [{"speed_mbps": 10}]}, "nic by its speed_mbps"),
+            ({"resources": {"power": 3}}, "no word for power"),
+            ({"accelerators": [{"count": 2, "same": "switch"}]}, "to be together or apart"),
+        ):
+            with self.subTest(words), self.assertRaisesRegex(RequestError, line):
+                translated(**words)

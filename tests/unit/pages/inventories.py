@@ -11,6 +11,7 @@ from typing import Any
 from valence_sched.app import App
 from valence_sched.engine import Engine
 from valence_sched.model.decision import Report
+from valence_sched.model.page import Page, PageTable, TableCell
 from valence_sched.model.reading import Selection
 from valence_sched.pages.hardware import HardwareListing, read_hardware
 from valence_sched.planning.site import Site
@@ -72,3 +73,19 @@ def decided(
     scheduler = engine(*podms)
     wanted = request(properties or CORES, **fields)
     return scheduler.select_destinations(wanted, detail="report").report, read_hardware(scheduler)
+
+
+def titles(page: Page) -> list[str]:
+    return [one.title for one in page.sections]
+
+
+def section(page: Page, title: str) -> Any:
+    (found,) = [one for one in page.sections if one.title == title]
+    return found
+
+
+def table(page: Page, title: str) -> list[tuple[str, ...]]:
+    found = section(page, title)
+    assert isinstance(found, PageTable)
+    return [tuple(cell.text if isinstance(cell, TableCell) else cell for cell in row)
+            for row in found.rows]  # fmt: skip

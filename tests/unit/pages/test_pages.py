@@ -1,20 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages of a decision and of an inventory: which sections they have, and what these say."""
 
+import json
 import unittest
 
 from msgspec.structs import replace
 
 from tests.unit.cli.output.hostile import EVIL, raw
-from tests.unit.pages.inventories import CORES, PODMS, block, decided, engine
-from tests.unit.pages.sections import table, titles
+from tests.unit.pages.inventories import CORES, PODMS, block, decided, engine, table, titles
 from valence_sched.model.decision import Reports
-from valence_sched.model.page import FunnelChart, HardwareMap, Lines
+from valence_sched.model.hardware import PodmOverview
+from valence_sched.model.page import (
+    FunnelChart,
+    HardwareMap,
+    Lines,
+    MapBlock,
+    MapGroup,
+    MapPodm,
+    MapPool,
+    Page,
+)
+from valence_sched.pages import hardware as pages_hardware
 from valence_sched.pages.decision import decision_page
-from valence_sched.pages.hardware import read_hardware
+from valence_sched.pages.hardware import decision_map, inventory_map, read_hardware
 from valence_sched.pages.inventory import inventory_page
-from valence_sched.pages.render import page_html
+from valence_sched.pages.render import MOST_TAKERS, map_detail, page_html, squares, use_text
 from valence_sched.testing import request
+from valence_sched.testing.random_podms import podms
 
 TOO_MUCH = {"processor": {"total_cores": 10_000}}
 
@@ -139,6 +151,191 @@ class TestInventory(unittest.TestCase):
 
     def test_an_empty_one_is_a_page_as_well(self):
         scheduler = engine({"id": "bare"})
-        for podms in ([], scheduler.podms()):
-            text = page_html(inventory_page(read_hardware(scheduler, podms))).decode()
-            self.assertIn(f"0 of 0 blocks are free on {len(podms)} pod managers", text)
+        for some in ([], scheduler.podms()):
+            text = page_html(inventory_page(read_hardware(scheduler, some))).decode()
+            self.assertIn(f"0 of 0 blocks are free on {len(some)} pod managers", text)
+
+
+MEGABYTE = 1_000_000
+
+
+def uses(podm: MapPodm) -> dict[str, dict[str, str]]:
+    """Return the uses of blocks by pool and name."""
+    return {pool.name: {one.name: one.use for group in pool.groups for one in group.blocks}
+            for pool in podm.pools}  # fmt: skip
+
+
+def roles(podm: MapPodm) -> dict[str, str]:
+    return {one.name: one.role for pool in podm.pools for group in pool.groups
+            for one in group.blocks if one.role}  # fmt: skip
+
+
+def takers(podm: MapPodm) -> dict[str, tuple[int, ...]]:
+    return {one.name: one.takers for pool in podm.pools for group in pool.groups
+            for one in group.blocks if one.takers}  # fmt: skip
+
+
+class TestMap(unittest.TestCase):
+    """What stands on the map."""
+
+    def test_each_block_stands_in_each_of_its_pools_with_its_use(self):
+        east, *_ = inventory_map(read_hardware(engine(*PODMS))).podms
+        self.assertEqual(
+            {"a": {"c1": "free", "c2": "free", "c3": "used"},
+             "b": {"c2": "free", "c4": "unusable", "c5": "shared"}}, uses(east))  # fmt: skip
+        self.assertEqual({"free": 2, "used": 1, "unusable": 1, "shared": 1}, east.uses)
+        self.assertEqual(("East hall", "zone az1", "1 node"), east.labels)
+
+    def test_blocks_that_hold_the_same_stand_together(self):
+        (podm,) = inventory_map(read_hardware(engine({"id": "a", "blocks": [
+            block("/b/1"), block("/b/2", cores=32), block("/b/3"),
+            {"uri": "/b/4", "type": ["Storage"]}, {"uri": "/b/5"}]}))).podms  # fmt: skip
+        groups = {group.label: [one.name for one in group.blocks] for group in podm.pools[0].groups}
+        self.assertEqual({"16 cores EPYC": ["1", "3"], "32 cores EPYC": ["2"],
+                          "Storage": ["4"], "devices unknown": ["5"]}, groups)  # fmt: skip
+
+    def test_blocks_of_no_pool_have_a_place(self):
+        (podm,) = inventory_map(read_hardware(engine(
+            {"id": "a", "pools": [{"id": "p"}], "blocks": [block("/b/1")]}))).podms  # fmt: skip
+        self.assertEqual({"p": {}, pages_hardware.NO_POOL: {"1": "free"}}, uses(podm))
+
+    def test_each_node_of_a_decision_takes_blocks_of_its_own(self):
+        report, site = decided(*PODMS, count=3, seed=3)  # which draws c5
+        section = decision_map(site, [report])
+        self.assertEqual(("node 1", "node 2", "node 3"), section.takers)
+        drawn = {(podm.name, name): numbers for podm in section.podms
+                 for name, numbers in takers(podm).items()}  # fmt: skip
+        expected: dict[tuple[str, str], tuple[int, ...]] = {}
+        for node in report.placements:
+            for one in node.chosen.blocks:
+                key = (node.chosen.podm, one.uri.rpartition("/")[2])
+                expected[key] = (*expected.get(key, ()), node.node)
+        self.assertEqual(expected, drawn)
+        self.assertIn((1, 2, 3), drawn.values(), "a block that all share")
+        html = page_html(Page(title="t", sections=(section,))).decode()
+        self.assertIn('<li><i class="t t2">3</i>node 3</li>', html)
+        self.assertIn('title="c5: node 1, node 2, node 3">1 2 3</i>', html)
+        self.assertNotIn("></i>chosen</li>", html)
+
+    def test_a_single_node_takes_what_is_chosen_without_a_number(self):
+        report, site = decided(*PODMS)
+        section = decision_map(site, [report])
+        self.assertEqual((), section.takers)
+        html = page_html(Page(title="t", sections=(section,))).decode()
+        self.assertIn("></i>chosen</li>", html)
+        self.assertNotIn("></i>alternate</li>", html)
+
+    def test_each_of_several_requests_takes_blocks(self):
+        scheduler = engine(*PODMS)
+        wanted = [request(CORES, id=name, count=2) for name in ("one", "two")]
+        reports = scheduler.select_all(wanted, detail="report").report.decisions
+        section = decision_map(read_hardware(scheduler), reports)
+        self.assertEqual(("one: 16 cores", "two: 16 cores"), section.takers)
+        found = [numbers for podm in section.podms for numbers in takers(podm).values()]
+        self.assertEqual({1, 2}, {number for numbers in found for number in numbers})
+
+    def test_a_block_of_many_takers_counts_the_others(self):
+        shared = MapGroup(label="l", blocks=(MapBlock("b", "shared", "chosen", (1, 2, 3, 4, 5)),))
+        text = squares(shared, "names", tuple("abcde"))
+        self.assertEqual('<i class="t t0" title="b: a, b, c +2">1 2 3 +2</i>', text)
+
+    def test_more_takers_than_the_legend_has_room_for_are_counted(self):
+        names = tuple(f"n{number}" for number in range(MOST_TAKERS + 3))
+        section = HardwareMap(title="m", podms=(), takers=names)
+        html = page_html(Page(title="t", sections=(section,))).decode()
+        self.assertIn("<li>and 3 more</li>", html)
+        self.assertNotIn(f"n{MOST_TAKERS}<", html)
+
+    def test_only_named_pod_managers_are_read(self):
+        scheduler = engine(*PODMS)
+        wanted: list[PodmOverview] = [one for one in scheduler.podms() if one.podm.id == "west"]
+        site = read_hardware(scheduler, wanted)
+        self.assertEqual((["west"], ["west"]), ([*site.blocks], [*site.pools]))
+
+    def test_a_map_of_very_many_pod_managers_says_what_it_leaves_out(self):
+        site = read_hardware(engine(*({"id": f"p{n}"} for n in range(5))))
+        usual, pages_hardware.MOST_PODMS = pages_hardware.MOST_PODMS, 3
+        self.addCleanup(setattr, pages_hardware, "MOST_PODMS", usual)
+        section = inventory_map(site)
+        self.assertEqual(3, len(section.podms))
+        self.assertIn("first 3 of 5", section.text)
+
+
+class TestMapOfDecision(unittest.TestCase):
+    """What a decision makes of pod managers, pools and blocks."""
+
+    def test_what_is_chosen_stands_first_and_each_has_a_role(self):
+        report, site = decided(*PODMS, alternates=1)
+        podms = decision_map(site, [report]).podms
+        self.assertEqual({"chosen", "alternate"}, {podms[0].role, podms[1].role})
+        self.assertEqual("chosen", podms[0].role)
+        self.assertEqual({"dark", "small"}, {one.name for one in podms if one.role == "rejected"})
+        (placement,) = report.placements
+        self.assertEqual(podms[0].name, placement.chosen.podm)
+        chosen = {pages_hardware.tail(one.uri): "chosen" for one in placement.chosen.blocks}
+        self.assertEqual(chosen, roles(podms[0]))
+        self.assertEqual({"alternate"}, set(roles(podms[1]).values()))
+
+    def test_a_pod_manager_that_is_rejected_says_why(self):
+        report, site = decided(*PODMS)
+        texts = {one.name: one.text for one in decision_map(site, [report]).podms}
+        self.assertIn("status Offline", texts["dark"])
+        self.assertIn("4 of 16 cores", texts["small"])
+
+    def test_of_several_decisions_the_kindest_verdict_counts(self):
+        refused, _ = decided(*PODMS, exclude_podms=["west"])
+        report, site = decided(*PODMS, podms=["west"])
+        by_name = {one.name: one for one in decision_map(site, [refused, report]).podms}
+        self.assertEqual("chosen", by_name["west"].role)
+        self.assertEqual("chosen", by_name["east"].role)
+
+
+class TestDrawing(unittest.TestCase):
+    """How the map is drawn."""
+
+    def test_squares_are_sorted_by_colour_and_then_by_number(self):
+        blocks = [MapBlock("b10", "free"), MapBlock("b9", "used"), MapBlock("b2", "free"),
+                  MapBlock("a", "unusable", "chosen"), MapBlock("b1", "shared")]  # fmt: skip
+        markup = squares(MapGroup(label="l", blocks=tuple(blocks)), "names")
+        self.assertEqual(
+            '<i class=c title="a"></i><i class=f title="b2"></i><i class=f title="b10"></i>'
+            '<i class=s title="b1"></i><i class=u title="b9"></i>', markup)  # fmt: skip
+
+    def test_what_is_shared_counts_as_free(self):
+        podm = MapPodm(name="p", uses={"free": 2, "shared": 1, "used": 4, "unusable": 1})
+        self.assertEqual("3 of 8 free, 1 unusable", use_text(podm))
+        self.assertEqual("0 of 0 free", use_text(MapGroup(label="", blocks=())))
+
+    def test_a_large_map_loses_names_and_then_squares(self):
+        def detail(count: int) -> str:
+            group = MapGroup(label="l", blocks=(MapBlock("x" * 36),) * count)
+            pool = MapPool(name="p", groups=(group,))
+            return map_detail(HardwareMap(title="", podms=(MapPodm(name="a", pools=(pool,)),)))
+
+        self.assertEqual(
+            ["names", "squares", "bars"], [detail(n) for n in (9_000, 90_000, 900_000)]
+        )
+
+    def test_a_map_of_bars_says_why(self):
+        group = MapGroup(label="l", blocks=(MapBlock("x"),) * 200_000)
+        podm = MapPodm(name="a", uses={"free": 200_000},
+                       pools=(MapPool(name="p", groups=(group,)),))  # fmt: skip
+        text = page_html(
+            Page(title="t", sections=(HardwareMap(title="m", podms=(podm,)),))
+        ).decode()
+        self.assertIn("too many blocks for a square per block", text)
+        self.assertLess(len(text), 50_000)
+
+
+class TestSize(unittest.TestCase):
+    """A page of 100 pod managers of 100 blocks is below 1 MB."""
+
+    def test_an_inventory_with_long_names_of_blocks_in_many_pools(self):
+        for pools, uri in ((2, ""), (8, ""), (2, "4c4c4544-0042-3510-8051-")):
+            with self.subTest(pools=pools, uri=uri):
+                texts = (text.decode().replace("ResourceBlocks/", f"ResourceBlocks/{uri}")
+                         for text in podms(100, 100, 7, pools))  # fmt: skip
+                site = read_hardware(engine(*map(json.loads, texts)))
+                size = len(page_html(inventory_page(site)))
+                self.assertLess(size, MEGABYTE)
+                self.assertGreater(size, 200_000, "all of it is there")

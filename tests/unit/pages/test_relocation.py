@@ -5,8 +5,7 @@ import unittest
 from typing import Any
 
 from tests.unit.cli.output.hostile import EVIL, raw
-from tests.unit.pages.inventories import USED, app_and_site, block
-from tests.unit.pages.sections import section, table, titles
+from tests.unit.pages.inventories import USED, app_and_site, block, section, table, titles
 from valence_sched.model.page import HardwareMap, Lines, MapPodm, Page
 from valence_sched.model.relocation import Relocation
 from valence_sched.pages.hardware import HardwareListing

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tests.unit.cli.output.hostile import EVIL, raw
-from tests.unit.pages.sections import section, table, titles
+from tests.unit.pages.inventories import section, table, titles
 from tests.unit.planning.workloads import run_of
 from valence_sched.model.decision import FunnelStep, InventorySummary, Reason
 from valence_sched.model.page import BarComparison, ChartGrid, FunnelChart, Page, TimeChart
@@ -22,11 +22,14 @@ from valence_sched.model.replay import (
     Replay,
     ReplayResult,
     ReplaySeries,
+    SweepRun,
 )
 from valence_sched.model.scenario import EditEffect
+from valence_sched.pages import sweep
 from valence_sched.pages.charts import COLOURS
 from valence_sched.pages.render import page_html
 from valence_sched.pages.replay import replay_page
+from valence_sched.pages.sweep import sweep_page
 
 REASON = Reason(filter="capacity", label="cores", unit="", need=32, have=12)
 
@@ -202,3 +205,82 @@ class TestSeveralRuns(unittest.TestCase):
             self.assertEqual("", raw(text))
             self.assertNotIn("<script", text)
             self.assertIn("&lt;script&gt;", text)
+
+
+def sweep_run(placed: int, seed: int = 0, scenario: str = "base", policy: str | None = None,
+        **measures: Any) -> SweepRun:  # fmt: skip
+    known = {"requested": 10, "placed": placed, "refused": 10 - placed, "podms_needed": 2,
+             "fragmentation": 0.25, "cost": None, "utilisation.cores": placed / 20}  # fmt: skip
+    return SweepRun(question="d1", scenario=scenario, policy=policy, seed=seed, requests=10,
+                    departed=0, duration_s=60.0, measures={**known, **measures})  # fmt: skip
+
+
+def sweep_page_of(*runs: SweepRun, **edits: Any) -> Page:
+    return sweep_page(runs, edits, (("Mix", "small=1"),))
+
+
+class TestSweep(unittest.TestCase):
+    """Runs over scenarios, policies and seeds."""
+
+    RUNS = (sweep_run(4, 1, policy="a"), sweep_run(6, 2, policy="a"), sweep_run(9, 1, policy="b"),
+            sweep_run(8, 2, policy="b"))  # fmt: skip
+
+    def test_it_begins_with_what_places_the_most(self):
+        self.assertEqual(
+            "base/b places the most: 85 % of all nodes", sweep_page_of(*self.RUNS).lead
+        )
+        self.assertEqual("Placed 40 % of all nodes", sweep_page_of(sweep_run(4)).lead)
+        same = (sweep_run(4, policy="a"), sweep_run(4, policy="b"))
+        self.assertEqual(
+            "2 of 2 variations place the most: 40 % of all nodes", sweep_page_of(*same).lead
+        )
+        self.assertEqual("No run", sweep_page_of().lead)
+        facts = dict(sweep_page_of(*self.RUNS).facts)
+        self.assertEqual(("small=1", "4", "2", "2", "d1"),
+                         (facts["Mix"], facts["Runs"], facts["Variations"],
+                          facts["Seeds"], facts["Digest"]))  # fmt: skip
+
+    def test_means_over_seeds_are_side_by_side(self):
+        bars = section(sweep_page_of(*self.RUNS), "Side by side")
+        self.assertIsInstance(bars, BarComparison)
+        self.assertEqual(("base/a", "base/b"), bars.names)
+        found = {one.name: one.values for one in bars.measures}
+        self.assertEqual({"Placed": (5.0, 8.5), "Refused": (5.0, 1.5),
+                          "Cores in use": (25.0, 42.5)}, found)  # fmt: skip
+        self.assertIn("over 2 seeds", bars.text)
+        self.assertIn("podms needed 2, fragmentation 25 %", bars.text)
+
+    def test_the_range_over_seeds_is_a_table(self):
+        rows = table(sweep_page_of(*self.RUNS), "Least and most over seeds")
+        self.assertEqual([("base/a", "4 to 6", "4 to 6", "2", "25.0 %"),
+                          ("base/b", "8 to 9", "1 to 2", "2", "25.0 %")], rows)  # fmt: skip
+        self.assertEqual(["Runs"], titles(sweep_page_of(sweep_run(4))))
+
+    def test_each_run_is_a_row(self):
+        rows = table(sweep_page_of(sweep_run(4, 7), sweep_run(5, 8, policy="a", cost=1.5)), "Runs")
+        self.assertEqual([("base", "of each request", "7", "4", "6", "2", "25.0 %", "unknown"),
+                          ("base", "a", "8", "5", "5", "2", "25.0 %", "1.5")], rows)  # fmt: skip
+
+    def test_a_measure_that_only_some_runs_have_is_the_mean_of_these(self):
+        runs = (sweep_run(4, 1, policy="a", cost=3.0), sweep_run(4, 2, policy="a"),
+                sweep_run(4, 1, policy="b", cost=5.0))  # fmt: skip
+        bars = section(sweep_page_of(*runs), "Side by side")
+        self.assertEqual({"Cost": (3.0, 5.0)}, {one.name: one.values for one in bars.measures})
+
+    def test_very_many_runs_are_cut_and_counted(self):
+        usual, sweep.MOST_ROWS = sweep.MOST_ROWS, 3
+        self.addCleanup(setattr, sweep, "MOST_ROWS", usual)
+        found = sweep_page_of(*(sweep_run(4, seed) for seed in range(5)))
+        self.assertEqual(3, len(table(found, "Runs")))
+        self.assertIn("The first 3 of 5 runs: --output has all.", section(found, "Runs").text)
+
+    def test_edits_of_scenarios_are_listed(self):
+        found = sweep_page_of(sweep_run(4, scenario="s"), s=(EditEffect(edit="fail x", blocks=1),))
+        self.assertEqual([("s", "fail x: 1 block")], table(found, "Scenarios"))
+
+    def test_hostile_names_of_everything_are_harmless(self):
+        evil = EVIL + "<script>"
+        runs = [sweep_run(seed, seed, evil, policy) for seed in (1, 2) for policy in (evil, "b")]
+        html = page_html(sweep_page(runs, {evil: (EditEffect(edit=evil),)}, ((evil, evil),)))
+        self.assertEqual("", raw(html.decode()))
+        self.assertNotIn("<script", html.decode())

@@ -2,10 +2,15 @@
 """Flavors and compose bodies in the words of Valence."""
 
 import unittest
+from pathlib import Path
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from valence_sched.config import parsers
 from valence_sched.config.foreign.base import DocumentCursor
 from valence_sched.config.parsers import parse_flavor
-from valence_sched.errors import InputError, UnknownName
+from valence_sched.errors import InputError, SchedulerError, UnknownName
 from valence_sched.model.codec import convert
 from valence_sched.model.flavor import Flavor
 
@@ -114,3 +119,106 @@ class TestBodies(unittest.TestCase):
                 with self.assertRaises(InputError) as caught:
                     read(document)
                 self.assertEqual(line, str(caught.exception))
+
+
+SAMPLES = Path(__file__).parents[4].parent / "shared" / "data" / "valence"
+
+VIA = "90dd7dcd-166a-43c9-a6af-bcf3fbe67b66"  # the flavor_id of the sample
+
+#: File and what each of its flavors needs: kind, amount, the values of its tests.
+REQUESTS = {
+    "flavor-create-request.json": {
+        "test": [("processor", 10, ["Intel"]), ("memory", 3000, ["DDR2"])],
+    },
+    "flavor-create-response.json": {
+        "test": [("processor", 10, ["Intel"]), ("memory", 3000, ["DDR2"])],
+    },
+    "flavor-list-response.json": {
+        "test": [("processor", 10, []), ("memory", 3000, ["DDR3"])],
+        "test 2": [("processor", 2, ["Intel"]), ("memory", 1000, [])],
+    },
+    "composed-node-create-request.json": {
+        "test_node": [
+            ("processor", 2, ["Multi-Core Intel(R) Xeon(R) processor 7xxx Series"]),
+            ("memory", 8000, ["DDR2"]),
+            ("stock", 100, []),
+        ],
+    },
+    "composed-node-create-via-flavor-request.json": {
+        "test_node": [("memory", 2048, [])],
+    },
+}
+
+
+@unittest.skipUnless(SAMPLES.is_dir(), f"the samples of Valence are not at {SAMPLES}")
+class ValenceSamplesTest(unittest.TestCase):
+    """Every file of the folder is in the table, or is refused."""
+
+    def read(self, name: str) -> list[Flavor]:
+        data = {"name": "known", "uuid": VIA, "properties": {"memory": {"capacity_mib": 2048}}}
+        known = {"known": convert(data, Flavor, "known")}
+        return parsers.parse_flavors((SAMPLES / name).read_bytes(), name, lambda: known)
+
+    def test_requests_are_read_exactly_as_they_are(self):
+        for name, flavors in REQUESTS.items():
+            with self.subTest(name):
+                found = {
+                    flavor.name: [
+                        (need.kind, need.amount, [test.value for test in need.tests])
+                        for need in flavor.needs
+                    ]
+                    for flavor in self.read(name)
+                }
+                self.assertEqual(flavors, found)
+
+    def test_the_uuid_of_an_answer_is_kept(self):
+        (flavor,) = self.read("flavor-create-response.json")
+        self.assertEqual("c5136808-8162-4595-9b19-6c92f5956766", flavor.uuid)
+
+    def test_everything_else_is_no_flavor_and_one_line_says_so(self):
+        others = sorted(path.name for path in SAMPLES.glob("*.json") if path.name not in REQUESTS)
+        self.assertGreater(len(others), 20)
+        for name in others:
+            with self.subTest(name):
+                with self.assertRaises(SchedulerError) as caught:
+                    self.read(name)
+                self.assertTrue(str(caught.exception).startswith(f"{name}: "))
+                self.assertNotIn("\n", str(caught.exception))
+
+
+WORDS = st.sampled_from([
+    "name", "uuid", "properties", "memory", "processor", "capacity_mib", "total_cores", "type",
+    "flavor_id", "links", "podm_id", "pci_device", "remote_storage", "capacity_gib",
+    "Name", "TotalSystemCoreCount", "Processors", "Memory", "LocalDrives", "RemoteDrives",
+    "EthernetInterfaces", "Security", "Boot", "Oem", "Resource", "VLANs", "CapacityGiB",
+    "CapacityMiB", "TotalCores", "ProcessorType", "TpmPresent", "Protocol",
+    "vcpus", "ram", "disk", "flavor", "extra_specs", "swap", "resources:VCPU", "resources:X",
+    "trait:A", "capabilities:x", "hw:a", "plain", 7, None, True,
+])  # fmt: skip
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(-1, 10**16), st.floats(), st.text(max_size=3),
+    st.sampled_from(["1", "required", ">= 4", "CPU", "FPGA", "DDR4"]),
+)  # fmt: skip
+DOCUMENTS = st.recursive(
+    VALUES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=5),
+    max_leaves=12,
+)
+
+
+class TestRead(unittest.TestCase):
+    """Every document there is."""
+
+    @settings(max_examples=600)
+    @given(DOCUMENTS)
+    def test_it_is_a_flavor_or_an_error_of_one_line(self, document):
+        try:
+            found = parse_flavor(document, DocumentCursor("f"), dict)
+        except SchedulerError as error:
+            self.assertTrue(str(error).startswith("f: $"), error)
+            self.assertNotIn("\n", str(error))
+        else:
+            self.assertIsInstance(found.flavor, Flavor)
+            self.assertTrue(found.flavor.name)
+            for remark in found.remarks:
+                self.assertTrue(remark.startswith("f: $"), remark)
