@@ -89,11 +89,7 @@ def read_password(
     environ: Mapping[str, str],
     secure_file: SecureFile | None,
 ) -> str | None:
-    """Return the password of a reference, None without a reference.
-
-    Raises:
-        CredentialError: it is missing or empty, or others can read it; no part of it is repeated.
-    """
+    """Return the password of a reference, None without one; an error repeats no part of it."""
     if reference is None:
         return None
     if reference.env is not None:

@@ -69,11 +69,7 @@ class PodmFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def parse_podms(document: Any, file: str) -> list[Registration]:
-    """Return the pod managers of a file in its order, paths as they are written.
-
-    Raises:
-        InputError: naming path and expectation; a possible password is not repeated.
-    """
+    """Return the pod managers of a file, paths as written; an InputError repeats no password."""
     refuse_other_kind(document, "podms", file)
     if not isinstance(document, dict) or not isinstance(document.get("podms"), dict):
         raise InputError(file, "$", "no map 'podms'", "podms: {NAME: {url: …}}")

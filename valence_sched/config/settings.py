@@ -48,11 +48,7 @@ def compile_file(
     flavors: Mapping[str, Flavor],
     compile_one: Callable[[RequestSpec, Flavor | None], Request],
 ) -> list[Request]:
-    """Return the requests of a file, each compiled by ``compile_one`` with its flavor.
-
-    Raises:
-        InputError, UnknownName: the file breaks its format, or names an unknown flavor.
-    """
+    """Return the requests of a file, each compiled with its flavor; InputError or UnknownName."""
     compiled = []
     for place, spec in parsers.parse_requests(data, file):
         if isinstance(spec, Request):
@@ -141,10 +137,7 @@ NO_HOME = "/nonexistent"
 
 
 class Homes:
-    """The folders of one person for this program.
-
-    The variables of the environment given win over what is usual on the platform.
-    """
+    """The folders of one person; variables of the environment given win over the platform's."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -231,11 +224,7 @@ class Configuration:
         return parsers.parse_flavors(data, file, known, self.remarks, self.ignored_extra_specs)
 
     def flavor(self, reference: str, paths: Sequence[str] = ()) -> Flavor:
-        """Return the flavor that a reference names: ``-`` is stdin, else a file, a name or a uuid.
-
-        Raises:
-            UnknownName, InputError: no such flavor; the file is not one flavor.
-        """
+        """Return the flavor of ``-``, a file, a name or a uuid; UnknownName or InputError."""
         if reference == "-" or _looks_like_file(reference):
             flavors = self.flavors_in(reference, paths)
             if len(flavors) != 1:
@@ -298,11 +287,7 @@ class Configuration:
         return parsers.parse_settings(data, str(own), model.ZoneSettings, check)
 
     def ironic(self) -> IronicSettings:
-        """Return how Ironic is reached, by the user's own file and the environment.
-
-        Raises:
-            InputError: the file, or the URL of the environment, is invalid.
-        """
+        """Return how Ironic is reached, by the user's file and the environment; or InputError."""
         from valence_sched.model.baremetal import IronicSettings, check_ironic
 
         own, url = self.user_file(IRONIC_FILE), self.environ.get(IRONIC_URL)

@@ -190,11 +190,7 @@ def ironic_at(
 
 
 def ironics_of(login: CloudLogin, timeout_s: float) -> list[Ironic]:
-    """Return each Ironic of a cloud; none where its catalogue has no bare metal service.
-
-    Raises:
-        BaremetalUnavailable: the cloud does not tell.
-    """
+    """Return each Ironic of the catalogue of a cloud; BaremetalUnavailable if it does not tell."""
     session = login.session
     try:
         if hasattr(session.auth, "get_access"):

@@ -189,7 +189,10 @@ def _options(settings: MessagingSettings) -> Any:
         conf.register_opts(options, group=group)
     for name in _UNLISTED:
         if (known := getattr(cfg.CONF, name, None)) is not None and name not in conf:
-            plain = [cfg.Opt(key, type=cast(Any, _as_is), default=known[key]) for key in known]
+            plain = [
+                cfg.Opt(key, type=cast(Any, lambda value: value), default=known[key])
+                for key in known
+            ]
             conf.register_opts(plain, group=name)
     values: dict[str, Any] = {
         "amqp_auto_delete": True,
@@ -208,10 +211,6 @@ def _options(settings: MessagingSettings) -> Any:
     for key, value in values.items():
         conf.set_override(key, value, group="oslo_messaging_rabbit")
     return conf
-
-
-def _as_is(value: Any) -> Any:
-    return value
 
 
 def _text(error: Exception) -> str:

@@ -36,18 +36,15 @@ def best_values(measure: Measure) -> tuple[bool, ...]:
 
 def comparison_table(section: BarComparison) -> PageTable:
     """Return the numbers of a comparison, the best of each measure marked."""
-    columns = [[_cell(measure, value, is_best)
-                for value, is_best in zip(measure.values, best_values(measure), strict=True)]
-               for measure in section.measures]  # fmt: skip
+    columns = [
+        [TableCell(text="unknown") if value is None
+         else TableCell(text=measured_text(value, measure.unit), best=is_best)
+         for value, is_best in zip(measure.values, best_values(measure), strict=True)]
+        for measure in section.measures
+    ]  # fmt: skip
     titles = [measure.name for measure in section.measures]
     rows = zip(section.names, *columns, strict=True)
     return table(f"{section.title}: numbers", ("", *titles), rows, titles)
-
-
-def _cell(measure: Measure, value: float | None, is_best: bool) -> TableCell:
-    if value is None:
-        return TableCell(text="unknown")
-    return TableCell(text=measured_text(value, measure.unit), best=is_best)
 
 
 COLOURS = 6  # of lines, in the style of the page; then they begin again
@@ -202,10 +199,7 @@ def _settings(width: int, height: int) -> dict[str, Any]:
 
 
 def thinned(points: Points, most: int = MOST_POINTS) -> Points:
-    """Return at most about ``most`` points of a line, with the lowest and highest of each stretch.
-
-    The first and the last stay, and a gap stays a gap.
-    """
+    """Return about ``most`` points of a line: its ends, its gaps, and the extremes of stretches."""
     if len(points) <= most:
         return points
     size = -(-len(points) // (most // 4))

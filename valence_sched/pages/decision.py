@@ -35,10 +35,7 @@ _WORDS = {"chosen": "chosen", "alternate": "alternate", "fits": "fits"}
 
 
 def decision_page(document: Report | Reports, hardware: HardwareListing, facts: Facts = ()) -> Page:
-    """Return the page of one decision, or of the decisions on several requests.
-
-    ``hardware`` is what was decided on, ``facts`` is what became of it, such as its claim.
-    """
+    """Return the page of decisions on ``hardware``; ``facts`` is what became of them."""
     if isinstance(document, Reports):
         reports = tuple(_as_in(hardware, one) for one in document.decisions)
         document = msgspec.structs.replace(document, decisions=reports)

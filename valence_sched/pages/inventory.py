@@ -2,15 +2,15 @@
 """The page of an inventory: what is free, its map, its devices and pod managers."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from valence_sched.model.base import format_value
-from valence_sched.model.hardware import PodmOverview, PodmSummary, count_devices
+from valence_sched.model.hardware import BlockUse, PodmOverview, PodmSummary, count_devices
 from valence_sched.model.page import Page, PageTable, Row, TableCell
 from valence_sched.model.phrases import short_model
 from valence_sched.model.quantity import format_mib
 from valence_sched.pages.hardware import HardwareListing, inventory_map
-from valence_sched.pages.tables import table
+from valence_sched.pages.tables import Facts, table
 
 Pair = tuple[float | None, float | None]
 
@@ -31,23 +31,28 @@ def inventory_page(hardware: HardwareListing) -> Page:
     """Return the page of an inventory."""
     podms = hardware.podms
     uses = Counter(block.use for blocks in hardware.blocks.values() for block in blocks)
-    every, pools = sum(uses.values()), sum(one.pool_count for one in podms)
-    nodes = sum(len(one.podm.nodes) for one in podms)
+    every = sum(uses.values())
     free = uses["free"] + uses["shared"]
     return Page(
         title="Inventory",
         lead=f"{free:,} of {every:,} blocks are free on {len(podms):,} pod managers",
-        facts=(
-            ("Pod managers", f"{len(podms):,}"),
-            ("Pools", f"{pools:,}"),
-            ("Blocks", f"{every:,}"),
-            ("Nodes", f"{nodes:,}"),
-            *((f"{word.capitalize()} blocks", f"{uses[word]:,}")
-              for word in ("shared", "unusable") if uses[word]),
-        ),
+        facts=(*size_facts(podms, every), *use_facts(uses)),
         sections=(totals_table(podms), inventory_map(hardware), device_table(hardware),
                   podm_table(podms)),
     )  # fmt: skip
+
+
+def size_facts(podms: Sequence[PodmOverview], blocks: int) -> Facts:
+    """Return how many pod managers, pools, blocks and nodes there are."""
+    pools, nodes = sum(one.pool_count for one in podms), sum(len(one.podm.nodes) for one in podms)
+    return (("Pod managers", f"{len(podms):,}"), ("Pools", f"{pools:,}"),
+            ("Blocks", f"{blocks:,}"), ("Nodes", f"{nodes:,}"))  # fmt: skip
+
+
+def use_facts(uses: Mapping[BlockUse, int]) -> Facts:
+    """Return how many blocks are shared and unusable, where some are."""
+    words: tuple[BlockUse, ...] = ("shared", "unusable")
+    return tuple((f"{word.capitalize()} blocks", f"{uses[word]:,}") for word in words if uses[word])
 
 
 def totals_table(podms: Sequence[PodmOverview]) -> PageTable:

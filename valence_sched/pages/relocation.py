@@ -33,7 +33,7 @@ from valence_sched.pages.hardware import (
     map_podm,
     tail,
 )
-from valence_sched.pages.tables import Facts, bar, first_of, table
+from valence_sched.pages.tables import Facts, bar, first_of, sentence, table
 
 MOST_ROWS = 2000  # of nodes in a table
 MOST_REASONS = 3  # against a node that is stuck
@@ -41,15 +41,12 @@ _TITLES = {"failed": "Failure", "drained": "Drain"}
 
 
 def relocation_page(result: Relocation, hardware: HardwareListing, facts: Facts = ()) -> Page:
-    """Return the page of the moves of nodes; ``hardware`` is what they were before.
-
-    ``facts`` say what decided, and on which inventory.
-    """
+    """Return the page of moves of nodes on ``hardware`` as it was; ``facts`` say what decided."""
     sections = [*_stuck(result.stuck), *_moves(result.moves), *_by_podm(result)]
     leaving = [*result.moves, *result.stuck]
     return Page(
         title=f"{_TITLES[result.why]}: {result.target}",
-        lead=_sentence(relocation_phrase(result)),
+        lead=sentence(relocation_phrase(result)),
         tone="good" if not result.stuck else "part" if result.moves else "bad",
         facts=(("Nodes", f"{result.nodes:,}"), *facts),
         sections=(*sections, relocation_map(hardware, leaving, result.moves),
@@ -68,7 +65,7 @@ def survival_page(result: Survival, hardware: HardwareListing, facts: Facts = ()
                  ("Without a place then", f"{len(result.stuck):,} of {nodes}"))  # fmt: skip
     return Page(
         title=f"Failure of any {format_count(result.failures, 'pod manager')}",
-        lead=_sentence(lead),
+        lead=sentence(lead),
         tone=tones[result.answer],
         facts=(*worst, *facts),
         sections=(*_stuck(result.stuck), relocation_map(hardware, result.stuck, (), result.worst),
@@ -121,10 +118,6 @@ def _marks(
             key = (move.to_podm, uri)
             landed[key] = (*landed.get(key, ()), number)
     return {**marks, **{key: ("chosen", numbers) for key, numbers in landed.items()}}
-
-
-def _sentence(phrase: str) -> str:
-    return phrase[:1].upper() + phrase[1:]
 
 
 def _traffic(left: int, landed: int) -> str:

@@ -24,17 +24,22 @@ from valence_sched.model.quantity import format_age, format_count, resource_titl
 from valence_sched.model.replay import FirstRefusal, Replay, ReplayResult, RunMeasure, measures
 from valence_sched.model.scenario import EditEffect
 from valence_sched.pages.charts import COLOURS
-from valence_sched.pages.tables import Facts, bar, first_of, in_sentence, measured_text, table
+from valence_sched.pages.tables import (
+    Facts,
+    bar,
+    first_of,
+    in_sentence,
+    measured_text,
+    sentence,
+    table,
+)
 
 Values = Sequence[float]
 _USED_TEXT = "The share of each resource that no further node can have."
 
 
 def time_sections(runs: Sequence[ReplayResult]) -> Iterator[Section]:
-    """Yield the charts of one run, a line for each resource, or of several, a line for each.
-
-    Of more runs than there are colours the first ones are drawn.
-    """
+    """Yield the charts of one run, a line a resource, or of the first of several, a line each."""
     if len(runs) != 1:
         yield _runs_grid(runs)
         return
@@ -62,8 +67,7 @@ def _used_table(run: ReplayResult) -> PageTable:
 
 def used_title(resource: str) -> str:
     """Return the title of the share of a resource that is in use."""
-    title = f"{resource_title(resource)} in use"
-    return title[:1].upper() + title[1:]
+    return sentence(f"{resource_title(resource)} in use")
 
 
 def share_percent(share: float) -> float:
@@ -101,7 +105,7 @@ def _counts(runs: Sequence[ReplayResult]) -> Iterator[TimeChart]:
     """Yield the charts that one run has as well as several: refusals, fragmentation, nodes."""
     kinds: tuple[tuple[str, str, Callable[[ReplayResult], Values | None]], ...] = (
         ("Refused nodes so far", "", lambda run: tuple(accumulate(run.series.refused))),
-        ("Fragmentation", "%", lambda run: _known_percent(run.series.fragmentation)),
+        ("Fragmentation", "%", lambda run: _percent(run.series.fragmentation)),
         ("Nodes in use", "", lambda run: run.series.nodes),
         ("Pod managers with nodes", "", lambda run: run.series.podms),
     )
@@ -111,22 +115,18 @@ def _counts(runs: Sequence[ReplayResult]) -> Iterator[TimeChart]:
             yield TimeChart(
                 title=title,
                 unit=unit,
-                series=tuple(_line(run, run.name, values or ()) for run, values in found),
+                series=tuple(_line(run, run.name, values) for run, values in found),
             )
 
 
-def _known_percent(shares: Values | None) -> Values | None:
-    return None if shares is None else _percent(shares)
+def _percent(shares: Iterable[float] | None) -> Values | None:
+    return None if shares is None else [share_percent(share) for share in shares]
 
 
-def _percent(shares: Iterable[float]) -> Values:
-    return [share_percent(share) for share in shares]
-
-
-def _line(run: ReplayResult, name: str, values: Values) -> ChartSeries:
+def _line(run: ReplayResult, name: str, values: Values | None) -> ChartSeries:
     """Return the values of the buckets of a run as a line; the last one lasts until its end."""
     width_s = run.series.bucket_s
-    points = [(number * width_s, value) for number, value in enumerate(values)]
+    points = [(number * width_s, value) for number, value in enumerate(values or ())]
     if points and points[-1][0] < run.duration_s:
         points.append((run.duration_s, points[-1][1]))
     return ChartSeries(name=name, points=tuple(points))

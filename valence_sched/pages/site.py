@@ -9,24 +9,26 @@ from urllib.parse import quote, urlencode
 
 from valence_sched.model.base import format_value
 from valence_sched.model.claim import Claim
-from valence_sched.model.composition import ComposedNode
 from valence_sched.model.decision import DecisionSummary
 from valence_sched.model.hardware import BlockUsage, PodmOverview, PodmSummary
-from valence_sched.model.lifecycle import ClaimRecord, Event, NodeStatus
+from valence_sched.model.lifecycle import ClaimRecord, NodeStatus
 from valence_sched.model.page import Lines, Page, PageLink, PageTable, Row, Section, TableCell
 from valence_sched.model.quantity import format_count
 from valence_sched.pages.hardware import HardwareListing, inventory_map, tail
-from valence_sched.pages.inventory import device_table, podm_table, totals_table
+from valence_sched.pages.inventory import (
+    device_table,
+    podm_table,
+    size_facts,
+    totals_table,
+    use_facts,
+)
 from valence_sched.pages.tables import first_of, table
 
 NAME_IN_QUERY = "-"  # in place of a name that a path cannot have
 
 
 class PageLinks(NamedTuple):
-    """Links from a page that is ``depth`` steps below the first one.
-
-    They are relative, so that the pages may stand below any path of a server.
-    """
+    """Links from a page ``depth`` steps below the first one, relative: any path may be above."""
 
     depth: int
 
@@ -77,16 +79,10 @@ MOST_LINES = 100
 def site_page(podms: Sequence[PodmOverview], shown: HardwareListing, links: PageLinks) -> Page:
     """Return the page of these pod managers; of those in ``shown`` the hardware is drawn."""
     free, every = (sum(one.amounts.blocks[n] for one in podms) for n in (0, 1))
-    nodes = sum(len(one.podm.nodes) for one in podms)
     return Page(
         title="Site",
         lead=f"{free:,} of {every:,} blocks are free on {len(podms):,} pod managers",
-        facts=(
-            ("Pod managers", f"{len(podms):,}"),
-            ("Pools", f"{sum(one.pool_count for one in podms):,}"),
-            ("Blocks", f"{every:,}"),
-            ("Nodes", f"{nodes:,}"),
-        ),
+        facts=size_facts(podms, every),
         sections=(
             totals_table(podms),
             inventory_map(shown),
@@ -107,12 +103,9 @@ def podm_page(
         ("Status", podm.status if podm.enabled else f"{podm.status}, disabled"),
         ("Zone", podm.zone or "none"),
         ("Read at", podm.read_at or "unknown"),
-        ("Pools", f"{one.pool_count:,}"),
-        ("Blocks", f"{every:,}"),
-        ("Nodes", f"{len(podm.nodes):,}"),
+        *size_facts([one], every)[1:],
+        *use_facts(uses),
     ]
-    facts += [(f"{use.capitalize()} blocks", f"{uses[use]:,}")
-              for use in ("shared", "unusable") if uses[use]]  # fmt: skip
     return Page(
         title=f"Podm {podm.id}",
         lead=f"{free:,} of {every:,} blocks are free",
@@ -144,7 +137,11 @@ def _of(pair: tuple[int | None, int | None]) -> str:
 
 def _usage(usage: BlockUsage, links: PageLinks) -> Iterator[Section]:
     held = sorted(usage.held.items())
-    rows: list[Row] = [(tail(uri), _holder(ids, links)) for uri, ids in held[:MOST_ROWS]]
+    # several claims, or another owner, of whom no more is known, have no page
+    rows: list[Row] = [
+        (tail(uri), TableCell(text=ids, href="" if " " in ids else links.claim(ids)))
+        for uri, ids in held[:MOST_ROWS]
+    ]
     text = "Blocks that claims hold, or that nodes of claims are made of. "
     text += first_of(MOST_ROWS, len(held))
     yield table("Held blocks", ("Block", "Claim"), rows, text=text.rstrip())
@@ -153,11 +150,6 @@ def _usage(usage: BlockUsage, links: PageLinks) -> Iterator[Section]:
         if len(usage.foreign) > len(lines):
             lines.append(f"and {len(usage.foreign) - len(lines):,} more")
         yield Lines(title="Blocks in use that no claim holds", lines=tuple(lines))
-
-
-def _holder(ids: str, links: PageLinks) -> TableCell:
-    """Return who holds a block: a claim, several, or another owner, of whom no more is known."""
-    return TableCell(text=ids, href="" if " " in ids else links.claim(ids))
 
 
 MOST_BLOCKS = 30  # of a node that are named
@@ -203,6 +195,13 @@ def claim_page(record: ClaimRecord, links: PageLinks) -> Page:
                    for grant in share.grants))
         for part in claim.parts for share in part.shares
     ]  # fmt: skip
+    nodes: list[Row] = [
+        (one.name or one.id, TableCell(text=one.podm, href=links.podm(one.podm)),
+         _blocks(one.blocks))
+        for one in record.nodes
+    ]  # fmt: skip
+    events = [(format_time(one.at), one.kind, one.podm or "", one.words or "")
+              for one in record.events]  # fmt: skip
     facts = [
         ("State", claim.state),
         ("Owner", claim.owner or NO_OWNER),
@@ -217,12 +216,10 @@ def claim_page(record: ClaimRecord, links: PageLinks) -> Page:
         facts=tuple(facts),
         sections=(
             _table("What it holds", ("Podm", "Node", "Pool", "Blocks", "Amounts"), parts),
-            _table("Nodes", ("Node", "Podm", "Blocks"),
-                   [_node_row(one, links) for one in record.nodes]),
-            _table("Events", ("At", "What", "Podm", "Note"),
-                   [_event_row(one) for one in record.events]),
+            _table("Nodes", ("Node", "Podm", "Blocks"), nodes),
+            _table("Events", ("At", "What", "Podm", "Note"), events),
         ),
-    )  # fmt: skip
+    )
 
 
 def nodes_page(nodes: Sequence[NodeStatus], links: PageLinks, *, every: int) -> Page:
@@ -241,10 +238,7 @@ def nodes_page(nodes: Sequence[NodeStatus], links: PageLinks, *, every: int) -> 
 
 
 def format_time(seconds: float | None) -> str:
-    """Return a time of the database in UTC, ``never`` where there is none.
-
-    A number that is no time, as in a damaged row, is returned as it is.
-    """
+    """Return a time of the database in UTC, ``never`` for None, a damaged number as it is."""
     if seconds is None:
         return "never"
     try:
@@ -255,15 +249,6 @@ def format_time(seconds: float | None) -> str:
 
 def _table(title: str, columns: tuple[str, ...], rows: Sequence[Row]) -> PageTable:
     return table(title, columns, rows[:MOST_ROWS], text=first_of(MOST_ROWS, len(rows)))
-
-
-def _node_row(node: ComposedNode, links: PageLinks) -> Row:
-    podm = TableCell(text=node.podm, href=links.podm(node.podm))
-    return node.name or node.id, podm, _blocks(node.blocks)
-
-
-def _event_row(event: Event) -> Row:
-    return format_time(event.at), event.kind, event.podm or "", event.words or ""
 
 
 def _blocks(uris: Sequence[str]) -> str:

@@ -35,16 +35,18 @@ def first_of(most: int, number: int, noun: str = "") -> str:
     return f"The first {most:,} of {number:,} {noun}".rstrip() + "." if number > most else ""
 
 
+def sentence(phrase: str) -> str:
+    """Return a phrase as the begin of a sentence."""
+    return phrase[:1].upper() + phrase[1:]
+
+
 def in_sentence(title: str) -> str:
     """Return a title as it stands within a sentence; an abbreviation keeps its capitals."""
     return title if title[1:2].isupper() else title[:1].lower() + title[1:]
 
 
 def shown_text(text: str, most: int = MOST_CHARACTERS) -> str:
-    """Return a text without what hides or turns it, which is written as in JSON; cut at ``most``.
-
-    It is not markup: what would be is escaped where it is printed.
-    """
+    """Return a text, cut, with what hides or turns it as in JSON; it is no markup yet."""
     text = escape(text)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 

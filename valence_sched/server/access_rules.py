@@ -55,11 +55,7 @@ def _rule(name: str, routes: list[Route]) -> policy.DocumentedRuleDefault:
 
 
 class AccessRules:
-    """The rules in effect: the defaults, and what a file of an operator has in their place.
-
-    Raises:
-        InputError: the file cannot be read, names no such rule, or has one that is none.
-    """
+    """The rules in effect: the defaults, and those of an operator's file; InputError if wrong."""
 
     def __init__(self, policy_file: str | None = None) -> None:
         overrides = _read_overrides(policy_file) if policy_file else {}

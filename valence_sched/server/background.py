@@ -32,8 +32,10 @@ class LeasedJob(Protocol):
         """Work until ``ended``; errors as of the state."""
 
 
+Tell = Callable[[str], object]
+Sleep = Callable[[float], object]
 #: Makes a job of what it calls for each change, and of what waits.
-MakeReader = Callable[[Callable[[str], object], Callable[[float], object]], LeasedJob]
+MakeReader = Callable[[Tell, Sleep], LeasedJob]
 
 
 class ReaderThread:

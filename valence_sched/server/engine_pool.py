@@ -111,10 +111,7 @@ class EnginePool:
             yield engine
 
     def close(self, timeout_s: float) -> bool:
-        """End the engine that decides, unless it is in use for longer; return whether it did.
-
-        The next use makes another.
-        """
+        """End the engine that decides, and return True, if it is free within ``timeout_s``."""
         if not self._lock.acquire("", timeout_s):
             return False
         try:

@@ -11,8 +11,8 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from keystoneauth1 import loading
 from keystoneauth1.exceptions import ClientException, Unauthorized
@@ -39,33 +39,26 @@ LOGIN_S = 600.0  # how long a browser's name and password stand for a token
 _TOKEN = re.compile(r"[!-~]+")
 
 
-class CachedToken(NamedTuple):
-    """What Keystone said of a token, until when it counts."""
-
-    document: bytes
-    until: float
-
-
 class TokenCache:
-    """What Keystone said of the last tokens, by their digests, for some seconds."""
+    """What Keystone said of the last tokens, by their digests, and until when it counts."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._cached: OrderedDict[str, CachedToken] = OrderedDict()
+        self._cached: OrderedDict[str, tuple[bytes, float]] = OrderedDict()
 
     def get(self, key: str) -> bytes | None:
         """Return what is known of a token, None for nothing that still counts."""
         with self._lock:
-            found = self._cached.get(key)
-            return found.document if found and self._clock() < found.until else None
+            document, until = self._cached.get(key, (None, 0.0))
+            return document if self._clock() < until else None
 
     def set(self, key: str, document: bytes, time: float = 0.0) -> None:
         """Keep what is known of a token for ``time`` seconds."""
         if time <= 0:
             return
         with self._lock:
-            self._cached[key] = CachedToken(document, self._clock() + time)
+            self._cached[key] = document, self._clock() + time
             self._cached.move_to_end(key)
             while len(self._cached) > CACHE_SIZE:
                 self._cached.popitem(last=False)
@@ -83,12 +76,7 @@ class KeystoneLogins:
         self._cache = TokenCache()
 
     def tokens(self, name: str, password: bytes) -> Iterator[str]:
-        """Yield the token that is known, and a new one if the caller asks for another.
-
-        Raises:
-            Unauthenticated: Keystone knows no such user, password or project.
-            IdentityUnavailable: Keystone does not answer.
-        """
+        """Yield the token that is known, then a new one; Unauthenticated or IdentityUnavailable."""
         words = name.encode() + b"\0" + password
         key = hmac.digest(self._secret, words, hashlib.sha256).hex()
         known = self._cache.get(key)
@@ -169,7 +157,8 @@ class KeystoneAccess:
             answer = self._middleware(confirmed, start_response)
         except ClientException as error:
             raise _unavailable(type(error).__name__) from None
-        _close(answer)
+        if (close := getattr(answer, "close", None)) is not None:
+            close()
         status = statuses[0].partition(" ")[0]
         if status == "401":
             raise Unauthenticated("Keystone does not know this token, or no longer: get another")
@@ -178,10 +167,7 @@ class KeystoneAccess:
         return self._user(confirmed)
 
     def _browser_user(self, environ: Mapping[str, Any]) -> User:
-        """Return the user whose name and password a browser sends, by a token of Keystone.
-
-        One that Keystone takes no more, as after another password, is asked for once again.
-        """
+        """Return the user whose login a browser sends; a token that has ended is renewed once."""
         name, password = basic_credentials(environ.get("HTTP_AUTHORIZATION"), MAX_PASSWORD)
         for token in self._logins.tokens(name, password):
             with contextlib.suppress(Unauthenticated):
@@ -273,9 +259,3 @@ def _options(settings: KeystoneSettings, password: str, public: str) -> dict[str
 def _unavailable(why: str) -> IdentityUnavailable:
     return IdentityUnavailable(one_line(f"Keystone cannot tell who this is ({why}): try again "
                                         "later; the log of the service has more"))  # fmt: skip
-
-
-def _close(answer: Iterable[bytes]) -> None:
-    close = getattr(answer, "close", None)
-    if close is not None:
-        close()

@@ -35,11 +35,11 @@ INTERRUPTED, PIPE_ENDED = 130, 141  # as a shell gives to what SIGINT and SIGPIP
 CONFIG_VARIABLE = "VALENCE_SCHEDULER_CONFIG"
 #: The extra of each library that a service may lack.
 EXTRAS = {
-    **dict.fromkeys(("bcrypt", "falcon", "gunicorn", "limits", "prometheus_client"),
-                    "service"),
-    **dict.fromkeys(("keystoneauth1", "keystonemiddleware", "oslo_config", "oslo_policy"),
-                    "keystone"),
-}  # fmt: skip
+    **dict.fromkeys(("bcrypt", "falcon", "gunicorn", "limits", "prometheus_client"), "service"),
+    **dict.fromkeys(
+        ("keystoneauth1", "keystonemiddleware", "oslo_config", "oslo_policy"), "keystone"
+    ),
+}
 MOST_DISPATCHES = 1000  # that are shown
 Command = Callable[["Maintenance", argparse.Namespace, TextIO], int]
 
@@ -78,12 +78,15 @@ def add_store_commands(parser: argparse.ArgumentParser) -> None:
                              "<file>.rows takes the rows that are taken out")  # fmt: skip
 
 
-def run_store_command(
-    arguments: argparse.Namespace, state: str | None, environ: Mapping[str, str], stdout: TextIO
-) -> int:
-    """Run a command on a state, None: the usual one; return its exit code."""
+def _run_store(arguments: argparse.Namespace, environ: Mapping[str, str], stdout: TextIO) -> int:
+    """Run a command on the state that is named, in settings or at all; return its exit code."""
+    from valence_sched.service.settings import read_settings
     from valence_sched.store.maintenance import Maintenance
 
+    path, state = arguments.config or environ.get(CONFIG_VARIABLE), arguments.state
+    if state is None and path:
+        with errors_at(None if arguments.config else CONFIG_VARIABLE):
+            state = read_settings(path, check=False).state
     app = App(environ=environ)
     registry = app.registry(state)
     commands: dict[str, Command] = {
@@ -272,16 +275,6 @@ def report_problems(
         stderr.write(f"{problem}{': the service waits for it' if passes else ''}\n")
         count += not passes
     return count
-
-
-def _run_store(arguments: argparse.Namespace, environ: Mapping[str, str], stdout: TextIO) -> int:
-    from valence_sched.service.settings import read_settings
-
-    path, state = arguments.config or environ.get(CONFIG_VARIABLE), arguments.state
-    if state is None and path:
-        with errors_at(None if arguments.config else CONFIG_VARIABLE):
-            state = read_settings(path, check=False).state
-    return run_store_command(arguments, state, environ, stdout)
 
 
 def _checked_settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> ServiceSettings:

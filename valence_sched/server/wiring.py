@@ -28,7 +28,14 @@ from valence_sched.model.phrases import summarise_decision
 from valence_sched.model.podm_address import EventAddress
 from valence_sched.model.reading import ReadPace
 from valence_sched.model.redact import redact_text
-from valence_sched.server.background import Application, LeasedJob, ReaderThread, ServiceHints
+from valence_sched.server.background import (
+    Application,
+    LeasedJob,
+    ReaderThread,
+    ServiceHints,
+    Sleep,
+    Tell,
+)
 from valence_sched.server.engine_pool import EnginePool, RequestCompiler, selection_of
 from valence_sched.server.state_facts import StateReader
 from valence_sched.service import openapi
@@ -158,20 +165,28 @@ class ServiceProcess:
         state_reader = StateReader(make_app, selection_of(settings), state.store)
         metrics = Metrics(state_reader.facts)
         self.engines = EnginePool(make_app, settings, state.mark, metrics.note_changes)
-        self.zone = self._process_zone() if settings.zones.enable_zone_routing else None
         self.reader = ReaderThread(self._background_reader) if _reads(settings, environ) else None
-        routes = settings.zones.enable_zone_routing
-        self.poller = ReaderThread(self._zone_poller, "zone poller") if routes else None
-        self.sender = (
-            ReaderThread(self._dispatch_sender, "dispatch sender") if settings.dispatch else None
-        )
+        self.zone: ProcessZone | None = None
+        self.sender: ReaderThread | None = None
+        self.poller: ReaderThread | None = None
+        schedulers: Schedulers = self.engines
+        if settings.dispatch is not None:
+            self.sender = ReaderThread(self._dispatch_sender, "dispatch sender")
+        if settings.zones.enable_zone_routing:  # else nothing of zones is loaded
+            from valence_sched.server.zone import ProcessZone, ZonedSchedulers
+
+            prepare_process()  # those of zones are loaded only now
+            self.zone = ProcessZone(settings, environ, self.engines, state.store)
+            self.poller = ReaderThread(self._zone_poller, "zone poller")
+            schedulers = ZonedSchedulers(self.engines, self.zone)
+        most = None if settings.auth == "none" else max(1, settings.threads - 1)
         self.parts = ServiceParts(
-            schedulers=self._schedulers(),
+            schedulers=schedulers,
             compile_spec=RequestCompiler(App(environ=environ), settings.near_maps).compile,
             records=state,
             operations=self.operations,
             limits=settings.limits,
-            gate=TenantGate(_most_of_a_tenant(settings)),
+            gate=TenantGate(settings.limits.tenant_requests or most),
             rates=rate_limiter(settings, environ),
             openapi=openapi.document,
             metrics=metrics.text,
@@ -253,9 +268,7 @@ class ServiceProcess:
         self.engines.close(ENGINE_END_S)
         self._state.close()
 
-    def _background_reader(
-        self, tell: Callable[[str], object], sleep: Callable[[float], object]
-    ) -> BackgroundReader:
+    def _background_reader(self, tell: Tell, sleep: Sleep) -> BackgroundReader:
         chosen, settings = self._settings.reader_settings, self._settings
         assert chosen is not None, "else there is no thread to run it"
         live = replace(selection_of(settings).live, timeout_s=chosen.request_timeout_s)
@@ -283,29 +296,11 @@ class ServiceProcess:
         self._reader_hint = reader.hint
         return reader
 
-    def _process_zone(self) -> ProcessZone:
-        """Return the zone of this process: without one, nothing of zones is loaded."""
-        from valence_sched.server.zone import ProcessZone
-
-        prepare_process()  # those of zones are loaded only now
-        return ProcessZone(self._settings, self._environ, self.engines, self._state.store)
-
-    def _schedulers(self) -> Schedulers:
-        if self.zone is None:
-            return self.engines
-        from valence_sched.server.zone import ZonedSchedulers
-
-        return ZonedSchedulers(self.engines, self.zone)
-
-    def _zone_poller(
-        self, tell: Callable[[str], object], sleep: Callable[[float], object]
-    ) -> ZonePoller:
+    def _zone_poller(self, tell: Tell, sleep: Sleep) -> ZonePoller:
         app, zones = self._make_app(), self._settings.zones
         return app.zone_poller(self._state.store(), zones, tell, clock=self._clock, sleep=sleep)
 
-    def _dispatch_sender(
-        self, tell: Callable[[str], object], sleep: Callable[[float], object]
-    ) -> LeasedJob:
+    def _dispatch_sender(self, tell: Tell, sleep: Sleep) -> LeasedJob:
         settings = self._settings.dispatch
         assert settings is not None, "else there is no thread to run it"
         return self._make_app().dispatch_sender(self._state.store(), settings, tell, sleep=sleep)
@@ -342,13 +337,6 @@ def _reads(settings: ServiceSettings, environ: Mapping[str, str]) -> bool:
     chosen = selection_of(settings)
     recorded = App(environ=environ).sources.named_sources(chosen)
     return settings.reader_settings is not None and (not recorded or chosen.live.selects_live)
-
-
-def _most_of_a_tenant(settings: ServiceSettings) -> int | None:
-    """Return how many requests of one tenant a process answers at a time, None for any number."""
-    if settings.auth == "none":
-        return settings.limits.tenant_requests
-    return settings.limits.tenant_requests or max(1, settings.threads - 1)
 
 
 def rate_limiter(settings: ServiceSettings, environ: Mapping[str, str]) -> RateLimiter:

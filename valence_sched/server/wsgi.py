@@ -29,10 +29,7 @@ REFUSAL = "this service authenticates nobody and answers its own machine alone: 
 
 
 def loopback_only(application: Application) -> Application:
-    """Return an application that refuses requests of other machines.
-
-    Another server listens for it, at an address that its own settings do not say.
-    """
+    """Return an application that refuses other machines: another server chose its address."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if is_loopback(environ.get("REMOTE_ADDR", "")):

@@ -120,11 +120,7 @@ class ProcessZone:
         return self._nodes(tenant).claims.hold_offers(body, key=key)
 
     def scheduler(self, tenant: str) -> ZoneScheduler | None:
-        """Return the scheduler over the zone and those below it, None where there are none.
-
-        Raises:
-            SchedulerError: what is asked has passed this zone before.
-        """
+        """Return the scheduler over all zones, None without children; or SchedulerError."""
         children = self._child_zones()
         if not children:
             return None
@@ -157,11 +153,7 @@ class ProcessZone:
         return ZoneNodes(ZoneClaims(id_, tokens, below, self._store().zone_claims))
 
     def _route(self) -> tuple[str, ...]:
-        """Return the zones that what is asked of a child has passed, this one the last.
-
-        Raises:
-            SchedulerError: it has passed this zone before.
-        """
+        """Return the zones that an ask of a child has passed, this one last; or SchedulerError."""
         route, (id_, _) = ROUTE.get(), self._identity()
         if id_ in route:
             raise SchedulerError("the zones are a circle: one of them is below itself")
@@ -256,10 +248,7 @@ def _access_of(row: ChildRow) -> tuple[object, ...]:
 
 
 class ZonedSchedulers:
-    """The schedulers of a process whose zone may have children: they then decide over all zones.
-
-    ServiceBusy, then, as of each verb.
-    """
+    """The schedulers of a process; where its zone has children, they decide over all zones."""
 
     def __init__(self, engines: Schedulers, zone: ProcessZone) -> None:
         self._engines, self._zone = engines, zone

@@ -45,7 +45,6 @@ from valence_sched.service.call import (
     SERVICE_TYPE,
     VERSION_HEADER,
     Call,
-    CallResult,
     ServiceParts,
     negotiated,
 )
@@ -279,7 +278,13 @@ def _responder(route: Route, parts: ServiceParts, access: Access) -> Callable[..
         result, again = replayed(route, call)
         if again:
             resp.set_header("Idempotency-Replayed", "true")
-        _send(resp, result)
+        resp.status = result.status
+        if result.status != 204:
+            resp.content_type = falcon.MEDIA_JSON
+        for name, value in result.headers.items():
+            resp.set_header(name, value)
+        if result.body is not None:
+            resp.data = encoded(result.body)
 
     return respond
 
@@ -361,16 +366,6 @@ def _noted(req: falcon.Request, name: str, default: Any) -> Any:
 
 def _request_id(req: falcon.Request) -> str:
     return str(_noted(req, "request_id", "-"))
-
-
-def _send(resp: falcon.Response, answer: CallResult) -> None:
-    resp.status = answer.status
-    if answer.status != 204:
-        resp.content_type = falcon.MEDIA_JSON
-    for name, value in answer.headers.items():
-        resp.set_header(name, value)
-    if answer.body is not None:
-        resp.data = encoded(answer.body)
 
 
 def _send_problem(req: falcon.Request, resp: falcon.Response, problem: Problem) -> None:

@@ -59,18 +59,10 @@ class ServedZone(Protocol):
     def most_hops(self) -> int: ...
 
     def tree(self, tenant: str) -> OfferingZone:
-        """Return the zone and those below it, as they are now, asked for a tenant.
-
-        Errors as of a state.
-        """
+        """Return the zone and those below it, as they are now, asked for a tenant."""
 
     def hold_offers(self, tenant: str, body: ZoneClaimBody, key: str | None) -> Claim:
-        """Hold what this zone and those below it offered, all or none, asked for a tenant.
-
-        Raises:
-            ClaimLost, StaleOffer: an offer is no longer there.
-            NameTaken: the key stands for something else.
-        """
+        """Hold all that was offered, or nothing; ClaimLost, StaleOffer or NameTaken."""
 
 
 CompileSpec = Callable[[RequestSpec, Flavor | None], Request]
@@ -277,11 +269,7 @@ GREATEST_VERSION = Microversion(1, 0)
 
 
 def negotiated(header: str | None) -> Microversion:
-    """Return the version that a header asks for, the least one where it asks for none of ours.
-
-    Raises:
-        ValueError: it names no version, or one that the service does not have.
-    """
+    """Return the version of ours that a header asks for, by default the least; or ValueError."""
     for part in header.split(",") if header else ():
         service, _, text = part.strip().partition(" ")
         if service != SERVICE_TYPE:

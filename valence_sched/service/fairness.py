@@ -136,10 +136,7 @@ class RateLimiter:
         self._window = MovingWindowRateLimiter(storage)
 
     def count(self, tenant: str, *, change: bool) -> None:
-        """Count a request of a tenant; RateLimited where it asked too often, or changed too much.
-
-        ServiceBusy where Redis does not answer: what cannot be counted is not answered.
-        """
+        """Count a request of a tenant; RateLimited for too many, ServiceBusy without Redis."""
         self._hit("requests", tenant)
         if change:
             self._hit("changes", tenant)

@@ -40,10 +40,7 @@ class RecordStore(Protocol):
         """Store who changed what; the oldest of many such lines are deleted."""
 
     def save_decision(self, decision_id: str, report: Report, document: bytes) -> None:
-        """Store a decision and its document; a scheduler over the same state finds it by its id.
-
-        Where the service has a controller, the decision is posted to it.
-        """
+        """Store a decision, which is found by its id and posted to a controller, if any."""
 
     def newest_decisions(self, most: int, skip: int, owner: str | None) -> list[DecisionSummary]:
         """Return the newest decisions of an owner, None: of everybody, after ``skip`` newer."""

@@ -199,12 +199,7 @@ DEFAULT_SETTINGS = ServiceSettings()
 
 
 def read_settings(path: str, *, check: bool = True) -> ServiceSettings:
-    """Return the settings of a YAML file; without ``check`` a caller checks them later.
-
-    Raises:
-        InputError: it cannot be read, or breaks its format.
-        UsageError: as of :func:`check_settings`.
-    """
+    """Return the settings of a YAML file, checked here or later; InputError or UsageError."""
     data = files.read(path)
     settings = convert(load_yaml(data, path) or {}, ServiceSettings, path)
     if check:

@@ -214,10 +214,7 @@ def parse_users(data: bytes, file: str) -> dict[str, UserEntry]:
 
 
 def basic_credentials(authorization: str | None, most: int) -> tuple[str, bytes]:
-    """Return the name and the password of a header ``Authorization``, of ``most`` bytes.
-
-    Unauthenticated where it is not one of HTTP basic.
-    """
+    """Return name and password of HTTP basic, of ``most`` bytes; else Unauthenticated."""
     if not authorization:
         raise Unauthenticated("this service takes a user name and a password: send HTTP basic")
     scheme, _, encoded = authorization.partition(" ")

@@ -22,10 +22,7 @@ WALKED = (msgspec.Struct, str, tuple)
 
 
 def visible(value: Any, owner: str, own_nodes: Callable[[], Container[str]]) -> Any:
-    """Return an answer as an owner may see it.
-
-    ``own_nodes`` returns the URIs of the owner's nodes; it is called where an answer names a node.
-    """
+    """Return an answer as an owner may see it; ``own_nodes`` is called where it names a node."""
     if isinstance(value, str):
         return without_foreign_texts(value)
     if isinstance(value, Podm):

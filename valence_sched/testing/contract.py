@@ -106,7 +106,10 @@ def fingerprint(view: View, request: Request) -> bytes:
         arrays += [counts.start, counts.kind, counts.free, counts.total]
     columns: list[StockColumn] = list(view.resources.values())
     arrays += [array for column in columns for array in column.arrays()]
-    values = [[_plain(value) for value in label.values] for label in labels]
+    values = [
+        [sorted(one) if isinstance(one, frozenset) else one for one in label.values]
+        for label in labels
+    ]
     tables = [repr(table) for table in view.block_tables]
     kinds = [kind.sort_key.decode() for kind in view.kinds.kinds]
     documents = to_json([view.podms, view.pools, values, tables, kinds, request])
@@ -158,10 +161,6 @@ def _array(name: str, answer: Any, rows: int, kind: type[np.generic]) -> Answer:
 
 def _same(one: Answer, other: Answer) -> bool:
     return bool(np.array_equal(one, other, equal_nan=one.dtype != np.bool_))
-
-
-def _plain(value: Any) -> Any:
-    return sorted(value) if isinstance(value, frozenset) else value
 
 
 def _name(function: PluginFunction) -> str:

@@ -172,10 +172,7 @@ BLOCKS_URI = "/redfish/v1/ResourceBlocks/"
 
 
 class BlockText(NamedTuple):
-    """A kind of block as text: the parts before its number, before its pools, and after them.
-
-    ``tails`` has one text per line of ``STATES``.
-    """
+    """A kind of block as text: up to its number, up to its pools, and after, by STATES."""
 
     head: str
     middle: str

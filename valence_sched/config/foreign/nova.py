@@ -163,11 +163,7 @@ def _bare_metal_class(named: Mapping[str, int]) -> str | None:
 def _compile_bare_metal(
     flavor: Flavor, template: NovaFlavor, specs: _ExtraSpecs, bare_metal: str, known: FlavorLookup
 ) -> Flavor:
-    """Return a flavor of bare metal as the known flavor of its class, else of its own amounts.
-
-    Raises:
-        InputError: it has no amounts of its own either, or others beside those of the known one.
-    """
+    """Return the known flavor of a class of bare metal, or one of its own amounts."""
     cursor = specs.cursor.at(f"resources:{bare_metal}")
     amounts = {name: amount for name, amount in specs.amounts.items() if amount}
     del amounts[bare_metal]

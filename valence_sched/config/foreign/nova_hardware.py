@@ -121,11 +121,7 @@ class HardwareSpecs:
         self.amounts: Counter[str] = Counter()
 
     def read(self, key: str, text: str) -> None:
-        """Take one extra spec to where it belongs.
-
-        Raises:
-            InputError: Nova does not know the key or its value, or it has no counterpart here.
-        """
+        """Take one extra spec; InputError if Nova does not know it, or nothing here matches it."""
         cursor = self._cursor.at(key)
         self._values[key] = text
         if key in VALUES:
@@ -149,11 +145,7 @@ class HardwareSpecs:
             raise cursor.error("an extra spec that Nova does not know", "one that it knows", hint)
 
     def check(self, required: list[str], forbidden: list[str]) -> None:
-        """Refuse keys that contradict each other, or the traits that the flavor names itself.
-
-        Raises:
-            InputError: it names the key.
-        """
+        """Raise InputError for keys that contradict each other, or traits that the flavor names."""
         model, version = self._values.get("hw:tpm_model"), self._values.get("hw:tpm_version")
         if model and not version:
             raise self._cursor.at("hw:tpm_model").error("no 'hw:tpm_version' beside it", "one")

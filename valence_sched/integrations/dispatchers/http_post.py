@@ -41,11 +41,7 @@ def post(
 
 
 def get(url: str, timeout_s: float, headers: Mapping[str, str] | None = None) -> Any:
-    """Return the JSON of the answer, None where the other side has no such resource.
-
-    Raises:
-        UsageError, DispatchFailed: as for a POST; the answer cannot be read.
-    """
+    """Return the JSON of the answer, None where there is no such resource; errors as for a POST."""
     where, status, content = _ask("GET", url, None, timeout_s, headers)
     if status in (404, 405, 501):
         return None
@@ -88,10 +84,7 @@ def _ask(
 
 
 def order_headers(order: Order, node: int | None = None) -> dict[str, str]:
-    """Return the headers that log in, and by which an order, or a node of it, is known again.
-
-    An order that is sent once has none of the latter.
-    """
+    """Return the headers that log in, and those by which an order with an id is known again."""
     headers = {}
     if order.id is not None:
         headers["Idempotency-Key"] = order.id if node is None else f"{order.id}-{node}"

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
+from operator import methodcaller
 from typing import Any
 
 from valence_sched.errors import (
@@ -21,7 +21,6 @@ from valence_sched.model.lifecycle import (
     ClaimRecord,
     ClaimResult,
     NodeRecord,
-    ProvisionResult,
     ReconcileResult,
 )
 from valence_sched.model.plan import Plan
@@ -110,33 +109,18 @@ def check_plan(call: Call, scheduler: Scheduler, plan: Plan) -> None:
 def compose(call: Call) -> CallResult:
     """Have pod managers compose a request, a plan or a claim."""
     body: NodesBody = call.body
+    times = {"ttl_s": body.ttl_s, "wait_s": body.wait_s}
     with call.parts.schedulers.changing() as scheduler:
-        verb: Callable[..., ProvisionResult]
         if body.claim is not None:
             check_claim(call, scheduler, body.claim)
-            verb = functools.partial(_compose_claim, claim=body.claim)
+            work = methodcaller("compose_claim", body.claim, wait_s=body.wait_s)
         elif body.plan is not None:
             check_plan(call, scheduler, body.plan)
-            verb = functools.partial(_compose_plan, plan=body.plan, key=call.key)
+            work = methodcaller("compose_plan", body.plan, key=call.key, **times)
         else:
             request = call.deciding(scheduler, body)
-            verb = functools.partial(_compose, request=request, key=call.key, detail=body.detail)
-    work = functools.partial(verb, ttl_s=body.ttl_s, wait_s=body.wait_s)
+            work = methodcaller("compose", request, key=call.key, detail=body.detail, **times)
     return start(call, "compose", work, repeat=body.claim is None)
-
-
-def _compose(scheduler: Scheduler, *, request: Any, **options: Any) -> ProvisionResult:
-    return scheduler.compose(request, **options)
-
-
-def _compose_plan(scheduler: Scheduler, *, plan: Any, **options: Any) -> ProvisionResult:
-    return scheduler.compose_plan(plan, **options)
-
-
-def _compose_claim(
-    scheduler: Scheduler, *, claim: str, ttl_s: float, wait_s: float
-) -> ProvisionResult:
-    return scheduler.compose_claim(claim, wait_s=wait_s)
 
 
 def node_record(call: Call) -> NodeRecord:

@@ -30,10 +30,7 @@ class DecisionsQuery(Noun, frozen=True, kw_only=True):
 
 
 def compile_request(call: Call) -> Request:
-    """Compile a request with its flavor and the places of what it is to be near to.
-
-    One with a seed is decided alike each time, so it gets its id here.
-    """
+    """Compile a request with its flavor and places; one with a seed gets its id, decided alike."""
     spec = call.body.request
     with call.parts.schedulers.reading() as scheduler:
         request = call.compiled_spec(scheduler, spec)

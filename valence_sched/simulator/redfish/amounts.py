@@ -11,6 +11,7 @@ from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.stocks import GIB, domain_stock, holder_uri, pool_stock
 from valence_sched.model.inventory import Stock, grant_size
 from valence_sched.simulator.server.documents import (
+    MISSING,
     OK,
     DocumentTree,
     Json,
@@ -47,11 +48,11 @@ def create_amount(
     uri, stock, name, unit = source
     size = body.get(name)
     if not isinstance(size, int) or isinstance(size, bool) or size <= 0:
-        raise RequestRefused(400, "CreateFailedMissingReqProperties", f"{name} is required.", name)
+        raise RequestRefused(400, MISSING, f"{name} is required.", name)
     kind = "MemoryChunks" if name == "MemoryChunkSizeMiB" else "Volume"
     if kind == "MemoryChunks" and body.get("AddressRangeType") not in ("Volatile", "PMEM", "Block"):
         text = "AddressRangeType is required."
-        raise RequestRefused(400, "CreateFailedMissingReqProperties", text, "AddressRangeType")
+        raise RequestRefused(400, MISSING, text, "AddressRangeType")
     if grant_size(stock, size / unit) != round(size / unit, 9):
         text = f"{name} {size} is not granted: {uri} has {stock.used:g} of {stock.total} in use."
         raise RequestRefused(400, "PropertyValueError", text, name)

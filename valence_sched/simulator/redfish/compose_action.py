@@ -12,6 +12,7 @@ from valence_sched.drivers.links import ROOT
 from valence_sched.simulator.redfish import blocks
 from valence_sched.simulator.redfish.composition import Composition
 from valence_sched.simulator.server.documents import (
+    WRONG_TYPE,
     DocumentTree,
     Json,
     RequestRefused,
@@ -128,7 +129,7 @@ def _stanzas(manifest: Any) -> list[Json]:
     if not isinstance(stanzas, list) or not stanzas:
         raise RequestRefused(400, "EmptyManifest", "The manifest has no stanzas.")
     if not all(isinstance(stanza, dict) for stanza in stanzas):
-        raise RequestRefused(400, "PropertyValueTypeError", "A stanza is no object.", "Stanzas")
+        raise RequestRefused(400, WRONG_TYPE, "A stanza is no object.", "Stanzas")
     return stanzas
 
 

@@ -19,6 +19,8 @@ from valence_sched.simulator.redfish.system import (
     remove_system,
 )
 from valence_sched.simulator.server.documents import (
+    MISSING,
+    WRONG_TYPE,
     DocumentTree,
     Json,
     RequestRefused,
@@ -73,7 +75,7 @@ def check_required(every: Iterable[SimulatedCapability], use_case: str, body: Js
     for name in sorted(set.intersection(*required)) if required else []:
         if name not in body:
             text = f"The property {name} is required to compose a system."
-            raise RequestRefused(400, "CreateFailedMissingReqProperties", text, name)
+            raise RequestRefused(400, MISSING, text, name)
 
 
 def limit_violation(
@@ -143,9 +145,7 @@ def _device_requests(kind: str, row: Json) -> Iterator[DeviceRequest]:
     count = row.get("@Redfish.RequestedCount", 1)
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 10_000:
         text = f"@Redfish.RequestedCount of {kind} is {count!r}, expected 1 or more."
-        raise RequestRefused(
-            400, "PropertyValueTypeError", text, str(count), "@Redfish.RequestedCount"
-        )
+        raise RequestRefused(400, WRONG_TYPE, text, str(count), "@Redfish.RequestedCount")
     more = row.get("@Redfish.AllowOverprovisioning") is True
     inner = row.get("Drives") if kind == "Storage" else row.get("Devices")
     if isinstance(inner, list) and inner:
@@ -251,9 +251,7 @@ class Composition:
         shapes = device_requests(body)
         if not named and not shapes:
             text = "A system is composed of Links.ResourceBlocks, or of devices it is to have."
-            raise RequestRefused(
-                400, "CreateFailedMissingReqProperties", text, "Links/ResourceBlocks"
-            )
+            raise RequestRefused(400, MISSING, text, "Links/ResourceBlocks")
         for uri in named:
             self._check(uri, client, reservation)
         if not shapes:
@@ -391,9 +389,7 @@ def _named_blocks(body: Json) -> list[str]:
         return []
     if not isinstance(links, list) or not all(uri_of(link) for link in links):
         text = "Links.ResourceBlocks is not an array of links."
-        raise RequestRefused(
-            400, "PropertyValueTypeError", text, str(links)[:200], "ResourceBlocks"
-        )
+        raise RequestRefused(400, WRONG_TYPE, text, str(links)[:200], "ResourceBlocks")
     found = uris(links)
     if len(found) < len(links):
         text = "Links.ResourceBlocks names a resource block twice."

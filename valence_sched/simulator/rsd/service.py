@@ -165,11 +165,7 @@ class NodesService:
             self._update_state(uri, self._node(uri))
 
     def reply(self, method: str, uri: str, body: Any = None) -> SimulatedReply | None:
-        """Answer a request, None when it is not for the Nodes service.
-
-        Actions are found by the last part of their URI, so targets are as documents name
-        them.
-        """
+        """Answer a request, None for others'; actions are found by the last part of their URI."""
         uri, _, action = uri.rstrip("/").partition("/Actions/")
         verb = action.rpartition(".")[2]
         if method == "DELETE" and not action:

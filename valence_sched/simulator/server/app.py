@@ -61,10 +61,7 @@ _PIECE = b'{"@odata.id":"/redfish/v1/Chassis/of-very-many"},' * 1338  # about 64
 
 
 class SeenRequest(NamedTuple):
-    """One request that came in: method, path with query, and the status that went out.
-
-    The status is 0 where the connection was cut, and -1 where no answer has come yet.
-    """
+    """A request that came, and its status: 0 where it was cut, -1 where none went out yet."""
 
     method: str
     path: str

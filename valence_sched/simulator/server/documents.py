@@ -41,10 +41,7 @@ class Change(NamedTuple):
 
 
 class DocumentTree:
-    """Redfish documents that change; a URI is found without regard to a trailing slash.
-
-    ``changes`` counts every change of any of them.
-    """
+    """Redfish documents whose ``changes`` are counted; a slash at the end of a URI is nothing."""
 
     def __init__(self, documents: Mapping[str, Json]) -> None:
         own: dict[str, Json] = msgspec.json.decode(msgspec.json.encode(documents))
@@ -224,6 +221,7 @@ def collection_document(uri: str, type_: str, name: str, members: Iterable[str] 
     }
 
 
+MISSING, WRONG_TYPE = "CreateFailedMissingReqProperties", "PropertyValueTypeError"
 #: The registry of each message that is sent; every other is of Base.
 COMPOSITION_MESSAGES = (
     "ResourceBlockInUse",

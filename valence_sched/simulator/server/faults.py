@@ -94,7 +94,7 @@ RULES = (
     FaultRule("stream-redirect", "", "the event stream is redirected to another host"),
     FaultRule("stream-older", "", "events are those of older services: types, origins as text"),
     FaultRule("odd-actions", "", "the actions of a rack's nodes begin with other words"),
-)  # fmt: skip
+)
 
 #: What a body may be in place of a document.
 KINDS = ("text", "number", "list", "object")
@@ -156,11 +156,7 @@ class Faults:
 
 
 def faults_of(rules: Sequence[str], podms: Sequence[str]) -> dict[str, Faults]:
-    """Return the faults of each pod manager that a list of rules gives it.
-
-    Raises:
-        UnknownName, UsageError: no such rule or pod manager; a rule does not say what it must.
-    """
+    """Return the faults that rules give each pod manager; UnknownName or UsageError of a rule."""
     every = [_fault(rule, podms) for rule in rules]
     # each pod manager has a fault of its own, since it counts
     return {

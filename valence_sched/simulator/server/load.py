@@ -75,7 +75,9 @@ def _list_twice(documents: DocumentTree) -> None:
         if drives:
             copies = _put_copies(documents, f"{uri}/Storage/Again/Drives", drives.values())
             again = {"Name": "Again", "Drives": links_to(copies)}
-            simple = {"Name": "Again", "Devices": [_device(json) for json in drives.values()]}
+            told = ("Name", "CapacityBytes", "Model")
+            devices = [{key: json[key] for key in told if key in json} for json in drives.values()]
+            simple = {"Name": "Again", "Devices": devices}
             changed |= {
                 "Drives": [
                     *(own if isinstance(own, list) else [own]),
@@ -86,9 +88,9 @@ def _list_twice(documents: DocumentTree) -> None:
             }
         system: Json = {"Name": "Again", "SystemType": "Physical"}
         for kind in _BY_SYSTEM:
-            if devices := dict(documents.linked(block.get(kind))):
+            if linked := dict(documents.linked(block.get(kind))):
                 below = f"{uri}/Again/{kind}"
-                copies = _put_copies(documents, below, devices.values())
+                copies = _put_copies(documents, below, linked.values())
                 documents.put(below, collection_document(below, "Collection", kind, copies))
                 system[kind] = {"@odata.id": below}
         if len(system) > 2 and not block.get("ComputerSystems"):
@@ -171,10 +173,6 @@ def _put_copies(documents: DocumentTree, below: str, devices: Iterable[Json]) ->
     return [_put(documents, f"{below}/{n}", json) for n, json in enumerate(copies, 1)]
 
 
-def _device(drive: Json) -> Json:
-    return {key: drive[key] for key in ("Name", "CapacityBytes", "Model") if key in drive}
-
-
 _CHANGES: dict[str, Callable[[DocumentTree], None]] = {
     "list-twice": _list_twice,
     "physical-volumes": _list_physical_volumes,
@@ -204,9 +202,14 @@ def complete(documents: DocumentTree, faults: Faults, id_: str) -> None:
         del features["ExpandQuery"]
     documents.put(ROOT, {**root, "ProtocolFeaturesSupported": features})
     if "Systems" not in root and any(True for _ in blocks(documents)):
-        _put_systems(documents)
+        uri = f"{ROOT}/Systems"
+        documents.put(ROOT, {**(documents.get(ROOT) or {}), "Systems": {"@odata.id": uri}})
+        if uri not in documents:
+            documents.put(uri, collection_document(uri, "ComputerSystemCollection", "Systems"))
     vary(documents, faults)
-    collection = _blocks_collection(documents)
+    holders = (composition_service(documents), documents.get(ROOT))
+    found = (uri_of(value_at(one, "ResourceBlocks")) for one in holders)
+    collection = next(filter(None, found), "")
     members = documents.member_uris(collection)
     if "foreign-link" in faults:
         host = "https://elsewhere.example.net"
@@ -225,18 +228,6 @@ def _root(documents: DocumentTree) -> Json:
     }
     parts = [name for name in PARTS if f"{ROOT}/{name}" in documents]
     return {**root, **{name: {"@odata.id": f"{ROOT}/{name}"} for name in parts}}
-
-
-def _put_systems(documents: DocumentTree) -> None:
-    uri = f"{ROOT}/Systems"
-    documents.put(ROOT, {**(documents.get(ROOT) or {}), "Systems": {"@odata.id": uri}})
-    if uri not in documents:
-        documents.put(uri, collection_document(uri, "ComputerSystemCollection", "Systems"))
-
-
-def _blocks_collection(documents: DocumentTree) -> str:
-    holders = (composition_service(documents), documents.get(ROOT))
-    return next(filter(None, (uri_of(value_at(one, "ResourceBlocks")) for one in holders)), "")
 
 
 def _add(documents: DocumentTree, collection: str, link: str) -> None:

@@ -19,6 +19,7 @@ from valence_sched.simulator.redfish.composition import Composition, Composition
 from valence_sched.simulator.redfish.system import media_action, reset
 from valence_sched.simulator.rsd.service import NodesService
 from valence_sched.simulator.server.documents import (
+    WRONG_TYPE,
     DocumentTree,
     Json,
     RequestRefused,
@@ -59,11 +60,10 @@ class DocumentWrites:
         self.tasks = Tasks(
             documents, self.composition, clock, duration_s=task_s, fail="task-exception" in faults
         )
-        self._rack = (
-            NodesService(documents, clock, assemble_s=task_s, habits=self._habits)
-            if _is_rack(documents)
-            else None
-        )
+        root = documents.get(ROOT)
+        self._rack: NodesService | None = None
+        if value_at(root, "Nodes") or value_at(root, "Oem", "Intel_RackScale"):
+            self._rack = NodesService(documents, clock, assemble_s=task_s, habits=self._habits)
         self._action = ComposeAction(documents, self.composition, self.reservations)
 
     def tick(self) -> None:
@@ -192,11 +192,6 @@ class DocumentWrites:
             blocks.set_status(self._documents, block, CompositionState="Failed")
 
 
-def _is_rack(documents: DocumentTree) -> bool:
-    root = documents.get(ROOT)
-    return bool(value_at(root, "Nodes") or value_at(root, "Oem", "Intel_RackScale"))
-
-
 def json_of(body: bytes) -> Json:
     """Return the JSON object of a request; RequestRefused if it is none."""
     try:
@@ -272,9 +267,7 @@ def _checked_block(json: Json, change: Json, replaces: bool) -> Json:
     sent, status = change["CompositionStatus"], json["CompositionStatus"]
     if not isinstance(sent, dict):
         text = "CompositionStatus is no object."
-        raise RequestRefused(
-            400, "PropertyValueTypeError", text, str(sent)[:200], "CompositionStatus"
-        )
+        raise RequestRefused(400, WRONG_TYPE, text, str(sent)[:200], "CompositionStatus")
     for name, value in sent.items():
         _check_status(name, value, status)
     return {**change, "CompositionStatus": sent if replaces else {**status, **sent}}
@@ -288,7 +281,7 @@ def _check_status(name: str, value: Any, status: Json) -> None:
         raise RequestRefused(400, "PropertyNotWritable", text, name)
     if not isinstance(value, bool) and (value is not None or name != "Reserved"):
         text = f"{name} is neither true nor false."
-        raise RequestRefused(400, "PropertyValueTypeError", text, str(value)[:200], name)
+        raise RequestRefused(400, WRONG_TYPE, text, str(value)[:200], name)
     if name == "SharingEnabled" and status.get("CompositionState") != "Unused":
         text = "SharingEnabled cannot be changed while the block is composed."
         raise RequestRefused(400, "PropertyNotWritable", text, name)
@@ -372,7 +365,10 @@ class SimulatedPodm:
         try:
             user = self._user(request)
             if user is None:
-                return encode_reply(_unauthorized())
+                text = "Log in first: with a session, or with basic authentication."
+                body = error_body("ResourceAtUriUnauthorized", text)
+                headers = {"WWW-Authenticate": 'Basic realm="redfish"'}
+                return encode_reply(SimulatedReply(401, body, headers))
             if request.method in ("GET", "HEAD"):
                 return self._read(request)
             return encode_reply(self._write(request, user))
@@ -456,9 +452,3 @@ def encode_reply(answer: SimulatedReply) -> EncodedReply:
     if answer.status == 200:
         headers["ETag"] = etag_of(body)
     return EncodedReply(answer.status, escape_json(body), headers)
-
-
-def _unauthorized() -> SimulatedReply:
-    text = "Log in first: with a session, or with basic authentication."
-    headers = {"WWW-Authenticate": 'Basic realm="redfish"'}
-    return SimulatedReply(401, error_body("ResourceAtUriUnauthorized", text), headers)

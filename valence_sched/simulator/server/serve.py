@@ -31,10 +31,7 @@ Ready = Callable[[list[tuple[str, str]]], None]
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """Which pod managers are served (none named means all), where and how.
-
-    Port 0 is any that is free.
-    """
+    """Which pod managers are served (none named: all), where and how; port 0 is any free one."""
 
     podms: Sequence[str] = ()
     port: int = 0
@@ -115,11 +112,7 @@ def url_of(port: int) -> str:
 
 
 def bind_sockets(count: int, port: int = 0) -> list[socket.socket]:
-    """Return sockets on consecutive ports from ``port``, or on any that are free when it is 0.
-
-    Raises:
-        UsageError, PodmError: there are not that many ports; one is taken, none is left bound.
-    """
+    """Return sockets on ports from ``port`` on, for 0 on any free ones; UsageError or PodmError."""
     if not 0 <= port <= 65535 or (port and port + count - 1 > 65535):
         raise UsageError(f"--port {port}: {format_count(count, 'port')} from there: beyond 65535")
     found: list[socket.socket] = []

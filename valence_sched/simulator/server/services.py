@@ -21,6 +21,7 @@ from valence_sched.model.quantity import format_count
 from valence_sched.simulator.redfish import blocks
 from valence_sched.simulator.redfish.composition import Composition, CompositionPlan
 from valence_sched.simulator.server.documents import (
+    MISSING,
     OK,
     Change,
     DocumentTree,
@@ -63,10 +64,7 @@ class _Session:
 
 
 class Sessions:
-    """The sessions of one pod manager; each ends when it is not used for ``timeout_s``.
-
-    ``changes`` is how many changes of the documents were theirs.
-    """
+    """The sessions of one pod manager; ``changes`` counts those of documents by them."""
 
     def __init__(
         self,
@@ -110,7 +108,7 @@ class Sessions:
         username, password = body.get("UserName"), body.get("Password")
         if not isinstance(username, str) or not isinstance(password, str):
             text = "A session needs UserName and Password."
-            return refusal(400, "CreateFailedMissingReqProperties", text, "UserName")
+            return refusal(400, MISSING, text, "UserName")
         if not self._login.matches(username, password):
             text = "Nobody with this name and password is known here."
             return refusal(401, "ResourceAtUriUnauthorized", text)
@@ -190,10 +188,7 @@ MOST_EVENTS = 100
 
 
 def add_event_service(documents: DocumentTree, faults: Faults) -> str:
-    """Give a tree an event service; return the URI of its stream, empty where it has none.
-
-    Subscriptions of a recording are not its own, and go.
-    """
+    """Give a tree an event service without subscriptions; return its stream, empty for none."""
     root = documents.get(ROOT) or {}
     service_uri = uri_of(value_at(root, "EventService")) or EVENT_SERVICE
     known = documents.get(service_uri)
@@ -233,10 +228,7 @@ def events_of(changes: Iterable[Change], number: int, *, older: bool = False) ->
 
 
 def bodies_of(changes: Iterable[Change], number: int, *, older: bool = False) -> Iterator[Json]:
-    """Yield the messages of changes, each resource once, numbered from ``number``.
-
-    ``older`` services name a type in place of a message, and an origin that is no link.
-    """
+    """Yield the messages of changes, each resource once, from ``number`` on."""
     kinds: dict[str, str] = {}
     for change in changes:
         first = kinds.get(change.uri)
@@ -301,7 +293,7 @@ class Subscriptions:
         destination, protocol = body.get("Destination"), body.get("Protocol")
         if not isinstance(destination, str) or not isinstance(protocol, str):
             text = "A subscription needs Destination and Protocol."
-            return refusal(400, "CreateFailedMissingReqProperties", text, "Destination")
+            return refusal(400, MISSING, text, "Destination")
         if protocol != "Redfish" or not _on_loopback(destination):
             text = "Events are sent by the protocol Redfish, to http URLs on this machine."
             return refusal(400, "PropertyValueNotInList", text, protocol, "Protocol")
