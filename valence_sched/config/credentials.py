@@ -93,20 +93,16 @@ def read_password(
     if reference is None:
         return None
     if reference.env is not None:
-        return _password_from_variable(reference.env, environ)
+        if value := environ.get(reference.env):
+            return value
+        state = "is not set" if value is None else "is empty"
+        text = f"the environment variable {reference.env}, its password, {state}"
+        raise CredentialError(text)
     if reference.file is not None:
         return _password_from_file(Path(os.path.expanduser(reference.file)))
     if secure_file is None:
         raise CredentialError("its password is kept in the secure file, and there is none here")
     return secure_file.get(name)
-
-
-def _password_from_variable(variable: str, environ: Mapping[str, str]) -> str:
-    value = environ.get(variable)
-    if value:
-        return value
-    state = "is not set" if value is None else "is empty"
-    raise CredentialError(f"the environment variable {variable}, its password, {state}")
 
 
 def _password_from_file(path: Path) -> str:
@@ -139,7 +135,7 @@ def _read_private(path: Path, max_bytes: int) -> bytes:
 
 
 def _check_private(path: Path, status: os.stat_result) -> None:
-    if stat.S_ISDIR(status.st_mode) or not stat.S_ISREG(status.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise CredentialError(f"{path}: no regular file, expected one with a password")
     if status.st_uid not in (os.geteuid(), 0):
         raise CredentialError(f"{path} belongs to another user: chown it, and chmod 600 {path}")

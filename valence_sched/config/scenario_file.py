@@ -102,12 +102,7 @@ KEY = "expectations"
 
 
 def parse_checks(data: bytes, file: str) -> tuple[list[Check], list[str]]:
-    """Parse a file of expectations; also return warnings.
-
-    Raises:
-        InputError, NewerSchema: naming the path, what was found and what was expected; a file
-            without expectations is one.
-    """
+    """Parse a file of expectations, at least one, with warnings; InputError or NewerSchema."""
     document = load_yaml(data, file)
     if not isinstance(document, dict):
         raise InputError(file, "$", "no map", f"a list under {KEY!r}")

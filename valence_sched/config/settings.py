@@ -225,7 +225,8 @@ class Configuration:
 
     def flavor(self, reference: str, paths: Sequence[str] = ()) -> Flavor:
         """Return the flavor of ``-``, a file, a name or a uuid; UnknownName or InputError."""
-        if reference == "-" or _looks_like_file(reference):
+        is_named = os.sep in reference or reference.endswith((".yaml", ".yml", ".json"))
+        if reference == "-" or is_named or os.path.isfile(reference):
             flavors = self.flavors_in(reference, paths)
             if len(flavors) != 1:
                 hint = "name the file with --flavor-file and one of its flavors with --flavor"
@@ -368,7 +369,3 @@ class Configuration:
         if self._stdin is None:
             self._stdin = sys.stdin.buffer if sys.stdin is not None else BytesIO()
         return self._stdin
-
-
-def _looks_like_file(word: str) -> bool:
-    return os.sep in word or word.endswith((".yaml", ".yml", ".json")) or os.path.isfile(word)

@@ -77,10 +77,7 @@ class HintFanout:
             thread.start()
 
     def send(self, names: Iterable[str] = ()) -> None:
-        """Hint that these pod managers changed, or that something did; returns at once.
-
-        Hints that wait for the broker are one.
-        """
+        """Hint that these pod managers, or something, changed; hints that wait are one."""
         with self._change:
             self._names.update(names)
             self._wanted = True

@@ -250,10 +250,7 @@ def _extremes(one: ChartSeries, unit: str) -> Iterable[str]:
 
 def _time_unit(longest_s: float) -> tuple[str, float]:
     """Return the largest unit of which there are at least three, and its seconds."""
-    for unit, seconds in _UNITS_S:
-        if longest_s >= 3 * seconds:
-            return unit, seconds
-    return _UNITS_S[-1]
+    return next((one for one in _UNITS_S if longest_s >= 3 * one[1]), _UNITS_S[-1])
 
 
 def _ticks(last: float, most: int) -> list[float]:

@@ -79,10 +79,7 @@ def relocation_map(
     moves: Sequence[NodeMove],
     sources: Iterable[str] = (),
 ) -> HardwareMap:
-    """Return the map with what nodes leave and where they land; pod managers of both stand first.
-
-    The blocks that a node lands on have the number of its step. ``sources`` are left as well.
-    """
+    """Return the map with what nodes leave, ``sources`` too, and the step by which each lands."""
     marks = _marks(hardware, leaving, moves)
     left = Counter(one.podm for one in leaving)
     left.update(dict.fromkeys(sources, 0))

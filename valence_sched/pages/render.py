@@ -151,14 +151,12 @@ _KINDS: dict[type, str] = {
 
 def page_html(page: Page) -> bytes:
     """Return a page as HTML in UTF-8."""
-    text = _environment().get_template("page.html").render(page=page)
-    return text.encode("utf-8", "strict")
+    return _environment().get_template("page.html").render(page=page).encode()
 
 
 def site_html(page: Page, frame: Frame) -> bytes:
     """Return a page of a service as HTML in UTF-8, with what is around it."""
-    text = _environment().get_template("site.html").render(page=page, frame=frame)
-    return text.encode("utf-8", "strict")
+    return _environment().get_template("site.html").render(page=page, frame=frame).encode()
 
 
 def shown(value: Any) -> Any:

@@ -122,17 +122,12 @@ def podm_page(
 
 def _pools(pools: dict[str, PodmSummary]) -> PageTable:
     rows = [
-        (name, *(_of(pair) for pair in (one.blocks, one.cores, one.gpus)))
+        (name, *(" of ".join(map(format_value, it)) for it in (one.blocks, one.cores, one.gpus)))
         for name, one in list(pools.items())[:MOST_ROWS]
     ]
     columns = ("Pool", "Blocks", "Cores", "GPUs")
     text = f"Free of all. {first_of(MOST_ROWS, len(pools))}".rstrip()
     return table("Pools", columns, rows, columns[1:], text)
-
-
-def _of(pair: tuple[int | None, int | None]) -> str:
-    free, total = pair
-    return f"{format_value(free)} of {format_value(total)}"
 
 
 def _usage(usage: BlockUsage, links: PageLinks) -> Iterator[Section]:
@@ -163,7 +158,8 @@ def decisions_page(decisions: Sequence[DecisionSummary], links: PageLinks) -> Pa
     rows: list[Row] = [
         (TableCell(text=format_time(one.decided_at), href=links.decision(one.id)),
          one.request or "unknown", (one.outcome or "unknown").replace("_", " "),
-         _placed_of(one), _podm_names(one.podms, one.podm_count), one.owner or NO_OWNER)
+         "unknown" if one.requested is None else f"{one.placed:,} of {one.requested:,}",
+         _podm_names(one.podms, one.podm_count), one.owner or NO_OWNER)
         for one in decisions
     ]  # fmt: skip
     columns = ("Decided at", "Request", "Outcome", "Nodes", "Podms", "Owner")
@@ -259,7 +255,3 @@ def _blocks(uris: Sequence[str]) -> str:
 def _podm_names(names: Sequence[str], every: int) -> str:
     more = f" and {every - len(names):,} more" if every > len(names) else ""
     return ", ".join(names) + more or "none"
-
-
-def _placed_of(one: DecisionSummary) -> str:
-    return "unknown" if one.requested is None else f"{one.placed:,} of {one.requested:,}"

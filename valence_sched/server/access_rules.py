@@ -41,17 +41,17 @@ def list_rules() -> list[policy.RuleDefault]:
     for route in ROUTES:
         if route.rule:
             routes.setdefault(route.rule, []).append(route)
-    return [*ROLE_RULES, *(_rule(name, named) for name, named in routes.items())]
-
-
-def _rule(name: str, routes: list[Route]) -> policy.DocumentedRuleDefault:
-    return policy.DocumentedRuleDefault(
-        name=name,
-        check_str=f"rule:{routes[0].role}",
-        description=" ".join(dict.fromkeys(one.text for one in routes)),
-        operations=[{"path": one.path, "method": one.method} for one in routes],
-        scope_types=SCOPES,
+    documented = (
+        policy.DocumentedRuleDefault(
+            name=name,
+            check_str=f"rule:{named[0].role}",
+            description=" ".join(dict.fromkeys(one.text for one in named)),
+            operations=[{"path": one.path, "method": one.method} for one in named],
+            scope_types=SCOPES,
+        )
+        for name, named in routes.items()
     )
+    return [*ROLE_RULES, *documented]
 
 
 class AccessRules:

@@ -112,8 +112,3 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
 
 def _forget_process(pid: int) -> None:
     multiprocess.mark_process_dead(pid)  # type: ignore[no-untyped-call]
-
-
-def serve(settings: ServiceSettings, read: Callable[[], ServiceSettings]) -> None:
-    """Serve until a signal ends the process; ``read`` returns the settings as they are then."""
-    GunicornServer(settings, read).run()

@@ -253,9 +253,9 @@ def _run(
     if arguments.command == "check-config":
         stdout.write(dump_yaml(_every_field(settings)))
         return 0
-    from valence_sched.server.gunicorn_server import serve
+    from valence_sched.server.gunicorn_server import GunicornServer
 
-    serve(settings, functools.partial(_checked_settings, arguments, environ))
+    GunicornServer(settings, functools.partial(_checked_settings, arguments, environ)).run()
     return 0
 
 

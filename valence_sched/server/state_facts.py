@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from valence_sched.app import App
@@ -50,7 +50,10 @@ class StateReader:
             undecodable = self._store().scrub.step()
             waiting = self._store().dispatches.waiting()
             if not self._has_started:
-                problems += self._unread_lines()
+                names = self._names()
+                if unread := names - self._store().read_times(names).keys():
+                    of = format_count(len(names), "pod manager")
+                    problems.append(f"{len(unread):,} of {of} not read yet")
                 self._has_started = not problems
         except SchedulerError as error:
             self._log(error)
@@ -63,7 +66,11 @@ class StateReader:
             self._log(error)
             return Health(status="failing", problems=(_public_text("policies", error),))
         self._problem = ""
-        lines = [_undecodable_line(undecodable)] if undecodable else []
+        lines = []
+        if undecodable:  # an answer to anybody has no ids
+            counts = ", ".join(f"{table} {count:,}" for table, count in undecodable.items())
+            lines.append(f"stored rows that cannot be decoded: {counts} "
+                         "(valence-scheduler store check --deep)")  # fmt: skip
         if waiting.failed or waiting.oldest_s > LATE_S:
             lines.append(_waiting_line(waiting))
         return Health(status="degraded" if lines else "ok", problems=tuple(lines))
@@ -94,14 +101,6 @@ class StateReader:
             self._log(error)
             return None
 
-    def _unread_lines(self) -> list[str]:
-        names = self._names()
-        unread = names - self._store().read_times(names).keys()
-        if not unread:
-            return []
-        of = format_count(len(names), "pod manager")
-        return [f"{len(unread):,} of {of} not read yet"]
-
     def _names(self) -> set[str]:
         app, live = self._make_app(), self._selection.live
         if self._recorded(app) and not live.selects_live:
@@ -115,12 +114,6 @@ class StateReader:
         if error.code != self._problem:
             LOG.warning("not ready: %s", redact_text(str(error)))
         self._problem = error.code
-
-
-def _undecodable_line(rows: Mapping[str, int]) -> str:
-    """Return how many rows of which tables cannot be decoded: an answer to anybody has no ids."""
-    counts = ", ".join(f"{table} {count:,}" for table, count in rows.items())
-    return f"stored rows that cannot be decoded: {counts} (valence-scheduler store check --deep)"
 
 
 def _waiting_line(waiting: WaitingDispatches) -> str:

@@ -99,10 +99,7 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
 
 
 def limit_ttl(body: Any, most_s: float) -> Any:
-    """Return a body whose claim is held for ``most_s`` at most; RequestError if it asks for more.
-
-    One that asks for no time has the usual one, or that.
-    """
+    """Return a body whose claim is held for ``most_s`` at most; RequestError for longer."""
     asked_s = getattr(body, "ttl_s", None)
     if asked_s is None or asked_s <= most_s:
         return body

@@ -93,10 +93,8 @@ MOST_FORWARDED_CHARS = 1000
 class RateLimiter:
     """Counts requests in a window that moves with time; without settings it counts nothing.
 
-    ``password`` is that of Redis, ``proxies`` are those that say who their clients are.
-
-    Raises:
-        InputError: a rate is none, or the address of Redis is.
+    ``password`` is that of Redis, ``proxies`` are those that say who their clients are. InputError
+    for a rate or an address of Redis that is none.
     """
 
     def __init__(

@@ -36,9 +36,7 @@ def replayed(route: Route, call: Call) -> tuple[CallResult, bool]:
     """Return what the handler answers, or answered before under this key, and whether it did.
 
     Only a success is recorded. Of two requests at a time the first that ends is, and both get it.
-
-    Raises:
-        NameTaken: the key was used for another request.
+    NameTaken for the key of another request.
     """
     if call.key is None or route.body in KEYED_BODIES:
         return _answer(route, call), False

@@ -30,10 +30,7 @@ PREFIX = "operation-"
 
 
 class Operations:
-    """The operations of one process, at most ``most`` at a time, recorded in ``records``.
-
-    ``ended`` is called after each, when its end is recorded.
-    """
+    """The operations of one process, ``most`` at a time; ``ended`` is called after each."""
 
     def __init__(
         self,
@@ -52,11 +49,8 @@ class Operations:
         """Begin an operation, unless one of its id runs; return the one that runs then.
 
         With ``repeat`` one that is done begins again, for its work knows its key; so does, in any
-        case, one that failed, or whose process is gone.
-
-        Raises:
-            NameTaken: the key of the operation stands for another request.
-            ServiceBusy: the process works on as many as it may.
+        case, one that failed, or whose process is gone. NameTaken for the key of another request,
+        ServiceBusy where the process works on as many as it may.
         """
         record = PREFIX + operation.id
         with self._lock:
@@ -71,7 +65,7 @@ class Operations:
             if earlier is not None:
                 self._records.replace(record, document)
             elif (stored := self._records.put_new(record, document)) != document:
-                return _same(_decoded(stored), operation)  # another process was faster
+                return _same(_current(stored, 0.0), operation)  # another process was faster
             self._running.add(operation.id)
         threading.Thread(target=self._run, args=(operation, work), daemon=True).start()
         return operation
@@ -153,12 +147,8 @@ def _same(earlier: Operation, operation: Operation) -> Operation:
     return earlier
 
 
-def _decoded(document: bytes) -> Operation:
-    return msgspec.json.decode(document, type=Operation)
-
-
 def _current(document: bytes, age_s: float) -> Operation:
-    operation = _decoded(document)
+    operation = msgspec.json.decode(document, type=Operation)
     if operation.state == "running" and age_s > LOST_S:
         return replace(operation, state="interrupted")
     return operation

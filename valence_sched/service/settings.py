@@ -183,16 +183,12 @@ class ServiceSettings(Noun, frozen=True, kw_only=True):
     @property
     def reader_settings(self) -> ReaderSettings | None:
         """Return how a process of the service reads pod managers, None where none does."""
-        if isinstance(self.reader, bool):
-            return ReaderSettings() if self.reader else None
-        return self.reader
+        return (ReaderSettings() if self.reader is True else self.reader) or None
 
     @property
     def ironic_settings(self) -> IronicSettings | None:
         """Return how Ironic is reached, None where it is not asked."""
-        if isinstance(self.ironic, bool):
-            return IronicSettings() if self.ironic else None
-        return self.ironic
+        return (IronicSettings() if self.ironic is True else self.ironic) or None
 
 
 DEFAULT_SETTINGS = ServiceSettings()
@@ -208,10 +204,7 @@ def read_settings(path: str, *, check: bool = True) -> ServiceSettings:
 
 
 def check_settings(settings: ServiceSettings, path: str) -> None:
-    """Raise UsageError for settings that contradict each other, or would let anybody in.
-
-    InputError for a message broker whose URL has no source, and for a wrong URL of Ironic.
-    """
+    """Raise UsageError or InputError for settings that contradict each other or let anybody in."""
     if settings.messaging is not None:
         check_messaging(settings.messaging, path)
     try:

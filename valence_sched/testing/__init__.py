@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from valence_sched.model.codec import decode
 from valence_sched.model.flavor import Flavor
@@ -53,24 +54,19 @@ def check_filter(function: Callable[..., Any], **options: Any) -> None:
 
 
 def check_weigher(function: Callable[..., Any], **options: Any) -> None:
-    """Check that a weigher keeps the contract, as of a filter, with these options.
-
-    The weigher returns one float within 0..1 per pool, never NaN.
-    """
+    """Check that a weigher keeps the contract: as a filter, with floats of 0..1, never NaN."""
     contract.check_signature(function)
     contract.check_answers(function, options, _scenes(), contract.check_scores)
 
 
 def _scenes() -> list[contract.Scene]:
     requests = [request(properties, **fields) for properties, fields in scenes.REQUESTS]
-    requests += [_allow_unknown(request_) for request_ in requests]
+    requests += [
+        replace(one, needs=tuple(replace(need, unknown="allow") for need in one.needs))
+        for one in requests
+    ]
     return [
         (view(*(scenes.PODMS[number] for number in numbers)), request_)
         for numbers in scenes.PODM_SETS
         for request_ in requests
     ]
-
-
-def _allow_unknown(request_: Request) -> Request:
-    needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in request_.needs)
-    return msgspec.structs.replace(request_, needs=needs)

@@ -33,10 +33,7 @@ class ForeignFlavor(Struct, frozen=True):
 
 
 class DocumentCursor(Struct, frozen=True):
-    """A position in a document: the file, and the path below its root.
-
-    ``ignored`` are keys of extra specs that the user wants to be passed over.
-    """
+    """A position in a document: file and path; ``ignored`` extra specs are passed over."""
 
     file: str
     document_path: str = "$"

@@ -58,10 +58,7 @@ _GROUPED = re.compile(r"(resources|trait)[0-9_-][a-zA-Z0-9_-]*")
 
 
 class NovaFlavor(Noun, frozen=True, kw_only=True):
-    """A Nova flavor: vcpus, MiB of ram, GiB of disk and ephemeral disk, MiB of swap.
-
-    Clients write null for what an extension of an older API would tell.
-    """
+    """A Nova flavor: vcpus, MiB of ram and swap, GiB of disks; null is what an old API lacks."""
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
     id: str | int | None = None

@@ -167,7 +167,9 @@ def _properties(body: RsdAllocateBody, cursor: DocumentCursor, remarks: list[str
     processors = _items(body.processors, RsdProcessor, cursor.at("Processors"), remarks)
     for item_cursor, spec in processors:
         if spec.processor_type == "CPU":
-            cpus.append(_cpu(spec))
+            cpus.append(CpuSpec(cores=spec.total_cores, model=spec.model,
+                                instruction_set=spec.instruction_set,
+                                speed_mhz=spec.achievable_speed_mhz))  # fmt: skip
         else:
             accelerators.append(_accelerator(spec, item_cursor))
     modules = _items(body.memory, RsdMemoryModule, cursor.at("Memory"), remarks)
@@ -203,11 +205,6 @@ def _items(
         noted = NOTED_IN_DEVICE.get(type_, {})
         fields = strip_ignored(item, item_cursor, remarks, refused=REFUSED_IN_DEVICE, noted=noted)
         yield item_cursor, item_cursor.convert(fields, type_)
-
-
-def _cpu(spec: RsdProcessor) -> CpuSpec:
-    return CpuSpec(cores=spec.total_cores, model=spec.model, instruction_set=spec.instruction_set,
-                   speed_mhz=spec.achievable_speed_mhz)  # fmt: skip
 
 
 def _accelerator(spec: RsdProcessor, cursor: DocumentCursor) -> AcceleratorSpec:

@@ -26,11 +26,7 @@ PIECE_BYTES, MAX_PIECES = 1 << 16, 16
 def post(
     url: str, body: bytes, timeout_s: float, headers: Mapping[str, str] | None = None
 ) -> tuple[int, Any]:
-    """Return the status and the JSON body of the answer, None for a body that is none.
-
-    Raises:
-        UsageError, DispatchFailed: the URL is none, or holds a password; no success was answered.
-    """
+    """Return status and JSON of a success, None for other bodies; UsageError, DispatchFailed."""
     where, status, content = _ask("POST", url, body, timeout_s, headers)
     if not 200 <= status < 300:
         raise DispatchFailed(f"{where}: HTTP {status}, expected a success")

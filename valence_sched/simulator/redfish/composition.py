@@ -71,7 +71,12 @@ def _stated(
 
 def check_required(every: Iterable[SimulatedCapability], use_case: str, body: Json) -> None:
     """Refuse a body without a property that all capabilities of a use case require."""
-    required = [set(_required(one.object)) for one in every if one.use_case == use_case]
+    mark = "@Redfish.RequiredOnCreate"
+    required = [
+        {key.removesuffix(mark) for key, value in one.object.items()
+         if value is True and key.endswith(mark) and key != mark}
+        for one in every if one.use_case == use_case
+    ]  # fmt: skip
     for name in sorted(set.intersection(*required)) if required else []:
         if name not in body:
             text = f"The property {name} is required to compose a system."
@@ -99,13 +104,6 @@ def _limits(json: Json) -> Iterator[tuple[str, int]]:
         for name, limit in limits.items() if isinstance(limits, dict) else ():
             if name[:3] in ("Min", "Max") and isinstance(limit, int):
                 yield name, limit
-
-
-def _required(json: Json) -> Iterator[str]:
-    for key, value in json.items():
-        name, mark, annotation = key.partition("@Redfish.")
-        if name and mark and annotation == "RequiredOnCreate" and value is True:
-            yield name
 
 
 #: Properties of a shape in which more is as good, if the client accepts more.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from valence_sched.drivers.links import ROOT
@@ -116,19 +116,14 @@ class Habits:
         zones = [set(inside) for _, _, inside in blocks.zones(self._documents)]
         found: list[str] = []
         for uri in named:
-            used = {*named, *found}
-            equal = [it for it, json in self._equal_blocks(uri) if it not in used
+            used, wanted = {*named, *found}, self._content(uri)
+            equal = [it for it, json in blocks.blocks(self._documents) if it not in used
+                     and self._content(it) == wanted
                      and all((it in zone) == (uri in zone) for zone in zones)
                      and blocks.has_room(json)
                      and not json["CompositionStatus"].get("Reserved")]  # fmt: skip
             found.append(equal[-1] if equal else uri)
         return tuple(found)
-
-    def _equal_blocks(self, uri: str) -> Iterator[tuple[str, Json]]:
-        wanted = self._content(uri)
-        for other, json in blocks.blocks(self._documents):
-            if self._content(other) == wanted:
-                yield other, json
 
     def _content(self, uri: str) -> Any:
         json = self._documents.get(uri) or {}

@@ -187,10 +187,7 @@ PARTS = ("Systems", "Chassis", "Managers", "Fabrics", "CompositionService", "Sto
 
 
 def complete(documents: DocumentTree, faults: Faults, id_: str) -> None:
-    """Complete the documents of a pod manager, and add the faults of the fault rules.
-
-    A service root without a UUID gets one of the pod manager's id: it is the same at every port.
-    """
+    """Complete documents with a root, whose UUID is of the id at every port, and faults."""
     root = documents.get(ROOT) or _root(documents)
     if "no-uuid" in faults:
         root = {name: value for name, value in root.items() if name != "UUID"}
@@ -241,11 +238,7 @@ def _add(documents: DocumentTree, collection: str, link: str) -> None:
 def load_documents(
     records: Iterable[Record], diagnostics: Diagnostics
 ) -> Iterator[tuple[str, DocumentTree]]:
-    """Yield id and documents of every pod manager; ``diagnostics`` gets each that is left out.
-
-    Raises:
-        InputError, DuplicateId: a source cannot be read as a whole; two have one id.
-    """
+    """Yield id and documents of every pod manager, or diagnose it; InputError, DuplicateId."""
     seen: dict[str, str] = {}
     for record in records:
         try:

@@ -46,12 +46,7 @@ class ServeOptions:
 def serve(
     records: Iterable[Record], diagnostics: Diagnostics, options: ServeOptions, ready: Ready
 ) -> None:
-    """Serve until the process is told to stop.
-
-    Raises:
-        SchedulerError, InputError: the web framework is not installed; nothing is to be served.
-        UsageError, UnknownName, PodmError: a fault rule or port is wrong, or a port is taken.
-    """
+    """Serve until told to stop; errors of options, of ports, and of a missing web framework."""
     try:
         from valence_sched.simulator.server import app
     except ModuleNotFoundError as error:
