@@ -2,6 +2,7 @@
 """An application of the service for tests, called without sockets."""
 
 import contextlib
+import io
 import tempfile
 import time
 import unittest
@@ -13,6 +14,7 @@ from falcon import testing
 
 from tests.service.serving import await_reading
 from valence_sched.model.registration import Registration
+from valence_sched.server import main
 from valence_sched.server.wiring import ServiceProcess
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.store.store import Store
@@ -63,6 +65,17 @@ class ApplicationCase(unittest.TestCase):
         path.write_text("# users\n" + "\n".join(rows) + "\n")
         path.chmod(0o600)
         return str(path)
+
+    def log_in(self, *users: str, **words) -> None:
+        """Make the application one of these users, as of :meth:`users_file`."""
+        self.client = self.new_client(auth="basic", users_file=self.users_file(*users), **words)
+
+    def run_program(self, *words: str, **environ: str) -> tuple[int, str, str]:
+        """Run ``valence-scheduler``; return its exit code and what it printed, also as errors."""
+        out, err = io.StringIO(), io.StringIO()
+        arguments = main.parser().parse_args(words)
+        code = main.run(arguments, {**self.environ, **environ}, out, err)
+        return code, out.getvalue(), err.getvalue()
 
     def call(self, method, path, body=None, user=None, headers=None, **words):
         """Call the application; return its result."""

@@ -6,7 +6,6 @@ import configparser
 import contextlib
 import importlib.util
 import inspect
-import io
 import json
 import os
 import re
@@ -67,20 +66,18 @@ class TestSettings(ApplicationCase):
                         settings[word] = self.pem(word)
                 path = self.folder / name
                 path.write_text(yaml.safe_dump(settings))
-                arguments = main.parser().parse_args(["check-config", "--config", str(path)])
-                out, err = io.StringIO(), io.StringIO()
-                self.assertEqual(0, main.run(arguments, self.environ, out, err), err.getvalue())
-                self.assertIn("workers: 2", out.getvalue())
+                code, out, err = self.run_program("check-config", "--config", str(path))
+                self.assertEqual(0, code, err)
+                self.assertIn("workers: 2", out)
 
     def test_a_key_of_another_certificate_is_named(self):
         certificate, key = self.pem("certificate"), self.folder / "other"
         subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
         path = self.folder / "service.yaml"
         path.write_text(f"state: {self.state}\ncertificate: {certificate}\nprivate_key: {key}\n")
-        arguments = main.parser().parse_args(["check-config", "--config", str(path)])
-        out, err = io.StringIO(), io.StringIO()
-        self.assertEqual(1, main.run(arguments, self.environ, out, err))
-        self.assertIn(f"found no certificate that {key} is the key of", err.getvalue())
+        code, _, err = self.run_program("check-config", "--config", str(path))
+        self.assertEqual(1, code)
+        self.assertIn(f"found no certificate that {key} is the key of", err)
 
     def pem(self, word):
         if not (self.folder / "private_key").exists():

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A service that posts its decisions to a controller, behind a real socket."""
 
-import io
 import json
 import time
 from types import MappingProxyType
@@ -15,7 +14,6 @@ from valence_sched.errors import UsageError
 from valence_sched.integrations.dispatchers.webhook import CLAIM, SIGNATURE, TIMESTAMP, signature
 from valence_sched.model.dispatch import DispatchSettings
 from valence_sched.model.registration import PasswordReference
-from valence_sched.server.main import parser, run
 from valence_sched.service.settings import ServiceSettings, check_settings, read_settings
 from valence_sched.store import tables
 from valence_sched.store.store import Store
@@ -161,10 +159,9 @@ class TestDispatch(DispatchCase):
         self.assertEqual("ok", self.call("GET", "/healthcheck").json["status"])
 
     def run_store(self, *words):
-        out, err = io.StringIO(), io.StringIO()
-        named = parser().parse_args(["store", "dispatches", "--state", self.state, *words])
-        self.assertEqual(0, run(named, self.environ, out, err), err.getvalue())
-        return out.getvalue()
+        code, out, err = self.run_program("store", "dispatches", "--state", self.state, *words)
+        self.assertEqual(0, code, err)
+        return out
 
 
 class TestSecrets(DispatchCase):
@@ -218,7 +215,6 @@ class TestSettings(DispatchCase):
             path = self.folder / "settings.yaml"
             path.write_text(f"dispatch: {word if word[0] == '{' else '{' + word + '}'}\n")
             read_settings(str(path))
-            out, err = io.StringIO(), io.StringIO()
-            named = parser().parse_args(["check-config", "--config", str(path)])
-            self.assertEqual(1, run(named, self.environ, out, err))
-            self.assertRegex(err.getvalue(), text)
+            code, _, err = self.run_program("check-config", "--config", str(path))
+            self.assertEqual(1, code)
+            self.assertRegex(err, text)

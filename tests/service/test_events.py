@@ -120,11 +120,7 @@ class TestReceiving(EventsCase):
         self.assertNotIn(token, "\n".join(logs.output))
 
     def test_one_that_sends_too_often_waits_and_stops_nobody_else(self):
-        self.client = self.new_client(
-            rate_limits=RateSettings(requests="3/hour", failures="2/hour"),
-            auth="basic",
-            users_file=self.users_file("ann:admin"),
-        )
+        self.log_in("ann:admin", rate_limits=RateSettings(requests="3/hour", failures="2/hour"))
         statuses = [self.send().status_code for _ in range(5)]
         self.assertEqual([204, 204, 204, 429, 429], statuses)
         self.assertEqual(204, self.send(path=self.path("q")).status_code)

@@ -6,6 +6,7 @@ import socket
 import threading
 import unittest
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 from tests.service.application import SMALL, ApplicationCase
 from tests.service.test_reader import wait_for
@@ -68,11 +69,8 @@ class TestFairLock(unittest.TestCase):
                 inside.pop()
                 self.lock.release()
 
-        threads = [threading.Thread(target=work, args=(f"t{one % 3}",)) for one in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(work, (f"t{one % 3}" for one in range(6))))
         self.assertEqual((1200, 1), (len(most), max(most)))
 
 
@@ -97,9 +95,7 @@ class TestTenantGate(unittest.TestCase):
 class TestService(ApplicationCase):
     def setUp(self):
         super().setUp()
-        users = self.users_file("mo", "eve")
-        limits = Limits(tenant_requests=2, queue_s=30)
-        self.client = self.new_client(auth="basic", users_file=users, limits=limits)
+        self.log_in("mo", "eve", limits=Limits(tenant_requests=2, queue_s=30))
 
     def test_a_tenant_that_asks_without_end_leaves_the_others_their_turn(self):
         results = []
@@ -107,16 +103,14 @@ class TestService(ApplicationCase):
         def ask(user):
             results.append((user, self.call("POST", SELECT, SMALL, user=user)))
 
+        pool = ThreadPoolExecutor(7)
         with self.process.parts.schedulers.reading("mo"):  # whose decision takes long
-            threads = [threading.Thread(target=ask, args=("mo",)) for _ in range(6)]
-            for thread in threads:
-                thread.start()
+            for _ in range(6):
+                pool.submit(ask, "mo")
             wait_for(lambda: len(results) >= 4)
             refused = [result for _, result in results]
-            threads.append(threading.Thread(target=ask, args=("eve",)))
-            threads[-1].start()
-        for thread in threads:
-            thread.join(60)
+            pool.submit(ask, "eve")
+        pool.shutdown()
         for result in refused:
             self.check_problem(result, 429, "rate_limited", "2 requests of 'mo'")
             self.assertEqual("1", result.headers["retry-after"])
@@ -276,8 +270,7 @@ class TestLimitedService(ApplicationCase):
         self.check_problem(result, 429, "rate_limited", "failures of '127.0.0.1'")
 
     def test_by_default_passwords_are_tried_a_few_times_a_minute_by_each_address(self):
-        users = self.users_file("mo")
-        self.client = self.new_client(auth="basic", users_file=users, proxies=("127.0.0.1",))
+        self.log_in("mo", proxies=("127.0.0.1",))
         for number in range(21):
             headers = {"X-Forwarded-For": "192.0.2.1"}
             result = self.call("GET", "/v1/policies", user="mo:x", headers=headers)

@@ -234,8 +234,7 @@ class TestForgedPlans(LivePodmsCase):
     def test_what_the_operator_says_of_a_pod_manager_holds_whatever_the_policy(self):
         file = self.folder / "bare.yaml"
         file.write_text("policies:\n- {name: bare, filters: [target], weighers: [owner]}\n")
-        self.client = self.new_client(auth="basic", users_file=self.users_file(*self.users),
-                                      policy_files=(str(file),))  # fmt: skip
+        self.log_in(*self.users, policy_files=(str(file),))
         name, genuine = "gpu-east", msgspec.convert(self.plan(), Plan)
         for stats, words in (
             ({"enabled": False}, "not enabled"),
@@ -306,8 +305,7 @@ class TestKeys(LivePodmsCase):
         return self.call("POST", "/v1/claims", {"plan": plan}, user="mo")
 
     def restart(self, **words):
-        users = self.users_file(*self.users)
-        self.client = self.new_client(auth="basic", users_file=users, **words)
+        self.log_in(*self.users, **words)
 
     def test_a_program_that_has_the_key_signs_and_one_that_has_none_does_not(self):
         key = self.folder / "key"

@@ -2,7 +2,6 @@
 """The program: its settings, and real processes that answer, die and end."""
 
 import contextlib
-import io
 import json
 import os
 import re
@@ -25,7 +24,6 @@ from tests.service.application import EXAMPLE, SMALL, ApplicationCase
 from valence_sched.inventory.background_reader import LEASE
 from valence_sched.model.effect import AuditQuery
 from valence_sched.model.registration import Registration
-from valence_sched.server import main
 from valence_sched.server.wsgi import loopback_only
 from valence_sched.store.store import Store
 from valence_sched.testing.served import served
@@ -36,31 +34,27 @@ RACK = {"pools": [{"id": "z"}], "blocks": [{"uri": "/b", "type": ["Compute"], "p
 
 
 class TestCheckConfig(ApplicationCase):
-    def run_program(self, *words, settings=None):
+    def check_config(self, *words, settings=None):
         if settings is not None:
             path = self.folder / "service.yaml"
             path.write_text(settings)
             words = (*words, "--config", str(path))
-        out, err = io.StringIO(), io.StringIO()
-        arguments = main.parser().parse_args(["check-config", "--state", self.state, *words])
-        return main.run(arguments, self.environ, out, err), out.getvalue(), err.getvalue()
+        return self.run_program("check-config", "--state", self.state, *words)
 
     def test_settings_in_effect_are_printed(self):
-        code, out, err = self.run_program("--port", "9000", settings="workers: 3\n")
+        code, out, err = self.check_config("--port", "9000", settings="workers: 3\n")
         self.assertEqual((0, ""), (code, err))
         self.assertRegex(out, r"(?s)queue_s: 10.0.*port: 9000.*workers: 3")
 
     def test_settings_that_the_environment_names_are_refused_by_its_name(self):
         missing = str(self.folder / "none.yaml")
         for words in (["check-config"], ["store", "check"]):
-            out, err = io.StringIO(), io.StringIO()
-            environ = {**self.environ, "VALENCE_SCHEDULER_CONFIG": missing}
-            code = main.run(main.parser().parse_args(words), environ, out, err)
+            code, _, err = self.run_program(*words, VALENCE_SCHEDULER_CONFIG=missing)
             self.assertEqual(1, code)
-            self.assertRegex(err.getvalue(), f"^VALENCE_SCHEDULER_CONFIG: {missing}: found no such")
+            self.assertRegex(err, f"^VALENCE_SCHEDULER_CONFIG: {missing}: found no such")
 
     def test_a_file_of_none_is_the_defaults(self):
-        self.assertEqual(0, self.run_program(settings="")[0])
+        self.assertEqual(0, self.check_config(settings="")[0])
 
     def test_what_is_wrong_is_one_line(self):
         for words, settings, code, text in (
@@ -84,7 +78,7 @@ class TestCheckConfig(ApplicationCase):
             ((), "certificate: /a\nprivate_key: /b\n", 1, "/a: found no such file"),
         ):
             with self.subTest(text):
-                found, out, err = self.run_program(*words, settings=settings)
+                found, out, err = self.check_config(*words, settings=settings)
                 self.assertEqual((code, ""), (found, out))
                 self.assertRegex(err, text)
                 self.assertNotIn("Traceback", err)
@@ -97,30 +91,28 @@ class TestStore(ApplicationCase):
         super().setUp()
         self.call("POST", "/v1/podms/r/stats", {"stats": RACK})
 
-    def run_program(self, *words):
-        out, err = io.StringIO(), io.StringIO()
-        arguments = main.parser().parse_args(["store", *words, "--state", self.state])
-        return main.run(arguments, self.environ, out, err), out.getvalue(), err.getvalue()
+    def run_store(self, *words):
+        return self.run_program("store", *words, "--state", self.state)
 
     def test_a_state_is_checked_taken_down_and_up(self):
-        code, out, err = self.run_program("check")
+        code, out, err = self.run_store("check")
         self.assertEqual((0, ""), (code, err))
         self.assertRegex(out, r"(?s)version (\d+) of \1\n.*podms: 1\n")
-        self.assertRegex(self.run_program("downgrade", "--to", "0004")[1], "version 0004, was 0")
-        code, out, _ = self.run_program("check")
+        self.assertRegex(self.run_store("downgrade", "--to", "0004")[1], "version 0004, was 0")
+        code, out, _ = self.run_store("check")
         self.assertEqual(1, code)
         self.assertIn("problem: its schema is version 0004", out)
-        self.assertRegex(self.run_program("upgrade")[1], "was 0004")
-        self.assertEqual(0, self.run_program("check")[0])
+        self.assertRegex(self.run_store("upgrade")[1], "was 0004")
+        self.assertEqual(0, self.run_store("check")[0])
 
     def test_a_copy_is_a_state_and_what_is_not_in_it_is_named(self):
         copy = self.folder / "copy.sqlite"
         (self.folder / "state.sqlite.passwords").write_text("{}")
-        code, out, _ = self.run_program("backup", str(copy))
+        code, out, _ = self.run_store("backup", str(copy))
         self.assertEqual(0, code)
         self.assertIn("not in it: ", out)
         self.state = f"sqlite:///{copy}"
-        self.assertEqual(0, self.run_program("check")[0])
+        self.assertEqual(0, self.run_store("check")[0])
 
     def audited(self):
         with Store(self.state) as store:
@@ -129,32 +121,32 @@ class TestStore(ApplicationCase):
     def test_what_cannot_be_decoded_is_shown_and_taken_out_after_a_copy(self):
         with contextlib.closing(sqlite3.connect(self.folder / "state.sqlite")) as state, state:
             state.execute("UPDATE podms SET document = 'xx'")
-        code, out, _ = self.run_program("check", "--deep")
+        code, out, _ = self.run_store("check", "--deep")
         problem = "podms r: document: JSON is malformed: invalid character (byte 0)"
         self.assertEqual((1, [f"problem: {problem}"]), (code, out.splitlines()[-1:]))
-        code, out, _ = self.run_program("repair")
+        code, out, _ = self.run_store("repair")
         self.assertEqual(
             (0, f"{problem}: forgotten until it is read again"), (code, out.splitlines()[0])
         )
         self.assertIn("1 row that cannot be decoded: --yes --backup FILE repairs the state", out)
-        self.assertEqual(1, self.run_program("check", "--deep")[0])
-        code, out, err = self.run_program("repair", "--yes")
+        self.assertEqual(1, self.run_store("check", "--deep")[0])
+        code, out, err = self.run_store("repair", "--yes")
         self.assertEqual((2, "", 1), (code, out, err.count("\n")))
         backup = self.folder / "before"
-        self.assertEqual((0, ""), self.run_program("repair", "--yes", "--backup", str(backup))[::2])
+        self.assertEqual((0, ""), self.run_store("repair", "--yes", "--backup", str(backup))[::2])
         self.assertIn(("store repair", "rows", "done"), self.audited())
-        self.assertEqual(0, self.run_program("check", "--deep")[0])
+        self.assertEqual(0, self.run_store("check", "--deep")[0])
         (row,) = map(json.loads, (self.folder / "before.rows").read_text().splitlines())
         self.assertEqual(("podms", "xx"), (row["table"], row["row"]["document"]))
         self.state = f"sqlite:///{backup}"
-        self.assertEqual(1, self.run_program("check")[0])
+        self.assertEqual(1, self.run_store("check")[0])
 
     def test_what_cannot_be_is_one_line(self):
         for words, text in (
             (("downgrade", "--to", "9"), "no version '9' to go back to"),
             (("backup", "/nope/copy"), "/nope/copy: no such file or directory"),
         ):
-            code, out, err = self.run_program(*words)
+            code, out, err = self.run_store(*words)
             self.assertEqual(("", 1), (out, err.count("\n")), err)
             self.assertNotEqual(0, code)
             self.assertIn(text, err)

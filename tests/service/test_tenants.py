@@ -275,8 +275,7 @@ class TestEveryRoute(ApplicationCase):
                 self.assertEqual(changes, route.audited)
 
     def test_each_leaves_a_line_whether_it_is_done_or_refused(self):
-        users = self.users_file("ann:admin", "rea:reader")
-        self.client = self.new_client(auth="basic", users_file=users)
+        self.log_in("ann:admin", "rea:reader")
         for route in (one for one in ROUTES if one.audited):
             path = route.path.replace("{name}", "x")
             for user, body in (("ann", {}), ("ann", {"what": "is this"}), ("rea", {})):
@@ -292,8 +291,7 @@ class TestEveryRoute(ApplicationCase):
             self.assertEqual("access_denied", line.outcome)
 
     def test_what_only_reads_and_strangers_leave_none(self):
-        users = self.users_file("ann:admin")
-        self.client = self.new_client(auth="basic", users_file=users)
+        self.log_in("ann:admin")
         self.call("GET", "/v1/podms", user="ann")
         self.call("POST", "/v1/select_destinations", SMALL, "ann")
         self.call("DELETE", "/v1/claims/x", user="eve")

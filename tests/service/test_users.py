@@ -123,8 +123,7 @@ class TestSettings(unittest.TestCase):
 class TestRoles(ApplicationCase):
     def setUp(self):
         super().setUp()
-        users = self.users_file("ann:admin", "mo", "rea:reader")
-        self.client = self.new_client(auth="basic", users_file=users)
+        self.log_in("ann:admin", "mo", "rea:reader")
 
     def test_each_role_does_what_it_may(self):
         stats = {"stats": {"load": 1}}

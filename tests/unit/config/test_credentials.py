@@ -4,8 +4,8 @@
 import os
 import stat
 import tempfile
-import threading
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from valence_sched.app import App
@@ -152,11 +152,8 @@ class TestSecureFile(Case):
 
     def test_two_who_put_at_the_same_moment_lose_nothing(self):
         names = [str(number) for number in range(20)]
-        threads = [threading.Thread(target=self.file.put, args=(name, SECRET)) for name in names]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(20) as pool:
+            list(pool.map(lambda name: self.file.put(name, SECRET), names))
         self.assertEqual([SECRET] * 20, [self.file.get(name) for name in names])
 
 
@@ -189,12 +186,8 @@ class TestZoneKeys(unittest.TestCase):
             self.app.registry(self.state).zone_keys(settings)
 
     def test_without_any_one_is_made_once_beside_the_state_for_its_owner_alone(self):
-        found = []
-        threads = [threading.Thread(target=lambda: found.append(self.keys()[0])) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda _: self.keys()[0], range(8)))
         self.assertEqual((8, 1, 64), (len(found), len({*found}), len(found[0])))
         self.assertEqual(0o600, stat.S_IMODE(self.file.stat().st_mode))
         self.assertEqual(found[:1], self.keys())
