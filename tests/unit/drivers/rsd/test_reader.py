@@ -297,45 +297,10 @@ class StorageTest(unittest.TestCase):
         self.assertEqual(("storage_gib", "GiB", 2048, 512), self.amounts(rack, POOL))
         self.assertEqual(("all",), rack.stocks[POOL].pools)
 
-    def test_what_is_not_told_is_unknown(self):
-        rack = Rack(NETWORK)
-        other = POOL[:-1] + "2"
-        self.assertEqual(("storage_gib", "GiB", None, 0), self.amounts(rack, other))
-        self.assertTrue(rack.noted("StoragePools/2: Capacity/Data/ConsumedBytes: found none"))
-        rack[POOL]["Capacity"] = None
-        self.assertIsNone(self.amounts(rack, POOL)[2])
-
     def test_a_group_of_logical_drives_is_a_stock_and_its_volumes_are_used(self):
         rack = Rack(PCIE)
         self.assertEqual(("storage_gib", "GiB", 2000, 750), self.amounts(rack, GROUP))
         self.assertEqual(("PCIe", "unswitched"), rack.stocks[GROUP].pools)
-
-    def test_that_a_volume_is_cut_from_a_group_is_told_by_either_of_them(self):
-        drives = f"{V}/Services/rss/LogicalDrives"
-        rack = Rack(PCIE)
-        rack[f"{drives}/volume-1"]["Links"]["LogicalDrives"] = []
-        self.assertEqual(750, self.amounts(rack, GROUP)[3])
-        rack[GROUP]["Links"]["UsedBy"] = []
-        self.assertEqual(250, self.amounts(rack, GROUP)[3])
-
-    def test_a_volume_is_no_stock_whatever_else_it_says(self):
-        rack = Rack(PCIE)
-        rack[f"{V}/Services/rss/LogicalDrives/volume-2"]["Mode"] = "Pool"
-        self.assertEqual([GROUP], [stock.uri for stock in rack.read().stocks])
-
-    def test_a_volume_of_unknown_size_makes_the_rest_unknown(self):
-        rack = Rack(PCIE)
-        del rack[f"{V}/Services/rss/LogicalDrives/volume-1"]["CapacityGiB"]
-        self.assertIsNone(self.amounts(rack, GROUP)[2])
-        self.assertTrue(rack.noted("found a volume of unknown size"))
-
-    def test_what_is_not_well_hands_out_nothing_and_is_noted(self):
-        rack = Rack(PCIE)
-        self.assertEqual([GROUP], [stock.uri for stock in rack.read().stocks])
-        self.assertTrue(rack.noted("group-2: Status: found Disabled"))
-        for status in ({"State": "Absent"}, {"State": "Enabled", "Health": "Critical"}):
-            rack[f"{V}/Services/rss"]["Status"] = status
-            self.assertEqual((), rack.read().stocks)
 
     def test_the_same_services_under_two_links_are_read_once(self):
         rack = Rack(NETWORK)
