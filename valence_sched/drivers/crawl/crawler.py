@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_DOCUMENTS
 from valence_sched.drivers.crawl.cache import DocumentCache, Start
@@ -60,21 +60,14 @@ MAX_EXPANDED_BYTES = 4 * MAX_DOCUMENT_BYTES
 TIME_SHARE = 0.5
 
 
-class AnswerSource(Protocol):
-    """Reads as a connection does."""
-
-    def get(self, uri: str, most: int = ..., share: float = ...) -> Answer:
-        """Return an answer; errors as of a connection."""
-
-
 class ExpandReader:
     """Reads documents; call :meth:`read_features` once the service root is known.
 
-    ``levels`` is how many can be requested at once.
+    ``get`` is that of a connection. ``levels`` is how many levels can be requested at once.
     """
 
-    def __init__(self, connection: AnswerSource) -> None:
-        self._connection = connection
+    def __init__(self, get: Callable[..., Answer]) -> None:
+        self._get = get
         self.levels = 0
         self._counted = False
 
@@ -100,7 +93,7 @@ class ExpandReader:
                     return found
         uri = path_of(path)
         try:
-            answer = self._connection.get(path)
+            answer = self._get(path)
         except (Slow, Cut) as error:
             raise Unreachable(f"{uri}: {error}") from None
         if answer.status in GONE:
@@ -116,7 +109,7 @@ class ExpandReader:
         query = f"$expand=.($levels={levels})" if self._counted else "$expand=."
         target = path + ("&" if "?" in path else "?") + query
         try:
-            answer = self._connection.get(target, MAX_EXPANDED_BYTES, TIME_SHARE)
+            answer = self._get(target, MAX_EXPANDED_BYTES, TIME_SHARE)
             if len(answer.body) > MAX_EXPANDED_BYTES:
                 self.levels = min(self.levels, levels // 2)
                 return None

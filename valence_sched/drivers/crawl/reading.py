@@ -176,7 +176,7 @@ class PodmReader:
                 return self._reading(found.podm(), found.diagnostics, {})
         if not settings.full:
             cache.load()
-        documents = ExpandReader(connection if memory is None else answers)
+        documents = ExpandReader(connection.get if memory is None else answers.get)
         documents.read_features(root)
         crawl = Crawler(documents, cache, connection.host, settings.parallel, self._start)
         linked = functools.partial(

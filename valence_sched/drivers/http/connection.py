@@ -15,7 +15,7 @@ import threading
 from collections.abc import Mapping
 from http.client import IncompleteRead
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_TREE_BYTES
@@ -39,24 +39,7 @@ from valence_sched.model.tls import client_certificate
 
 if TYPE_CHECKING:
     from valence_sched.drivers.http.stdlib_transport import AnswerStream, StdlibTransport
-
-
-class Transport(Protocol):
-    """Sends each request once, to one host, and follows nothing. Threads may share it."""
-
-    def ask(self, request: PodmRequest) -> Answer:
-        """Send one request, once.
-
-        Raises:
-            Unreachable: no answer came, or not all of it.
-            InputError: the request cannot be sent.
-        """
-
-    def cut(self) -> None:
-        """End every request that is under way, also for threads that wait for it."""
-
-    def close(self) -> None:
-        """Close the connections."""
+    from valence_sched.drivers.http.sushy_transport import SushyTransport
 
 
 def base_url(registration: Registration) -> str:
@@ -129,7 +112,7 @@ class Connection:
         self._certificate = client_certificate(registration.cert, registration.key)
         self._parallel = parallel
         self._sockets: StdlibTransport | None = None
-        self._sushy: Transport | None = None
+        self._sushy: SushyTransport | None = None
         self._making = threading.Lock()
         self._headers = HEADERS
         self._login = Login(self, registration, password)
@@ -253,8 +236,9 @@ class Connection:
             if self._closing:
                 return
             self._ended = True
-            for transport in filter(None, (self._sockets, self._sushy)):
-                transport.cut()
+            for transport in (self._sockets, self._sushy):
+                if transport is not None:
+                    transport.cut()
 
     def close(self) -> None:
         """Delete the session and close; never raises, and takes a few seconds at most."""
@@ -264,8 +248,9 @@ class Connection:
         try:
             self._login.log_out()
         finally:
-            for transport in filter(None, (self._sockets, self._sushy)):
-                transport.close()
+            for transport in (self._sockets, self._sushy):
+                if transport is not None:
+                    transport.close()
 
     def _write(
         self, method: str, uri: str, data: Json | None, headers: Mapping[str, str] | None
@@ -313,7 +298,7 @@ class Connection:
             )
         return self._sockets
 
-    def _make_sushy(self) -> Transport:
+    def _make_sushy(self) -> SushyTransport:
         from valence_sched.drivers.http.sushy_transport import SushyTransport
 
         with self._making:
@@ -333,7 +318,7 @@ class Connection:
         *,
         writes: bool = False,
     ) -> Answer:
-        """Send a request, once, by a transport that is made for its first request.
+        """Send a request, once, by a transport that is made for its first request; follow nothing.
 
         What is sent once for every pod manager of a site (the login, and reads) goes over sockets
         of the standard library. Sushy and requests, which take long to import, are only for what

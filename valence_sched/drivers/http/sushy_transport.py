@@ -147,13 +147,18 @@ class SushyTransport:
     def ask(self, request: PodmRequest) -> Answer:
         request.check_headers()
         method, path, headers, timeout_s, most, body = request
+
+        def with_headers(prepared: requests.PreparedRequest) -> requests.PreparedRequest:
+            prepared.headers.update(headers)  # as an argument of sushy they would stand in its log
+            return prepared
+
         try:
             response = self._connector._op(
                 method,
                 path,
                 data=body,
                 timeout=timeout_s,
-                auth=_RequestHeaders(headers),
+                auth=with_headers,
                 allow_reauth=False,
                 stream=True,
                 allow_redirects=False,
@@ -169,17 +174,6 @@ class SushyTransport:
 
     def close(self) -> None:
         self._adapter.close()
-
-
-class _RequestHeaders:
-    """Puts headers on one request; as an argument of sushy they would stand in its log."""
-
-    def __init__(self, headers: Mapping[str, str]) -> None:
-        self._headers = headers
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        request.headers.update(self._headers)
-        return request
 
 
 class _HttpStatus(Exception):

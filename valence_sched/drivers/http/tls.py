@@ -147,11 +147,9 @@ def late_alert(
 
 def speaks_tls(address: tuple[str, int], timeout_s: float) -> bool:
     """Return whether a port answers the beginning of a handshake, whatever comes of it."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         with socket.create_connection(address, min(timeout_s, PROBE_S)) as sock:
-            context.wrap_socket(sock, server_hostname=address[0]).close()
+            _verifying_context("").wrap_socket(sock, server_hostname=address[0]).close()
     except ssl.SSLError as error:
         return "alert" in plain_text(error)
     except (OSError, ValueError):

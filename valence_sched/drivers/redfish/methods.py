@@ -202,17 +202,17 @@ def read_capabilities(
     systems = next(filter(None, (link_path(link) for link in root.systems)), None)
     cases: list[UseCase] = []
     for link in root.systems:
-        cases += _use_cases(session, next(_documents(session, (link,)), {}), link_path(link) or "")
+        cases += _use_cases(session, _first_document(session, (link,)), link_path(link) or "")
     early = ComposeCapabilities(systems, None, False, tuple(cases))
     if request and _use_case(early, SPECIFIC, request.pool):
         way = choose_method(early, request)
         if isinstance(way, ComposeMethod) and way.exact:
             return early
-    service = next(_documents(session, root.composition), {})
+    service = _first_document(session, root.composition)
     actions = _CompositionServiceActions(ROOT, service, NO_NOTES)
     parts = schema.CompositionService(ROOT, service, NO_NOTES)
     for link in parts.blocks:
-        cases += _use_cases(session, next(_documents(session, (link,)), {}), link_path(link) or "")
+        cases += _use_cases(session, _first_document(session, (link,)), link_path(link) or "")
     pool = request.pool if request else None
     for link in parts.zones:
         cases += _zones_use_cases(session, link_path(link) or "", systems, pool)
@@ -235,11 +235,9 @@ def _zones_use_cases(
             yield case._replace(zones=zones, target=systems or case.target)
 
 
-def _documents(session: Session, links: Iterable[str]) -> Iterator[Json]:
-    for link in links:
-        json = get_document(session, link_path(link))
-        if json is not None:
-            yield json
+def _first_document(session: Session, links: Iterable[str]) -> Json:
+    found = (get_document(session, link_path(link)) for link in links)
+    return next((json for json in found if json is not None), {})
 
 
 def _document_or_empty(session: Session, link: str) -> Json:

@@ -248,7 +248,7 @@ class DocumentsTest(LiveTest):
             with Connection(known, None, Deadline(20)) as connection:
                 cache = DocumentCache(None, server.url, None, 0)
                 crawl = crawler.Crawler(
-                    ExpandReader(connection), cache, connection.host, parallel,
+                    ExpandReader(connection.get), cache, connection.host, parallel,
                     lambda *_, seen=started: bool(seen.append(1)),
                 )  # fmt: skip
                 root = connection.get("/redfish/v1").json("/redfish/v1")

@@ -45,7 +45,7 @@ class Recorded:
 
 
 def reader(answers, features=FULL) -> ExpandReader:
-    made = ExpandReader(Recorded(answers))
+    made = ExpandReader(Recorded(answers).get)
     made.read_features({"ProtocolFeaturesSupported": features} if features is not None else {})
     return made
 
@@ -55,7 +55,7 @@ def whole(uri: str, **more):
 
 
 def requested(made: ExpandReader) -> list[str]:
-    return [path for path, _, _ in made._connection.asked]
+    return [path for path, _, _ in made._get.__self__.asked]
 
 
 class TestFeatures(unittest.TestCase):
@@ -112,7 +112,7 @@ class TestRead(unittest.TestCase):
         made = reader({path: whole("/a", B=whole("/b"))})
         found = made.read("/a", 3)
         self.assertEqual({"/a": whole("/a", B={"@odata.id": "/b"}), "/b": whole("/b")}, found)
-        self.assertEqual([(path, MAX_EXPANDED_BYTES, TIME_SHARE)], made._connection.asked)
+        self.assertEqual([(path, MAX_EXPANDED_BYTES, TIME_SHARE)], made._get.__self__.asked)
         self.assertEqual(6, made.levels)
 
     def test_no_more_levels_are_asked_for_than_are_offered(self):
@@ -245,14 +245,14 @@ class Tree(Resource):
 
 
 def crawl(answers, parallel: int = 1, start=lambda work, waiting: False, features=None) -> Crawler:
-    source = ExpandReader(Recorded(answers))
+    source = ExpandReader(Recorded(answers).get)
     source.read_features({"ProtocolFeaturesSupported": features or {}})
     cache = DocumentCache(None, "https://h.invalid", None, 0.0)
     return Crawler(source, cache, "h.invalid", parallel, start)
 
 
 def asked(made: Crawler) -> list[str]:
-    return [path for path, _, _ in made._source._connection.asked]
+    return [path for path, _, _ in made._source._get.__self__.asked]
 
 
 class TestFetch(unittest.TestCase):

@@ -63,7 +63,7 @@ class IdentityTest(LiveTest):
                     root = connection.get("/redfish/v1").json("/redfish/v1")
                     cache = DocumentCache(None, server.url, None, 0)
                     crawl = Crawler(
-                        ExpandReader(connection), cache, connection.host, 1, lambda *_: False
+                        ExpandReader(connection.get), cache, connection.host, 1, lambda *_: False
                     )
                     linked = functools.partial(LinkedDocuments, host=connection.host)
                     read_in_passes(crawl, DIALECTS["redfish"](), root, "podm", linked)
