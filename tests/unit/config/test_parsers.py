@@ -12,6 +12,7 @@ from pathlib import Path
 import platformdirs
 
 import valence_sched
+from tests.unit.config.refusal import refusal
 from valence_sched.config import parsers
 from valence_sched.config.settings import HOME_VARIABLES, Homes
 from valence_sched.errors import InputError, RequestError, UnknownName
@@ -23,9 +24,7 @@ class ParserCase(unittest.TestCase):
     """Expects errors by their line."""
 
     def refuses(self, line: str, function, *arguments, kind=InputError):
-        with self.assertRaises(kind) as caught:
-            function(*arguments)
-        self.assertEqual(line, str(caught.exception))
+        self.assertEqual(line, refusal(function, *arguments, kind=kind))
 
 
 class TestFlavors(ParserCase):

@@ -7,6 +7,7 @@ import unittest
 import jsonschema
 import msgspec
 
+from tests.unit.config.refusal import refusal
 from valence_sched.config import schemas
 from valence_sched.config.scenario_file import parse_checks, parse_scenarios
 from valence_sched.errors import InputError, NewerSchema, SchedulerError
@@ -46,11 +47,7 @@ scenarios:
 
 
 def problem(text: str) -> str:
-    try:
-        parse_scenarios(text.encode(), "f.yaml")
-    except SchedulerError as error:
-        return str(error)
-    raise AssertionError("parsed")
+    return refusal(parse_scenarios, text.encode(), "f.yaml", kind=SchedulerError)
 
 
 def with_edit(text: str) -> str:
@@ -184,11 +181,7 @@ NAMES = [
 
 
 def check_problem(text: str) -> str:
-    try:
-        parse_checks(text.encode(), "f.yaml")
-    except SchedulerError as error:
-        return str(error)
-    raise AssertionError("parsed")
+    return refusal(parse_checks, text.encode(), "f.yaml", kind=SchedulerError)
 
 
 class TestParseChecks(unittest.TestCase):
