@@ -87,6 +87,19 @@ class TestClaiming(LivePodmsCase):
 
 
 class TestOtherServers(unittest.TestCase):
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+
+    def run_program(self, program, settings=""):
+        """Run a program with a settings file of this text, or without one."""
+        environ = {"XDG_CONFIG_HOME": self.folder, "XDG_STATE_HOME": self.folder}
+        if settings:
+            path = Path(self.folder, "service.yaml")
+            path.write_text(settings)
+            environ["VALENCE_SCHEDULER_CONFIG"] = str(path)
+        return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                              check=False, env=environ, cwd=ROOT)  # fmt: skip
+
     def test_a_process_reads_from_its_first_request_until_its_end(self):
         program = (
             "import os, time\n"
@@ -102,15 +115,10 @@ class TestOtherServers(unittest.TestCase):
             "    time.sleep(0.02)\n"
             "print(f' {os.getpid()} ' in leases.holder(LEASE), flush=True)\n"
         )
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "service.yaml")
-            path.write_text(f"state: {folder}/state.sqlite\n")
-            environ = {"VALENCE_SCHEDULER_CONFIG": str(path), "XDG_CONFIG_HOME": folder}
-            ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                                 check=False, env=environ, cwd=ROOT)  # fmt: skip
-            self.assertEqual((0, "True\n"), (ran.returncode, ran.stdout), ran.stderr)
-            with Store(f"sqlite:///{folder}/state.sqlite") as store:
-                self.assertIsNone(store.leases.holder(LEASE))
+        ran = self.run_program(program, f"state: {self.folder}/state.sqlite\n")
+        self.assertEqual((0, "True\n"), (ran.returncode, ran.stdout), ran.stderr)
+        with Store(f"sqlite:///{self.folder}/state.sqlite") as store:
+            self.assertIsNone(store.leases.holder(LEASE))
 
     def test_the_application_is_importable_for_another_server(self):
         """It is made of the settings file that a variable names, in a process of its own."""
@@ -120,12 +128,8 @@ class TestOtherServers(unittest.TestCase):
             "client = testing.TestClient(application)\n"
             "print(client.simulate_get('/v1/podms', remote_addr='::1').status_code)\n"
         )
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "service.yaml")
-            path.write_text(f"inventories: [{EXAMPLE}]\nstate: {folder}/state.sqlite\n")
-            environ = {"VALENCE_SCHEDULER_CONFIG": str(path), "XDG_CONFIG_HOME": folder}
-            ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                                 check=False, env=environ, cwd=ROOT)  # fmt: skip
+        state = f"{self.folder}/state.sqlite"
+        ran = self.run_program(program, f"inventories: [{EXAMPLE}]\nstate: {state}\n")
         self.assertEqual("200\n", ran.stdout, ran.stderr)
         (line,) = map(json.loads, ran.stderr.splitlines())
         self.assertEqual(("/v1/podms", 200), (line["path"], line["status"]))
@@ -137,9 +141,8 @@ class TestOtherServers(unittest.TestCase):
             "for _ in range(2):\n"
             "    testing.TestClient(application).simulate_get('/v1', remote_addr='::1')\n"
         )
-        with tempfile.TemporaryDirectory() as folder:
-            ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                                 check=True, env={"XDG_STATE_HOME": folder}, cwd=ROOT)  # fmt: skip
+        ran = self.run_program(program)
+        self.assertEqual(0, ran.returncode, ran.stderr)
         line, *others = map(json.loads, ran.stderr.splitlines())
         self.assertEqual((2, "warning"), (len(others), line["level"]))
         self.assertIn("VALENCE_SCHEDULER_CONFIG names no file", line["message"])

@@ -86,7 +86,7 @@ class TestFaults(Case):
         client = self.serve(*fail)
         uri = client.get(f"{ROOT}/EventService").json()["ServerSentEventUri"]
         url = self.podm.url.removesuffix(ROOT) + uri
-        session = self.stack.enter_context(requests.Session())
+        session = self.enterContext(requests.Session())
         session.trust_env = False
         answer = session.get(url, stream=True, timeout=0.8, allow_redirects=False)
         if answer.status_code != 200:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A served pod manager, uris over a socket: reading, sessions, composing, reserving."""
 
-import contextlib
 import unittest
 
 from tests.unit.simulator.site import (
@@ -27,12 +26,8 @@ RESERVATIONS = f"{SERVICE}/CompositionReservations"
 
 
 class Case(unittest.TestCase):
-    def setUp(self):
-        self.stack = contextlib.ExitStack()
-        self.addCleanup(self.stack.close)
-
     def serve(self, *fail, documents=documents, **settings):
-        podms = self.stack.enter_context(
+        podms = self.enterContext(
             served(documents={"p": documents()}, fail=fail, settings=SimulatorSettings(**settings))
         )
         self.podm = podms["p"]
