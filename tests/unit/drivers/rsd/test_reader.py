@@ -99,38 +99,9 @@ class SystemsTest(unittest.TestCase):
     def test_an_empty_object_in_place_of_a_link_is_no_fault(self):
         self.assertFalse(self.rack.noted("without @odata.id"))
 
-    def test_what_a_node_links_is_in_use_in_each_of_its_states(self):
-        under_way = ("Allocating", "Assembling")
-        for state in (*under_way, "Allocated", "Assembled", "Failed", None, "Odd"):
-            word = "Composing" if state in under_way else "Composed"
-            with self.subTest(state):
-                self.rack[f"{NODES}/1"]["ComposedNodeState"] = state
-                found = self.rack.status(f"{SYSTEMS}/sled-2")
-                self.assertEqual((word, 0, 1), (found.state, found.slots, found.compositions))
-                self.assertEqual(state in (None, "Odd"), self.rack.noted("ComposedNodeState"))
-
     def test_a_failed_node_keeps_its_blocks_and_would_free_them(self):
         self.rack[f"{SYSTEMS}/sled-5"]["Status"] = {"State": "Enabled", "Health": "OK"}
         self.assertEqual(1, self.rack.status(f"{SYSTEMS}/sled-5").release_gain)
-
-    def test_a_system_that_is_not_well_is_not_free(self):
-        status = self.rack[f"{SYSTEMS}/sled-1"]
-        for state, health, slots in (("Enabled", "OK", 1), ("Enabled", "Warning", 0),
-                                     ("Enabled", "Critical", 0), ("StandbyOffline", "OK", 0),
-                                     (None, None, 1), ("Absent", None, 0)):  # fmt: skip
-            with self.subTest((state, health)):
-                status["Status"] = {"State": state, "Health": health}
-                self.assertEqual(slots, self.rack.slots(f"{SYSTEMS}/sled-1"))
-
-    def test_a_rollup_counts_where_the_health_itself_is_not_told(self):
-        self.rack[f"{SYSTEMS}/sled-1"]["Status"] = {"State": "Enabled", "HealthRollup": "Critical"}
-        self.assertEqual(0, self.rack.slots(f"{SYSTEMS}/sled-1"))
-
-    def test_a_system_that_runs_a_storage_service_makes_no_node(self):
-        rack = Rack(NETWORK)
-        self.assertEqual("Unavailable", rack.status(f"{SYSTEMS}/target").state)
-        del rack[f"{V}/StorageServices/nvme-1"]["Links"]
-        self.assertEqual(1, rack.slots(f"{SYSTEMS}/target"))
 
     def test_nodes_have_their_system_and_the_pooled_devices_they_link(self):
         blocks = (f"{SYSTEMS}/sled-2", f"{BAYS}/bay-1")
@@ -139,12 +110,6 @@ class SystemsTest(unittest.TestCase):
         )
         rack = Rack(NETWORK)
         self.assertEqual((f"{SYSTEMS}/host-2", f"{FPGAS}/2"), rack.read().nodes[0].blocks)
-
-    def test_a_node_without_system_is_noted_and_kept(self):
-        self.rack[f"{NODES}/1"]["Links"]["ComputerSystem"] = None
-        self.rack.read()
-        self.assertTrue(self.rack.noted("Links/ComputerSystem: found none"))
-        self.assertEqual((f"{BAYS}/bay-1",), self.rack.podm.nodes[0].blocks)
 
     def test_a_device_that_two_systems_list_is_counted_once(self):
         link = self.rack[f"{SYSTEMS}/sled-1"]["Memory"]
@@ -169,33 +134,19 @@ class PooledTest(unittest.TestCase):
         self.assertEqual(("Processor",), box.type)
         self.assertEqual((Accelerator(kind="FPGA", model="Kelp 10"),), box.devices.accelerators)
 
-    def test_a_drive_is_free_when_it_says_that_it_is_erased(self):
-        self.assertEqual(1, self.rack.slots(f"{BAYS}/bay-2"))
-        self.assertEqual(0, self.rack.slots(f"{BAYS}/bay-3"))
-        self.assertEqual(0, self.rack.slots(f"{BAYS}/bay-4"))
-        self.assertTrue(self.rack.noted("bay-4: Oem/Intel_RackScale/DriveErased: found nothing"))
-
     def test_an_fpga_is_free_unless_it_says_that_it_is_not_erased(self):
         self.assertEqual([1, 0, 0], [self.network.slots(f"{FPGAS}/{n}") for n in (1, 2, 3)])
         del self.network[f"{FPGAS}/3"]["Oem"]
         self.assertEqual(1, self.network.slots(f"{FPGAS}/3"))
 
-    def test_each_sign_of_use_is_enough(self):
+    def test_each_link_of_a_node_and_bad_health_is_a_sign_of_use(self):
         free = f"{BAYS}/bay-2"
         for name, change in {
-            "zone": lambda rack: rack[f"{V}/Fabrics/PCIe/Zones/1"]["Links"]["Endpoints"].append(
-                {"@odata.id": f"{ENDS}/drive-2"}),
             "node": lambda rack: rack[f"{NODES}/2"]["Links"]["LocalDrives"].append(
                 {"@odata.id": free}),
             "remote": lambda rack: rack[f"{NODES}/2"]["Links"].update(
                 RemoteDrives=[{"@odata.id": free}]),
             "2.5": lambda rack: rack[f"{NODES}/2"]["Links"].update(Storage=[{"@odata.id": free}]),
-            "endpoint": lambda rack: rack[f"{ENDS}/drive-2"]["Links"].update(
-                Oem={"Intel_RackScale": {"Zones": [{"@odata.id": "/z"}]}}),
-            "storage": lambda rack: rack[free]["Oem"]["Intel_RackScale"].update(
-                Storage={"@odata.id": f"{SYSTEMS}/sled-1/Storage/1"}),
-            "listed": lambda rack: rack[f"{SYSTEMS}/sled-1/Storage/1"]["Drives"].append(
-                {"@odata.id": free}),
             "ill": lambda rack: rack[free]["Status"].update(Health="Critical"),
         }.items():  # fmt: skip
             with self.subTest(name):
@@ -203,85 +154,16 @@ class PooledTest(unittest.TestCase):
                 change(rack)
                 self.assertEqual(0, rack.slots(free))
 
+    def test_a_fabric_that_offers_nothing_makes_no_pool(self):
+        self.rack[ENDS]["Members"] = []
+        pools = {block.pools for block in self.rack.read().blocks}
+        self.assertEqual({("all",)}, pools)
+
     def test_a_pooled_drive_that_a_system_lists_is_not_counted_with_the_system(self):
         self.rack[f"{SYSTEMS}/sled-2/Storage/1"]["Drives"].append({"@odata.id": f"{BAYS}/bay-1"})
         self.rack.read()
         drives = self.rack.blocks[f"{SYSTEMS}/sled-2"].devices.drives
         self.assertEqual([480103981056], [drive.capacity_bytes for drive in drives])
-
-    def test_a_device_that_does_not_tell_its_type_is_told_by_its_place(self):
-        for rack, uri in ((self.rack, f"{BAYS}/bay-2"), (self.network, f"{FPGAS}/1")):
-            del rack[uri]["@odata.type"]
-            self.assertEqual(1, rack.slots(uri))
-
-    def test_a_cpu_behind_an_endpoint_is_no_block(self):
-        self.network[f"{FPGAS}/1"]["ProcessorType"] = "CPU"
-        self.network.read()
-        self.assertNotIn(f"{FPGAS}/1", self.network.blocks)
-
-    def test_volumes_are_no_blocks(self):
-        self.network.read()
-        self.assertFalse([uri for uri in self.network.blocks if "Volumes" in uri])
-
-    def test_a_drive_behind_a_network_is_remote(self):
-        oem, type_ = {"Intel_RackScale": {"DriveErased": "true"}}, "#Drive.v1_2_0.Drive"
-        drive = self.network.add(
-            f"{V}/Chassis", "d", Protocol="NVMe", Oem=oem, **{"@odata.type": type_}
-        )
-        entity = {"EntityRole": "Target", "EntityLink": {"@odata.id": drive}}
-        self.network.add(f"{V}/Fabrics/NVMeoE/Endpoints", "d", ConnectedEntities=[entity])
-        self.assertEqual(1, self.network.slots(drive))
-        self.assertIs(True, self.network.blocks[drive].devices.drives[0].remote)
-
-
-class PoolsTest(unittest.TestCase):
-    """What can be composed together."""
-
-    def setUp(self):
-        self.rack = Rack(PCIE)
-
-    def pools(self):
-        self.rack.read()
-        return {uri.rpartition("/")[2]: block.pools for uri, block in self.rack.blocks.items()}
-
-    def test_a_node_is_one_system(self):
-        for name in (PCIE, NETWORK):
-            self.assertEqual({str(ONE)}, {str(pool.limits) for pool in Rack(name).read().pools})
-
-    def test_networks_reach_every_system_so_there_is_one_pool(self):
-        self.assertEqual(["all"], [pool.id for pool in Rack(NETWORK).read().pools])
-
-    def test_systems_that_reach_the_same_fabrics_are_a_pool_with_their_drives(self):
-        pools = self.pools()
-        self.assertEqual(["PCIe", "unswitched"], [pool.id for pool in self.rack.podm.pools])
-        self.assertEqual([("PCIe",)] * 3, [pools[it] for it in ("sled-1", "sled-2", "bay-2")])
-        self.assertEqual(("unswitched",), pools["sled-4"])
-
-    def test_a_cable_an_endpoint_and_an_initiator_each_tell_that_a_fabric_is_reached(self):
-        host = {"EntityRole": "Initiator", "EntityLink": {"@odata.id": f"{SYSTEMS}/sled-3"}}
-        self.rack[f"{ENDS}/host-1"]["ConnectedEntities"] = [host]
-        self.rack[f"{SYSTEMS}/sled-4"]["Links"]["Endpoints"] = [{"@odata.id": f"{ENDS}/host-1"}]
-        pools = self.pools()
-        self.assertEqual([("PCIe",)] * 3, [pools[f"sled-{n}"] for n in (1, 3, 4)])
-
-    def test_a_fabric_that_tells_no_system_is_taken_to_reach_all_and_that_is_noted(self):
-        for n in (1, 2):
-            del self.rack[f"{SYSTEMS}/sled-{n}"]["Oem"]
-        self.assertEqual({("PCIe",)}, set(self.pools().values()))
-        self.assertTrue(self.rack.noted("found no system that it is cabled to"))
-        self.assertNotIn("fabric", self.rack.blocks[f"{SYSTEMS}/sled-1"].places)
-
-    def test_a_fabric_that_offers_nothing_makes_no_pool(self):
-        self.rack[ENDS]["Members"] = []
-        self.assertEqual({("all",)}, set(self.pools().values()))
-
-    def test_places_are_chassis_fabric_and_switch(self):
-        self.rack.read()
-        fabric = f"{V}/Fabrics/PCIe"
-        self.assertEqual({"fabric": fabric, "switch": f"{fabric}/Switches/1"},
-                         self.rack.blocks[f"{BAYS}/bay-2"].places)  # fmt: skip
-        self.assertEqual({"chassis": f"{V}/Chassis/drawer-1", "fabric": fabric},
-                         self.rack.blocks[f"{SYSTEMS}/sled-1"].places)  # fmt: skip
 
 
 class StorageTest(unittest.TestCase):
